@@ -1,0 +1,112 @@
+"""Element types and cache operators: how CUDA C++ and NumPy spell them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type.
+
+    Attributes:
+        name: the short name in specs, labels and file names: `f32`.
+        cuda: the C++ type of one element in a kernel: `float`.
+        size: bytes of one element.
+        kind: `float`, `int`, `uint`, or `bits` for elements that are only moved.
+        precision: bits of the significand, hidden one included; 0 unless `kind` is `float`.
+    """
+
+    name: str
+    cuda: str
+    size: int
+    kind: str
+    precision: int = 0
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype that stores one element. Bits of 16 bytes are stored as `complex128`."""
+        if self.name == "bf16":
+            import ml_dtypes  # only bfloat16 needs it
+
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
+        return np.dtype(_NUMPY[self.name])
+
+    @property
+    def unit_roundoff(self) -> float:
+        """Half the distance from 1 to the next number: 2^-24 for f32. 0 for exact types."""
+        return 0.0 if self.precision == 0 else 2.0**-self.precision
+
+    def holds(self, dtype: np.dtype[Any]) -> bool:
+        """Whether an array of NumPy's `dtype` can be read as this type. Bits take any type of their size."""
+        if self.kind == "bits":
+            return dtype.itemsize == self.size and not dtype.hasobject
+        return dtype == self.numpy
+
+
+_NUMPY = {
+    "f16": "float16", "f32": "float32", "f64": "float64",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "b8": "uint8", "b16": "uint16", "b32": "uint32", "b64": "uint64", "b128": "complex128",
+}  # fmt: skip
+
+F16 = DType("f16", "__half", 2, "float", 11)
+BF16 = DType("bf16", "__nv_bfloat16", 2, "float", 8)
+F32 = DType("f32", "float", 4, "float", 24)
+F64 = DType("f64", "double", 8, "float", 53)
+I8 = DType("i8", "signed char", 1, "int")
+I16 = DType("i16", "short", 2, "int")
+I32 = DType("i32", "int", 4, "int")
+I64 = DType("i64", "long long", 8, "int")
+U8 = DType("u8", "unsigned char", 1, "uint")
+U16 = DType("u16", "unsigned short", 2, "uint")
+U32 = DType("u32", "unsigned", 4, "uint")
+U64 = DType("u64", "unsigned long long", 8, "uint")
+# As PTX's .b8 ... .b128: so many bits, moved and never computed with.
+B8 = DType("b8", "unsigned char", 1, "bits")
+B16 = DType("b16", "unsigned short", 2, "bits")
+B32 = DType("b32", "unsigned", 4, "bits")
+B64 = DType("b64", "uint2", 8, "bits")
+B128 = DType("b128", "uint4", 16, "bits")
+
+DTYPES = {
+    dtype.name: dtype for dtype in (F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, B8, B16, B32, B64, B128)
+}
+
+
+class LoadModifier(Enum):
+    """The cache operator of a load: its value is what follows `__ld` in the CUDA intrinsic. Names are CUB's."""
+
+    DEFAULT = ""
+    CA = "ca"  # cache at all levels
+    CG = "cg"  # cache in L2 only
+    CS = "cs"  # streaming: evict first
+    LDG = "g"  # through the read-only path
+    LU = "lu"  # last use
+    CV = "cv"  # do not cache
+
+    @property
+    def intrinsic(self) -> str:
+        """The CUDA function, or an empty string for a plain load."""
+        return f"__ld{self.value}" if self.value else ""
+
+
+class StoreModifier(Enum):
+    """The cache operator of a store: its value is what follows `__st` in the CUDA intrinsic. Names are CUB's."""
+
+    DEFAULT = ""
+    WB = "wb"  # write back at all levels
+    CG = "cg"  # cache in L2 only
+    CS = "cs"  # streaming: evict first
+    WT = "wt"  # write through
+
+    @property
+    def intrinsic(self) -> str:
+        """The CUDA function, or an empty string for a plain store."""
+        return f"__st{self.value}" if self.value else ""

@@ -1,0 +1,1 @@
+"""From variants to `.cu` files."""

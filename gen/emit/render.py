@@ -1,0 +1,180 @@
+"""From a variant to the text of its `.cu` file: a pure function of the variant and the templates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import textwrap
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+
+from gen.errors import TemplateError
+from gen.families.base import Family, Launch, Plan, Variant
+from gen.paths import templates_root
+
+WIDTH = 99
+MARK = "Written by gen: change the template, not this file."
+_INPUTS = re.compile(r"\{# inputs:(.*?)#\}")
+
+
+def render(variant: Variant) -> str:
+    """The text of the variant's file: a header that says where it comes from, and every kernel of its plan.
+
+    Raises TemplateError if the template reads what it is not given, is given what it does not read, or prints a
+    value that is neither text nor an integer.
+    """
+    environment = environment_of(variant.family)
+    inputs = {"name": variant.name, **variant.algorithm.inputs(variant.spec, variant.config)}
+    template = variant.algorithm.template
+    declared = declared_inputs(environment, template)
+    for name in sorted(declared ^ inputs.keys()):
+        rule = "is given to it, but not declared" if name in inputs else "is declared, but not given to it"
+        raise TemplateError(f"{template}: {name}", rule)
+    header = _render(environment, "_header.cu.jinja", {"lines": _header(variant, environment)})
+    return header + "\n" + _render(environment, template, inputs)
+
+
+@lru_cache(maxsize=256)
+def declared_inputs(environment: jinja2.Environment, template: str) -> frozenset[str]:
+    """The names on the template's first line: `{# inputs: name, unroll #}`.
+
+    Raises TemplateError if the line is missing, or names other inputs than the template reads.
+    """
+    source = _source(environment, template)
+    match = _INPUTS.match(source)
+    if match is None:
+        raise TemplateError(template, "must begin with {# inputs: ... #}", repr(source.partition("\n")[0]))
+    declared = {name.strip() for name in match.group(1).split(",") if name.strip()}
+    read = meta.find_undeclared_variables(environment.parse(source))
+    for name in sorted(declared ^ read):
+        rule = "is declared, but never read" if name in declared else "is read, but not declared"
+        raise TemplateError(f"{template}: {name}", rule)
+    return frozenset(declared)
+
+
+def sources(environment: jinja2.Environment, template: str) -> tuple[str, ...]:
+    """The template and every partial it imports, directly or not, by name."""
+    found: dict[str, None] = {}
+    left = [template]
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found[name] = None
+        for partial in meta.find_referenced_templates(environment.parse(_source(environment, name))):
+            if partial is None:
+                raise TemplateError(name, "must import partials by a fixed name")
+            left.append(partial)
+    return tuple(sorted(found))
+
+
+@lru_cache(maxsize=64)
+def environment_of(family: Family[Any]) -> jinja2.Environment:
+    """The environment in which a family's templates are read: its own folder first, then the shared partials."""
+
+    def read(name: str) -> str | None:
+        for root in (family.templates, templates_root()):
+            place = root.joinpath(*name.split("/"))
+            if place.is_file():
+                return place.read_text(encoding="utf-8")
+        return None
+
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(read),
+        undefined=jinja2.StrictUndefined,
+        finalize=_printable,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _printable(value: object) -> object:
+    """Refuses what Python would print in words of its own: None, True, 0.1, lists, objects."""
+    if isinstance(value, jinja2.Undefined) or type(value) in (str, int):
+        return value
+    raise TemplateError("A template", "may print text and integers only", f"{value!r}, a {type(value).__name__}")
+
+
+def _render(environment: jinja2.Environment, template: str, inputs: Mapping[str, object]) -> str:
+    try:
+        return environment.get_template(template).render(inputs)
+    except jinja2.TemplateNotFound as error:
+        raise TemplateError(template, "needs a template that is not there", error.name) from error
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{error.name}:{error.lineno}", "is no Jinja", error.message) from error
+    except jinja2.UndefinedError as error:
+        raise TemplateError(template, "reads what is not defined", error.message) from error
+
+
+def _source(environment: jinja2.Environment, template: str) -> str:
+    assert environment.loader is not None
+    try:
+        return environment.loader.get_source(environment, template)[0]
+    except jinja2.TemplateNotFound as error:
+        raise TemplateError(template, "is no template") from error
+
+
+@lru_cache(maxsize=256)
+def _digest(environment: jinja2.Environment, template: str) -> str:
+    digest = hashlib.sha256()
+    for name in sources(environment, template):
+        text = _source(environment, name).encode()
+        digest.update(f"{name} {len(text)}\n".encode() + text)
+    return digest.hexdigest()[:16]
+
+
+def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...]:
+    digest = _digest(environment, variant.algorithm.template)
+    lines = [variant.name, ""]
+    lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.summary) + [""]
+    lines += _plan(variant.plan)
+    lines += _wrap("Spec:     ", _json(variant.spec.to_json()))
+    lines += _wrap("Config:   ", _json(variant.config.to_json()))
+    lines += _wrap("Template: ", f"{variant.algorithm.template}, with its partials sha256 {digest}")
+    lines += ["", MARK]
+    return tuple(lines)
+
+
+def _plan(plan: Plan) -> list[str]:
+    lines: list[str] = []
+    for launch in plan.launches:
+        lines += _wrap("Launch:   ", _launch(launch))
+    for scratch in plan.scratch:
+        state = ", 0 before the first launch" if scratch.zeroed else ""
+        lines += _wrap("Scratch:  ", f"{scratch.name}, {scratch.bytes} bytes{state}")
+    return lines
+
+
+def _launch(launch: Launch) -> str:
+    entry = f"..{launch.entry} " if launch.entry else ""
+    grid = [str(extent) for extent in launch.grid]
+    block = [str(extent) for extent in launch.block]
+    shape = ", ".join(
+        extents[0] if extents[1:] == ["1", "1"] else f"dim3({', '.join(extents)})" for extents in (grid, block)
+    )
+    if str(launch.shared_bytes) != "0":
+        shape += f", {launch.shared_bytes}"
+    arguments = ", ".join(a if isinstance(a, str) else str(a[1]) for a in launch.arguments)
+    return f"{entry}<<<{shape}>>>({arguments})"
+
+
+def _json(content: Mapping[str, object]) -> str:
+    return json.dumps(content, sort_keys=True)
+
+
+def _wrap(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH - 3,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,73 @@
+"""Every error a user can cause. Each names its subject, the rule, the value, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class GenError(Exception):
+    """Something the caller asked for cannot be done.
+
+    The message reads `SUBJECT RULE (got VALUE). NEXT`, for instance
+    `GridConfig.threads_per_block must be one of 128, 256, 512, 1024 (got 100)`.
+    """
+
+    def __init__(self, subject: str, rule: str, value: object = None, *, next_step: str = "") -> None:
+        self.subject = subject
+        self.rule = rule
+        self.value = value
+        self.next_step = next_step
+        text = f"{subject} {rule}"
+        if value is not None:
+            text += f" (got {value})"
+        if next_step:
+            text += f". {next_step}"
+        super().__init__(text)
+
+
+class SpecError(GenError):
+    """A spec that no family can compute: an operator, a dtype, weights."""
+
+
+class ConfigError(GenError):
+    """A config that is illegal alone, with its spec, on this device or at this size."""
+
+
+class UnknownNameError(GenError):
+    """A name that finds no family, algorithm, spec or variant."""
+
+
+class ShapeError(GenError):
+    """An array whose shape, strides or dtype the spec does not take."""
+
+
+class TemplateError(GenError):
+    """A template that reads what it was not given, or prints what CUDA cannot read."""
+
+
+class MissingToolError(GenError):
+    """A program or package that is not installed."""
+
+
+class StoreError(GenError):
+    """A file of results that cannot be read."""
+
+
+class CompileError(GenError):
+    """The compiler refused a source.
+
+    Attributes:
+        log: the compiler's own text.
+        source: where the refused source was kept.
+    """
+
+    def __init__(self, subject: str, log: str, source: Path) -> None:
+        self.log = log
+        self.source = source
+        super().__init__(
+            subject, "does not compile", next_step=f"The source is kept in {source}. The compiler said:\n{log.strip()}"
+        )
+
+
+class RunError(GenError):
+    """A kernel that broke a rule while it ran: an access out of bounds, a barrier not reached by all."""

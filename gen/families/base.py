@@ -1,0 +1,358 @@
+"""What a family is: specs say what, algorithms say how, plans say which launches.
+
+Imports `errors`, `dtypes`, `expr` and `config`, nothing else of gen; nothing outside a family knows a family's name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+
+from gen.dtypes import DType
+from gen.errors import UnknownNameError
+from gen.families.config import Config
+from gen.families.expr import ONE, ZERO, Expr
+
+Array = np.ndarray[Any, Any]
+Extents = Mapping[str, int]
+"""Run-time sizes by name: `{"rows": 4097, "cols": 8191, "in_pitch": 8192, "out_pitch": 4097}`."""
+
+Role = Literal["in", "out", "inout", "number"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One array or number of a call, in the user's order.
+
+    Attributes:
+        axes: the extents that are its shape, slowest first; none for a number or a 0-d array.
+        pitch: the extent that counts elements from one row to the next; empty where rows follow each other.
+    """
+
+    name: str
+    role: Role
+    dtype: DType
+    axes: tuple[str, ...] = ()
+    pitch: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an array lies in memory: shape, strides in bytes, element, and the bytes that divide base and strides."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    alignment: int = 16
+
+    @classmethod
+    def of(cls, array: Array) -> Layout:
+        """The layout of a NumPy array."""
+        address = array.__array_interface__["data"][0]
+        return cls(array.shape, array.strides, array.dtype, int(np.gcd.reduce([256, address, *array.strides])))
+
+
+class Spec(Protocol):
+    """What is computed; a frozen dataclass of its family, canonical, hashable."""
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Arrays and numbers of a call, in the user's order."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The spec in a name: `sum_f32`. Content no name can hold is a word and 8 hex digits of `to_json()`."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What is computed, in a sentence for the reader of an emitted file."""
+        ...
+
+    def to_json(self) -> Mapping[str, Any]:
+        """All of it: stands in the header of every file and in every stored result."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device allows. `Limits.of("sm_90")` is a table and needs no GPU."""
+
+    arch: str
+    sm_count: int
+    shared_bytes_per_block: int
+    registers_per_sm: int
+    threads_per_sm: int
+
+    @classmethod
+    def of(cls, arch: str) -> Limits:
+        """The limits of an architecture's best-known device."""
+        if arch not in _LIMITS:
+            raise UnknownNameError("The architecture", "must be one of " + ", ".join(_LIMITS), repr(arch))
+        return cls(arch, *_LIMITS[arch])
+
+    def sizes(self) -> dict[str, int]:
+        """What a plan's expressions may name beside extents."""
+        return {"sm_count": self.sm_count}
+
+
+# CUDA C++ Programming Guide, "Compute Capabilities"; multiprocessors of V100, T4, A100, RTX 3090, L40S, H100, B200,
+# RTX 5090; shared memory is what a block can opt in to.
+_LIMITS = {
+    "sm_70": (80, 98304, 65536, 2048),
+    "sm_75": (40, 65536, 65536, 1024),
+    "sm_80": (108, 166912, 65536, 2048),
+    "sm_86": (82, 101376, 65536, 1536),
+    "sm_89": (142, 101376, 65536, 1536),
+    "sm_90": (132, 232448, 65536, 2048),
+    "sm_100": (148, 232448, 65536, 2048),
+    "sm_120": (170, 101376, 65536, 1536),
+}
+STATIC_SHARED_BYTES = 49152  # more must be dynamic, on every architecture
+MAX_GRID_X = 2**31 - 1  # grid.y and grid.z end at 65,535: everything is folded into x
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, as expressions over extents and limits: Python evaluates them, an export prints them as C.
+
+    Attributes:
+        grid: blocks along x, y, z; where one of them is 0 nothing is launched.
+        block: threads along x, y, z.
+        arguments: an operand or scratch by name, or a number with its type.
+        entry: what the kernel's symbol adds to the variant's name: `_finish`.
+        shared_bytes: dynamic shared memory.
+        cluster: blocks in a cluster.
+        times: how often it runs: `steps // 4`.
+        swap: pairs of buffers that change places after each time.
+        setup: it prepares private copies; it is not part of what is timed.
+    """
+
+    grid: tuple[Expr, Expr, Expr]
+    block: tuple[int, int, int]
+    arguments: tuple[str | tuple[DType, Expr], ...]
+    entry: str = ""
+    shared_bytes: Expr = ZERO
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    times: Expr = ONE
+    swap: tuple[tuple[str, str], ...] = ()
+    setup: bool = False
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Device memory that a kernel object owns. `zeroed`: zeroed once; every run leaves it zero."""
+
+    name: str
+    bytes: Expr
+    zeroed: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All launches of one call, in order, for every shape; every runner interprets the same plan."""
+
+    launches: tuple[Launch, ...]
+    scratch: tuple[Scratch, ...] = ()
+    constants: tuple[tuple[str, bytes], ...] = ()
+
+
+S = TypeVar("S", bound=Spec)
+C = TypeVar("C", bound=Config)
+
+
+class Algorithm(ABC, Generic[S, C]):
+    """One template and its config class. Legality has four stages, each a reason in words or None.
+
+    The first stage, the config alone, is `Config.problem`.
+    """
+
+    name: ClassVar[str]
+    template: ClassVar[str]
+    summary: ClassVar[str]
+    config: type[C]
+    repeatable: ClassVar[bool] = True  # False: never chosen unless asked for
+    not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it
+
+    def refuses(self, spec: S, config: C) -> str | None:
+        """Why this config cannot compute this spec."""
+        return None
+
+    def infeasible(self, spec: S, config: C, limits: Limits) -> str | None:
+        """Why this variant, legal as it is, cannot run on such a device."""
+        return None
+
+    def uncovered(self, spec: S, config: C, extents: Extents, limits: Limits) -> str | None:
+        """Why this variant cannot take these sizes."""
+        return None
+
+    @abstractmethod
+    def inputs(self, spec: S, config: C) -> Mapping[str, object]:
+        """All that the template reads, beside `name`: text, integers, booleans, tuples of frozen records of these."""
+
+    @abstractmethod
+    def plan(self, spec: S, config: C) -> Plan:
+        """Every launch of one call."""
+
+    def roundings(self, spec: S, config: C, extents: Extents, limits: Limits) -> int:
+        """The most roundings on a path from an input to an output: the h of gamma_h. 0 where nothing is rounded."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Named:
+    """A kernel of the literature: an algorithm with some parameters, and where it must some spec fields, fixed."""
+
+    name: str
+    algorithm: str
+    config: Mapping[str, object]
+    spec: Mapping[str, object]
+    rank: int  # its rung of the ladder
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one output must hold.
+
+    Attributes:
+        value: the result, exact, or in a wider type than the output's.
+        magnitude: per element, the sum of the magnitudes of what was added; None: every bit must agree.
+        accumulator: the type in which the kernel adds.
+    """
+
+    value: Array
+    magnitude: Array | None = None
+    accumulator: DType | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """The least a call must do; `limit` names the calibrated figure it is scored against."""
+
+    bytes_read: int
+    bytes_written: int
+    cells: int
+    limit: Literal["read", "copy", "write"]
+
+
+class Family(ABC, Generic[S]):
+    """Kernels that share a purpose: all that the rest of gen asks about them.
+
+    Attributes:
+        algorithms: by name.
+        named: the kernels of the literature.
+        catalogue: the specs that are generated, proven and tuned when none is named.
+        templates: the folder that holds `{name}/`; the shared partials are found from every family.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    algorithms: Mapping[str, Algorithm[S, Any]]
+    named: tuple[Named, ...] = ()
+    catalogue: tuple[S, ...]
+    templates: Traversable
+
+    def parse(self, label: str, known: Mapping[str, Mapping[str, Any]]) -> S:
+        """The spec that has this label. `known` holds the JSON of specs by label, for those a label cannot spell.
+
+        Raises UnknownNameError if no spec has it.
+        """
+        for spec in self.catalogue:
+            if spec.label == label:
+                return spec
+        if label in known:
+            return self.from_json(known[label])
+        found = self.spell(label)
+        if found is None:
+            specs = ", ".join(f"{self.name}_{spec.label}" for spec in self.catalogue)
+            raise UnknownNameError(
+                "The spec", f"is none that {self.name} knows; its catalogue holds {specs}", repr(f"{self.name}_{label}")
+            )
+        return found
+
+    def spell(self, label: str) -> S | None:
+        """The spec outside the catalogue whose label says all of it; None if there is none."""
+        return None
+
+    @abstractmethod
+    def from_json(self, content: Mapping[str, Any]) -> S:
+        """The inverse of `Spec.to_json`."""
+
+    @abstractmethod
+    def extents(self, spec: S, layouts: Mapping[str, Layout]) -> Extents:
+        """The problem's sizes. Raises ShapeError naming operand, rule and value."""
+
+    @abstractmethod
+    def layouts(self, spec: S, extents: Extents) -> Mapping[str, Layout]:
+        """How every array of a problem of these sizes lies in memory, results included."""
+
+    @abstractmethod
+    def oracle(self, spec: S, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+        """What NumPy says the outputs are."""
+
+    @abstractmethod
+    def work(self, spec: S, extents: Extents) -> Work:
+        """The least such a problem takes."""
+
+    @abstractmethod
+    def shape_classes(self, spec: S) -> tuple[str, ...]:
+        """Every shape class, in words."""
+
+    @abstractmethod
+    def shape_class(self, spec: S, extents: Extents) -> str:
+        """The class of sizes, one of `shape_classes`, that shares a tuned variant."""
+
+    @abstractmethod
+    def cases(self, spec: S) -> Iterator[Extents]:
+        """Awkward sizes, small enough for the CPU run."""
+
+    @abstractmethod
+    def base(self, spec: S, shape_class: str) -> tuple[str, Config]:
+        """Algorithm and config that a spec gets without any tuning."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One kernel, one file, one name. Made by `gen.families.names.variant`, which refuses what is illegal."""
+
+    family: Family[Any]
+    spec: Spec
+    algorithm: Algorithm[Any, Any]
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """The kernel's symbol, its file's stem, its argument on a command line."""
+        tag = self.config.tag
+        return f"{self.family.name}_{self.spec.label}__{self.algorithm.name}" + (f"_{tag}" if tag else "")
+
+    @property
+    def plan(self) -> Plan:
+        """Every launch of one call."""
+        return self.algorithm.plan(self.spec, self.config)
+
+
+class Kernel(Protocol):
+    """A variant ready to run, with scratch of its own that stays from run to run."""
+
+    variant: Variant
+
+    def run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
+        """Runs the plan once on arrays by operand name. Raises RunError if a rule is broken while it runs."""
+        ...
+
+
+class Runner(Protocol):
+    """Where plans run: the CPU, a GPU, a fake in tests."""
+
+    limits: Limits
+
+    def load(self, variants: Sequence[Variant]) -> tuple[Kernel, ...]:
+        """Makes variants ready, many at once."""
+        ...

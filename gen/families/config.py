@@ -1,0 +1,160 @@
+"""Tuning parameters, declared once: one dataclass field each.
+
+From the field derive the search space, the tag in a name and its parser, JSON, help and the report's axes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from typing import Any, ClassVar, Self
+
+from gen.errors import ConfigError, UnknownNameError
+
+Value = int | bool | Enum
+_REQUIRED = object()  # the `off` of a parameter that is always used
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tuning parameter as its field declares it.
+
+    Attributes:
+        field: its name, for instance `threads_per_block`.
+        label: its letters in a tag, for instance `tpb`.
+        values: all it can be, in order.
+        base: where tuning starts.
+        off: the value that says "not used": absent from tag, JSON and text. None if it is always used.
+        help: one line for people.
+    """
+
+    field: str
+    label: str
+    values: tuple[Value, ...]
+    base: Value
+    off: Value | None
+    help: str
+
+    def token(self, value: Value) -> str:
+        """The value as it stands in a tag: `tpb256`, `ldcs`; empty when off."""
+        if self.off is not None and value == self.off:
+            return ""
+        return self.label if value is True else f"{self.label}{plain(value)}"
+
+    def read(self, value: object, subject: str) -> Value:
+        """The value that JSON or a command line spells. Raises ConfigError for any other."""
+        for known in self.values:
+            if type(value) is type(known) and value == known:
+                return known
+            if isinstance(known, Enum) and value == known.value:
+                return known
+        raise self.refuse(value, subject)
+
+    def refuse(self, value: object, subject: str) -> ConfigError:
+        """The error for a value that is not one of `values`."""
+        rule = "must be one of " + ", ".join(repr(plain(known)) for known in self.values)
+        return ConfigError(f"{subject}.{self.field}", rule, repr(value))
+
+
+def plain(value: Value) -> int | bool | str:
+    """The value as JSON spells it."""
+    return str(value.value) if isinstance(value, Enum) else value
+
+
+def tunable(label: str, values: tuple[Value, ...], *, base: Value, off: Any = _REQUIRED, help: str) -> Any:
+    """A field of a Config: one tuning parameter."""
+    metadata = {"label": label, "values": values, "off": None if off is _REQUIRED else off, "help": help}
+    return dataclasses.field(default=base, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """How a variant computes: one value for each tuning parameter of its algorithm."""
+
+    _parameters: ClassVar[tuple[Parameter, ...]]
+
+    def __post_init__(self) -> None:
+        for parameter in self.parameters():
+            value = getattr(self, parameter.field)
+            if not any(type(value) is type(known) and value == known for known in parameter.values):
+                raise parameter.refuse(value, type(self).__name__)
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """The tuning parameters, in the order of a tag."""
+        if "_parameters" not in cls.__dict__:
+            cls._parameters = tuple(
+                Parameter(field=field.name, base=field.default, **field.metadata) for field in dataclasses.fields(cls)
+            )
+        return cls._parameters
+
+    def problem(self) -> str | None:
+        """Why these values do not go together, whatever the spec; None if they do."""
+        return None
+
+    @property
+    def tag(self) -> str:
+        """The values as letters and digits: `tpb256_u8_v16_ldcs`."""
+        tokens = (parameter.token(getattr(self, parameter.field)) for parameter in self.parameters())
+        return "_".join(token for token in tokens if token)
+
+    @classmethod
+    def from_tag(cls, tag: str) -> Self:
+        """The config that has this tag. Raises UnknownNameError if none has."""
+        left = tag.split("_") if tag else []
+        values: dict[str, Value] = {}
+        for parameter in cls.parameters():
+            match = next((v for v in parameter.values if left and parameter.token(v) == left[0]), None)
+            if match is not None:
+                left.pop(0)
+            elif parameter.off is not None:
+                match = parameter.off
+            else:
+                raise _unreadable(cls, tag, parameter, left)
+            values[parameter.field] = match
+        if left:
+            raise _unreadable(cls, tag, None, left)
+        return cls(**values)
+
+    def to_json(self) -> dict[str, int | bool | str]:
+        """The values by field name, those that are off left out."""
+        return {
+            p.field: plain(getattr(self, p.field)) for p in self.parameters() if p.token(getattr(self, p.field)) != ""
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, object]) -> Self:
+        """The inverse of `to_json`. A value that is not given is off, or else at its base."""
+        known = {parameter.field: parameter for parameter in cls.parameters()}
+        for field in values:
+            if field not in known:
+                raise ConfigError(f"{cls.__name__}.{field}", "is no tuning parameter; there are " + ", ".join(known))
+        read: dict[str, Value] = {}
+        for field, parameter in known.items():
+            if field in values:
+                read[field] = parameter.read(values[field], cls.__name__)
+            else:
+                read[field] = parameter.base if parameter.off is None else parameter.off
+        return cls(**read)
+
+    @classmethod
+    def space(cls) -> Iterator[Self]:
+        """Every config whose values go together, in the order of the fields' values."""
+        parameters = cls.parameters()
+        for values in product(*(parameter.values for parameter in parameters)):
+            config = cls(**{parameter.field: value for parameter, value in zip(parameters, values, strict=True)})
+            if config.problem() is None:
+                yield config
+
+
+def _unreadable(cls: type[Config], tag: str, parameter: Parameter | None, left: list[str]) -> UnknownNameError:
+    place = f"at {left[0]!r}" if left else "at its end"
+    if parameter is None:
+        rule = f"cannot be read {place}: nothing follows the last parameter"
+    else:
+        choices = ", ".join(parameter.token(value) for value in parameter.values if parameter.token(value))
+        rule = f"cannot be read {place}: {parameter.field} comes there, one of {choices}"
+    return UnknownNameError(f"The tag of a {cls.__name__}", rule, repr(tag))

@@ -1,0 +1,124 @@
+"""Integer expressions over run-time sizes: evaluated in Python, printed as C.
+
+A plan's grids, byte counts and arguments are such expressions, so that every runner and the exported C share one
+formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Operator = Literal["+", "-", "*", "/", "%", "min", "max"]
+Operand: TypeAlias = "Expr | int"
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A number, a named size, or two expressions joined. Division rounds down; no value may be negative."""
+
+    number: int = 0
+    name: str = ""
+    operator: Operator | None = None
+    operands: tuple[Expr, ...] = ()
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """The value, given every size it names. Raises KeyError for a size that is not given."""
+        if self.operator is None:
+            return sizes[self.name] if self.name else self.number
+        left, right = (operand.at(sizes) for operand in self.operands)
+        match self.operator:
+            case "+":
+                return left + right
+            case "-":
+                return left - right
+            case "*":
+                return left * right
+            case "/":
+                return left // right
+            case "%":
+                return left % right
+            case "min":
+                return min(left, right)
+            case "max":
+                return max(left, right)
+
+    def c(self) -> str:
+        """The expression as C over variables of the sizes' names; `min` and `max` are calls."""
+        if self.operator is None:
+            return self.name or str(self.number)
+        left, right = (operand.c() for operand in self.operands)
+        if self.operator in ("min", "max"):
+            return f"{self.operator}({_bare(left)}, {_bare(right)})"
+        return f"({left} {self.operator} {right})"
+
+    def names(self) -> frozenset[str]:
+        """The sizes it needs."""
+        if self.operator is None:
+            return frozenset((self.name,)) if self.name else frozenset()
+        return frozenset().union(*(operand.names() for operand in self.operands))
+
+    def __str__(self) -> str:
+        return _bare(self.c())
+
+    def __add__(self, other: Operand) -> Expr:
+        return _join("+", self, other)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return _join("-", self, other)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return _join("*", self, other)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return _join("/", self, other)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return _join("%", self, other)
+
+    def ceil_div(self, other: Operand) -> Expr:
+        """The quotient, rounded up."""
+        divisor = constant(other)
+        return (self + (divisor - 1)) // divisor
+
+    def at_least(self, other: Operand) -> Expr:
+        """The larger of the two."""
+        return _join("max", self, other)
+
+    def at_most(self, other: Operand) -> Expr:
+        """The smaller of the two."""
+        return _join("min", self, other)
+
+
+def size(name: str) -> Expr:
+    """A size that is known when the kernel is called: an extent of the problem, or `sm_count`."""
+    return Expr(name=name)
+
+
+def constant(value: Operand) -> Expr:
+    """A number known when the kernel is written."""
+    return value if isinstance(value, Expr) else Expr(number=value)
+
+
+def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
+    joined = Expr(operator=operator, operands=(left, constant(right)))
+    if joined.names():
+        return joined
+    return Expr(number=joined.at({}))  # what is known now is computed now
+
+
+def _bare(text: str) -> str:
+    """The text without one pair of parentheses around all of it."""
+    if not text.startswith("("):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if place == len(text) - 1 else text
+    return text
+
+
+ZERO = Expr(number=0)
+ONE = Expr(number=1)

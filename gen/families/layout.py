@@ -1,0 +1,98 @@
+"""From arrays to extents and back, for every family: one implementation, driven by a spec's operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from gen.errors import ShapeError
+from gen.families.base import Extents, Layout, Operand
+
+
+def layout_of(operand: Operand, extents: Extents) -> Layout:
+    """How an operand of these extents lies in memory."""
+    shape = tuple(extents[axis] for axis in operand.axes)
+    strides = [operand.dtype.size] * len(shape)
+    for place in range(len(shape) - 2, -1, -1):
+        strides[place] = strides[place + 1] * max(shape[place + 1], 1)
+        if operand.pitch and place == len(shape) - 2:
+            strides[place] = extents[operand.pitch] * operand.dtype.size
+    return Layout(shape, tuple(strides), operand.dtype.numpy)
+
+
+def layouts_of(operands: Sequence[Operand], extents: Extents) -> dict[str, Layout]:
+    """The layout of every array among the operands."""
+    return {operand.name: layout_of(operand, extents) for operand in operands if operand.role != "number"}
+
+
+def measure(operands: Sequence[Operand], layouts: Mapping[str, Layout]) -> dict[str, int]:
+    """The extents that arrays of these layouts have: the inverse of `layouts_of`.
+
+    Outputs that are not given keep dense rows. Raises ShapeError naming operand, rule and value.
+    """
+    extents: dict[str, int] = {}
+    given = [operand for operand in operands if operand.name in layouts]
+    for name in layouts:
+        if not any(operand.name == name for operand in operands):
+            raise ShapeError(name, "is no operand; there are " + ", ".join(operand.name for operand in operands))
+    for operand in operands:
+        if operand.role in ("in", "inout") and operand.name not in layouts:
+            raise ShapeError(operand.name, "is missing")
+    for operand in given:
+        layout = layouts[operand.name]
+        check_dtype(operand, layout)
+        if len(layout.shape) != len(operand.axes):
+            raise ShapeError(operand.name, f"must have {len(operand.axes)} axes", layout.shape)
+        for axis, extent in zip(operand.axes, layout.shape, strict=True):
+            if extents.setdefault(axis, extent) != extent:
+                raise ShapeError(operand.name, f"must have {extents[axis]} {axis}", layout.shape)
+    for operand in operands:
+        if operand.name in layouts:
+            extents |= _pitch(operand, layouts[operand.name])
+        elif operand.pitch:
+            extents[operand.pitch] = extents[operand.axes[-1]]
+    return extents
+
+
+def check_dtype(operand: Operand, layout: Layout) -> None:
+    """Raises ShapeError unless the array holds the operand's elements, each at an address its size divides."""
+    if not operand.dtype.holds(layout.dtype):
+        rule = f"must hold {operand.dtype.name} elements"
+        if operand.dtype.kind == "bits":
+            rule = f"must hold elements of {operand.dtype.size} bytes"
+        raise ShapeError(operand.name, rule, layout.dtype)
+    if layout.alignment % min(operand.dtype.size, 16):
+        raise ShapeError(
+            operand.name, f"must start at, and step by, a multiple of {operand.dtype.size} bytes", layout.strides
+        )
+
+
+def is_contiguous(layout: Layout) -> bool:
+    """Whether the elements follow each other in row-major order; strides of axes of extent 0 and 1 do not count."""
+    if prod(layout.shape) == 0:
+        return True
+    expected = layout.dtype.itemsize
+    for extent, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _pitch(operand: Operand, layout: Layout) -> dict[str, int]:
+    size = operand.dtype.size
+    if not operand.pitch:
+        if not is_contiguous(layout):
+            raise ShapeError(operand.name, "must be contiguous", f"strides {layout.strides} at shape {layout.shape}")
+        return {}
+    rows, cols = layout.shape[-2:]
+    row_bytes, column_bytes = layout.strides[-2:]
+    if cols > 1 and column_bytes != size:
+        raise ShapeError(operand.name, f"must have elements {size} bytes apart along its rows", column_bytes)
+    if rows <= 1 or cols == 0:
+        return {operand.pitch: cols}  # no row follows another
+    if row_bytes % size or row_bytes < cols * size:
+        raise ShapeError(
+            operand.name, f"must have rows a multiple of {size} and at least {cols * size} bytes apart", row_bytes
+        )
+    return {operand.pitch: row_bytes // size}

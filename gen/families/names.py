@@ -1,0 +1,117 @@
+"""Names of variants, read and written: `{family}_{spec label}__{algorithm}[_{tag}]`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gen.errors import ConfigError, GenError, UnknownNameError
+from gen.families.base import Algorithm, Family, Limits, Named, Spec, Variant
+from gen.families.config import Config
+
+MAX_NAME = 120
+Known = Mapping[str, Mapping[str, Any]]
+"""JSON of specs by `{family}_{label}`, for those whose content no name can hold."""
+
+
+def variant(family: Family[Any], spec: Spec, algorithm: str | Algorithm[Any, Any], config: Config) -> Variant:
+    """The variant, if it is legal. Raises ConfigError with the reason if it is not."""
+    found = find_algorithm(family, algorithm) if isinstance(algorithm, str) else algorithm
+    made = Variant(family, spec, found, config)
+    if not isinstance(config, found.config):
+        raise ConfigError(f"{family.name} {found.name}", f"takes a {found.config.__name__}", type(config).__name__)
+    reason = illegal(found, spec, config)
+    if reason is not None:
+        raise ConfigError(made.name, f"is illegal: {reason}")
+    if len(made.name) > MAX_NAME:
+        raise ConfigError(made.name, f"must be at most {MAX_NAME} characters long", len(made.name))
+    return made
+
+
+def illegal(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
+    """Why there is no such variant, in words; None if there is."""
+    return config.problem() or algorithm.refuses(spec, config)
+
+
+def base_variants(family: Family[Any], spec: Spec) -> tuple[Variant, ...]:
+    """What a spec gets without any tuning: one variant, or several where shape classes differ."""
+    found: dict[str, Variant] = {}
+    for shape_class in family.shape_classes(spec):
+        made = variant(family, spec, *family.base(spec, shape_class))
+        found.setdefault(made.name, made)
+    return tuple(found.values())
+
+
+def named_variant(family: Family[Any], named: Named) -> Variant:
+    """A kernel of the literature, of the family's first spec; what it leaves open is at its base."""
+    algorithm = find_algorithm(family, named.algorithm)
+    spec = family.from_json({**family.catalogue[0].to_json(), **named.spec})
+    base = algorithm.config()
+    config = algorithm.config.from_json({**base.to_json(), **named.config})
+    return variant(family, spec, algorithm, config)
+
+
+def space(algorithm: Algorithm[Any, Any], spec: Spec, limits: Limits | None = None) -> tuple[Config, ...]:
+    """Every legal config of an algorithm for a spec; with `limits`, every one feasible on such a device."""
+    return tuple(
+        config
+        for config in algorithm.config.space()
+        if algorithm.refuses(spec, config) is None
+        and (limits is None or algorithm.infeasible(spec, config, limits) is None)
+    )
+
+
+def find_family(families: Sequence[Family[Any]], name: str) -> Family[Any]:
+    """The family of this name."""
+    for family in families:
+        if family.name == name:
+            return family
+    raise unknown("The family", name, [family.name for family in families])
+
+
+def find_algorithm(family: Family[Any], name: str) -> Algorithm[Any, Any]:
+    """The family's algorithm of this name."""
+    if name not in family.algorithms:
+        raise unknown(f"The algorithm of {family.name}", name, list(family.algorithms))
+    return family.algorithms[name]
+
+
+def find_spec(families: Sequence[Family[Any]], name: str, known: Known) -> tuple[Family[Any], Spec]:
+    """The spec of a name like `reduction_sum_f32`."""
+    for family in sorted(families, key=lambda family: -len(family.name)):
+        if name.startswith(family.name + "_"):
+            prefix = family.name + "_"
+            labels = {key.removeprefix(prefix): value for key, value in known.items() if key.startswith(prefix)}
+            return family, family.parse(name.removeprefix(prefix), labels)
+    specs = [f"{family.name}_{spec.label}" for family in families for spec in family.catalogue]
+    raise unknown("The spec", name, specs)
+
+
+def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Variant:
+    """The variant of a full name, or of a kernel of the literature like `reduceShfl`."""
+    for family in families:
+        for named in family.named:
+            if named.name == name:
+                return named_variant(family, named)
+    spec_name, separator, how = name.partition("__")
+    if not separator:
+        choices = [named.name for family in families for named in family.named]
+        rule = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
+        raise unknown("The variant", name, choices, rule)
+    family, spec = find_spec(families, spec_name, known)
+    for algorithm in sorted(family.algorithms.values(), key=lambda algorithm: -len(algorithm.name)):
+        if how == algorithm.name or how.startswith(algorithm.name + "_"):
+            tag = how.removeprefix(algorithm.name).removeprefix("_")
+            found = variant(family, spec, algorithm, algorithm.config.from_tag(tag))
+            if found.name != name:
+                raise UnknownNameError("The variant", f"is spelled {found.name}", repr(name))
+            return found
+    raise unknown(f"The algorithm of {family.name}", how.split("_")[0], list(family.algorithms))
+
+
+def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "") -> GenError:
+    """The error for a name that finds nothing, with the nearest names that would."""
+    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    next_step = "Did you mean " + " or ".join(near) + "?" if near else ""
+    return UnknownNameError(subject, rule or "must be one of " + ", ".join(choices), repr(name), next_step=next_step)

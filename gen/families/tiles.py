@@ -1,0 +1,33 @@
+"""A matrix cut into tiles, one block each, folded into grid.x: grid.y and grid.z end at 65,535."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gen.families.base import MAX_GRID_X, Extents
+from gen.families.expr import Expr
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tiles of `tile_rows` x `tile_cols` that cover `rows` x `cols`; block b has tile (b / across, b % across)."""
+
+    rows: Expr
+    cols: Expr
+    tile_rows: int
+    tile_cols: int
+
+    @property
+    def across(self) -> Expr:
+        """Tiles in a row of tiles."""
+        return self.cols.ceil_div(self.tile_cols)
+
+    @property
+    def count(self) -> Expr:
+        """All tiles; 0 for an empty matrix."""
+        return self.rows.ceil_div(self.tile_rows) * self.across
+
+    def uncovered(self, extents: Extents) -> str | None:
+        """Why a grid cannot hold them."""
+        count = self.count.at(extents)
+        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None

@@ -1,0 +1,1 @@
+"""Evidence that a variant computes what NumPy computes."""

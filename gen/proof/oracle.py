@@ -1,0 +1,91 @@
+"""How far a result may lie from the exact one: stated bounds, never a guessed tolerance.
+
+A sum in which no term passes more than h roundings of unit u is within gamma_h = h u / (1 - h u) times the sum of the
+magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gen.dtypes import DType
+from gen.families.base import Array, Expected
+
+# The oracle adds in float64, pairwise: fewer roundings than this up to 2^40 elements.
+ORACLE_ROUNDINGS = 64
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """The element that lies furthest outside its bound."""
+
+    index: tuple[int, ...]
+    expected: float | int
+    got: float | int
+    bound: float
+    count: int
+
+    def __str__(self) -> str:
+        place = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        allowed = "exactly" if self.bound == 0 else f"within {self.bound:.3g}"
+        return f"{place} must be {self.expected!r} {allowed} (got {self.got!r}); {self.count} elements are wrong"
+
+
+def gamma(roundings: int, unit: float) -> float:
+    """The bound h u / (1 - h u); infinite where no bound can be given."""
+    product = roundings * unit
+    return product / (1 - product) if product < 1 else float("inf")
+
+
+def bounds(expected: Expected, roundings: int, result: DType) -> Array:
+    """How far each element of a result may lie from `expected.value`.
+
+    The accumulator's gamma_h and the oracle's own, times the sum of magnitudes; one rounding to the result's type;
+    and for each rounding the smallest number of the type, which is what underflow costs.
+    """
+    assert expected.magnitude is not None
+    assert expected.accumulator is not None
+    accumulator = expected.accumulator
+    smallest = float(np.finfo(accumulator.numpy).smallest_subnormal)
+    relative = gamma(roundings, accumulator.unit_roundoff) + gamma(ORACLE_ROUNDINGS, 2.0**-53)
+    rounding = result.unit_roundoff * np.abs(expected.value) if result != accumulator else 0.0
+    return np.asarray(relative * expected.magnitude + rounding + roundings * smallest)
+
+
+def disagreement(expected: Expected, got: Array, roundings: int, result: DType) -> Disagreement | None:
+    """Where and how `got` differs from what it must hold; None if it does not.
+
+    Elements whose sum of magnitudes leaves the accumulator's range may be anything: the order of additions decides
+    whether they overflow. Infinities and NaN among the inputs must come out as NumPy has them.
+    """
+    value = np.asarray(expected.value)
+    if value.shape != got.shape:
+        return Disagreement((), value.size, got.size, 0.0, value.size)
+    if expected.magnitude is None or expected.accumulator is None:
+        allowed = np.zeros(value.shape)
+        wrong = ~_same(value, got, result)
+    else:
+        allowed = bounds(expected, roundings, result)
+        largest = float(np.finfo(expected.accumulator.numpy).max)
+        overflows = np.isfinite(value) & (expected.magnitude > largest)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(got.astype(np.float64) - value) <= allowed
+        finite = np.isfinite(value)
+        same = np.where(finite, near, _same(value, got.astype(np.float64), result))
+        wrong = ~(same | overflows)
+    if not wrong.any():
+        return None
+    index = tuple(int(place) for place in np.argwhere(wrong)[0])
+    return Disagreement(index, value[index].item(), got[index].item(), float(allowed[index]), int(wrong.sum()))
+
+
+def _same(value: Array, got: Array, result: DType) -> Array:
+    if result.kind == "bits":
+        bits = f"u{result.size}" if result.size <= 8 else "u8"
+        equal = np.ascontiguousarray(value).reshape(-1).view(bits) == np.ascontiguousarray(got).reshape(-1).view(bits)
+        return np.asarray(equal.reshape(value.size, -1).all(axis=1).reshape(value.shape))
+    if result.kind == "float":
+        return np.asarray((value == got) | (np.isnan(value) & np.isnan(got)))
+    return np.asarray(value == got)

@@ -1,0 +1,129 @@
+"""Proves variants: runs them on cases, twice each on the same scratch, and compares with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from gen.errors import RunError
+from gen.families.base import Expected, Kernel, Limits, Runner, Variant
+from gen.proof.cases import Case, allocate, cases_of, fill
+from gen.proof.oracle import disagreement
+
+# Two different fills: an element that a kernel does not write differs between the two runs.
+_FILLS = (0xA5, 0x5A)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case in which a variant is wrong, and how."""
+
+    case: Case
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}\n  on {self.case}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is known of a variant: on how many cases it was right, or the first on which it was not.
+
+    Attributes:
+        skipped: why it was not run; None if it was.
+    """
+
+    variant: Variant
+    cases: int
+    failure: Failure | None = None
+    skipped: str | None = None
+
+
+class AdjustableRunner(Runner, Protocol):
+    """A runner that can play a device of other limits, on which grids are smaller."""
+
+    def on(self, limits: Limits) -> Self:
+        """The same kernels on such a device."""
+        ...
+
+
+def prove(
+    runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case] | None = None
+) -> Iterator[Proof]:
+    """Proves variants in order, on `cases` or else on those of their families.
+
+    Kernels are made ready before the first proof comes out; hand in as many variants as should be built together.
+    """
+    runnable = [variant for variant in variants if variant.algorithm.not_on_host is None]
+    counts = sorted({case.sm_count for variant in runnable for case in _cases(variant, cases)})
+    limits = {count: replace(runner.limits, sm_count=count) for count in counts}
+    kernels = {count: dict(zip(runnable, runner.on(limits[count]).load(runnable), strict=True)) for count in counts}
+    for variant in variants:
+        if variant.algorithm.not_on_host is not None:
+            yield Proof(variant, 0, skipped=variant.algorithm.not_on_host)
+            continue
+        proven, failure = 0, None
+        for case in _cases(variant, cases):
+            if uncovered(variant, case, limits[case.sm_count]):
+                continue
+            failure = check(kernels[case.sm_count][variant], limits[case.sm_count], case)
+            if failure is not None:
+                break
+            proven += 1
+        yield Proof(variant, proven, failure)
+
+
+def uncovered(variant: Variant, case: Case, limits: Limits) -> str | None:
+    """Why the variant cannot take this case."""
+    return variant.algorithm.uncovered(variant.spec, variant.config, case.extents, limits)
+
+
+def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
+    """Runs a kernel on a case, twice on the same scratch; the first thing that is wrong, or None.
+
+    Right means: every output within its bound of NumPy's, the same bits in both runs, no byte written outside the
+    outputs, no input changed, and no rule broken on the way.
+    """
+    variant = kernel.variant
+    family, spec = variant.family, variant.spec
+    layouts = family.layouts(spec, case.extents)
+    arrays = [operand for operand in spec.operands if operand.role != "number"]
+    results: list[dict[str, Any]] = []
+    expected: Mapping[str, Expected] = {}
+    for byte in _FILLS:
+        blocks = {operand.name: allocate(layouts[operand.name], case.offset, byte) for operand in arrays}
+        for place, operand in enumerate(arrays):
+            if operand.role != "out":
+                fill(blocks[operand.name].array, operand.dtype, case.content, case.seed * 101 + place)
+        inputs = {operand.name: blocks[operand.name].array.copy() for operand in arrays if operand.role != "out"}
+        expected = expected or family.oracle(spec, inputs, case.extents)
+        before = {name: (block.memory.copy(), block.outside()) for name, block in blocks.items()}
+        try:
+            kernel.run(case.extents, {name: block.array for name, block in blocks.items()})
+        except RunError as error:
+            return Failure(case, str(error))
+        for operand in arrays:
+            memory, outside = before[operand.name]
+            if operand.role == "in" and not np.array_equal(blocks[operand.name].memory, memory):
+                return Failure(case, f"{variant.name}: the input {operand.name} is changed")
+            if not np.array_equal(blocks[operand.name].outside(), outside):
+                return Failure(case, f"{variant.name}: bytes between the rows of {operand.name}, or next to it, change")
+        results.append({o.name: blocks[o.name].array.copy() for o in arrays if o.role in ("out", "inout")})
+    roundings = variant.algorithm.roundings(spec, variant.config, case.extents, limits)
+    for operand in arrays:
+        if operand.name not in results[0]:
+            continue
+        got, again = results[0][operand.name], results[1][operand.name]
+        wrong = disagreement(expected[operand.name], got, roundings, operand.dtype)
+        if wrong is not None:
+            return Failure(case, f"{variant.name}: {operand.name}{wrong}")
+        if got.tobytes() != again.tobytes():
+            return Failure(case, f"{variant.name}: a second run gives other bits in {operand.name}")
+    return None
+
+
+def _cases(variant: Variant, cases: Sequence[Case] | None) -> Sequence[Case]:
+    return tuple(cases_of(variant.family, variant.spec)) if cases is None else cases

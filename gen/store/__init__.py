@@ -1,0 +1,1 @@
+"""What was measured: read and written, never guessed."""
