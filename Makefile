@@ -1,0 +1,47 @@
+# Every target sets up .venv by itself. All logic is in gen; only the search for a Python is here.
+
+# Run, not looked up: version managers put a python3 on the path that exists and fails.
+PYTHONS = python3 python3.13 python3.12 python3.11
+SUITS = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup generate tune test check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/installed ## install gen and its tools into .venv
+
+generate: .venv/installed ## write the kernels of the catalogue to out/
+	.venv/bin/gen generate
+
+tune: .venv/installed ## generate, compile, prove; with a GPU: find the fastest
+	.venv/bin/gen tune
+
+test: .venv/installed ## run the tests on all cores
+	.venv/bin/pytest -n auto --dist worksteal
+
+check: .venv/installed ## all that a change must pass: format, lint, types, out/ up to date, tests
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/gen generate --check
+	.venv/bin/pytest -n auto --dist worksteal
+
+clean: ## remove what these targets made: .venv, caches, build outputs
+	@[ ! -e .venv/made-by-make ] || rm -rf .venv
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist out/.cache
+	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/installed: pyproject.toml
+	@for python in $(PYTHONS); do \
+	  if $$python -c '$(SUITS)' >/dev/null 2>&1; then \
+	    echo "Setting up .venv with $$python: one or two minutes, once."; \
+	    $$python -m venv .venv && touch .venv/made-by-make; exit; \
+	  fi; \
+	done; \
+	echo "gen needs Python 3.11 or newer with venv. None of these runs: $(PYTHONS)." >&2; \
+	echo "On Debian and Ubuntu: apt install python3 python3-venv." >&2; \
+	exit 1
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,24 @@
+"""Writes CUDA kernels from templates, proves each one against NumPy and finds the fastest.
+
+Importing `gen` loads nothing else: neither NumPy nor a compiler nor a driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gen.errors import GenError
+
+__version__ = "0.1.0"
+
+__all__ = ["GenError", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public name when it is first asked for."""
+    if name == "GenError":
+        from gen.errors import GenError
+
+        return GenError
+    raise AttributeError(f"module 'gen' has no attribute {name!r}")

@@ -1,0 +1,186 @@
+"""Looks at what is installed and says what is missing, what for, and what that costs."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import gen
+from gen.errors import GenError
+
+OLDEST_GXX = 11  # the first that knows `--param tsan-distinguish-volatile`
+OLDEST_DRIVER = 13  # loads what NVRTC 13 compiles
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that gen stands on.
+
+    Attributes:
+        name: what it is called.
+        version: as it tells itself; None where there is none, or it does not say.
+        needed_for: what gen does with it.
+        missing_costs: what cannot be done without it.
+        ok: whether it is there and usable.
+        install: how to get it.
+    """
+
+    name: str
+    version: str | None
+    needed_for: str
+    missing_costs: str
+    ok: bool
+    install: str = ""
+
+
+def examine() -> tuple[Finding, ...]:
+    """Everything that gen stands on, what it needs most first. Never raises; starts no GPU."""
+    return (
+        _python(), _gen(), _nvrtc(), _cuda_core(), _cuda_bindings(), _headers(),
+        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(),
+    )  # fmt: skip
+
+
+def _python() -> Finding:
+    return Finding("Python", platform.python_version(), "everything", "everything", sys.version_info >= (3, 11))
+
+
+def _gen() -> Finding:
+    return Finding("gen", gen.__version__, "everything", "everything", True)
+
+
+def _nvrtc() -> Finding:
+    version = None
+    try:
+        from gen.toolchain.nvrtc import nvrtc_version  # half a second: only doctor and compilers pay it
+
+        version = nvrtc_version()
+    except (GenError, OSError, RuntimeError):
+        pass
+    return Finding(
+        "NVRTC", version, "compiling kernels", "kernels are written and proven, but not compiled, measured or loaded",
+        version is not None, "pip install 'nvidia-cuda-nvrtc==13.0.*'",
+    )  # fmt: skip
+
+
+def _cuda_core() -> Finding:
+    version = _distribution("cuda-core")
+    return Finding(
+        "cuda-core", version, "calling NVRTC", "no kernel is compiled", version is not None and _major(version) == 1,
+        "pip install 'cuda-core>=1.0,<2'",
+    )  # fmt: skip
+
+
+def _cuda_bindings() -> Finding:
+    version = _distribution("cuda-bindings")
+    return Finding(
+        "cuda-bindings", version, "cuda-core, which does not work without it", "no kernel is compiled",
+        version is not None and _major(version) == 13, "pip install 'cuda-bindings>=13,<14'",
+    )  # fmt: skip
+
+
+def _headers() -> Finding:
+    version, complete = None, False
+    try:
+        from gen.toolchain.nvrtc import headers_folder, headers_version
+
+        version = headers_version()
+        complete = (headers_folder() / "crt" / "host_defines.h").is_file()
+    except (GenError, OSError, RuntimeError):
+        pass
+    return Finding(
+        "CUDA headers", version, "kernels of half precision", "they are neither compiled nor proven",
+        complete, "pip install 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'",
+    )  # fmt: skip
+
+
+def _gxx() -> Finding:
+    version = _says(shutil.which("g++"), "-dumpfullversion")
+    return Finding(
+        "g++", version, "proving kernels on the CPU", "nothing is proven without a GPU",
+        version is not None and _major(version) >= OLDEST_GXX,
+        f"apt install g++, version {OLDEST_GXX} or newer",
+    )  # fmt: skip
+
+
+def _addr2line() -> Finding:
+    version = _says(shutil.which("addr2line"), "--version")
+    return Finding(
+        "addr2line", version, "naming the line of a kernel that broke a rule on the CPU",
+        "the rule and the kernel are named, the line is not", version is not None, "apt install binutils",
+    )  # fmt: skip
+
+
+def _clang_format() -> Finding:
+    # That of gen's own environment comes first: it need not be on the path.
+    beside = Path(sys.executable).with_name("clang-format")
+    version = _says(str(beside) if beside.is_file() else shutil.which("clang-format"), "--version")
+    return Finding(
+        "clang-format", version, "checking that emitted files are formatted (development)",
+        "`make check` cannot run; using gen is not affected", version is not None, "pip install 'gen-cuda[dev]'",
+    )  # fmt: skip
+
+
+def _driver() -> Finding:
+    version = _driver_version()
+    return Finding(
+        "GPU driver (CUDA)", version, "running kernels on a GPU", "kernels are compiled and proven, but not measured",
+        version is not None and _major(version) >= OLDEST_DRIVER, "install NVIDIA's driver, of CUDA 13.0 or newer",
+    )  # fmt: skip
+
+
+def _driver_version() -> str | None:
+    """The newest CUDA the driver runs: `13.0`. Asks the library alone: no device, no context."""
+    version = ctypes.c_int(0)
+    try:
+        status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):  # no such library, or one of another make
+        return None
+    if status != 0 or version.value == 0:  # a stub to link against: there is no driver behind it
+        return None
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def _pycuda() -> Finding:
+    # Not imported: that would look for the driver.
+    try:
+        there = find_spec("pycuda") is not None
+    except (ImportError, ValueError):  # something stands in its place that is no package
+        there = False
+    return Finding(
+        "PyCUDA", _distribution("pycuda"), "measuring kernels on a GPU", "nothing is tuned", there,
+        "pip install 'gen-cuda[gpu]'",
+    )  # fmt: skip
+
+
+def _major(version: str) -> int:
+    digits = re.match(r"\d+", version)
+    return int(digits[0]) if digits else 0
+
+
+def _distribution(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _says(program: str | None, option: str) -> str | None:
+    """The version in the first line that a program prints; None if it cannot be run or prints none."""
+    if program is None:
+        return None
+    try:
+        done = subprocess.run([program, option], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    # The last number: some put a package's version in parentheses before their own.
+    numbers = re.findall(r"\d+(?:\.\d+)+|^\d+$", done.stdout.partition("\n")[0])
+    return numbers[-1] if done.returncode == 0 and numbers else None

@@ -1,0 +1,63 @@
+"""Where gen reads and writes: the folder of results, its cache, the templates, the winners that came with it."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from gen.errors import GenError
+
+
+def output_home(out: Path | None = None) -> Path:
+    """The folder that gen writes to: `out`, else $GEN_HOME, else the checkout's `out/`, else the user's data folder.
+
+    Nothing is made on disk.
+
+    Raises:
+        GenError: the folder asked for is a file.
+    """
+    if out is not None:
+        return _folder("--out", out)
+    home = os.environ.get("GEN_HOME")
+    if home:
+        return _folder("$GEN_HOME", Path(home))
+    checkout = _checkout()
+    if checkout is not None:
+        return checkout / "out"
+    from platformdirs import user_data_path  # only an installed gen that was told no folder needs it
+
+    return user_data_path("gen-cuda", appauthor=False)
+
+
+def cache_home(home: Path) -> Path:
+    """The folder for what can be made again: compiled kernels, sources that did not compile."""
+    return home / ".cache"
+
+
+def templates_root() -> Traversable:
+    """The folder of the built-in templates and the partials that every family shares."""
+    checkout = _checkout()
+    return files("gen") / "templates" if checkout is None else checkout / "templates"
+
+
+def shipped_winners() -> Traversable | None:
+    """The tuned variants that came with gen, or None if it came without."""
+    checkout = _checkout()
+    winners = files("gen") / "tuned.json" if checkout is None else checkout / "out" / "tuned.json"
+    return winners if winners.is_file() else None
+
+
+def _checkout() -> Path | None:
+    """The root of the checkout this file lies in; None when gen is installed as a package."""
+    root = Path(__file__).resolve().parent.parent
+    # A folder of packages can hold anything, but not gen's own project file next to its templates.
+    return root if (root / "pyproject.toml").is_file() and (root / "templates").is_dir() else None
+
+
+def _folder(subject: str, path: Path) -> Path:
+    path = path.expanduser().absolute()  # a worker process may run in another folder
+    if path.exists() and not path.is_dir():
+        raise GenError(subject, "must be a folder", path)
+    return path

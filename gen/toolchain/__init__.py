@@ -1,0 +1,1 @@
+"""Turns CUDA C++ into machine code, and keeps what was compiled."""

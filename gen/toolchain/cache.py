@@ -1,0 +1,143 @@
+"""A folder of files named by their content's key, shared by threads and processes without locks.
+
+An entry appears whole, by rename, or not at all. It ends in a digest of what stands before it: a file that a full disk
+or a crash cut short is noticed, set aside and made again. Loaders of ELF files ignore what follows the last section, so
+a shared library can be loaded straight from its entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gen.errors import StoreError
+
+SCHEMA = 1  # raise it when the meaning of keys or entries changes
+
+Part = str | bytes | int | Sequence[str]
+
+_log = logging.getLogger(__name__)
+_MARK = b"\0gen cache, sha256 "
+_TRAILER = len(_MARK) + hashlib.sha256().digest_size * 2
+
+
+def content_key(parts: Mapping[str, Part]) -> str:
+    """The key of an entry: a digest of all that determines its content, as 64 hexadecimal digits.
+
+    Every label and value goes in with its type and length: no two different mappings read alike. Their order does not
+    matter.
+    """
+    digest = hashlib.sha256(_field("schema", SCHEMA))
+    for label in sorted(parts):
+        digest.update(_field(label, parts[label]))
+    return digest.hexdigest()
+
+
+def _field(label: str, part: Part) -> bytes:
+    match part:
+        case str():
+            kind, values = "text", [part.encode()]
+        case bytes():
+            kind, values = "bytes", [part]
+        case int():
+            kind, values = "number", [str(part).encode()]
+        case _:
+            kind, values = "list", [value.encode() for value in part]
+    fields = [label.encode(), kind.encode(), b"%d" % len(values), *values]
+    return b"".join(b"%d:%s" % (len(field), field) for field in fields)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Entries of one kind.
+
+    Attributes:
+        folder: holds the entries, in sub-folders by the first digits of their keys; made when first written to.
+        suffix: what the names of entries end in: `.cubin`.
+    """
+
+    folder: Path
+    suffix: str = ""
+
+    def fetch(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """The entry's content, made and kept if there is none. What `make` raises passes through; nothing is kept."""
+        content = self.read(key)
+        if content is None:
+            content = make()
+            self.write(key, content)
+        return content
+
+    def read(self, key: str) -> bytes | None:
+        """The entry's content, or None if there is none. A corrupted entry is set aside as `*.corrupt`."""
+        path = self._path(key)
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._set_aside(path, error.strerror or str(error))
+            return None
+        content = raw[:-_TRAILER]
+        if raw[-_TRAILER:] != _trailer(content):
+            self._set_aside(path, "its digest does not match")
+            return None
+        return content
+
+    def file(self, key: str) -> Path | None:
+        """The path of an intact entry, for what has to be loaded from disk; None if there is none."""
+        return None if self.read(key) is None else self._path(key)
+
+    def write(self, key: str, content: bytes) -> Path:
+        """Keeps an entry and returns its path. Of several writers the last one stays; they agree on the content.
+
+        Raises:
+            StoreError: the folder cannot be written to.
+        """
+        path = self._path(key)
+        write_whole(path, content + _trailer(content))
+        return path
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}{self.suffix}"
+
+    def _set_aside(self, path: Path, reason: str) -> None:
+        aside = path.with_name(f"{path.name}.corrupt")
+        try:
+            path.replace(aside)
+        except FileNotFoundError:
+            return  # another process was faster
+        except OSError as error:
+            raise StoreError(
+                "The cache entry", f"cannot be read ({reason}) nor set aside ({error.strerror})", path,
+                next_step="Remove it",
+            ) from error  # fmt: skip
+        _log.warning("A cache entry is corrupt (%s). It is set aside as %s and made again.", reason, aside)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file that appears complete or not at all, and makes the folders above it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")  # beside it: a rename does not cross file systems
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise StoreError(
+            "The file", f"cannot be written: {error.strerror}", path,
+            next_step="Make room or choose another folder with --out or $GEN_HOME",
+        ) from error  # fmt: skip
+
+
+def _trailer(content: bytes) -> bytes:
+    return _MARK + hashlib.sha256(content).hexdigest().encode()

@@ -1,0 +1,244 @@
+"""Compiles with NVRTC: no toolkit, no GPU.
+
+Import this module on the main thread, and only where something is compiled: cuda-core takes half a second to load, and
+its first import from two threads at once fails.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+
+from gen.errors import CompileError, MissingToolError, UnknownNameError
+from gen.toolchain.cache import Cache, content_key, write_whole
+from gen.toolchain.compiled import Compiled, read_ptxas
+
+try:
+    from cuda.bindings import nvrtc
+    from cuda.core import Program, ProgramOptions
+    from cuda.pathfinder import find_nvidia_header_directory, load_nvidia_dynamic_lib
+except ImportError as error:
+    raise MissingToolError(
+        "NVRTC's Python packages", f"must be installed: {error}",
+        next_step="Run: pip install 'cuda-core>=1.0,<2' 'cuda-bindings>=13,<14'",
+    ) from error  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Flags:
+    """How NVRTC compiles, beyond the source and the architecture.
+
+    Attributes:
+        std: the C++ standard.
+        line_info: whether the code knows its source lines, for a profiler.
+        max_registers: of one thread; None leaves it to the compiler.
+        ptxas: further options of ptxas: `-dlcm=cg`.
+    """
+
+    std: str = "c++17"
+    line_info: bool = False
+    max_registers: int | None = None
+    ptxas: tuple[str, ...] = ()
+
+
+class Nvrtc:
+    """The compiler of CUDA's runtime, as a `Compiler` with a cache. Threads may share one.
+
+    Attributes:
+        version: `nvrtc 13.0.88, headers 13.0.96`.
+        architectures: what it compiles for: `sm_75`, ... `sm_90`, `sm_90a`, ...
+    """
+
+    def __init__(self, cache: Path | None, flags: Flags | None = None) -> None:
+        """Loads the compiler.
+
+        Args:
+            cache: keeps what was compiled, and the sources that were refused; None keeps nothing.
+            flags: options beyond the usual ones.
+
+        Raises:
+            MissingToolError: NVRTC or the CUDA headers are not installed.
+        """
+        self.flags = flags or Flags()
+        self.version = f"nvrtc {nvrtc_version()}, headers {headers_version()}"
+        self.architectures = _architectures()
+        self._headers = str(headers_folder())
+        self._entries = None if cache is None else Cache(cache / "nvrtc", ".cubin")
+        self._failed = None if cache is None else cache / "failed"
+
+    def compile(self, name: str, text: str, arch: str) -> Compiled:
+        """Compiles one source, or takes what was compiled before.
+
+        Args:
+            name: stands in the compiler's messages as `NAME.cu`.
+            text: CUDA C++.
+            arch: `sm_90`.
+
+        Raises:
+            UnknownNameError: this NVRTC does not know the architecture.
+            CompileError: the source is refused; it is kept beside the cache.
+        """
+        if arch not in self.architectures:
+            known = ", ".join(self.architectures)
+            raise UnknownNameError("The architecture", f"must be one that {self.version} knows: {known}", repr(arch))
+        if self._entries is None:
+            return self._compile(name, text, arch)
+        key = self.key(text, arch)
+        return Compiled.unpack(name, self._entries.fetch(key, lambda: self._compile(name, text, arch).pack()))
+
+    def compile_many(
+        self, items: Iterable[tuple[str, str]], arch: str, *, workers: int | None = None
+    ) -> Iterator[Compiled | CompileError]:
+        """Compiles many sources at once, in threads, since NVRTC gives the GIL back.
+
+        Args:
+            items: name and text of each; taken as they are needed.
+            arch: `sm_90`.
+            workers: threads; as many as there are cores if None.
+
+        Yields:
+            Each result as it is finished: what was compiled, or why it was not.
+        """
+        workers = workers or len(os.sched_getaffinity(0))
+        waiting = iter(items)
+        with ThreadPoolExecutor(workers, thread_name_prefix="nvrtc") as pool:
+            running: set[Future[Compiled | CompileError]] = set()
+            try:
+                while True:
+                    # Twice what the threads take, so that none waits for the caller.
+                    for name, text in islice(waiting, 2 * workers - len(running)):
+                        running.add(pool.submit(self._attempt, name, text, arch))
+                    if not running:
+                        return
+                    finished, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        yield future.result()
+            finally:  # the caller stopped listening, or one failed for another reason than its source
+                for future in running:
+                    future.cancel()
+
+    def key(self, text: str, arch: str) -> str:
+        """The cache key of a source: all that determines its machine code, and nothing of the machine at hand."""
+        flags = self.flags
+        return content_key(
+            {
+                "compiler": self.version,
+                "arch": arch,
+                "std": flags.std,
+                "line info": int(flags.line_info),
+                "max registers": flags.max_registers or 0,
+                "ptxas": flags.ptxas,
+                "source": text,
+            }
+        )
+
+    def _attempt(self, name: str, text: str, arch: str) -> Compiled | CompileError:
+        try:
+            return self.compile(name, text, arch)
+        except CompileError as error:
+            return error
+
+    def _compile(self, name: str, text: str, arch: str) -> Compiled:
+        file = re.sub(r"[^\w.-]", "_", name) + ".cu"
+        options = ProgramOptions(
+            name=file,
+            arch=arch,
+            std=self.flags.std,
+            include_path=[self._headers],
+            lineinfo=self.flags.line_info,
+            max_register_count=self.flags.max_registers,
+            ptxas_options=["-v", *self.flags.ptxas],
+            # Without textures and CUDA's runtime functions, which no kernel here uses: the same code, a fifth sooner.
+            minimal=True,
+            # Where there is a driver, NVRTC keeps a cache of its own: it may answer from there without ptxas's log.
+            no_cache=True,
+        )
+        log = io.StringIO()
+        try:
+            code = Program(text, "c++", options).compile("cubin", logs=log).code
+        except Exception as error:
+            if type(error).__name__ != "NVRTCError":  # the class lies in a private module
+                raise
+            folder = self._failed or Path(tempfile.mkdtemp(prefix="gen-failed-"))
+            write_whole(folder / file, text.encode())
+            raise CompileError(name, _compilers_text(str(error)), folder / file) from None
+        return Compiled(name, arch, bytes(code), read_ptxas(log.getvalue()))
+
+
+def nvrtc_version() -> str:
+    """The version of NVRTC: `13.0.88` from its wheel, `13.0` from elsewhere, since the library tells no more.
+
+    Raises:
+        MissingToolError: the library is not installed.
+    """
+    try:
+        status, major, minor = nvrtc.nvrtcVersion()
+        library = load_nvidia_dynamic_lib("nvrtc").abs_path
+    except RuntimeError as error:
+        raise MissingToolError(
+            "The library NVRTC", "must be installed", next_step="Run: pip install 'nvidia-cuda-nvrtc==13.0.*'"
+        ) from error
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise MissingToolError("The library NVRTC", "must tell its version", status.name)
+    return _wheel_version("nvidia-cuda-nvrtc", library) or f"{major}.{minor}"
+
+
+def headers_folder() -> Path:
+    """The folder of `cuda_fp16.h`.
+
+    Raises:
+        MissingToolError: there is none.
+    """
+    folder = find_nvidia_header_directory("cudart")
+    if folder is None or not (Path(folder) / "cuda_fp16.h").is_file():
+        raise MissingToolError(
+            "The header cuda_fp16.h", "must be installed", next_step="Run: pip install 'nvidia-cuda-runtime==13.0.*'"
+        )
+    return Path(folder)
+
+
+def headers_version() -> str:
+    """The version of CUDA's headers: `13.0.96` from their wheel, `13.0` from elsewhere."""
+    folder = headers_folder()
+    version = _wheel_version("nvidia-cuda-runtime", str(folder))
+    if version:
+        return version
+    declared = re.search(r"#define CUDART_VERSION\s+(\d+)", (folder / "cuda_runtime_api.h").read_text(errors="replace"))
+    number = int(declared[1]) if declared else 0
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _wheel_version(distribution: str, file: str | None) -> str | None:
+    """The version of an installed package, if `file` is of that package."""
+    try:
+        wheel = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+    root = Path(str(wheel.locate_file(""))).resolve()
+    return wheel.version if file and Path(file).resolve().is_relative_to(root) else None
+
+
+def _architectures() -> tuple[str, ...]:
+    _, numbers = nvrtc.nvrtcGetSupportedArchs()
+    # `a`: code for this architecture alone; `f`: for its family. NVRTC lists neither.
+    return tuple(
+        f"sm_{number}{suffix}"
+        for number in numbers
+        for suffix in ("", "a", "f")
+        if number >= {"": 0, "a": 90, "f": 100}[suffix]
+    )
+
+
+def _compilers_text(message: str) -> str:
+    """The log in an exception of cuda-core, which puts a status before it and zero bytes behind."""
+    _, _, log = message.replace("\0", "").partition("compilation log:")
+    lines = (log or message).strip("\n").splitlines()
+    return "\n".join(line for line in lines if "Compile time" not in line)

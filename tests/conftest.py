@@ -1,0 +1,24 @@
+"""How many examples Hypothesis draws, chosen by HYPOTHESIS_PROFILE."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# A deadline or a check for slow data would make a test fail because the machine is busy.
+_CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+
+settings.register_profile("dev", _CALM, max_examples=50)
+settings.register_profile("ci", _CALM, max_examples=50, derandomize=True, database=None)
+settings.register_profile("deep", _CALM, max_examples=2000)
+
+
+def _profile() -> str:
+    chosen = os.environ.get("HYPOTHESIS_PROFILE")
+    if chosen:
+        return chosen
+    return "ci" if os.environ.get("CI", "").lower() in ("1", "true") else "dev"
+
+
+settings.load_profile(_profile())
