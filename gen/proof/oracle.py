@@ -83,9 +83,12 @@ def disagreement(expected: Expected, got: Array, roundings: int, result: DType) 
 
 def _same(value: Array, got: Array, result: DType) -> Array:
     if result.kind == "bits":
-        bits = f"u{result.size}" if result.size <= 8 else "u8"
-        equal = np.ascontiguousarray(value).reshape(-1).view(bits) == np.ascontiguousarray(got).reshape(-1).view(bits)
-        return np.asarray(equal.reshape(value.size, -1).all(axis=1).reshape(value.shape))
+        return np.asarray((_bytes(value, result) == _bytes(got, result)).all(axis=-1))
     if result.kind == "float":
         return np.asarray((value == got) | (np.isnan(value) & np.isnan(got)))
     return np.asarray(value == got)
+
+
+def _bytes(array: Array, dtype: DType) -> Array:
+    """The elements as bytes, along a new last axis."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(*array.shape, dtype.size)

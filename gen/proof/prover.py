@@ -58,22 +58,27 @@ def prove(
     Kernels are made ready before the first proof comes out; hand in as many variants as should be built together.
     """
     runnable = [variant for variant in variants if variant.algorithm.not_on_host is None]
-    counts = sorted({case.sm_count for variant in runnable for case in _cases(variant, cases)})
-    limits = {count: replace(runner.limits, sm_count=count) for count in counts}
-    kernels = {count: dict(zip(runnable, runner.on(limits[count]).load(runnable), strict=True)) for count in counts}
+    counts = {case.sm_count for variant in runnable for case in _cases(variant, cases)}
+    devices = {count: replace(runner.limits, sm_count=count) for count in sorted(counts)}
+    kernels = {count: load(runner, runnable, limits) for count, limits in devices.items()}
     for variant in variants:
         if variant.algorithm.not_on_host is not None:
             yield Proof(variant, 0, skipped=variant.algorithm.not_on_host)
             continue
         proven, failure = 0, None
         for case in _cases(variant, cases):
-            if uncovered(variant, case, limits[case.sm_count]):
+            if uncovered(variant, case, devices[case.sm_count]):
                 continue
-            failure = check(kernels[case.sm_count][variant], limits[case.sm_count], case)
+            failure = check(kernels[case.sm_count][variant], devices[case.sm_count], case)
             if failure is not None:
                 break
             proven += 1
         yield Proof(variant, proven, failure)
+
+
+def load(runner: AdjustableRunner, variants: Sequence[Variant], limits: Limits) -> dict[Variant, Kernel]:
+    """Kernels of these variants, ready to run on a device of these limits."""
+    return dict(zip(variants, runner.on(limits).load(variants), strict=True))
 
 
 def uncovered(variant: Variant, case: Case, limits: Limits) -> str | None:

@@ -1,0 +1,290 @@
+"""Emitted text to code that runs on this CPU: g++ builds it once, under the checks of `cuda_on_host/`.
+
+Twenty variants share a translation unit, since reading the headers takes longer than compiling a kernel. What is built
+is found again by its content: text, entries, headers, flags, compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import as_file, files
+from itertools import groupby
+from math import ceil
+from pathlib import Path
+
+from gen.errors import CompileError
+from gen.proof import elf
+from gen.proof.code import Code, Library
+from gen.proof.gpp import Gpp
+from gen.proof.native import Runtime
+
+VARIANTS_PER_UNIT = 20
+KERNEL_FLAGS = (
+    "-O1", "-g1", "-gdwarf-4",  # version 5 credits a unit's first text to the unit's own file
+    "-std=c++17", "-fPIC", "-w", "-fvisibility=hidden", "-fno-gnu-unique",
+    "-fno-tree-sra", "-fno-store-merging", "-fno-tree-slp-vectorize",  # a float4 load must stay one access
+    "-ffp-contract=off", "-fmax-errors=5",
+    "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0",
+    "-fsanitize=signed-integer-overflow,bounds-strict,alignment,integer-divide-by-zero,shift-exponent,return",
+)  # fmt: skip
+# Without start files every writable variable in a library is one of the variants'.
+LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-z,defs", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset")
+RUNTIME_FLAGS = ("-O2", "-g1", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden")
+DYNAMIC_SHARED = "extern __shared__ __align__(16) unsigned char shared_bytes[];"
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<cuda_(fp16|bf16)\.h>", re.MULTILINE)
+_EXTERN_SHARED = re.compile(r"\bextern\s+__shared__")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of one variant, and the names of the kernels in it."""
+
+    name: str
+    text: str
+    entries: tuple[str, ...]
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The CUDA headers it includes, as they are named between `cuda_` and `.h`."""
+        return tuple(sorted(set(_INCLUDE.findall(self.text))))
+
+
+class Builder:
+    """Builds variants and loads them, each once.
+
+    Attributes:
+        cache: the folder where what is built is kept.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+        self._gpp = Gpp()
+        self._codes: dict[str, Code] = {}
+        self._libraries: dict[Path, Library] = {}
+
+    def load(self, sources: Sequence[Source]) -> list[Code]:
+        """The code of every source. Raises CompileError for one that g++ refuses, MissingToolError without g++."""
+        keys = [self._key(source) for source in sources]
+        missing = {key: source for key, source in zip(keys, sources, strict=True) if not self._find(key, source)}
+        if missing:
+            self._build(missing)
+        return [self._codes[key] for key in keys]
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """The runtime that runs launches, built if it is not yet."""
+        pieces = sorted((self._sources / "runtime").glob("*.cpp"))
+        if not self._usable(self._runtime_library):
+            with self._workplace() as place:
+                built = place / self._runtime_library.name
+                flags = (*RUNTIME_FLAGS, f"-Wl,-soname,{built.name}")  # kernels then find the one that is loaded
+                self._gpp.compile([*flags, *map(str, pieces), "-o", str(built), "-lrt"], "The CPU runtime", pieces[0])
+                self._publish(built, self._runtime_library)
+        return Runtime.load(self._runtime_library)
+
+    def _find(self, key: str, source: Source) -> bool:
+        """Whether the code is loaded now: from memory, or from the cache."""
+        if key in self._codes:
+            return True
+        note = self.cache / f"{key}.json"
+        try:
+            content = json.loads(note.read_text())
+            library, slot = self.cache / str(content["library"]), int(content["slot"])
+        except FileNotFoundError:
+            return False
+        except (ValueError, KeyError, TypeError):
+            _set_aside(note)
+            return False
+        return self._usable(library) and self._adopt(key, source, library, slot)
+
+    def _adopt(self, key: str, source: Source, library: Path, slot: int) -> bool:
+        self.runtime  # noqa: B018 - kernels find its functions only if it is loaded before them
+        try:
+            if library not in self._libraries:
+                self._libraries[library] = Library(library)
+            self._codes[key] = self._libraries[library].code(slot, source.name, source.text, source.entries)
+        except (OSError, ValueError, AttributeError):  # not loadable, no ELF, without the entries
+            self._libraries.pop(library, None)
+            _set_aside(library)
+            return False
+        return True
+
+    def _build(self, missing: dict[str, Source]) -> None:
+        def headers(key: str) -> tuple[str, ...]:
+            return missing[key].headers
+
+        workers = len(os.sched_getaffinity(0))
+        units: list[list[str]] = []
+        for _, group in groupby(sorted(missing, key=lambda key: (headers(key), missing[key].name)), key=headers):
+            keys = list(group)
+            length = min(VARIANTS_PER_UNIT, ceil(len(keys) / workers))
+            units += [keys[start : start + length] for start in range(0, len(keys), length)]
+        self.runtime  # noqa: B018 - built once, not by every worker
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(lambda keys: self._build_unit(keys, missing), units))
+        for key, source in missing.items():
+            if not self._find(key, source):
+                raise CompileError(source.name, "g++ built it, but it does not load", self._keep(source))
+
+    def _build_unit(self, keys: list[str], missing: dict[str, Source]) -> None:
+        """Compiles a translation unit; where it is refused, its variants one by one, to name the culprit."""
+        sources = [missing[key] for key in keys]
+        try:
+            self._compile_unit(keys, sources)
+        except CompileError:
+            if len(keys) == 1:
+                raise
+            for key in keys:
+                self._build_unit([key], missing)
+
+    def _compile_unit(self, keys: list[str], sources: list[Source]) -> None:
+        library = self.cache / f"kernels-{_digest(*keys)}.so"
+        for source in sources:
+            if _EXTERN_SHARED.search(source.text.replace(DYNAMIC_SHARED, "")):
+                raise CompileError(
+                    source.name, f"dynamic shared memory is declared in one form: {DYNAMIC_SHARED}", self._keep(source)
+                )
+        with self._workplace() as place:
+            unit, compiled, linked = place / "unit.cpp", place / "unit.o", place / "unit.so"
+            unit.write_text(_unit(sources))
+            paths = [f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
+            kept = self._keep(sources[0]) if len(sources) == 1 else unit
+            self._gpp.compile([*KERNEL_FLAGS, *paths, "-c", str(unit), "-o", str(compiled)], sources[0].name, kept)
+            self._gpp.compile(
+                [*LINK_FLAGS, str(compiled), str(self._runtime_library), "-lm", "-o", str(linked)],
+                sources[0].name,
+                kept,
+            )
+            stray = _stray_variables(linked.read_bytes())
+            if stray:
+                raise CompileError(
+                    sources[0].name,
+                    f"{stray} is a variable outside shared and constant memory. Shared arrays are declared in the "
+                    "kernel itself, not in a function template, and passed on by reference.",
+                    kept,
+                )
+            if len(sources) == 1:
+                kept.unlink()
+            self._publish(linked, library)
+        for slot, key in enumerate(keys):
+            self._write(self.cache / f"{key}.json", json.dumps({"library": library.name, "slot": slot}).encode())
+
+    def _keep(self, source: Source) -> Path:
+        """Where the text of a refused variant is kept."""
+        path = self.cache / "refused" / f"{source.name}.cu"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source.text)
+        return path
+
+    def _publish(self, built: Path, library: Path) -> None:
+        """Puts a library into the cache beside the digest it is checked by."""
+        self._write(library.with_suffix(".sha256"), hashlib.sha256(built.read_bytes()).hexdigest().encode())
+        built.replace(library)
+
+    def _usable(self, library: Path) -> bool:
+        """Whether a library is there, whole; a damaged one is set aside, since loading it could end the process."""
+        if library in self._libraries:
+            return True
+        try:
+            content, digest = library.read_bytes(), library.with_suffix(".sha256").read_text()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return False
+        if hashlib.sha256(content).hexdigest() == digest:
+            return True
+        _set_aside(library)
+        return False
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """Writes a file under a name of its own, then renames it: no reader ever sees half of it."""
+        with tempfile.NamedTemporaryFile(dir=self.cache, prefix=path.name, delete=False) as file:
+            file.write(content)
+        Path(file.name).replace(path)
+
+    def _workplace(self) -> _Workplace:
+        self.cache.mkdir(parents=True, exist_ok=True)
+        return _Workplace(self.cache)
+
+    @cached_property
+    def _runtime_library(self) -> Path:
+        folder = self._sources / "runtime"
+        parts = [path.read_text() for path in (*sorted(folder.iterdir()), self._sources / "collective.h")]
+        return self.cache / f"runtime-{_digest(self._gpp.version, *RUNTIME_FLAGS, *parts)}.so"
+
+    def _key(self, source: Source) -> str:
+        return _digest(self._environment, source.name, source.text, *source.entries)
+
+    @cached_property
+    def _environment(self) -> str:
+        """All that decides what a text becomes, beside the text."""
+        own = [path.read_text() for path in (*sorted(self._sources.glob("*.h")), self._sources / "nv" / "target")]
+        flags = (*KERNEL_FLAGS, *LINK_FLAGS)
+        return _digest(self._gpp.version, str(self._gpp.cuda_headers), self._runtime_library.name, *flags, *own)
+
+    @cached_property
+    def _sources(self) -> Path:
+        with as_file(files("gen.proof") / "cuda_on_host") as folder:
+            return folder  # gen is never installed as an archive: the folder stays
+
+
+class _Workplace(tempfile.TemporaryDirectory[str]):
+    """A folder in the cache that goes when its work is done: what it holds can be renamed into the cache."""
+
+    def __init__(self, cache: Path) -> None:
+        super().__init__(dir=cache, prefix="building-")
+
+    def __enter__(self) -> Path:  # type: ignore[override]  # a path is what everyone needs
+        return Path(super().__enter__())
+
+
+def _unit(sources: Sequence[Source]) -> str:
+    """One translation unit: each text in a namespace and in sections of its own, its line numbers kept."""
+    return "\n".join(_unit_lines(sources)) + "\n"
+
+
+def _unit_lines(sources: Sequence[Source]) -> Iterator[str]:
+    for header in sources[0].headers:
+        yield f"#define CUDA_ON_HOST_{header.upper()}"
+    yield '#include "cuda_on_host.h"'
+    for slot, source in enumerate(sources):
+        yield f'#undef SHARED_SECTION\n#define SHARED_SECTION "shared_{slot}"'
+        yield f'#undef CONSTANT_SECTION\n#define CONSTANT_SECTION "constant_{slot}"'
+        yield f'namespace variant_{slot} {{\n#line 1 "{source.name}.cu"'
+        yield source.text.replace(DYNAMIC_SHARED, "unsigned char* const shared_bytes = cuda_on_host::dynamic_shared();")
+        yield f'}}\n#line 1 "entries of {source.name}"'
+        for number, entry in enumerate(source.entries):
+            yield f"CUDA_ON_HOST_ENTRY({slot}_{number}, variant_{slot}::{entry})"
+
+
+def _stray_variables(library: bytes) -> str:
+    """The variables that lie neither in shared nor in constant memory; the guards of shared arrays are none."""
+    names = (
+        symbol.name
+        for symbol in elf.read(library).symbols
+        if symbol.is_object
+        and symbol.section.writable
+        and symbol.section.name.startswith((".data", ".bss", ".tdata", ".tbss"))
+        and not symbol.section.name.startswith(".data.rel.ro")
+        and not symbol.name.startswith("_ZGV")
+    )
+    return ", ".join(sorted(names))
+
+
+def _digest(*parts: str) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(f"{len(part)}:{part}".encode())
+    return total.hexdigest()[:32]
+
+
+def _set_aside(path: Path) -> None:
+    """Keeps a damaged file out of the way, for whoever wants to know why."""
+    path.replace(path.with_name(path.name + ".corrupt"))

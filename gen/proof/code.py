@@ -1,0 +1,135 @@
+"""The built code of a variant: its kernels, and where its shared and constant memory lie."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from gen.proof import elf
+
+_LOCAL = re.compile(r"E(?P<length>\d+)(?P<rest>\w+)$")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A named range of memory; shared ones by offset in their section, constants by address."""
+
+    name: str
+    start: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One `__global__` function.
+
+    Attributes:
+        signature: a letter and a digit for each parameter, as `entry.h` writes them.
+        shared: its static shared arrays.
+        objects: for each byte of the variant's shared section the number of its array; 0 where none of its own lies.
+    """
+
+    name: str
+    enter: int
+    signature: tuple[str, ...]
+    shared: tuple[Variable, ...]
+    objects: bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """Its static shared memory."""
+        return sum(variable.bytes for variable in self.shared)
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a variant's text became.
+
+    Attributes:
+        library: the shared object it lies in, and `base`, where that is loaded.
+        kernels: by name.
+        shared_address: where its static shared memory begins.
+        constants: its `__constant__` variables.
+        read_only: what the compiler put aside for reading: tables, weights.
+        machine_code: where the library's functions lie.
+    """
+
+    name: str
+    text: str
+    library: Path
+    base: int
+    kernels: dict[str, Kernel]
+    shared_address: int
+    constants: tuple[Variable, ...]
+    read_only: tuple[Variable, ...]
+    machine_code: Variable
+
+
+class Library:
+    """A loaded shared object of up to twenty variants."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._layout = elf.read(path.read_bytes())
+        self._handle = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+        anchor = next(symbol for symbol in self._layout.symbols if symbol.name.startswith("enter_"))
+        self._base = self._address(anchor.name) - anchor.address
+
+    def code(self, slot: int, name: str, text: str, entries: tuple[str, ...]) -> Code:
+        """The variant in this slot. Raises AttributeError if it is not there."""
+        section = next((s for s in self._layout.sections if s.name == f"shared_{slot}"), None)
+        kernels = {
+            entry: self._kernel(f"{slot}_{number}", entry, entries, section) for number, entry in enumerate(entries)
+        }
+        constants = tuple(
+            Variable(_plain_name(symbol.name), self._base + symbol.address, symbol.bytes)
+            for symbol in self._layout.symbols
+            if symbol.section.name == f"constant_{slot}" and symbol.bytes
+        )
+        read_only = tuple(
+            Variable("the compiler's tables", self._base + s.address, s.bytes)
+            for s in self._layout.sections
+            if s.name.startswith((".rodata", ".data.rel.ro"))
+        )
+        shared_address = self._base + section.address if section else 0
+        text_section = next(s for s in self._layout.sections if s.name == ".text")
+        machine_code = Variable(".text", self._base + text_section.address, text_section.bytes)
+        return Code(name, text, self.path, self._base, kernels, shared_address, constants, read_only, machine_code)
+
+    def _kernel(self, label: str, entry: str, entries: tuple[str, ...], section: elf.Section | None) -> Kernel:
+        describe = getattr(self._handle, f"signature_{label}")
+        describe.restype = ctypes.c_char_p
+        letters: str = describe().decode("ascii")
+        signature = tuple(letters[i : i + 2] for i in range(0, len(letters), 2))
+        shared: list[Variable] = []
+        objects = bytearray(section.bytes if section else 0)
+        for symbol in self._layout.symbols:
+            if section is None or symbol.section is not section or not symbol.bytes or not symbol.is_object:
+                continue
+            owner = next((e for e in entries if symbol.name.startswith(f"_ZZ{len(e)}{e}E")), entry)
+            if owner == entry:
+                start = symbol.address - section.address
+                shared.append(Variable(_plain_name(symbol.name), start, symbol.bytes))
+                objects[start : start + symbol.bytes] = bytes([min(len(shared), 255)]) * symbol.bytes
+        return Kernel(entry, self._address(f"enter_{label}"), signature, tuple(shared), bytes(objects))
+
+    def _address(self, name: str) -> int:
+        address = ctypes.cast(getattr(self._handle, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+
+def _plain_name(mangled: str) -> str:
+    """The last name in a mangled one: `tile` of `_ZZ4kernE4tile`, `weights` of `_ZN9variant_37weightsE`."""
+    match = _LOCAL.search(mangled)
+    if match is not None:
+        return match["rest"][: int(match["length"])]
+    name = mangled
+    if mangled.startswith("_ZN"):
+        rest = mangled[3:]
+        while rest and (digits := re.match(r"L?(\d+)", rest)):
+            end = digits.end() + int(digits[1])
+            name, rest = rest[digits.end() : end], rest[end:]
+    return name

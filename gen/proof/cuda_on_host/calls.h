@@ -1,0 +1,36 @@
+// What a kernel calls in the runtime. Everything else that the runtime sees, it sees through the sanitizers' callbacks.
+#pragma once
+#include "collective.h"
+
+// Code that the sanitizers leave alone: it stands for the GPU, not for the kernel.
+#define CUDA_ON_HOST_UNCHECKED __attribute__((no_sanitize("thread", "undefined"), noinline))
+// Code that becomes part of the kernel, so that an access in it is reported with the kernel's line.
+#define CUDA_ON_HOST_INLINE inline __attribute__((always_inline))
+
+namespace cuda_on_host {
+
+// `const`: these are no memory accesses, and a thread's answer never changes.
+__attribute__((const)) uint3 thread_index();
+__attribute__((const)) uint3 block_index();
+__attribute__((const)) dim3 block_dimensions();
+__attribute__((const)) dim3 grid_dimensions();
+__attribute__((const)) int lane();
+__attribute__((const)) unsigned char* dynamic_shared();
+
+// Waits for every thread of the block; returns how many of them brought a predicate that is not 0.
+int block_barrier(int line, int predicate);
+
+// Waits for the lanes of `mask` at the same collective and replaces `value` by its result for this lane.
+void collective(Collective kind, unsigned mask, int source, void* value, int bytes);
+
+// Reports an atomic access before it happens. `pc`: the kernel's code that asked for it.
+void atomic_access(const volatile void* address, int bytes, void* pc);
+
+void fence();
+
+template <class T>
+struct Same {
+  using type = T;
+};
+
+}  // namespace cuda_on_host

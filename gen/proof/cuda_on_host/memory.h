@@ -1,0 +1,61 @@
+// Loads and stores with a cache operator, atomics, fences.
+#pragma once
+
+// A cache operator changes speed only: here each is the plain access, inlined so that it is the kernel's own.
+#define CUDA_ON_HOST_LOAD(name)                  \
+  template <class T>                             \
+  CUDA_ON_HOST_INLINE T name(const T* address) { \
+    return *address;                             \
+  }
+CUDA_ON_HOST_LOAD(__ldg)
+CUDA_ON_HOST_LOAD(__ldca)
+CUDA_ON_HOST_LOAD(__ldcg)
+CUDA_ON_HOST_LOAD(__ldcs)
+CUDA_ON_HOST_LOAD(__ldlu)
+CUDA_ON_HOST_LOAD(__ldcv)
+#undef CUDA_ON_HOST_LOAD
+
+#define CUDA_ON_HOST_STORE(name)                                                                 \
+  template <class T>                                                                             \
+  CUDA_ON_HOST_INLINE void name(T* address, const typename cuda_on_host::Same<T>::type& value) { \
+    *address = value;                                                                            \
+  }
+CUDA_ON_HOST_STORE(__stwb)
+CUDA_ON_HOST_STORE(__stcg)
+CUDA_ON_HOST_STORE(__stcs)
+CUDA_ON_HOST_STORE(__stwt)
+#undef CUDA_ON_HOST_STORE
+
+#define __threadfence() cuda_on_host::fence()
+#define __threadfence_block() cuda_on_host::fence()
+#define __threadfence_system() cuda_on_host::fence()
+
+// One fiber runs at a time, so read, compute, write is atomic here; the access itself is checked like any other.
+#define CUDA_ON_HOST_ATOMIC(name, computed)                                               \
+  template <class T>                                                                      \
+  CUDA_ON_HOST_UNCHECKED T name(T* address, typename cuda_on_host::Same<T>::type value) { \
+    cuda_on_host::atomic_access(address, sizeof(T), __builtin_return_address(0));         \
+    const T old = *address;                                                               \
+    *address = computed;                                                                  \
+    return old;                                                                           \
+  }
+CUDA_ON_HOST_ATOMIC(atomicAdd, cuda_on_host::wrapping_add(old, value))
+CUDA_ON_HOST_ATOMIC(atomicSub, cuda_on_host::wrapping_subtract(old, value))
+CUDA_ON_HOST_ATOMIC(atomicExch, value)
+CUDA_ON_HOST_ATOMIC(atomicMin, value < old ? value : old)
+CUDA_ON_HOST_ATOMIC(atomicMax, old < value ? value : old)
+CUDA_ON_HOST_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
+CUDA_ON_HOST_ATOMIC(atomicDec, (old == T(0) || old > value) ? value : T(old - 1))
+CUDA_ON_HOST_ATOMIC(atomicAnd, T(old& value))
+CUDA_ON_HOST_ATOMIC(atomicOr, T(old | value))
+CUDA_ON_HOST_ATOMIC(atomicXor, T(old ^ value))
+#undef CUDA_ON_HOST_ATOMIC
+
+template <class T>
+CUDA_ON_HOST_UNCHECKED T atomicCAS(T* address, typename cuda_on_host::Same<T>::type expected,
+                                   typename cuda_on_host::Same<T>::type value) {
+  cuda_on_host::atomic_access(address, sizeof(T), __builtin_return_address(0));
+  const T old = *address;
+  if (old == expected) *address = value;
+  return old;
+}

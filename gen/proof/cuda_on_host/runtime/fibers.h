@@ -1,0 +1,31 @@
+// One fiber a GPU thread: a stack of its own and a switch between them.
+#pragma once
+#include <cstddef>
+
+#if !defined(__x86_64__) || defined(CUDA_ON_HOST_UCONTEXT)
+#include <ucontext.h>
+#endif
+
+namespace cuda_on_host {
+
+#if defined(__x86_64__) && !defined(CUDA_ON_HOST_UCONTEXT)  // the second to try the other way here
+struct Context {
+  void* stack_pointer;
+};
+#else
+struct Context {
+  ucontext_t registers;
+};
+#endif
+
+constexpr size_t kStackBytes = size_t(1) << 18;
+
+// A lazily mapped stack for each of `count` fibers, or null if memory is short.
+char* map_stacks(size_t count);
+
+// Makes `context` start `function` on the stack when it is switched to. Fibers start at different cache sets.
+void prepare(Context& context, char* stack, int number, void (*function)());
+
+void switch_context(Context& from, Context& to);
+
+}  // namespace cuda_on_host

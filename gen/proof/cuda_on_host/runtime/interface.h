@@ -1,0 +1,65 @@
+// What Python hands over and gets back; gen/proof/native.py declares the same structures.
+#pragma once
+#include <cstdint>
+
+namespace cuda_on_host {
+
+struct Index {
+  uint32_t x, y, z;
+};
+
+// A range of bytes that a launch may touch.
+struct Buffer {
+  uint64_t low, high;
+  uint8_t* written;  // one byte a byte: set once it has been written; null where all are from the start
+  int32_t writable;
+  int32_t reserved;
+};
+
+struct Launch {
+  void (*enter)(void**);
+  void** arguments;
+  Index grid, block;
+  uint64_t seed;
+  uint64_t steps_per_thread;  // accesses and waits after which a thread hangs
+  uint8_t* shared;            // static shared memory
+  const uint8_t* objects;     // one byte a byte of it: the number of its object; 0: belongs to none
+  uint64_t shared_bytes, dynamic_bytes;
+  const Buffer* buffers;
+  int64_t buffer_count;
+  uint64_t code, code_bytes;  // the machine code of the kernel's library
+};
+
+enum class Kind : int32_t {
+  kNone,
+  kOutOfBoundsRead,
+  kOutOfBoundsWrite,
+  kMisaligned,
+  kReadOnly,
+  kUninitialised,
+  kRace,
+  kBarrier,
+  kAbsentLane,
+  kLanesDisagree,
+  kHang,
+  kOverflow,
+  kIndex,
+  kDivision,
+  kShift,
+  kNoReturn,
+};
+
+constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;
+
+struct Fault {
+  Kind kind;
+  int32_t bytes;   // of the access
+  int32_t buffer;  // number in Launch::buffers, or one of the constants above
+  int32_t line;    // known without its pc, for a barrier
+  int64_t offset;  // from the buffer's first byte
+  uint64_t pc, other_pc;
+  Index block, thread, other_thread;
+  char text[200];
+};
+
+}  // namespace cuda_on_host

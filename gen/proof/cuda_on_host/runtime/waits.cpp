@@ -1,0 +1,207 @@
+// Where threads wait for each other: barriers of a block, collectives of a warp.
+#include <cstdio>
+#include <cstring>
+
+#include "../collective.h"
+#include "state.h"
+
+namespace cuda_on_host {
+
+namespace {
+
+const char* name(Collective kind) {
+  switch (kind) {
+    case Collective::kSync:
+      return "__syncwarp";
+    case Collective::kShuffle:
+      return "a shuffle";
+    case Collective::kBallot:
+      return "a vote";
+    case Collective::kMatch:
+      return "a match";
+    default:
+      return "a reduction";
+  }
+}
+
+uint32_t word(const Waiting& waiting) {
+  uint32_t value;
+  memcpy(&value, waiting.brought, sizeof value);
+  return value;
+}
+
+uint32_t combine(Collective kind, uint32_t a, uint32_t b) {
+  switch (kind) {
+    case Collective::kAdd:
+      return a + b;
+    case Collective::kMin:
+      return a < b ? a : b;
+    case Collective::kMax:
+      return a < b ? b : a;
+    case Collective::kAnd:
+      return a & b;
+    case Collective::kOr:
+      return a | b;
+    case Collective::kXor:
+      return a ^ b;
+    case Collective::kSignedMin:
+      return int32_t(a) < int32_t(b) ? a : b;
+    default:
+      return int32_t(a) < int32_t(b) ? b : a;
+  }
+}
+
+// What every lane of the mask did so far happens before what any of them does next.
+void synchronise(Thread* warp, uint32_t mask) {
+  uint32_t joined[kWarp] = {};
+  for (uint32_t left = mask; left != 0; left &= left - 1) {
+    const Thread& thread = warp[__builtin_ctz(left)];
+    for (int i = 0; i < kWarp; ++i) joined[i] = joined[i] < thread.known[i] ? thread.known[i] : joined[i];
+  }
+  for (uint32_t left = mask; left != 0; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    memcpy(warp[lane].known, joined, sizeof joined);
+    ++warp[lane].known[lane];
+  }
+}
+
+// Hands every lane of the mask its result. All have come.
+void complete(Thread* warp, Collective kind, uint32_t mask) {
+  const auto each = [&](auto&& act) {
+    for (uint32_t left = mask; left != 0; left &= left - 1) act(__builtin_ctz(left), warp[__builtin_ctz(left)].waiting);
+  };
+  if (kind == Collective::kSync) return synchronise(warp, mask);
+  if (kind == Collective::kShuffle) {
+    return each([&](int, Waiting& w) { memcpy(w.received, warp[w.source].waiting.brought, w.bytes); });
+  }
+  if (kind == Collective::kMatch) {
+    return each([&](int, Waiting& w) {
+      uint32_t equal = 0;
+      each(
+          [&](int lane, Waiting& other) { equal |= uint32_t(memcmp(w.brought, other.brought, w.bytes) == 0) << lane; });
+      memcpy(w.received, &equal, sizeof equal);
+    });
+  }
+  uint32_t result = 0;
+  bool first = true;
+  each([&](int lane, Waiting& w) {
+    const uint32_t brought = kind == Collective::kBallot ? word(w) << lane : word(w);
+    result = first ? brought : combine(kind == Collective::kBallot ? Collective::kOr : kind, result, brought);
+    first = false;
+  });
+  each([&](int, Waiting& w) { memcpy(w.received, &result, sizeof result); });
+}
+
+[[noreturn]] void disagree(const Thread& me, const Thread& other, void* pc) {
+  char text[sizeof Fault::text];
+  snprintf(text, sizeof text, "it waits at %s of mask 0x%08x, lane %d at %s of mask 0x%08x", name(me.waiting.kind),
+           me.waiting.mask, other.lane(), name(other.waiting.kind), other.waiting.mask);
+  run.fault->other_thread = other.index;
+  run.fault->other_pc = reinterpret_cast<uint64_t>(other.wait_pc);
+  fail(Kind::kLanesDisagree, pc, text);
+}
+
+}  // namespace
+
+void wait(State state, void* pc) {
+  Thread& me = *run.current;
+  me.state = state;
+  me.wait_pc = pc;
+  switch_context(me.context, run.scheduler);
+}
+
+CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, void* value, int bytes) {
+  void* pc = __builtin_return_address(0);
+  Thread& me = *run.current;
+  step(pc, kWaitSteps);
+  char text[sizeof Fault::text];
+  if ((mask >> me.lane() & 1) == 0) {
+    snprintf(text, sizeof text, "the mask 0x%08x of %s does not name the calling lane %d", mask, name(kind), me.lane());
+    fail(Kind::kAbsentLane, pc, text);
+  }
+  if (kind == Collective::kShuffle && (unsigned(source) >= unsigned(kWarp) || (mask >> source & 1) == 0)) {
+    snprintf(text, sizeof text, "a shuffle reads lane %d, which its mask 0x%08x does not name", source, mask);
+    fail(Kind::kAbsentLane, pc, text);
+  }
+  me.waiting.kind = kind;
+  me.waiting.source = source;
+  me.waiting.bytes = bytes;
+  me.waiting.mask = mask;
+  if (bytes > 0) memcpy(me.waiting.brought, value, bytes);
+
+  Thread* warp = run.threads + me.warp() * kWarp;
+  const int lanes = run.thread_count - me.warp() * kWarp;
+  uint32_t present = 1u << me.lane();
+  for (uint32_t left = mask & ~present; left != 0; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    if (lane >= lanes || warp[lane].state != State::kAtCollective) continue;
+    if (warp[lane].waiting.mask != mask || warp[lane].waiting.kind != kind) disagree(me, warp[lane], pc);
+    present |= 1u << lane;
+  }
+  if (present == mask) {
+    complete(warp, kind, mask);
+    for (uint32_t left = mask & ~(1u << me.lane()); left != 0; left &= left - 1) make_ready(warp[__builtin_ctz(left)]);
+  } else {
+    wait(State::kAtCollective, pc);
+  }
+  if (bytes > 0) memcpy(value, me.waiting.received, bytes);
+}
+
+CUDA_ON_HOST_EXPORT int block_barrier(int line, int predicate) {
+  void* pc = __builtin_return_address(0);
+  step(pc, kWaitSteps);
+  run.current->barrier_line = line;
+  run.current->predicate = predicate;
+  wait(State::kAtBarrier, pc);
+  return run.barrier_count;
+}
+
+void report_stuck() {
+  char text[sizeof Fault::text];
+  const auto where = [&](const Thread& thread) {
+    run.fault->other_thread = thread.index;
+    if (thread.state == State::kFinished) {
+      snprintf(text, sizeof text, "has returned");
+    } else if (thread.state == State::kAtBarrier) {
+      snprintf(text, sizeof text, "waits at the barrier of line %d", thread.barrier_line);
+    } else {
+      run.fault->other_pc = reinterpret_cast<uint64_t>(thread.wait_pc);
+      snprintf(text, sizeof text, "waits at %s of mask 0x%08x", name(thread.waiting.kind), thread.waiting.mask);
+    }
+  };
+  for (int i = 0; i < run.thread_count; ++i) {
+    Thread& thread = run.threads[i];
+    if (thread.state != State::kAtCollective) continue;
+    run.current = &thread;
+    for (uint32_t left = thread.waiting.mask; left != 0; left &= left - 1) {
+      const int number = thread.warp() * kWarp + __builtin_ctz(left);
+      if (number >= run.thread_count) {
+        char absent[sizeof Fault::text];
+        snprintf(absent, sizeof absent, "the mask 0x%08x of %s names lane %d, which the block does not have",
+                 thread.waiting.mask, name(thread.waiting.kind), number % kWarp);
+        return record(Kind::kAbsentLane, thread.wait_pc, absent);
+      }
+      const Thread& other = run.threads[number];
+      if (other.state == State::kAtCollective) continue;
+      where(other);
+      char absent[sizeof Fault::text];
+      snprintf(absent, sizeof absent, "the mask 0x%08x of %s names lane %d, which did not come: it %.100s",
+               thread.waiting.mask, name(thread.waiting.kind), number % kWarp, text);
+      return record(Kind::kAbsentLane, thread.wait_pc, absent);
+    }
+  }
+  for (int i = 0; i < run.thread_count; ++i) {
+    Thread& waiting = run.threads[i];
+    if (waiting.state != State::kAtBarrier) continue;
+    for (int k = 0; k < run.thread_count; ++k) {
+      const Thread& other = run.threads[k];
+      if (other.state == State::kAtBarrier && other.barrier_line == waiting.barrier_line) continue;
+      where(other);
+      run.current = &waiting;
+      run.fault->line = waiting.barrier_line;
+      return record(Kind::kBarrier, waiting.wait_pc, text);
+    }
+  }
+}
+
+}  // namespace cuda_on_host

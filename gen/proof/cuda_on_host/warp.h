@@ -1,0 +1,83 @@
+// Barriers, shuffles, votes and reductions of a warp. Every lane that a mask names must come.
+#pragma once
+
+#define __syncthreads() ((void)cuda_on_host::block_barrier(__LINE__, 0))
+#define __syncthreads_count(predicate) cuda_on_host::block_barrier(__LINE__, (predicate) != 0)
+#define __syncthreads_and(predicate) (cuda_on_host::block_barrier(__LINE__, (predicate) == 0) == 0)
+#define __syncthreads_or(predicate) (cuda_on_host::block_barrier(__LINE__, (predicate) != 0) != 0)
+
+CUDA_ON_HOST_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
+  cuda_on_host::collective(cuda_on_host::Collective::kSync, mask, 0, nullptr, 0);
+}
+
+namespace cuda_on_host {
+
+template <class T>
+CUDA_ON_HOST_INLINE T shuffle(unsigned mask, T value, int source) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+  collective(Collective::kShuffle, mask, source, &value, sizeof(T));
+  return value;
+}
+
+// The first lane of this lane's group, where `width` lanes form a group.
+CUDA_ON_HOST_INLINE int first_of_group(int width) { return lane() & ~(width - 1); }
+
+}  // namespace cuda_on_host
+
+template <class T>
+CUDA_ON_HOST_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+  return cuda_on_host::shuffle(mask, value, cuda_on_host::first_of_group(width) | (source & (width - 1)));
+}
+template <class T>
+CUDA_ON_HOST_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const int source = cuda_on_host::lane() - int(delta);
+  return cuda_on_host::shuffle(mask, value,
+                               source < cuda_on_host::first_of_group(width) ? cuda_on_host::lane() : source);
+}
+template <class T>
+CUDA_ON_HOST_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const int source = cuda_on_host::lane() + int(delta);
+  const int last = cuda_on_host::first_of_group(width) + width - 1;
+  return cuda_on_host::shuffle(mask, value, source > last ? cuda_on_host::lane() : source);
+}
+template <class T>
+CUDA_ON_HOST_INLINE T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
+  const int source = cuda_on_host::lane() ^ lane_mask;
+  const int last = cuda_on_host::first_of_group(width) + width - 1;  // lanes of earlier groups may be read
+  return cuda_on_host::shuffle(mask, value, source > last ? cuda_on_host::lane() : source);
+}
+
+CUDA_ON_HOST_INLINE unsigned __ballot_sync(unsigned mask, int predicate) {
+  unsigned value = predicate != 0;
+  cuda_on_host::collective(cuda_on_host::Collective::kBallot, mask, 0, &value, sizeof value);
+  return value;
+}
+CUDA_ON_HOST_INLINE int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+CUDA_ON_HOST_INLINE int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
+
+template <class T>
+CUDA_ON_HOST_INLINE unsigned __match_any_sync(unsigned mask, T value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "values of 4 or 8 bytes are matched");
+  union {
+    T value;
+    unsigned lanes;
+  } exchanged = {value};
+  cuda_on_host::collective(cuda_on_host::Collective::kMatch, mask, 0, &exchanged, sizeof(T));
+  return exchanged.lanes;
+}
+
+#define CUDA_ON_HOST_REDUCE(name, T, kind)                                                \
+  CUDA_ON_HOST_INLINE T name(unsigned mask, T value) {                                    \
+    cuda_on_host::collective(cuda_on_host::Collective::kind, mask, 0, &value, sizeof(T)); \
+    return value;                                                                         \
+  }
+CUDA_ON_HOST_REDUCE(__reduce_add_sync, unsigned, kAdd)
+CUDA_ON_HOST_REDUCE(__reduce_add_sync, int, kAdd)
+CUDA_ON_HOST_REDUCE(__reduce_min_sync, unsigned, kMin)
+CUDA_ON_HOST_REDUCE(__reduce_min_sync, int, kSignedMin)
+CUDA_ON_HOST_REDUCE(__reduce_max_sync, unsigned, kMax)
+CUDA_ON_HOST_REDUCE(__reduce_max_sync, int, kSignedMax)
+CUDA_ON_HOST_REDUCE(__reduce_and_sync, unsigned, kAnd)
+CUDA_ON_HOST_REDUCE(__reduce_or_sync, unsigned, kOr)
+CUDA_ON_HOST_REDUCE(__reduce_xor_sync, unsigned, kXor)
+#undef CUDA_ON_HOST_REDUCE

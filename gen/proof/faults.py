@@ -1,0 +1,138 @@
+"""What went wrong in a run, in words: the kernel, the line, the thread, the element."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gen.errors import RunError
+from gen.proof.code import Code, Kernel
+from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, Fault
+
+_RULES = {
+    "out-of-bounds read": "makes an out-of-bounds read",
+    "out-of-bounds write": "makes an out-of-bounds write",
+    "misaligned": "makes a misaligned access",
+    "write to input": "makes a write to an input",
+    "uninitialised read": "makes an uninitialised read",
+    "race": "has a data race",
+    "barrier": "has a barrier that not every thread of the block reaches",
+    "absent lane": "waits for an absent lane",
+    "lanes disagree": "has lanes that disagree on what they wait for",
+    "hang": "hangs",
+    "signed overflow": "makes a signed overflow",
+    "index": "has an index outside its array",
+    "division": "makes a division by zero",
+    "shift": "makes a shift by more bits than there are",
+    "no return": "reaches the end of a function that must return a value",
+}
+
+
+class HostFault(RunError):  # noqa: N818 - it names what happened
+    """A rule that a kernel broke, and where.
+
+    Attributes:
+        kind: one of `gen.proof.native.KINDS`.
+        kernel: the symbol of the kernel.
+        block: coordinates of the block.
+        thread: coordinates of the thread in its block.
+        line: the line of the emitted file; 0 if it is not known.
+        source: the text of that line.
+        buffer: the operand, scratch buffer or shared array concerned; empty if there is none.
+        offset: bytes from the buffer's first byte.
+    """
+
+    def __init__(self, rule: str, value: str, *, kind: str, kernel: str, block: tuple[int, int, int],
+                 thread: tuple[int, int, int], line: int, source: str, buffer: str, offset: int) -> None:  # fmt: skip
+        super().__init__(kernel, rule, value)
+        self.kind = kind
+        self.kernel = kernel
+        self.block = block
+        self.thread = thread
+        self.line = line
+        self.source = source
+        self.buffer = buffer
+        self.offset = offset
+
+
+@dataclass(frozen=True)
+class Place:
+    """A buffer of a launch, as a message names it."""
+
+    name: str
+    bytes: int
+    element_bytes: int = 0  # 0: not known
+
+
+def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], dynamic_bytes: int) -> HostFault:
+    """The error for a fault of a launch; `places` are its buffers in the runtime's order."""
+    kind = KINDS[fault.kind]
+    lines = [int(fault.line)] if fault.line else _lines(code, int(fault.pc))
+    line = lines[0] if lines else 0
+    source = _source(code, line)
+    place, offset = _place(fault, kernel, places, dynamic_bytes)
+    rule = f"{_RULES[kind]} at {code.name}.cu:{line}: `{source}`"
+    if len(lines) > 1:
+        rule += f" (called at line {lines[-1]}: `{_source(code, lines[-1])}`)"
+    thread, block = fault.thread.as_tuple(), fault.block.as_tuple()
+    value = f"thread {thread} of block {block}"
+    text = fault.text.decode("utf-8", "replace")
+    if place is not None:
+        size = f"{fault.bytes} bytes of " if fault.bytes else ""
+        value += f": {size}{place.name}, {_position(offset, place)}"
+    if kind == "barrier":
+        value += f" waits there, thread {fault.other_thread.as_tuple()} did not come: it {text}"
+    elif kind == "race":
+        others = _lines(code, int(fault.other_pc)) if fault.other_pc else []
+        value += f", {text} thread {fault.other_thread.as_tuple()}" + (f" at line {others[0]}" if others else "")
+    elif text:
+        value += f": {text}"
+    return HostFault(
+        rule, value, kind=kind, kernel=kernel.name, block=block, thread=thread, line=line, source=source,
+        buffer=place.name if place else "", offset=offset if place else 0,
+    )  # fmt: skip
+
+
+def _position(offset: int, place: Place) -> str:
+    """Where in a buffer, in elements too where their size is known."""
+    if not place.element_bytes:
+        return f"byte {offset} of {place.bytes}"
+    element, rest = divmod(offset, place.element_bytes)
+    inside = f" + {rest} bytes" if rest else ""
+    return f"element {element}{inside} of {place.bytes // place.element_bytes}, byte {offset}"
+
+
+def _place(fault: Fault, kernel: Kernel, places: Sequence[Place], dynamic_bytes: int) -> tuple[Place | None, int]:
+    """The buffer a fault concerns, and the byte in it."""
+    number, offset = int(fault.buffer), int(fault.offset)
+    if number == DYNAMIC_SHARED:
+        return Place("shared_bytes", dynamic_bytes), offset
+    if number == STATIC_SHARED:
+        before = [variable for variable in kernel.shared if variable.start <= offset] or list(kernel.shared)
+        if not before:
+            return Place("shared memory", kernel.shared_bytes), offset
+        variable = max(before, key=lambda variable: variable.start)
+        return Place(variable.name, variable.bytes), offset - variable.start
+    if number >= 0:
+        return places[number], offset
+    return None, 0
+
+
+def _source(code: Code, line: int) -> str:
+    lines = code.text.splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _lines(code: Code, pc: int) -> list[int]:
+    """The lines of the emitted file that led to a return address: the innermost function's first."""
+    tool = shutil.which("addr2line")
+    offset = pc - 1 - code.base
+    if tool is None or offset < 0:
+        return []
+    arguments = [tool, "-i", "-e", str(code.library), hex(offset)]
+    found = subprocess.run(arguments, check=False, capture_output=True, text=True, errors="replace").stdout
+    name = re.escape(f"{code.name}.cu")
+    return [int(match[1]) for match in re.finditer(rf"(?:^|/){name}:(\d+)", found, re.MULTILINE)]

@@ -1,0 +1,57 @@
+"""The C++ compiler of this machine, and CUDA's headers for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from gen.errors import CompileError, MissingToolError
+
+_INSTALL_COMPILER = "Install it, for instance with `apt install g++` or `dnf install gcc-c++`."
+_INSTALL_HEADERS = "Install them with `pip install nvidia-cuda-runtime nvidia-cuda-crt`."
+_NEEDED_HEADERS = ("vector_types.h", "cuda_fp16.h", "crt/host_defines.h")
+
+
+class Gpp:
+    """g++, found when it is first needed."""
+
+    def compile(self, arguments: Sequence[str], subject: str, source: Path) -> None:
+        """Runs g++; raises CompileError, about `subject`, with what it said and where the refused `source` is kept."""
+        result = subprocess.run([self.path, *arguments], check=False, capture_output=True, text=True, errors="replace")
+        if result.returncode != 0:
+            raise CompileError(subject, result.stderr or f"g++ ended with status {result.returncode}", source)
+
+    @cached_property
+    def path(self) -> str:
+        """The program. Raises MissingToolError if there is none."""
+        path = shutil.which("g++")
+        if path is None:
+            raise MissingToolError("g++", "is needed to run kernels on the CPU", next_step=_INSTALL_COMPILER)
+        return path
+
+    @cached_property
+    def version(self) -> str:
+        """What it says of itself."""
+        result = subprocess.run([self.path, "--version"], check=False, capture_output=True, text=True, errors="replace")
+        if result.returncode != 0:
+            rule = "is needed to run kernels on the CPU, and does not run"
+            raise MissingToolError(self.path, rule, result.stderr.strip(), next_step=_INSTALL_COMPILER)
+        return result.stdout
+
+    @cached_property
+    def cuda_headers(self) -> Path:
+        """The folder of CUDA's headers, from their wheels or a toolkit. Raises MissingToolError if they lack."""
+        try:
+            from cuda.pathfinder import find_nvidia_header_directory  # slow to import, and not needed to emit
+        except ImportError:
+            found = None
+        else:
+            found = find_nvidia_header_directory("cudart")
+        lacking = [name for name in _NEEDED_HEADERS if found is None or not (Path(found) / name).is_file()]
+        if found is None or lacking:
+            rule = "are needed to run kernels on the CPU"
+            raise MissingToolError("CUDA's headers", rule, f"no {lacking[0]}", next_step=_INSTALL_HEADERS)
+        return Path(found)

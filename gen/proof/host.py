@@ -1,0 +1,259 @@
+"""Runs variants on the CPU: the emitted text itself, every access checked."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gen.errors import RunError
+from gen.families.base import Array, Extents, Launch, Limits, Operand, Plan, Variant
+from gen.proof import native
+from gen.proof.build import Builder, Source
+from gen.proof.code import Code, Kernel
+from gen.proof.faults import HostFault, Place, explain
+from gen.proof.launches import POINTER, check_arguments, check_launch, packed, spelled
+from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
+
+__all__ = ["HostFault", "HostKernel", "HostRunner"]
+
+STEPS_PER_THREAD = 1 << 20  # what a thread may do beside touching every byte of the problem 64 times
+STEPS_PER_BYTE = 64
+
+# One launch at a time: the runtime and the arena are the process's.
+_lock = threading.Lock()
+_arena = Arena()
+
+
+class HostRunner:
+    """The CPU as a place where plans run.
+
+    Attributes:
+        limits: the device it stands for.
+    """
+
+    def __init__(self, limits: Limits, *, cache: Path, text: Callable[[Variant], str], seed: int = 0,
+                 steps_per_thread: int = STEPS_PER_THREAD) -> None:  # fmt: skip
+        """Prepares to run, builds nothing yet.
+
+        Args:
+            limits: the device to stand for.
+            cache: where built code is kept.
+            text: gives the text of a variant's file.
+            seed: of the order in which blocks and threads run.
+            steps_per_thread: accesses and waits, beside 64 for each byte of the problem, after which a thread hangs.
+        """
+        self.limits = limits
+        self._builder = Builder(cache)
+        self._text = text
+        self._seed = seed
+        self._steps_per_thread = steps_per_thread
+
+    def on(self, limits: Limits) -> HostRunner:
+        """The same code on another device, for instance one of few multiprocessors, where loops over the grid loop."""
+        other = HostRunner.__new__(HostRunner)
+        other.__dict__.update(self.__dict__)
+        other.limits = limits
+        return other
+
+    def load(self, variants: Sequence[Variant]) -> tuple[HostKernel, ...]:
+        """Makes variants ready; builds what is not built, twenty to a translation unit, on all cores."""
+        for variant in variants:
+            if variant.algorithm.not_on_host is not None:
+                raise RunError(variant.name, "cannot run on the CPU", variant.algorithm.not_on_host)
+        plans = [variant.plan for variant in variants]
+        sources = [
+            Source(variant.name, self._text(variant), _entries(variant.name, plan))
+            for variant, plan in zip(variants, plans, strict=True)
+        ]
+        with _lock:
+            codes = self._builder.load(sources)
+        return tuple(
+            HostKernel(variant, plan, code, self._builder.runtime, self.limits, self._seed, self._steps_per_thread)
+            for variant, plan, code in zip(variants, plans, codes, strict=True)
+        )
+
+
+@dataclass
+class _Storage:
+    """Where one buffer of a call lies while it runs."""
+
+    low: int
+    high: int
+    pointer: int  # its first element; not its first byte where a stride is negative
+    writable: bool
+    written: int | None
+    place: Place
+
+
+class HostKernel:
+    """A variant ready to run, with scratch of its own that stays from run to run."""
+
+    def __init__(self, variant: Variant, plan: Plan, code: Code, runtime: native.Runtime, limits: Limits, seed: int,
+                 steps_per_thread: int) -> None:  # fmt: skip
+        self.variant = variant
+        self._plan = plan
+        self._code = code
+        self._runtime = runtime
+        self._limits = limits
+        self._seed = seed
+        self._steps_per_thread = steps_per_thread
+        self._operands = {operand.name: operand for operand in variant.spec.operands}
+        self._scratch = {scratch.name: ScratchMemory(zeroed=scratch.zeroed) for scratch in plan.scratch}
+        self._shadows = {name: Shadow() for name in (*self._operands, *self._scratch)}
+        self._runs = 0
+
+    def run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
+        """Runs the plan once on arrays by operand name; raises RunError, HostFault where the kernel is to blame.
+
+        An array may have any strides; a number stands for an operand of role "number". Nothing but the bytes of the
+        arrays, from the first to the last, is within the kernel's reach, and inputs are read-only.
+        """
+        with _lock:
+            self._run(extents, buffers)
+
+    def _run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
+        sizes = {**extents, **self._limits.sizes()}
+        arrays, numbers = self._sort(buffers)
+        spans = {name: Span.of(array) for name, array in arrays.items()}
+        addresses = dict(zip(spans, _arena.place(list(spans.values())), strict=True))
+        storage = self._scratch_storage(sizes)
+        for name, span in spans.items():
+            ctypes.memmove(addresses[name], span.low, span.bytes)
+            storage[name] = self._operand_storage(self._operands[name], arrays[name], span, addresses[name])
+        self._fill_constants()
+        self._runs += 1
+        try:
+            self._run_plan(sizes, storage, numbers)
+        finally:
+            for name, span in spans.items():
+                if self._operands[name].role != "in":
+                    ctypes.memmove(span.low, addresses[name], span.bytes)
+
+    def _run_plan(self, sizes: Mapping[str, int], storage: dict[str, _Storage], numbers: Mapping[str, Any]) -> None:
+        order = list(storage.values())  # launches may exchange names, the memory behind them stays
+        named = dict(storage)
+        fixed = [(constant, Place(constant.name, constant.bytes)) for constant in self._code.constants]
+        fixed += [(table, Place(table.name, table.bytes)) for table in self._code.read_only]
+        table = (native.Buffer * (len(order) + len(fixed)))(
+            *(native.Buffer(s.low, s.high, s.written, s.writable, 0) for s in order),
+            *(native.Buffer(variable.start, variable.start + variable.bytes, None, 0, 0) for variable, _ in fixed),
+        )
+        places = [s.place for s in order] + [place for _, place in fixed]
+        touched = sum(s.high - s.low for s in order)
+        count = 0
+        for launch in self._plan.launches:
+            for _ in range(launch.times.at(sizes)):
+                count += 1
+                self._launch(launch, sizes, named, numbers, table, places, touched, count)
+                for one, other in launch.swap:
+                    named[one], named[other] = named[other], named[one]
+
+    def _launch(self, launch: Launch, sizes: Mapping[str, int], named: Mapping[str, _Storage],
+                numbers: Mapping[str, Any], table: ctypes.Array[native.Buffer], places: Sequence[Place],
+                touched: int, count: int) -> None:  # fmt: skip
+        kernel = self._code.kernels[self.variant.name + launch.entry]
+        grid = (launch.grid[0].at(sizes), launch.grid[1].at(sizes), launch.grid[2].at(sizes))
+        dynamic_bytes = launch.shared_bytes.at(sizes)
+        check_launch(kernel, grid, launch, dynamic_bytes, self._limits)
+        if 0 in grid:
+            return
+        values = self._arguments(kernel, launch, sizes, named, numbers)
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        request = native.Launch(
+            enter=kernel.enter,
+            arguments=ctypes.addressof(pointers),
+            grid=grid,
+            block=launch.block,
+            # Two orders in turn: a plan that runs twice sees both, and a case that is replayed sees the same two.
+            seed=(self._seed << 32) + 2 * count + self._runs % 2,
+            steps_per_thread=self._steps_per_thread + STEPS_PER_BYTE * (touched + dynamic_bytes + kernel.shared_bytes),
+            shared=self._code.shared_address,
+            objects=kernel.objects,
+            shared_bytes=len(kernel.objects),
+            dynamic_bytes=dynamic_bytes,
+            buffers=table,
+            buffer_count=len(table),
+            code=self._code.machine_code.start,
+            code_bytes=self._code.machine_code.bytes,
+        )
+        fault = self._runtime.run(request)
+        if fault is not None:
+            raise explain(fault, self._code, kernel, places, dynamic_bytes)
+
+    def _sort(self, buffers: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Arrays and numbers of a call, each checked against its operand."""
+        arrays: dict[str, Array] = {}
+        numbers: dict[str, Any] = {}
+        for name, operand in self._operands.items():
+            if name not in buffers:
+                raise RunError(f"{self.variant.name}: {name}", "must be given", ", ".join(buffers) or "nothing")
+            value = buffers[name]
+            if operand.role == "number":
+                numbers[name] = value
+            elif not isinstance(value, np.ndarray) or not operand.dtype.holds(value.dtype):
+                got = getattr(value, "dtype", type(value).__name__)
+                raise RunError(f"{self.variant.name}: {name}", f"must be an array of {operand.dtype.name}", got)
+            else:
+                arrays[name] = value
+        return arrays, numbers
+
+    def _operand_storage(self, operand: Operand, array: Array, span: Span, address: int) -> _Storage:
+        first = int(array.__array_interface__["data"][0])
+        written = self._shadows[operand.name].cleared(span.bytes) if operand.role == "out" else None
+        return _Storage(
+            address, address + span.bytes, address + first - span.low, operand.role != "in", written,
+            Place(operand.name, span.bytes, operand.dtype.size),
+        )  # fmt: skip
+
+    def _scratch_storage(self, sizes: Mapping[str, int]) -> dict[str, _Storage]:
+        storage: dict[str, _Storage] = {}
+        for scratch in self._plan.scratch:
+            size = scratch.bytes.at(sizes)
+            memory = self._scratch[scratch.name]
+            memory.ensure(size)
+            # What an earlier run left behind is nothing to read, unless the plan promises that it is zero.
+            written = None if scratch.zeroed else self._shadows[scratch.name].cleared(size)
+            place = Place(scratch.name, size)
+            storage[scratch.name] = _Storage(
+                memory.address, memory.address + size, memory.address, True, written, place
+            )
+        return storage
+
+    def _fill_constants(self) -> None:
+        known = {variable.name: variable for variable in self._code.constants}
+        for name, content in self._plan.constants:
+            if name not in known or known[name].bytes != len(content):
+                held = f"{known[name].bytes} bytes" if name in known else "no such variable"
+                rule = f"must be a __constant__ variable of {len(content)} bytes, as its plan says"
+                raise RunError(f"{self.variant.name}: {name}", rule, held)
+            ctypes.memmove(known[name].start, content, len(content))
+
+    def _arguments(self, kernel: Kernel, launch: Launch, sizes: Mapping[str, int], named: Mapping[str, _Storage],
+                   numbers: Mapping[str, Any]) -> list[ctypes.Array[ctypes.c_char]]:  # fmt: skip
+        """The arguments as bytes. Raises RunError where plan and kernel disagree on them."""
+        contents = []
+        types = []
+        for argument in launch.arguments:
+            if isinstance(argument, str) and argument in named:
+                contents.append(named[argument].pointer.to_bytes(8, "little"))
+                types.append(POINTER)
+                continue
+            if isinstance(argument, str):
+                dtype, value = self._operands[argument].dtype, numbers[argument]
+            else:
+                dtype, value = argument[0], argument[1].at(sizes)
+            contents.append(packed(kernel, dtype, value))
+            types.append(spelled(dtype))
+        check_arguments(kernel, types)
+        # 16 bytes each: as aligned as any parameter needs
+        return [ctypes.create_string_buffer(value, 16) for value in contents]
+
+
+def _entries(name: str, plan: Plan) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name + launch.entry for launch in plan.launches))

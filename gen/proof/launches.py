@@ -1,0 +1,66 @@
+"""What a GPU checks before it launches a kernel, and what nobody checks: that plan and kernel agree on arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import DType
+from gen.errors import RunError
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Launch, Limits
+from gen.proof.code import Kernel
+
+MAX_THREADS_PER_BLOCK = 1024
+MAX_BLOCK_Z = 64
+MAX_GRID_YZ = 65535
+POINTER = "p8"  # a parameter, as `entry.h` spells its type
+
+
+def check_arguments(kernel: Kernel, given: Sequence[str]) -> None:
+    """Refuses arguments that are not of the parameters' types; the sign of an integer may differ."""
+
+    def fits(taken: str, passed: str) -> bool:
+        return taken == passed or (taken[0] in "iu" and passed[0] in "iu" and taken[1] == passed[1])
+
+    if len(kernel.signature) != len(given) or not all(map(fits, kernel.signature, given)):
+        rule = "must take the arguments that its plan passes, " + (" ".join(given) or "none")
+        raise RunError(kernel.name, rule, " ".join(kernel.signature) or "none")
+
+
+def spelled(dtype: DType) -> str:
+    """The type of a number as `entry.h` spells it."""
+    if dtype.cuda in ("float", "double"):
+        return f"f{dtype.size}"
+    if dtype.kind == "float" or dtype.cuda.startswith("uint"):  # half and vectors are classes
+        return f"s{dtype.size % 10}"
+    return f"{'i' if dtype.kind == 'int' else 'u'}{dtype.size}"
+
+
+def packed(kernel: Kernel, dtype: DType, value: Any) -> bytes:
+    """A number as its type stores it. Raises RunError for one that the type does not hold."""
+    try:
+        return np.array([value], dtype.numpy).tobytes()
+    except (OverflowError, ValueError, TypeError) as error:
+        raise RunError(kernel.name, f"takes a number of type {dtype.name}", value) from error
+
+
+def check_launch(
+    kernel: Kernel, grid: tuple[int, int, int], launch: Launch, dynamic_bytes: int, limits: Limits
+) -> None:
+    """Refuses what a GPU would refuse."""
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    if not 1 <= threads <= MAX_THREADS_PER_BLOCK or min(launch.block) < 1 or launch.block[2] > MAX_BLOCK_Z:
+        raise RunError(kernel.name, "must be launched with 1 to 1024 threads a block, at most 64 along z", launch.block)
+    if min(grid) < 0 or grid[0] > MAX_GRID_X or max(grid[1:]) > MAX_GRID_YZ:
+        rule = f"must be launched with a grid of at most {MAX_GRID_X} x {MAX_GRID_YZ} x {MAX_GRID_YZ} blocks"
+        raise RunError(kernel.name, rule, grid)
+    if kernel.shared_bytes > STATIC_SHARED_BYTES:
+        raise RunError(kernel.name, f"must not use over {STATIC_SHARED_BYTES} bytes of static shared memory",
+                       kernel.shared_bytes)  # fmt: skip
+    if dynamic_bytes < 0 or kernel.shared_bytes + dynamic_bytes > limits.shared_bytes_per_block:
+        rule = f"must not use over {limits.shared_bytes_per_block} bytes of shared memory on {limits.arch}"
+        raise RunError(kernel.name, rule, kernel.shared_bytes + dynamic_bytes)
+    if launch.cluster != (1, 1, 1):
+        raise RunError(kernel.name, "cannot run on the CPU: it uses clusters", launch.cluster)

@@ -1,0 +1,116 @@
+"""The C++ runtime of the CPU run as Python sees it: the structures of `cuda_on_host/runtime/interface.h`."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import ClassVar
+
+KINDS = (
+    "none",
+    "out-of-bounds read",
+    "out-of-bounds write",
+    "misaligned",
+    "write to input",
+    "uninitialised read",
+    "race",
+    "barrier",
+    "absent lane",
+    "lanes disagree",
+    "hang",
+    "signed overflow",
+    "index",
+    "division",
+    "shift",
+    "no return",
+)
+"""What a fault can be, in the order of the runtime's `Kind`."""
+
+STATIC_SHARED, DYNAMIC_SHARED = -2, -3  # `Fault.buffer` for shared memory
+
+
+class Index(ctypes.Structure):
+    """Block or thread coordinates."""
+
+    _fields_ = [("x", ctypes.c_uint32), ("y", ctypes.c_uint32), ("z", ctypes.c_uint32)]
+
+    def as_tuple(self) -> tuple[int, int, int]:
+        """The coordinates as Python numbers."""
+        return (int(self.x), int(self.y), int(self.z))
+
+
+class Buffer(ctypes.Structure):
+    """A range of bytes that a launch may touch."""
+
+    _fields_ = [
+        ("low", ctypes.c_uint64),
+        ("high", ctypes.c_uint64),
+        ("written", ctypes.c_void_p),
+        ("writable", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    ]
+
+
+class Launch(ctypes.Structure):
+    """One launch, ready to run."""
+
+    _fields_ = [
+        ("enter", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("grid", Index),
+        ("block", Index),
+        ("seed", ctypes.c_uint64),
+        ("steps_per_thread", ctypes.c_uint64),
+        ("shared", ctypes.c_void_p),
+        ("objects", ctypes.c_char_p),
+        ("shared_bytes", ctypes.c_uint64),
+        ("dynamic_bytes", ctypes.c_uint64),
+        ("buffers", ctypes.POINTER(Buffer)),
+        ("buffer_count", ctypes.c_int64),
+        ("code", ctypes.c_uint64),
+        ("code_bytes", ctypes.c_uint64),
+    ]
+
+
+class Fault(ctypes.Structure):
+    """What was wrong."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int32),
+        ("bytes", ctypes.c_int32),
+        ("buffer", ctypes.c_int32),
+        ("line", ctypes.c_int32),
+        ("offset", ctypes.c_int64),
+        ("pc", ctypes.c_uint64),
+        ("other_pc", ctypes.c_uint64),
+        ("block", Index),
+        ("thread", Index),
+        ("other_thread", Index),
+        ("text", ctypes.c_char * 200),
+    ]
+
+
+class Runtime:
+    """The runtime's shared object. Kernels are linked with it by name, so it is loaded before them."""
+
+    _loaded: ClassVar[dict[str, Runtime]] = {}
+
+    def __init__(self, library: Path) -> None:
+        self._run = ctypes.CDLL(str(library)).cuda_on_host_run
+        self._run.argtypes = (ctypes.POINTER(Launch), ctypes.POINTER(Fault))
+        self._run.restype = ctypes.c_int
+
+    @classmethod
+    def load(cls, library: Path) -> Runtime:
+        """The runtime of this name, which is its content's: one in a process, whichever cache it came from."""
+        if library.name not in cls._loaded:
+            cls._loaded[library.name] = cls(library)
+        return cls._loaded[library.name]
+
+    def run(self, launch: Launch) -> Fault | None:
+        """Runs one launch. Returns the fault that ended it, or None. Raises MemoryError if memory is short."""
+        fault = Fault()
+        status = self._run(ctypes.byref(launch), ctypes.byref(fault))
+        if status == 2:
+            raise MemoryError("no memory for the stacks and shared memory of a launch")
+        return fault if status else None

@@ -1,0 +1,163 @@
+"""Building emitted text for the CPU: what is refused and how it is said, what is kept, what is mended."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gen.dtypes import F32
+from gen.errors import CompileError, MissingToolError
+from gen.families.base import Launch, Limits, Operand, Plan, Variant
+from gen.families.expr import ONE
+from gen.proof.build import VARIANTS_PER_UNIT
+from gen.proof.host import HostFault, HostRunner
+from tests.fake_family import fake_variant
+
+OUT = Operand("out", "out", F32)
+PLAN = Plan((Launch((ONE, ONE, ONE), (1, 1, 1), ("out",)),))
+
+
+def store(variant: Variant) -> str:
+    """A kernel that stores the last digits of its name."""
+    digits = "".join(letter for letter in variant.spec.label if letter.isdigit()) or "0"
+    return f'extern "C" __global__ void {variant.name}(float* out) {{ out[threadIdx.x] = {digits}.0f; }}\n'
+
+
+def made(label: str) -> Variant:
+    return fake_variant(label, (OUT,), PLAN)
+
+
+def runner(cache: Path, text: Callable[[Variant], str] = store) -> HostRunner:
+    return HostRunner(Limits.of("sm_90"), cache=cache, text=text)
+
+
+def result(cache: Path, label: str = "v7", text: Callable[[Variant], str] = store) -> float:
+    (kernel,) = runner(cache, text).load([made(label)])
+    out = np.zeros((), np.float32)
+    kernel.run({}, {"out": out})
+    return float(out)
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the runtime and v7."""
+    cache = tmp_path_factory.mktemp("warm")
+    assert result(cache) == 7.0
+    return cache
+
+
+def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.run
+
+    def run(arguments: list[str], *others: Any, **named: Any) -> Any:
+        assert arguments[1:] == ["--version"], "the compiler was called"
+        return real(arguments, *others, **named)
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+def test_what_is_built_is_not_built_again(warm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forbid_compiling(monkeypatch)
+    assert result(warm) == 7.0
+
+
+def test_another_text_of_the_same_name_is_another_kernel(warm: Path) -> None:
+    assert result(warm, text=lambda variant: store(variant).replace("7.0f", "8.0f")) == 8.0
+    assert result(warm) == 7.0
+
+
+def test_more_variants_than_a_unit_holds(warm: Path) -> None:
+    variants = [made(f"v{number}") for number in range(2 * VARIANTS_PER_UNIT + 3)]
+    out = np.zeros((), np.float32)
+    for number, kernel in enumerate(runner(warm).load(variants)):
+        kernel.run({}, {"out": out})
+        assert out == number
+    assert len(list(warm.glob("kernels-*.so"))) >= 3
+
+
+@pytest.mark.parametrize("kind", ["kernels-*.so", "runtime-*.so", "[0-9a-f]*.json", "*.sha256"])
+def test_damaged_cache_is_set_aside_and_rebuilt(warm: Path, tmp_path: Path, kind: str) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(warm, cache)
+    victims = list(cache.glob(kind))
+    assert victims
+    for path in victims:
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+    assert result(cache) == 7.0
+    assert not list(cache.glob("building-*"))
+    if kind != "*.sha256":  # a digest that does not fit condemns the library, not itself
+        assert list(cache.glob("*.corrupt"))
+
+
+def test_checks_work_from_every_cache_of_a_process(warm: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(warm, cache)
+    for place in (warm, cache):
+        with pytest.raises(HostFault) as caught:
+            result(place, "v9", lambda variant: store(variant).replace("threadIdx.x", "threadIdx.x + 1"))
+        assert caught.value.kind == "out-of-bounds write"
+        assert caught.value.line == 1
+
+
+def test_refused_variant_is_named_among_many(warm: Path) -> None:
+    def text(variant: Variant) -> str:
+        return store(variant).replace("=", "= nothing +" if variant.spec.label == "v3" else "=")
+
+    with pytest.raises(CompileError) as caught:
+        runner(warm, text).load([made(f"v{number}") for number in range(5)])
+    assert "fake_v3__fake does not compile" in str(caught.value)
+    assert "fake_v3__fake.cu:1" in caught.value.log
+    assert "nothing" in caught.value.source.read_text()
+    assert caught.value.source.name == "fake_v3__fake.cu"
+
+
+def test_shared_array_that_fell_out_of_its_section(warm: Path) -> None:
+    text = """
+    template <int count>
+    __device__ float lost(int i) { __shared__ float tile[count]; tile[i] = 1.0f; return tile[i]; }
+    extern "C" __global__ void NAME(float* out) { *out = lost<32>(threadIdx.x); }
+    """
+    with pytest.raises(CompileError, match=r"tile.*outside shared and constant memory"):
+        result(warm, text=lambda variant: text.replace("NAME", variant.name))
+
+
+def test_device_variable_is_refused(warm: Path) -> None:
+    text = '__device__ int counter;\nextern "C" __global__ void NAME(float* out) { *out = counter++; }\n'
+    with pytest.raises(CompileError, match=r"counter.*outside shared and constant memory"):
+        result(warm, text=lambda variant: text.replace("NAME", variant.name))
+
+
+def test_dynamic_shared_memory_has_one_form(warm: Path) -> None:
+    text = 'extern "C" __global__ void NAME(float* out) { extern __shared__ float tile[]; *out = tile[0]; }\n'
+    with pytest.raises(CompileError, match="declared in one form"):
+        result(warm, text=lambda variant: text.replace("NAME", variant.name))
+
+
+@pytest.mark.parametrize("forbidden", ["INFINITY", "uint32_t(1)", 'printf("")', "std::min(1, 2)"])
+def test_what_nvrtc_lacks_is_refused_here_too(warm: Path, forbidden: str) -> None:
+    with pytest.raises(CompileError):
+        result(warm, text=lambda variant: store(variant).replace("7.0f", forbidden))
+
+
+def test_kernel_that_its_plan_names_is_missing(warm: Path) -> None:
+    with pytest.raises(CompileError, match="fake_v7__fake"):
+        result(warm, text=lambda variant: store(variant).replace(variant.name, "another"))
+
+
+def test_missing_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingToolError, match="apt install g"):
+        result(tmp_path)
+
+
+def test_missing_headers_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuda.pathfinder.find_nvidia_header_directory", lambda _: None)
+    with pytest.raises(MissingToolError, match="pip install nvidia-cuda-runtime"):
+        result(tmp_path)
