@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gen.errors import SpecError
+
 
 @dataclass(frozen=True)
 class DType:
@@ -78,6 +80,13 @@ B128 = DType("b128", "uint4", 16, "bits")
 DTYPES = {
     dtype.name: dtype for dtype in (F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, B8, B16, B32, B64, B128)
 }
+
+
+def read_dtype(name: object, subject: str) -> DType:
+    """The element type that JSON spells. Raises SpecError, about `subject`, for any other value."""
+    if not isinstance(name, str) or name not in DTYPES:
+        raise SpecError(subject, "must be one of " + ", ".join(DTYPES), repr(name))
+    return DTYPES[name]
 
 
 class LoadModifier(Enum):

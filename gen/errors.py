@@ -69,5 +69,9 @@ class CompileError(GenError):
         )
 
 
+class DeviceError(GenError):
+    """No GPU, no driver, or no memory left on it."""
+
+
 class RunError(GenError):
     """A kernel that broke a rule while it ran: an access out of bounds, a barrier not reached by all."""

@@ -28,8 +28,8 @@ def write_if_changed(path: Path, text: str) -> bool:
 def read(path: Path) -> str | None:
     """The file's text; None if there is none."""
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        return path.read_bytes().decode()  # as it is: CRLF is not what gen writes
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise GenError(str(path), "cannot be read as text", error) from error

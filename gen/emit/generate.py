@@ -71,4 +71,5 @@ def differences(folder: Path, files: Mapping[str, str]) -> str:
 def _left_over(folder: Path, files: Mapping[str, str]) -> list[str]:
     if not folder.is_dir():
         return []
-    return [path.name for path in folder.glob("*.cu") if path.name not in files and MARK in (read(path) or "")]
+    mark = MARK.encode()  # others' files may be no text
+    return [p.name for p in folder.glob("*.cu") if p.name not in files and p.is_file() and mark in p.read_bytes()]

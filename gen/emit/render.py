@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -50,7 +51,8 @@ def declared_inputs(environment: jinja2.Environment, template: str) -> frozenset
     if match is None:
         raise TemplateError(template, "must begin with {# inputs: ... #}", repr(source.partition("\n")[0]))
     declared = {name.strip() for name in match.group(1).split(",") if name.strip()}
-    read = meta.find_undeclared_variables(environment.parse(source))
+    with _errors_named(template):
+        read = meta.find_undeclared_variables(environment.parse(source, template))
     for name in sorted(declared ^ read):
         rule = "is declared, but never read" if name in declared else "is read, but not declared"
         raise TemplateError(f"{template}: {name}", rule)
@@ -59,16 +61,22 @@ def declared_inputs(environment: jinja2.Environment, template: str) -> frozenset
 
 def sources(environment: jinja2.Environment, template: str) -> tuple[str, ...]:
     """The template and every partial it imports, directly or not, by name."""
-    found: dict[str, None] = {}
+    found: dict[str, None] = {template: None}
     left = [template]
     while left:
         name = left.pop()
-        if name in found:
-            continue
-        found[name] = None
-        for partial in meta.find_referenced_templates(environment.parse(_source(environment, name))):
+        with _errors_named(name):
+            imported = tuple(meta.find_referenced_templates(environment.parse(_source(environment, name), name)))
+        for partial in imported:
             if partial is None:
                 raise TemplateError(name, "must import partials by a fixed name")
+            if partial in found:
+                continue
+            try:
+                _source(environment, partial)
+            except TemplateError as error:
+                raise TemplateError(name, "imports a partial that is not there", partial) from error
+            found[partial] = None
             left.append(partial)
     return tuple(sorted(found))
 
@@ -99,18 +107,34 @@ def _printable(value: object) -> object:
     """Refuses what Python would print in words of its own: None, True, 0.1, lists, objects."""
     if isinstance(value, jinja2.Undefined) or type(value) in (str, int):
         return value
-    raise TemplateError("A template", "may print text and integers only", f"{value!r}, a {type(value).__name__}")
+    raise _UnprintableError(f"{value!r}, a {type(value).__name__}")
+
+
+class _UnprintableError(Exception):
+    """A value that Jinja is about to print; `_render` knows where."""
 
 
 def _render(environment: jinja2.Environment, template: str, inputs: Mapping[str, object]) -> str:
-    try:
+    with _errors_named(template):
         return environment.get_template(template).render(inputs)
+
+
+@contextmanager
+def _errors_named(template: str) -> Iterator[None]:
+    """Turns what Jinja and a template's own expressions raise into an error that names the template."""
+    try:
+        yield
     except jinja2.TemplateNotFound as error:
         raise TemplateError(template, "needs a template that is not there", error.name) from error
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{error.name}:{error.lineno}", "is no Jinja", error.message) from error
+        place = template if error.name in (None, "<introspection>") else error.name
+        raise TemplateError(f"{place}:{error.lineno}", "is no Jinja", error.message) from error
     except jinja2.UndefinedError as error:
         raise TemplateError(template, "reads what is not defined", error.message) from error
+    except _UnprintableError as error:
+        raise TemplateError(template, "may print text and integers only", error) from error
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise TemplateError(template, "cannot be rendered", f"{type(error).__name__}: {error}") from error
 
 
 def _source(environment: jinja2.Environment, template: str) -> str:

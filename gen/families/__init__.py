@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import isabstract
 from typing import Any
 
 from gen.errors import UnknownNameError
@@ -31,9 +32,10 @@ def _outside(place: str) -> Family[Any]:
     module, _, name = place.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UnknownNameError("The family", "must be MODULE:NAME that can be imported", repr(place)) from error
-    family = found() if isinstance(found, type) else found
-    if not isinstance(family, Family):
+    if isinstance(found, type) and issubclass(found, Family) and not isabstract(found):
+        found = found()
+    if not isinstance(found, Family):
         raise UnknownNameError("The family", "must be a class derived from gen.families.base.Family", repr(place))
-    return family
+    return found

@@ -107,7 +107,8 @@ class Config:
         left = tag.split("_") if tag else []
         values: dict[str, Value] = {}
         for parameter in cls.parameters():
-            match = next((v for v in parameter.values if left and parameter.token(v) == left[0]), None)
+            token = left[0] if left else ""  # empty too where two underscores meet, which no tag has
+            match = next((v for v in parameter.values if token and parameter.token(v) == token), None)
             if match is not None:
                 left.pop(0)
             elif parameter.off is not None:

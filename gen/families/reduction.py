@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DTYPES, F32, I64, U32, DType, LoadModifier
+from gen.dtypes import DTYPES, F32, I64, U32, DType, LoadModifier, read_dtype
 from gen.errors import ShapeError, SpecError
 from gen.families.base import (
     MAX_GRID_X,
@@ -280,10 +280,8 @@ class Reduction(Family[ReductionSpec]):
 
     def from_json(self, content: Mapping[str, Any]) -> ReductionSpec:
         """The inverse of `ReductionSpec.to_json`."""
-        name = content.get("dtype", "")
-        if name not in DTYPES:
-            raise SpecError("ReductionSpec.dtype", "must be one of " + ", ".join(DTYPES), repr(name))
-        return ReductionSpec(content.get("op", ""), DTYPES[name], content.get("axes", ""))
+        dtype = read_dtype(content.get("dtype"), "ReductionSpec.dtype")
+        return ReductionSpec(content.get("op", ""), dtype, content.get("axes", ""))
 
     def extents(self, spec: ReductionSpec, layouts: Mapping[str, Layout]) -> Extents:
         """`n`: an array of any shape is as many elements, provided they follow each other."""

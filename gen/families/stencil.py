@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
-from gen.dtypes import DTYPES, F32, I64, U32, DType, LoadModifier
+from gen.dtypes import F32, I64, U32, DType, LoadModifier, read_dtype
 from gen.errors import SpecError
 from gen.families.base import (
     Algorithm,
@@ -35,6 +37,8 @@ from gen.paths import templates_root
 
 Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,23}")
+
 
 @dataclass(frozen=True)
 class StencilSpec:
@@ -56,7 +60,8 @@ class StencilSpec:
     cval: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.word.isascii() and self.word.isalnum() and self.word[0].isalpha() and len(self.word) <= 24):
+        word: object = self.word  # JSON may hold anything
+        if not isinstance(word, str) or not _WORD.fullmatch(word):
             raise SpecError("StencilSpec.word", "must be a letter and up to 23 letters and digits", repr(self.word))
         if self.dtype != F32:
             raise SpecError("StencilSpec.dtype", "must be f32", getattr(self.dtype, "name", repr(self.dtype)))
@@ -65,11 +70,13 @@ class StencilSpec:
         if self.shape != (3, 3) or len(self.weights) != 9:
             given = f"{len(self.weights)} weights of shape {self.shape}"
             raise SpecError("StencilSpec.weights", "must be 3 x 3", given)
-        with np.errstate(over="ignore"):
-            rounded = tuple(float(self.dtype.numpy.type(weight)) for weight in self.weights)
+        rounded = tuple(_rounded(weight, self.dtype) for weight in self.weights)
         if not np.all(np.isfinite(rounded)):
-            raise SpecError("StencilSpec.weights", f"must be finite as {self.dtype.name}", self.weights)
+            raise SpecError("StencilSpec.weights", f"must be numbers, finite as {self.dtype.name}", self.weights)
+        # Specs that are equal have one JSON, and so one label.
         object.__setattr__(self, "weights", rounded)
+        object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
+        object.__setattr__(self, "cval", _rounded(self.cval, self.dtype))
         if any(self.weights[corner] != 0 for corner in (0, 2, 6, 8)):
             raise SpecError("StencilSpec.weights", "must be a star: 0 in the corners", self.weights)
 
@@ -190,6 +197,17 @@ class Naive(Algorithm[StencilSpec, NaiveConfig]):
         return len(spec.taps)
 
 
+def _rounded(number: object, dtype: DType) -> float:
+    """The number as its type holds it, and 0 for -0; NaN for what is no number."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return float("nan")
+    try:
+        with np.errstate(over="ignore"):
+            return float(dtype.numpy.type(float(number))) + 0.0
+    except OverflowError:  # an integer that no float holds
+        return float("inf")
+
+
 def _literal(value: float, dtype: DType) -> str:
     """The shortest C++ literal that reads back as the same number of this type."""
     return str(dtype.numpy.type(value)) + ("f" if dtype == F32 else "")
@@ -211,14 +229,12 @@ class Stencil(Family[StencilSpec]):
 
     def from_json(self, content: Mapping[str, Any]) -> StencilSpec:
         """The inverse of `StencilSpec.to_json`."""
-        name = content.get("dtype", "")
-        if name not in DTYPES:
-            raise SpecError("StencilSpec.dtype", "must be one of " + ", ".join(DTYPES), repr(name))
+        weights, shape = content.get("weights"), content.get("shape")
         return StencilSpec(
             word=content.get("word", ""),
-            weights=tuple(content.get("weights", ())),
-            shape=tuple(content.get("shape", ())),
-            dtype=DTYPES[name],
+            weights=tuple(weights) if isinstance(weights, list | tuple) else (),
+            shape=tuple(shape) if isinstance(shape, list | tuple) else (),
+            dtype=read_dtype(content.get("dtype"), "StencilSpec.dtype"),
             boundary=content.get("boundary", "constant"),
             cval=content.get("cval", 0.0),
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import B32, DTYPES, I64, U32, DType, LoadModifier, StoreModifier
+from gen.dtypes import B32, DTYPES, I64, U32, DType, LoadModifier, StoreModifier, read_dtype
 from gen.errors import SpecError
 from gen.families.base import (
     STATIC_SHARED_BYTES,
@@ -46,8 +46,8 @@ class TransposeSpec:
     dtype: DType = B32
 
     def __post_init__(self) -> None:
-        if self.axes != (1, 0):
-            raise SpecError("TransposeSpec.axes", "must be (1, 0)", self.axes)
+        if self.axes != (1, 0) or not all(type(axis) is int for axis in self.axes):
+            raise SpecError("TransposeSpec.axes", "must be (1, 0)", repr(self.axes))
         if self.dtype != B32:
             raise SpecError("TransposeSpec.dtype", "must be b32", getattr(self.dtype, "name", repr(self.dtype)))
 
@@ -234,10 +234,9 @@ class Transpose(Family[TransposeSpec]):
 
     def from_json(self, content: Mapping[str, Any]) -> TransposeSpec:
         """The inverse of `TransposeSpec.to_json`."""
-        name = content.get("dtype", "")
-        if name not in DTYPES:
-            raise SpecError("TransposeSpec.dtype", "must be one of " + ", ".join(DTYPES), repr(name))
-        return TransposeSpec(tuple(content.get("axes", ())), DTYPES[name])
+        axes: Any = content.get("axes")
+        dtype = read_dtype(content.get("dtype"), "TransposeSpec.dtype")
+        return TransposeSpec(tuple(axes) if isinstance(axes, list) else axes, dtype)
 
     def extents(self, spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:
         """`rows` and `cols` of the input, and both pitches in elements."""

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from gen.errors import RunError
-from gen.families.base import Array, Extents, Launch, Limits, Operand, Plan, Variant
+from gen.families.base import Array, Extents, Limits, Operand, Plan, Variant
+from gen.families.steps import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel
@@ -136,8 +137,7 @@ class HostKernel:
                     ctypes.memmove(span.low, addresses[name], span.bytes)
 
     def _run_plan(self, sizes: Mapping[str, int], storage: dict[str, _Storage], numbers: Mapping[str, Any]) -> None:
-        order = list(storage.values())  # launches may exchange names, the memory behind them stays
-        named = dict(storage)
+        order = list(storage.values())
         fixed = [(constant, Place(constant.name, constant.bytes)) for constant in self._code.constants]
         fixed += [(table, Place(table.name, table.bytes)) for table in self._code.read_only]
         table = (native.Buffer * (len(order) + len(fixed)))(
@@ -146,30 +146,22 @@ class HostKernel:
         )
         places = [s.place for s in order] + [place for _, place in fixed]
         touched = sum(s.high - s.low for s in order)
-        count = 0
-        for launch in self._plan.launches:
-            for _ in range(launch.times.at(sizes)):
-                count += 1
-                self._launch(launch, sizes, named, numbers, table, places, touched, count)
-                for one, other in launch.swap:
-                    named[one], named[other] = named[other], named[one]
+        for count, step in enumerate(steps(self._plan, sizes), start=1):
+            self._launch(step, storage, numbers, table, places, touched, count)
 
-    def _launch(self, launch: Launch, sizes: Mapping[str, int], named: Mapping[str, _Storage],
-                numbers: Mapping[str, Any], table: ctypes.Array[native.Buffer], places: Sequence[Place],
+    def _launch(self, step: Step, named: Mapping[str, _Storage], numbers: Mapping[str, Any],
+                table: ctypes.Array[native.Buffer], places: Sequence[Place],
                 touched: int, count: int) -> None:  # fmt: skip
-        kernel = self._code.kernels[self.variant.name + launch.entry]
-        grid = (launch.grid[0].at(sizes), launch.grid[1].at(sizes), launch.grid[2].at(sizes))
-        dynamic_bytes = launch.shared_bytes.at(sizes)
-        check_launch(kernel, grid, launch, dynamic_bytes, self._limits)
-        if 0 in grid:
-            return
-        values = self._arguments(kernel, launch, sizes, named, numbers)
+        kernel = self._code.kernels[self.variant.name + step.entry]
+        check_launch(kernel, step, self._limits)
+        dynamic_bytes = step.shared_bytes
+        values = self._arguments(kernel, step, named, numbers)
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         request = native.Launch(
             enter=kernel.enter,
             arguments=ctypes.addressof(pointers),
-            grid=grid,
-            block=launch.block,
+            grid=step.grid,
+            block=step.block,
             # Two orders in turn: a plan that runs twice sees both, and a case that is replayed sees the same two.
             seed=(self._seed << 32) + 2 * count + self._runs % 2,
             steps_per_thread=self._steps_per_thread + STEPS_PER_BYTE * (touched + dynamic_bytes + kernel.shared_bytes),
@@ -234,12 +226,13 @@ class HostKernel:
                 raise RunError(f"{self.variant.name}: {name}", rule, held)
             ctypes.memmove(known[name].start, content, len(content))
 
-    def _arguments(self, kernel: Kernel, launch: Launch, sizes: Mapping[str, int], named: Mapping[str, _Storage],
-                   numbers: Mapping[str, Any]) -> list[ctypes.Array[ctypes.c_char]]:  # fmt: skip
+    def _arguments(
+        self, kernel: Kernel, step: Step, named: Mapping[str, _Storage], numbers: Mapping[str, Any]
+    ) -> list[ctypes.Array[ctypes.c_char]]:
         """The arguments as bytes. Raises RunError where plan and kernel disagree on them."""
         contents = []
         types = []
-        for argument in launch.arguments:
+        for argument in step.arguments:
             if isinstance(argument, str) and argument in named:
                 contents.append(named[argument].pointer.to_bytes(8, "little"))
                 types.append(POINTER)
@@ -247,7 +240,7 @@ class HostKernel:
             if isinstance(argument, str):
                 dtype, value = self._operands[argument].dtype, numbers[argument]
             else:
-                dtype, value = argument[0], argument[1].at(sizes)
+                dtype, value = argument
             contents.append(packed(kernel, dtype, value))
             types.append(spelled(dtype))
         check_arguments(kernel, types)

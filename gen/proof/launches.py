@@ -9,7 +9,8 @@ import numpy as np
 
 from gen.dtypes import DType
 from gen.errors import RunError
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Launch, Limits
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Limits
+from gen.families.steps import Step
 from gen.proof.code import Kernel
 
 MAX_THREADS_PER_BLOCK = 1024
@@ -46,13 +47,12 @@ def packed(kernel: Kernel, dtype: DType, value: Any) -> bytes:
         raise RunError(kernel.name, f"takes a number of type {dtype.name}", value) from error
 
 
-def check_launch(
-    kernel: Kernel, grid: tuple[int, int, int], launch: Launch, dynamic_bytes: int, limits: Limits
-) -> None:
+def check_launch(kernel: Kernel, step: Step, limits: Limits) -> None:
     """Refuses what a GPU would refuse."""
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
-    if not 1 <= threads <= MAX_THREADS_PER_BLOCK or min(launch.block) < 1 or launch.block[2] > MAX_BLOCK_Z:
-        raise RunError(kernel.name, "must be launched with 1 to 1024 threads a block, at most 64 along z", launch.block)
+    grid, block, dynamic_bytes = step.grid, step.block, step.shared_bytes
+    threads = block[0] * block[1] * block[2]
+    if not 1 <= threads <= MAX_THREADS_PER_BLOCK or min(block) < 1 or block[2] > MAX_BLOCK_Z:
+        raise RunError(kernel.name, "must be launched with 1 to 1024 threads a block, at most 64 along z", block)
     if min(grid) < 0 or grid[0] > MAX_GRID_X or max(grid[1:]) > MAX_GRID_YZ:
         rule = f"must be launched with a grid of at most {MAX_GRID_X} x {MAX_GRID_YZ} x {MAX_GRID_YZ} blocks"
         raise RunError(kernel.name, rule, grid)
@@ -62,5 +62,5 @@ def check_launch(
     if dynamic_bytes < 0 or kernel.shared_bytes + dynamic_bytes > limits.shared_bytes_per_block:
         rule = f"must not use over {limits.shared_bytes_per_block} bytes of shared memory on {limits.arch}"
         raise RunError(kernel.name, rule, kernel.shared_bytes + dynamic_bytes)
-    if launch.cluster != (1, 1, 1):
-        raise RunError(kernel.name, "cannot run on the CPU: it uses clusters", launch.cluster)
+    if step.cluster != (1, 1, 1):
+        raise RunError(kernel.name, "cannot run on the CPU: it uses clusters", step.cluster)

@@ -31,7 +31,7 @@ def read_specs(home: Path) -> Mapping[str, Mapping[str, Any]]:
         return {}
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(str(place), "must be JSON", error, next_step=again) from error
     specs = content.get("specs") if isinstance(content, dict) and content.get("schema") == SCHEMA else None
     if not isinstance(specs, dict) or not all(isinstance(spec, dict) for spec in specs.values()):

@@ -46,7 +46,7 @@ def _parse(place: Traversable) -> tuple[Winner, ...]:
     again = "Tune again, or restore the file"
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(str(place), "must be JSON", error, next_step=again) from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else type(content).__name__

@@ -1,0 +1,105 @@
+"""All commands, the options before them, and what becomes of an error."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import gen
+from gen.cli import catalogue, doctor, generate, prove, tune
+from gen.cli.common import Invocation, status_of
+from gen.errors import GenError
+
+_HELP = """Writes CUDA kernels from templates, compiles them, and proves that they compute what NumPy computes.
+
+No GPU is needed. Begin with `gen doctor` and `gen list`; read a kernel with `gen render reduceShfl`.
+"""
+_STATUS = (
+    "Exit status: 0 fine; 1 something was found wrong, or a tool is missing; 2 bad usage: an unknown name, an illegal "
+    "config, a bad option; 130 stopped by Ctrl-C."
+)
+_BROKEN_PIPE = 141  # what a shell reports of a program that was ended by SIGPIPE
+
+
+class Commands(TyperGroup):
+    """Runs a command; whatever a user can cause ends in one message and an exit status, never in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command that was named."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()  # here, where a reader that went away can still be dealt with
+        except GenError as error:
+            _complain(str(error))
+            raise typer.Exit(status_of(error)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except OSError as error:
+            _forget_output()
+            if error.errno == errno.EPIPE:
+                raise typer.Exit(_BROKEN_PIPE) from None
+            subject = f"{error.filename} cannot be used" if error.filename else "The system refuses"
+            _complain(f"{subject}: {error.strerror or error}")
+            raise typer.Exit(1) from None
+
+
+def _forget_output() -> None:
+    """Drops what stdout cannot take: Python would try again when it ends, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"error: {message}", err=True)
+
+
+app = typer.Typer(
+    cls=Commands,
+    help=_HELP,
+    epilog=_STATUS,
+    add_completion=False,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gen {gen.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    ctx: typer.Context,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:NAME", help="A family from outside gen, beside the built-in ones; repeatable."),
+    ] = None,
+    version: Annotated[  # noqa: ARG001  read by its callback
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print gen's version and stop.")
+    ] = False,
+) -> None:
+    logging.basicConfig(format="warning: %(message)s")
+    ctx.obj = Invocation(tuple(family or ()))
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+catalogue.add_to(app)
+generate.add_to(app)
+prove.add_to(app)
+tune.add_to(app)
+doctor.add_to(app)

@@ -1,0 +1,179 @@
+"""`gen list` and `gen render`: what there is, and what a kernel looks like."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import Json, Out, families_of, find, home_of
+
+if TYPE_CHECKING:
+    from gen.families.base import Algorithm, Family, Named, Plan
+    from gen.families.config import Parameter
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds both commands."""
+    app.command("list", epilog="Examples: `gen list`, `gen list transpose`, `gen list --json`.")(list_families)
+    app.command("render", epilog="Examples: `gen render reduceShfl`, `gen render reduceShfl > reduce.cu`.")(render)
+
+
+def list_families(
+    ctx: typer.Context,
+    family: Annotated[str | None, typer.Argument(metavar="FAMILY", show_default=False, help="Only this one.")] = None,
+    json: Json = False,
+) -> None:
+    """List families, their algorithms with all tuning parameters, and the kernels of the literature.
+
+    A full name is put together from what is listed: FAMILY_SPEC__ALGORITHM_TAG, where the tag gives each parameter's
+    letters and value in order, for instance reduction_sum_f32__shfl_tpb128_u1.
+    """
+    from gen.families.names import find_family
+
+    known = families_of(ctx)
+    listed = [_family(one) for one in ((find_family(known, family),) if family else known)]
+    if json:
+        show.data({"families": listed})
+        return
+    for place, one in enumerate(listed):
+        if place:
+            show.text()
+        _show_family(one)
+
+
+def render(
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A full name, or what the literature calls the kernel: reduceShfl.")
+    ],
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Print the CUDA source of a variant.
+
+    The text stands alone: NVRTC and nvcc compile it as it is. `gen list` says how names are put together. Specs that
+    are in no catalogue are looked up in specs.json, in the folder of what gen writes.
+    """
+    from gen.emit.render import render as text_of
+
+    variant = find(families_of(ctx), name, home_of(out))
+    text = text_of(variant)
+    if not json:
+        sys.stdout.write(text)
+        return
+    show.data(
+        {
+            "name": variant.name,
+            "family": variant.family.name,
+            "spec": dict(variant.spec.to_json()),
+            "algorithm": variant.algorithm.name,
+            "config": variant.config.to_json(),
+            "plan": _plan(variant.plan, variant.name),
+            "text": text,
+        }
+    )
+
+
+def _family(family: Family[Any]) -> dict[str, Any]:
+    return {
+        "name": family.name,
+        "summary": family.summary,
+        "specs": [
+            {"name": f"{family.name}_{spec.label}", "summary": spec.summary, "content": dict(spec.to_json())}
+            for spec in family.catalogue
+        ],
+        "algorithms": [_algorithm(family, algorithm) for algorithm in family.algorithms.values()],
+        "named_variants": [_named(family, named) for named in sorted(family.named, key=lambda named: named.rank)],
+    }
+
+
+def _algorithm(family: Family[Any], algorithm: Algorithm[Any, Any]) -> dict[str, Any]:
+    from gen.families.names import space
+
+    # Specs differ in what they allow: a config counts if it is legal for one of the catalogue.
+    legal = {config for spec in family.catalogue for config in space(algorithm, spec)}
+    return {
+        "name": algorithm.name,
+        "summary": algorithm.summary,
+        "parameters": [_parameter(parameter) for parameter in algorithm.config.parameters()],
+        "legal_configs": len(legal),
+    }
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    from gen.families.config import plain
+
+    return {
+        "name": parameter.field,
+        "label": parameter.label,
+        "values": [plain(value) for value in parameter.values],
+        "base": plain(parameter.base),
+        "off": None if parameter.off is None else plain(parameter.off),
+        "help": parameter.help,
+    }
+
+
+def _named(family: Family[Any], named: Named) -> dict[str, Any]:
+    from gen.families.names import named_variant
+
+    return {
+        "name": named.name,
+        "variant": named_variant(family, named).name,
+        "algorithm": named.algorithm,
+        "fixed": dict(named.config),
+        "spec": dict(named.spec),
+        "rank": named.rank,
+    }
+
+
+def _plan(plan: Plan, name: str) -> dict[str, Any]:
+    """The plan with its expressions as text."""
+    return {
+        "launches": [
+            {
+                "kernel": name + launch.entry,
+                "grid": [str(extent) for extent in launch.grid],
+                "block": list(launch.block),
+                "shared_bytes": str(launch.shared_bytes),
+                "arguments": [given if isinstance(given, str) else str(given[1]) for given in launch.arguments],
+                "times": str(launch.times),
+                "setup": launch.setup,
+            }
+            for launch in plan.launches
+        ],
+        "scratch": [
+            {"name": scratch.name, "bytes": str(scratch.bytes), "zeroed": scratch.zeroed} for scratch in plan.scratch
+        ],
+    }
+
+
+def _show_family(family: dict[str, Any]) -> None:
+    show.text(f"{family['name']}: {family['summary']}", "bold")
+    for spec in family["specs"]:
+        show.text(f"spec {spec['name']}: {spec['summary']}", indent=2)
+    for algorithm in family["algorithms"]:
+        show.text()
+        show.text(f"algorithm {algorithm['name']}, {algorithm['legal_configs']} legal configs", "bold", indent=2)
+        show.text(algorithm["summary"], indent=2)
+        rows = [
+            (
+                parameter["name"],
+                parameter["label"],
+                " ".join(_word(value) for value in parameter["values"]),
+                _word(parameter["base"]),
+                parameter["help"],
+            )
+            for parameter in algorithm["parameters"]
+        ]
+        show.table(("parameter", "in a tag", "values", "base", "meaning"), rows, indent=2)
+    if family["named_variants"]:
+        show.text()
+        named = [(one["name"], one["variant"]) for one in family["named_variants"]]
+        show.table(("kernel of the literature", "variant"), named, indent=2)
+
+
+def _word(value: object) -> str:
+    return "default" if value == "" else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,96 @@
+"""What the commands share: options, the families at hand, and the exit status of an error."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.errors import ConfigError, GenError, ShapeError, SpecError, StoreError, UnknownNameError
+
+if TYPE_CHECKING:
+    from gen.families.base import Family, Variant
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        show_default=False,
+        help="The folder of what gen writes. Default: $GEN_HOME, else out/ in the checkout, else a data folder.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME|FAMILY|SPEC",
+        show_default=False,
+        help="A variant by its full name or as the literature calls it, a family, or a spec such as reduction_sum_f32.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What stood before the command: families from outside, as `module:NAME`."""
+
+    families: tuple[str, ...] = ()
+
+
+class OptionError(GenError):
+    """An option, or options together, that make no sense."""
+
+
+_USAGE = (UnknownNameError, ConfigError, SpecError, ShapeError, OptionError)
+
+
+def status_of(error: GenError) -> int:
+    """The exit status: 2 for what the user asked for wrongly, 1 for everything else."""
+    return 2 if isinstance(error, _USAGE) else 1
+
+
+def families_of(ctx: typer.Context) -> tuple[Family[Any], ...]:
+    """The families of this invocation."""
+    from gen.families import families
+
+    invocation = ctx.find_object(Invocation) or Invocation()
+    if invocation.families:
+        # The installed script, unlike `python -m gen`, does not look for modules in the user's folder.
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return families(*invocation.families)
+    except SyntaxError as error:
+        raise OptionError("--family", "must be a module that Python can read", error) from error
+
+
+def home_of(out: Path | None) -> Path:
+    """The folder that gen writes to. Raises OptionError if what was asked for is no folder."""
+    from gen.paths import output_home
+
+    try:
+        return output_home(out)
+    except GenError as error:
+        raise OptionError(error.subject, error.rule, error.value) from error
+
+
+def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
+    """The variant of a name; specs that no catalogue holds are looked up in `home`."""
+    from gen.families.names import find_variant
+    from gen.store.specs import FILE, read_specs
+
+    try:
+        return find_variant(families, name, {})
+    except UnknownNameError:
+        known = read_specs(home)
+        if not known:
+            raise
+    try:
+        return find_variant(families, name, known)
+    except (TypeError, ValueError, AttributeError, IndexError) as error:  # content that a family does not expect
+        raise StoreError(
+            str(home / FILE), "holds a spec that cannot be read", error, next_step="Run gen generate to write it anew"
+        ) from error

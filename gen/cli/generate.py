@@ -1,0 +1,130 @@
+"""`gen generate`: writes kernels, or says where what is written is stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import Json, OptionError, Out, families_of, find, home_of
+
+if TYPE_CHECKING:
+    from gen.families.base import Family, Variant
+
+_MOST_NAMED = 12  # more changes than this are counted, not named
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("generate", epilog="Examples: `gen generate`, `gen generate --check`, `gen generate --all /tmp/all`.")(
+        generate
+    )
+
+
+def generate(
+    ctx: typer.Context,
+    out: Out = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; print what would change as a diff, and exit with 1 if anything."),
+    ] = False,
+    every: Annotated[
+        Path | None,
+        typer.Option(
+            "--all", metavar="DIR", show_default=False, help="Write every legal variant of the catalogue there instead."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write the base and the tuned variants of every catalogue as .cu files, and specs.json.
+
+    A file is written only when its text changes. Kernels that gen wrote earlier and would not write now are removed;
+    other files are left alone.
+    """
+    from gen.emit.generate import differences
+    from gen.emit.generate import generate as write
+    from gen.emit.render import render
+
+    families = families_of(ctx)
+    if every is None:
+        folder, variants, others = home_of(out), *_of_catalogue(families, home_of(out))
+    elif out is not None:
+        raise OptionError("--all DIR", "cannot be combined with --out: it names the folder itself")
+    else:
+        folder, variants, others = _folder(every), _every(families), {}
+    with show.progress(kernels=len(variants)) as tick:
+        files = dict(others)
+        for variant in variants:
+            files[f"{variant.name}.cu"] = render(variant)
+            tick("kernels")
+    if check:
+        _check(folder, differences(folder, files), len(files), json)
+        return
+    done = write(folder, files)
+    if json:
+        show.data(
+            {
+                "folder": str(folder),
+                "changed": list(done.changed),
+                "unchanged": len(done.unchanged),
+                "removed": list(done.removed),
+            }
+        )
+        return
+    _name("wrote", done.changed)
+    _name("removed", done.removed)
+    show.text(
+        f"{folder}: {len(files)} files, {len(done.changed)} written, {len(done.unchanged)} as they were, "
+        f"{len(done.removed)} removed"
+    )
+
+
+def _of_catalogue(families: tuple[Family[Any], ...], home: Path) -> tuple[tuple[Variant, ...], dict[str, str]]:
+    """What belongs into the folder of results: base and tuned variants, and the specs."""
+    from gen.emit.generate import base_of_catalogue
+    from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
+    from gen.store import specs, tuned
+
+    found = {made.name: made for made in base_of_catalogue(families)}
+    for winner in tuned.read_winners(home):
+        try:
+            made = find(families, winner.variant, home)
+        except (UnknownNameError, ConfigError, SpecError) as error:
+            raise StoreError(
+                tuned.FILE, f"names a winner that there is not: {error}", next_step="Tune again, or remove its line"
+            ) from error
+        found.setdefault(made.name, made)
+    return tuple(found.values()), {specs.FILE: specs.text_of_specs(families)}
+
+
+def _every(families: tuple[Family[Any], ...]) -> tuple[Variant, ...]:
+    from gen.emit.generate import all_of_catalogue
+
+    return tuple(all_of_catalogue(families))
+
+
+def _folder(path: Path) -> Path:
+    if path.exists() and not path.is_dir():
+        raise OptionError("--all", "must be a folder", path)
+    return path
+
+
+def _check(folder: Path, difference: str, files: int, json: bool) -> None:
+    if json:
+        show.data({"folder": str(folder), "stale": bool(difference), "diff": difference})
+    elif difference:
+        show.verbatim(difference)
+    else:
+        show.text(f"{folder}: {files} files, all as gen would write them")
+    if difference:
+        show.note(f"{folder} is stale. Run gen generate to write it anew.")
+        raise typer.Exit(1)
+
+
+def _name(what: str, names: tuple[str, ...]) -> None:
+    for name in names[:_MOST_NAMED]:
+        show.text(f"{what} {name}")
+    if len(names) > _MOST_NAMED:
+        show.text(f"{what} {len(names) - _MOST_NAMED} more")

@@ -1,0 +1,92 @@
+"""`gen prove`: runs kernels on the CPU and compares with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import Json, Out, Target, families_of, find, home_of
+
+if TYPE_CHECKING:
+    from gen.tune.verdicts import Verdict
+
+ARCH = "sm_90"  # whose limits are played where no device is named
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        "prove", epilog="Examples: `gen prove`, `gen prove transpose`, `gen prove reduceShfl`, `gen prove --seed 7`."
+    )(prove)
+
+
+def prove(
+    ctx: typer.Context,
+    target: Target = None,
+    all_algorithms: Annotated[
+        bool,
+        typer.Option(
+            "--all-algorithms",
+            help="Without a name: beside the base and named variants, a pairwise cover of every algorithm's space.",
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of the numbers in the arrays.")] = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Prove that kernels compute what NumPy computes, without a GPU.
+
+    The emitted CUDA text is compiled with g++ and run on the CPU under checks: every access, every barrier, every
+    rounding counts. Without a name: the base and named variants of every catalogue. With a family or a spec: these,
+    and configs in which every pair of parameter values meets. With a variant's name: that one.
+    """
+    from gen.families.base import Limits
+    from gen.paths import cache_home
+    from gen.tune.processes import Host
+    from gen.tune.select import select
+
+    families, home, limits = families_of(ctx), home_of(out), Limits.of(ARCH)
+    variants = select(families, target, lambda name: find(families, name, home), cover=all_algorithms, limits=limits)
+    by_name: dict[str, Verdict] = {}
+    with show.progress(proven=len(variants)) as tick:
+        for verdict in Host(limits, cache_home(home), seed).verdicts(variants):
+            by_name[verdict.variant.name] = verdict
+            tick("proven")
+    found = [by_name[made.name] for made in variants]
+    failed = [verdict for verdict in found if verdict.status == "failed"]
+    if json:
+        show.data({"seed": seed, **count(found), "variants": [as_json(verdict) for verdict in found]})
+    else:
+        show.table(("variant", "cases", "verdict"), [(v.variant.name, v.cases, v.status) for v in found])
+        show_reasons(found)
+        show.text()
+        show.text(", ".join(f"{number} {status}" for status, number in count(found).items()))
+    if failed:
+        raise typer.Exit(1)
+
+
+def count(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """How many came to what."""
+    return {status: sum(v.status == status for v in verdicts) for status in ("proven", "failed", "skipped")}
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as data."""
+    return {
+        "name": verdict.variant.name,
+        "verdict": verdict.status,
+        "cases": verdict.cases,
+        "reason": verdict.reason or None,
+    }
+
+
+def show_reasons(verdicts: Sequence[Verdict]) -> None:
+    """Prints whole what went wrong, or why a variant was skipped."""
+    for verdict in verdicts:
+        if verdict.reason:
+            show.text()
+            show.text(f"{verdict.variant.name} {verdict.status}:")
+            show.verbatim(verdict.reason.rstrip("\n") + "\n")

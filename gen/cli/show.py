@@ -1,0 +1,78 @@
+"""How results look: tables and text on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+_WIDE = 240  # columns where nobody looks at a terminal: no name is cut, no row broken
+
+
+def _stdout() -> Console:
+    # Made anew for every call, since tests exchange sys.stdout.
+    return Console(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+
+
+def text(line: str = "", style: str = "", *, indent: int = 0) -> None:
+    """Prints a line or a paragraph; terminals wrap it between words."""
+    if line:
+        _print(Text(line, style=style), indent)
+    else:
+        sys.stdout.write("\n")
+
+
+def _print(content: Text | Table, indent: int) -> None:
+    console = _stdout()
+    with console.capture() as captured:
+        console.print(Padding(content, (0, 0, 0, indent), expand=False))
+    # rich fills lines up with blanks
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def data(content: object) -> None:
+    """Prints JSON."""
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:
+    """Prints a table; columns of numbers stand on the right."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[place], int) for row in rows)
+        made.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    _print(made, indent)
+
+
+def note(line: str) -> None:
+    """Prints a line for people to stderr, where it does not disturb what is piped on."""
+    sys.stdout.flush()
+    sys.stderr.write(line + "\n")
+
+
+@contextmanager
+def progress(**totals: int) -> Iterator[Callable[[str], None]]:
+    """Bars by name on a terminal's stderr, nothing elsewhere. Gives the function that moves one of them by a step.
+
+    Any thread may call it.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks = {name: bars.add_task(name, total=total) for name, total in totals.items()}
+        yield lambda name: bars.advance(tasks[name])
+
+
+def verbatim(content: str) -> None:
+    """Prints text as it is."""
+    sys.stdout.write(content)

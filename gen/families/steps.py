@@ -1,0 +1,45 @@
+"""A plan at given sizes: the launches one after another, as every runner carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import DType
+from gen.families.base import Plan
+
+Argument = str | tuple[DType, int]
+"""An operand or scratch by name, or a number with its type."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch of one call, all expressions evaluated and all exchanges of buffers carried out."""
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: tuple[Argument, ...]
+    shared_bytes: int
+    cluster: tuple[int, int, int]
+    setup: bool
+
+
+def steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[Step]:
+    """Every launch of a call, in order; `sizes` are the extents and the device's limits.
+
+    A launch with a 0 in its grid is left out. Buffers that a launch swaps stay swapped for those after it.
+    """
+    now: dict[str, str] = {}
+    for launch in plan.launches:
+        grid = (launch.grid[0].at(sizes), launch.grid[1].at(sizes), launch.grid[2].at(sizes))
+        numbers = [a if isinstance(a, str) else (a[0], a[1].at(sizes)) for a in launch.arguments]
+        shared_bytes = launch.shared_bytes.at(sizes)
+        for _ in range(launch.times.at(sizes)):
+            if 0 not in grid:
+                arguments = tuple(now.get(a, a) if isinstance(a, str) else a for a in numbers)
+                yield Step(
+                    launch.entry, grid, launch.block, arguments, shared_bytes, launch.cluster, launch.setup
+                )  # fmt: skip
+            for one, other in launch.swap:
+                now[one], now[other] = now.get(other, other), now.get(one, one)

@@ -1,0 +1,34 @@
+"""Looks for a GPU: asks the driver's library, makes no context."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU by its name and architecture: `NVIDIA H100 80GB HBM3`, `sm_90`."""
+
+    name: str
+    arch: str
+
+
+def find_device() -> Device | None:
+    """The first GPU; None if there is none, or no driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        name = ctypes.create_string_buffer(128)
+        failed = (
+            driver.cuInit(0)
+            or driver.cuDeviceGet(ctypes.byref(device), 0)
+            or driver.cuDeviceGetName(name, len(name), device)
+            or driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, device)
+            or driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, device)
+        )
+    except (OSError, AttributeError):  # no such library, or one of another make
+        return None
+    return None if failed else Device(name.value.decode(errors="replace"), f"sm_{major.value}{minor.value}")

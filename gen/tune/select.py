@@ -1,0 +1,69 @@
+"""Which variants a command means when it is given a family, a spec, a name, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gen.families.base import Family, Limits, Spec, Variant
+from gen.families.cover import pairwise
+from gen.families.names import base_variants, find_family, named_variant, space, unknown, variant
+
+Find = Callable[[str], Variant]
+
+
+def select(
+    families: Sequence[Family[Any]], target: str | None, find: Find, *, cover: bool, limits: Limits
+) -> tuple[Variant, ...]:
+    """The variants that `target` stands for, those of one spec next to each other.
+
+    Args:
+        families: all families.
+        target: a family, a spec, a variant; None stands for every catalogue.
+        find: finds a variant by name.
+        cover: whether a catalogue brings, beside its base and named variants, a pairwise cover of every space. A
+            family or a spec that is named always does.
+        limits: covers hold what is feasible on such a device.
+
+    Raises:
+        UnknownNameError: nothing has this name.
+    """
+    if target is None:
+        return _distinct(made for family in families for made in of_family(family, cover, limits))
+    if target in {family.name for family in families}:
+        return of_family(find_family(families, target), True, limits)
+    named = [named.name for family in families for named in family.named]
+    if "__" in target or target in named:
+        return (find(target),)
+    specs = {f"{family.name}_{spec.label}": (family, spec) for family in families for spec in family.catalogue}
+    if target in specs:
+        return of_spec(*specs[target], True, limits)
+    rule = "must be a family, a spec of a catalogue, a kernel of the literature or a variant's full name"
+    raise unknown("The name", target, [*(family.name for family in families), *specs, *named], rule)
+
+
+def of_family(family: Family[Any], cover: bool, limits: Limits) -> tuple[Variant, ...]:
+    """The base and named variants of a family's catalogue; with `cover`, a cover of every space too."""
+    catalogue = (made for spec in family.catalogue for made in of_spec(family, spec, cover, limits))
+    # A kernel of the literature may fix fields of its spec, and so be of none that the catalogue holds.
+    return _distinct([*catalogue, *(named_variant(family, named) for named in family.named)])
+
+
+def of_spec(family: Family[Any], spec: Spec, cover: bool, limits: Limits) -> tuple[Variant, ...]:
+    """The same for one spec."""
+    found = [*base_variants(family, spec)]
+    found += [made for made in (named_variant(family, named) for named in family.named) if made.spec == spec]
+    if cover:
+        for algorithm in family.algorithms.values():
+            configs = pairwise(space(algorithm, spec, limits))
+            found += [variant(family, spec, algorithm, config) for config in configs]
+    return _distinct(found)
+
+
+def feasible(family: Family[Any], spec: Spec, limits: Limits) -> int:
+    """How many variants of a spec can run on such a device."""
+    return sum(len(space(algorithm, spec, limits)) for algorithm in family.algorithms.values())
+
+
+def _distinct(variants: Sequence[Variant] | Iterator[Variant]) -> tuple[Variant, ...]:
+    return tuple({made.name: made for made in variants}.values())

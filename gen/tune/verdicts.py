@@ -1,0 +1,84 @@
+"""Proves many variants, and goes on where one of them cannot even be built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal
+
+from gen.errors import CompileError
+from gen.families.base import Variant
+from gen.proof.cases import Case, cases_of
+from gen.proof.prover import AdjustableRunner, Proof, prove
+
+Status = Literal["proven", "failed", "skipped"]
+CHUNK = 40  # built together: two translation units, so that two cores have work and progress shows
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a proof came to.
+
+    Attributes:
+        cases: on how many problems the variant was right.
+        reason: why it failed or was skipped, with the case; empty if it was proven.
+    """
+
+    variant: Variant
+    status: Status
+    cases: int
+    reason: str = ""
+
+
+def verdicts(runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int = 0) -> Iterator[Verdict]:
+    """Proves variants on the cases of their families, those of one spec built together.
+
+    One that g++ refuses has failed, and comes out before those it was to be built with.
+
+    Args:
+        runner: where they run.
+        variants: best those of one spec next to each other.
+        seed: of what the arrays hold; another one gives other numbers in the same sizes.
+    """
+    for _, group in groupby(variants, key=lambda made: (made.family.name, made.spec)):
+        alike = tuple(group)
+        cases = tuple(_seeded(case, seed) for case in cases_of(alike[0].family, alike[0].spec))
+        for start in range(0, len(alike), CHUNK):
+            yield from _together(runner, alike[start : start + CHUNK], cases)
+
+
+def refused(variants: Sequence[Variant], error: CompileError) -> Verdict:
+    """The verdict on the variant that a compiler refused. Raises `error` if it is the fault of none of them."""
+    for made in variants:
+        if made.name == error.subject:
+            return Verdict(made, "failed", 0, str(error))
+    raise error
+
+
+def _seeded(case: Case, seed: int) -> Case:
+    return replace(case, seed=case.seed + 1000 * seed)  # cases count their own seeds from 0
+
+
+def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case]) -> Iterator[Verdict]:
+    proofs = prove(runner, variants, cases)
+    try:
+        first = next(proofs, None)  # everything is built before it
+    except CompileError as error:
+        verdict = refused(variants, error)
+        yield verdict
+        yield from _together(runner, [made for made in variants if made != verdict.variant], cases)
+        return
+    if first is not None:
+        yield _verdict(first)
+    yield from map(_verdict, proofs)
+
+
+def _verdict(proof: Proof) -> Verdict:
+    if proof.failure is not None:
+        return Verdict(proof.variant, "failed", proof.cases, str(proof.failure))
+    if proof.skipped is not None:
+        return Verdict(proof.variant, "skipped", 0, proof.skipped)
+    if proof.cases == 0:
+        return Verdict(proof.variant, "skipped", 0, "it takes none of the cases")
+    return Verdict(proof.variant, "proven", proof.cases)

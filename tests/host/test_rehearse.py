@@ -1,0 +1,196 @@
+"""Which variants are tried, what becomes of those that fail, and what is promised of a GPU."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gen.emit.generate import base_of_catalogue
+from gen.errors import CompileError, MissingToolError, UnknownNameError
+from gen.families import FAMILIES
+from gen.families.base import Family, Limits, Variant
+from gen.families.cover import pairs
+from gen.families.names import find_family, find_variant, illegal, named_variant, space
+from gen.paths import cache_home, output_home
+from gen.toolchain.compiled import Compiled
+from gen.tune import processes
+from gen.tune.processes import Host
+from gen.tune.rehearse import rehearse
+from gen.tune.select import select
+from gen.tune.verdicts import verdicts
+from tests.fakes import FakeCompiler, InProcess, OracleRunner
+
+H100 = Limits.of("sm_90")
+
+
+def named(name: str) -> Variant:
+    return find_variant(FAMILIES, name, {})
+
+
+def chosen(target: str | None, *, cover: bool = False, limits: Limits = H100) -> tuple[Variant, ...]:
+    return select(FAMILIES, target, named, cover=cover, limits=limits)
+
+
+def test_without_a_name_and_a_cover_the_catalogue_is_its_base_and_named_variants() -> None:
+    expected = {made.name for made in base_of_catalogue(FAMILIES)}
+    expected |= {named_variant(family, one).name for family in FAMILIES for one in family.named}
+    found = chosen(None)
+    assert {made.name for made in found} == expected
+    assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_named_family_brings_every_feasible_pair_of_values(family: Family[Any]) -> None:
+    found = chosen(family.name)
+    assert {made.family.name for made in found} == {family.name}
+    assert {made.name for made in chosen(None) if made.family is family} <= {made.name for made in found}
+    for spec in family.catalogue:
+        for algorithm in family.algorithms.values():
+            met = {pair for m in found if m.algorithm is algorithm and m.spec == spec for pair in pairs(m.config)}
+            assert met >= {pair for config in space(algorithm, spec, H100) for pair in pairs(config)}
+    assert all(illegal(made.algorithm, made.spec, made.config) is None for made in found)
+
+
+def test_a_spec_and_a_variant_can_be_named_too() -> None:
+    assert {made.name for made in chosen("transpose_10_b32")} == {made.name for made in chosen("transpose")}
+    assert chosen("reduceShfl") == (named("reduceShfl"),)
+    full = named("reduceShfl").name
+    assert [made.name for made in chosen(full)] == [full]
+
+
+@pytest.mark.parametrize(("name", "near"), [("redution", "reduction"), ("transpose_10_b3", "transpose_10_b32")])
+def test_a_name_that_finds_nothing_is_answered_with_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"Did you mean {near}\b"):
+        chosen(name)
+
+
+def test_right_variants_are_proven_and_wrong_ones_are_not() -> None:
+    variants = chosen("stencil")
+    bad = variants[2].name
+    found = list(verdicts(OracleRunner(wrong=(bad,)), variants))
+    assert [verdict.variant for verdict in found] == list(variants)
+    assert {verdict.variant.name for verdict in found if verdict.status == "failed"} == {bad}
+    assert all(verdict.cases > 20 for verdict in found if verdict.status == "proven")
+    reason = next(verdict.reason for verdict in found if verdict.status == "failed")
+    assert "must be" in reason
+    assert "rows" in reason
+
+
+def test_a_variant_that_is_refused_fails_alone() -> None:
+    variants = chosen("stencil")
+    bad = (variants[0].name, variants[-1].name)
+    found = list(verdicts(OracleRunner(refused=bad), variants))
+    assert len(found) == len(variants)
+    for verdict in found:
+        assert (verdict.status == "failed") == (verdict.variant.name in bad)
+        assert ("unit.cpp:3: no" in verdict.reason) == (verdict.variant.name in bad)
+
+
+def test_what_is_no_variants_fault_is_not_blamed_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise CompileError("The CPU runtime", "no", Path("runtime.cpp"))
+
+    monkeypatch.setattr(OracleRunner, "load", broken)
+    with pytest.raises(CompileError, match="The CPU runtime"):
+        list(verdicts(OracleRunner(), chosen("stencil")))
+
+
+def test_a_variant_that_takes_no_case_is_not_called_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = named("reduceShfl")
+    monkeypatch.setattr(type(made.algorithm), "uncovered", lambda *_: "too large")
+    (verdict,) = verdicts(OracleRunner(), [made])
+    assert verdict.status == "skipped"
+
+
+def test_another_seed_gives_other_numbers_in_the_same_sizes() -> None:
+    seen = []
+    for seed in (0, 0, 1):
+        runner = OracleRunner()
+        assert next(verdicts(runner, [named("transposeSmem")], seed=seed)).status == "proven"
+        seen.append(runner.seen)
+    assert all(np.array_equal(a, b) for a, b in zip(seen[0], seen[1], strict=True))
+    assert [array.shape for array in seen[0]] == [array.shape for array in seen[2]]
+    assert not all(np.array_equal(a, b) for a, b in zip(seen[0], seen[2], strict=True))
+
+
+def test_a_rehearsal_holds_compiled_code_and_a_verdict_for_every_variant_in_order() -> None:
+    variants = chosen(None)
+    steps: list[str] = []
+    done = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner), tick=steps.append)
+    assert done.ok
+    assert [one.variant for one in done.variants] == list(variants)
+    for one in done.variants:
+        assert isinstance(one.compiled, Compiled)
+        assert one.compiled.name == one.verdict.variant.name == one.variant.name
+        assert one.infeasible is None
+    assert {step: steps.count(step) for step in steps} == dict.fromkeys(
+        ("emitted", "compiled", "proven"), len(variants)
+    )
+
+
+def test_registers_are_those_of_the_greediest_kernel() -> None:
+    variants = (named("reduceShfl"), named("transposeSmem"))
+    done = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner))
+    assert [one.registers for one in done.variants] == [30, 20]  # the reduction has a finishing kernel
+    assert [one.spill_bytes for one in done.variants] == [8, 0]
+
+
+def test_a_source_that_does_not_compile_is_found_wrong_and_the_rest_goes_on() -> None:
+    variants = chosen("stencil")
+    done = rehearse(variants, H100, FakeCompiler(refused=(variants[1].name,)), InProcess(OracleRunner))
+    assert not done.ok
+    assert [one.ok for one in done.variants] == [made is not variants[1] for made in variants]
+
+
+def test_a_wrong_variant_is_found_wrong() -> None:
+    variants = chosen("stencil")
+    done = rehearse(variants, H100, FakeCompiler(), InProcess(lambda: OracleRunner(wrong=(variants[0].name,))))
+    assert not done.ok
+    assert [one.ok for one in done.variants] == [made is not variants[0] for made in variants]
+
+
+def test_what_cannot_run_on_the_device_is_said() -> None:
+    turing = Limits.of("sm_75")
+    base = base_of_catalogue(FAMILIES)
+    done = rehearse(base, turing, FakeCompiler(), InProcess(OracleRunner))
+    for one in done.variants:
+        assert one.infeasible == one.variant.algorithm.infeasible(one.variant.spec, one.variant.config, turing)
+    assert any(one.infeasible for one in done.variants)  # two blocks of 1024 threads need more than it holds
+
+
+def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> None:
+    done = rehearse(chosen("reduceShfl"), H100, FakeCompiler(), InProcess(OracleRunner))
+    (prospect,) = done.prospects
+    family = find_family(FAMILIES, "reduction")
+    feasible = sum(
+        algorithm.infeasible(prospect.spec, config, H100) is None
+        for algorithm in family.algorithms.values()
+        for config in space(algorithm, prospect.spec)
+    )
+    assert prospect.feasible == feasible > 100
+    assert prospect.limit == "read"
+    done = rehearse(chosen("stencil")[:1], H100, FakeCompiler(), InProcess(OracleRunner))
+    assert done.prospects[0].limit == "copy"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_processes_come_to_the_same_verdicts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "FEW", 2)
+    variants = chosen("stencil")[:4]
+    host = Host(H100, cache_home(output_home()))  # what is built is kept, by content
+    many = {verdict.variant.name: verdict for verdict in host.verdicts(variants)}
+    one = {verdict.variant.name: verdict for verdict in verdicts(host.runner(), variants)}
+    assert {name: (verdict.status, verdict.cases) for name, verdict in many.items()} == {
+        name: ("proven", verdict.cases) for name, verdict in one.items()
+    }
+
+
+def test_without_a_compiler_the_processes_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    with pytest.raises(MissingToolError, match=r"g\+\+.*[Ii]nstall"):
+        list(Host(H100, tmp_path).verdicts(chosen(None)))
