@@ -82,6 +82,9 @@ class FakeFamily(Family[FakeSpec]):
     def shape_class(self, spec: FakeSpec, extents: Extents) -> str:
         raise NotImplementedError
 
+    def representative(self, spec: FakeSpec, shape_class: str) -> Extents:
+        raise NotImplementedError
+
     def cases(self, spec: FakeSpec) -> Iterator[Extents]:
         raise NotImplementedError
 

@@ -309,6 +309,10 @@ class Family(ABC, Generic[S]):
         """The class of sizes, one of `shape_classes`, that shares a tuned variant."""
 
     @abstractmethod
+    def representative(self, spec: S, shape_class: str) -> Extents:
+        """The sizes that stand for a shape class when it is tuned."""
+
+    @abstractmethod
     def cases(self, spec: S) -> Iterator[Extents]:
         """Awkward sizes, small enough for the CPU run."""
 

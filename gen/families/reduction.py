@@ -326,6 +326,10 @@ class Reduction(Family[ReductionSpec]):
         n = extents["n"]
         return _SMALL if n <= 2**15 else _MIDDLE if n <= 2**20 else _LARGE
 
+    def representative(self, spec: ReductionSpec, shape_class: str) -> Extents:
+        """The size that stands for a class when it is tuned."""
+        return {"n": {_SMALL: 2**15, _MIDDLE: 2**20, _LARGE: 2**28}[shape_class]}
+
     def cases(self, spec: ReductionSpec) -> Iterator[Extents]:
         """Nothing, one, one off a warp, a vector, a block's share; primes."""
         for n in (0, 1, 2, 3, 4, 5, 31, 32, 33, 127, 300, 1021, 1024, 4100, 5000, 8191, 32768, 33 * 1031):

@@ -76,7 +76,7 @@ class StencilSpec:
         # Specs that are equal have one JSON, and so one label.
         object.__setattr__(self, "weights", rounded)
         object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
-        object.__setattr__(self, "cval", _rounded(self.cval, self.dtype))
+        object.__setattr__(self, "cval", 0.0)
         if any(self.weights[corner] != 0 for corner in (0, 2, 6, 8)):
             raise SpecError("StencilSpec.weights", "must be a star: 0 in the corners", self.weights)
 
@@ -277,6 +277,10 @@ class Stencil(Family[StencilSpec]):
     def shape_class(self, spec: StencilSpec, extents: Extents) -> str:
         """One for all sizes."""
         return _ANY
+
+    def representative(self, spec: StencilSpec, shape_class: str) -> Extents:
+        """The size that stands for a class when it is tuned."""
+        return {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192}
 
     def cases(self, spec: StencilSpec) -> Iterator[Extents]:
         """Nothing, one, thinner than the radius, one off a block, pitched."""

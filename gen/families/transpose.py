@@ -263,6 +263,10 @@ class Transpose(Family[TransposeSpec]):
         """One for all sizes."""
         return _ANY
 
+    def representative(self, spec: TransposeSpec, shape_class: str) -> Extents:
+        """The size that stands for a class when it is tuned."""
+        return {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192}
+
     def cases(self, spec: TransposeSpec) -> Iterator[Extents]:
         """Nothing, one, one off a tile, non-square, skinny, pitched."""
         shapes = (

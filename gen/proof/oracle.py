@@ -19,7 +19,7 @@ ORACLE_ROUNDINGS = 64
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The element that lies furthest outside its bound."""
+    """The first element outside its bound, and how many there are."""
 
     index: tuple[int, ...]
     expected: float | int
@@ -39,19 +39,24 @@ def gamma(roundings: int, unit: float) -> float:
     return product / (1 - product) if product < 1 else float("inf")
 
 
-def bounds(expected: Expected, roundings: int, result: DType) -> Array:
-    """How far each element of a result may lie from `expected.value`.
+def allowance(expected: Expected, roundings: int) -> tuple[float, float]:
+    """How far an element may lie from the exact one: so much times its sum of magnitudes, and so much more.
 
-    The accumulator's gamma_h and the oracle's own, times the sum of magnitudes; one rounding to the result's type;
-    and for each rounding the smallest number of the type, which is what underflow costs.
+    The accumulator's gamma_h and the oracle's own; and for each rounding the smallest number of the type, which is
+    what underflow costs.
     """
-    assert expected.magnitude is not None
     assert expected.accumulator is not None
-    accumulator = expected.accumulator
-    smallest = float(np.finfo(accumulator.numpy).smallest_subnormal)
-    relative = gamma(roundings, accumulator.unit_roundoff) + gamma(ORACLE_ROUNDINGS, 2.0**-53)
-    rounding = result.unit_roundoff * np.abs(expected.value) if result != accumulator else 0.0
-    return np.asarray(relative * expected.magnitude + rounding + roundings * smallest)
+    smallest = float(np.finfo(expected.accumulator.numpy).smallest_subnormal)
+    relative = gamma(roundings, expected.accumulator.unit_roundoff) + gamma(ORACLE_ROUNDINGS, 2.0**-53)
+    return relative, roundings * smallest
+
+
+def bounds(expected: Expected, roundings: int, result: DType) -> Array:
+    """How far each element of a result may lie from `expected.value`: its allowance, and one rounding to its type."""
+    assert expected.magnitude is not None
+    relative, absolute = allowance(expected, roundings)
+    rounding = result.unit_roundoff * np.abs(expected.value) if result != expected.accumulator else 0.0
+    return np.asarray(relative * expected.magnitude + rounding + absolute)
 
 
 def disagreement(expected: Expected, got: Array, roundings: int, result: DType) -> Disagreement | None:

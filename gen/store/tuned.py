@@ -7,7 +7,7 @@ its evidence.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -66,3 +66,21 @@ def _winner(place: Traversable, number: int, entry: object) -> Winner:
             raise StoreError(subject, f"must have a text {key!r}", repr(entry.get(key)))
     evidence = {key: value for key, value in entry.items() if key not in _KEYS}
     return Winner(entry["device"], entry["spec"], entry["shape"], entry["variant"], evidence)
+
+
+def text_of_winners(winners: Iterable[Winner]) -> str:
+    """The file's text: sorted, one winner a line."""
+    entries = [
+        {"device": w.device, "spec": w.spec, "shape": w.shape, "variant": w.variant, **w.evidence}
+        for w in sorted(winners, key=lambda w: (w.spec, w.shape, w.device))
+    ]
+    if not entries:
+        return json.dumps({"schema": SCHEMA, "winners": []}) + "\n"
+    lines = ",\n".join(f"    {json.dumps(entry)}" for entry in entries)
+    return f'{{\n  "schema": {SCHEMA},\n  "winners": [\n{lines}\n  ]\n}}\n'
+
+
+def merged(old: Iterable[Winner], new: Iterable[Winner]) -> tuple[Winner, ...]:
+    """All winners, a new one in the place of the old one of its device, spec and shape class."""
+    found = {(w.device, w.spec, w.shape): w for w in (*old, *new)}
+    return tuple(found.values())

@@ -1,0 +1,155 @@
+"""Problems to prove on: where arrays lie, what they hold, what is around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.dtypes import B128, DTYPES, F32, DType
+from gen.families import FAMILIES
+from gen.families.base import Family, Layout, Spec
+from gen.proof.cases import MARGIN, Case, Content, allocate, cases_of, fill
+from tests.strategies import SM_COUNTS, cases
+
+SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
+each_spec = pytest.mark.parametrize(
+    ("family", "spec"), SPECS, ids=lambda part: getattr(part, "name", getattr(part, "label", ""))
+)
+
+
+def filled(content: Content, *shape: int, dtype: DType = F32, seed: int = 0) -> np.ndarray[Any, Any]:
+    array: np.ndarray[Any, Any] = np.zeros(shape, dtype.numpy)
+    fill(array, dtype, content, seed)
+    return array
+
+
+@each_spec
+@given(data=st.data())
+def test_arrays_lie_where_a_case_says_with_a_margin_around(
+    family: Family[Any], spec: Spec, data: st.DataObject
+) -> None:
+    case = data.draw(cases(family, spec))
+    for layout in family.layouts(spec, case.extents).values():
+        block = allocate(layout, case.offset, 0xA5)
+        first, memory = block.array.ctypes.data, block.memory.ctypes.data
+        assert (first - case.offset * layout.dtype.itemsize) % 256 == 0
+        assert first - memory >= MARGIN
+        assert block.array.shape == layout.shape
+        assert block.array.dtype == layout.dtype
+        if block.array.size:
+            assert block.array.strides == layout.strides
+            last = first + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
+            assert memory + block.memory.size - last - layout.dtype.itemsize >= MARGIN
+        assert (block.memory == 0xA5).all()
+
+
+@each_spec
+@given(data=st.data())
+def test_what_is_outside_is_all_but_the_array(family: Family[Any], spec: Spec, data: st.DataObject) -> None:
+    case = data.draw(cases(family, spec))
+    for layout in family.layouts(spec, case.extents).values():
+        block = allocate(layout, case.offset, 0xA5)
+        before = block.outside()
+        assert np.count_nonzero(before == 0) == block.array.nbytes
+        block.array[...] = np.zeros((), layout.dtype)
+        assert np.array_equal(block.outside(), before)
+        assert np.array_equal(block.outside(), block.memory)
+        block.memory[block.memory == 0xA5] = 0
+        assert not np.array_equal(block.outside(), before)
+
+
+def test_a_gap_between_rows_is_outside() -> None:
+    block = allocate(Layout((2, 3), (20, 4), np.dtype("f4")), 1, 0)
+    outside = block.outside()
+    start = block.array.ctypes.data - block.memory.ctypes.data
+    block.memory[start + 12 : start + 20] = 1
+    assert np.count_nonzero(block.outside() != outside) == 8
+
+
+@given(st.integers(0, 2**20), st.tuples(st.integers(0, 20), st.integers(0, 20)))
+def test_integers_are_whole_small_and_never_zero(seed: int, shape: tuple[int, int]) -> None:
+    array = filled(Content.INTEGERS, *shape, seed=seed)
+    assert np.array_equal(array, np.rint(array))
+    assert np.all((np.abs(array) >= 1) & (np.abs(array) <= 8))
+
+
+def test_integers_take_every_value_of_either_sign() -> None:
+    assert set(filled(Content.INTEGERS, 2000).tolist()) == {*range(-8, 0), *range(1, 9)}
+
+
+@pytest.mark.parametrize("content", Content)
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda dtype: dtype.name)
+def test_no_array_holds_a_zero_where_its_type_has_the_range(content: Content, dtype: DType) -> None:
+    if dtype.kind == "float" and dtype.size == 2 and content is Content.SPREAD:
+        content = Content.RANDOM  # 2^-60 is 0 in half
+    array = filled(content, 40, 5, dtype=dtype)
+    # Random bits read as numbers may be signalling NaN, which are not to be compared.
+    assert np.all((array if dtype.kind == "float" else array.view(np.uint8)) != 0)
+
+
+def test_spread_covers_many_magnitudes() -> None:
+    exponents = np.frexp(np.abs(filled(Content.SPREAD, 2000)))[1]
+    assert exponents.min() < -50
+    assert exponents.max() > 50
+    assert np.all(np.isfinite(filled(Content.SPREAD, 2000)))
+
+
+@given(st.integers(0, 2**20), st.lists(st.integers(1, 9), max_size=2))
+def test_special_has_nan_or_infinities_among_deviates(seed: int, shape: list[int]) -> None:
+    array = filled(Content.SPECIAL, *shape, seed=seed)
+    odd = np.count_nonzero(~np.isfinite(array))
+    assert 1 <= odd <= 2
+
+
+def test_special_takes_nan_and_infinities_of_either_sign() -> None:
+    arrays = [filled(Content.SPECIAL, 50, seed=seed) for seed in range(20)]
+    assert any(np.isnan(array).any() for array in arrays)
+    assert any((array == np.inf).any() for array in arrays)
+    assert any((array == -np.inf).any() for array in arrays)
+
+
+def test_bits_are_random_whatever_the_content() -> None:
+    for content in Content:
+        array = filled(content, 50, dtype=B128)
+        assert len(np.unique(array.view(np.uint8))) > 200
+
+
+@given(st.sampled_from(Content), st.sampled_from(("f32", "f64", "b32", "i8")), st.integers(0, 2**20))
+def test_the_seed_says_all(content: Content, name: str, seed: int) -> None:
+    dtype = DTYPES[name]
+    assert (
+        filled(content, 7, 9, dtype=dtype, seed=seed).tobytes()
+        == filled(content, 7, 9, dtype=dtype, seed=seed).tobytes()
+    )
+    assert (
+        filled(content, 7, 9, dtype=dtype, seed=seed).tobytes()
+        != filled(content, 7, 9, dtype=dtype, seed=seed + 1).tobytes()
+    )
+
+
+def test_a_pitched_array_is_filled_like_a_dense_one() -> None:
+    for dtype in (F32, DTYPES["b32"]):
+        pitched = allocate(Layout((5, 7), (64, 4), dtype.numpy), 3, 0)
+        fill(pitched.array, dtype, Content.RANDOM, 3)
+        assert pitched.array.tobytes() == filled(Content.RANDOM, 5, 7, dtype=dtype, seed=3).tobytes()
+
+
+@each_spec
+def test_every_awkward_size_is_proven_exactly_and_otherwise(family: Family[Any], spec: Spec) -> None:
+    all_cases = list(cases_of(family, spec))
+    assert all_cases == list(cases_of(family, spec))
+    for sizes in family.cases(spec):
+        assert Content.INTEGERS in [case.content for case in all_cases if case.extents == sizes]
+    assert {case.content for case in all_cases} == set(Content)
+    assert {case.sm_count for case in all_cases} == set(SM_COUNTS)
+    assert {case.offset for case in all_cases} == {0, 1, 2, 3}
+    assert len(all_cases) == 2 * len(list(family.cases(spec)))
+
+
+def test_a_case_says_what_it_is() -> None:
+    case = Case({"rows": 3, "cols": 4}, Content.SPREAD, seed=5, offset=1, sm_count=2)
+    assert str(case) == "rows 3, cols 4; spread seed 5; offset 1; 2 multiprocessors"

@@ -1,0 +1,64 @@
+"""A pairwise cover holds every pair of values that can meet."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.families import FAMILIES
+from gen.families.base import Algorithm, Spec
+from gen.families.config import Config
+from gen.families.cover import pairwise
+from gen.families.names import space
+from tests.host.test_config import Toy
+
+SPACES = [
+    pytest.param(algorithm, spec, id=f"{family.name}-{name}")
+    for family in FAMILIES
+    for spec in family.catalogue
+    for name, algorithm in family.algorithms.items()
+]
+
+
+def pairs_of(configs: tuple[Config, ...]) -> set[tuple[object, ...]]:
+    """Every two tokens that some config holds, counted here in another way than `pairwise` does."""
+    found: set[tuple[object, ...]] = set()
+    for config in configs:
+        values = [(name, value) for name, value in vars(config).items() if not name.startswith("_")]
+        found.update(combinations(values, 2))
+    return found
+
+
+@pytest.mark.parametrize(("algorithm", "spec"), SPACES)
+def test_every_pair_of_the_legal_space_is_in_the_cover(algorithm: Algorithm[Any, Any], spec: Spec) -> None:
+    legal = space(algorithm, spec)
+    cover = pairwise(legal)
+    assert set(cover) <= set(legal)
+    assert len(set(cover)) == len(cover)
+    assert pairs_of(cover) == pairs_of(legal)
+
+
+@pytest.mark.parametrize(("algorithm", "spec"), SPACES)
+def test_a_cover_is_small_and_in_the_order_of_the_space(algorithm: Algorithm[Any, Any], spec: Spec) -> None:
+    legal = space(algorithm, spec)
+    cover = pairwise(legal)
+    assert list(cover) == sorted(cover, key=legal.index)
+    # Two parameters alone need the product of their values; a greedy cover stays below twice that.
+    counts = sorted(len(parameter.values) for parameter in algorithm.config.parameters())
+    assert len(cover) <= 2 * counts[-1] * counts[-2]
+
+
+@given(st.sets(st.sampled_from(tuple(Toy.space())), min_size=1))
+def test_any_set_of_configs_is_covered(chosen: set[Toy]) -> None:
+    configs = tuple(sorted(chosen, key=lambda config: config.tag))
+    cover = pairwise(configs)
+    assert set(cover) <= chosen
+    assert pairs_of(cover) == pairs_of(configs)
+
+
+def test_no_configs_have_an_empty_cover() -> None:
+    assert pairwise(()) == ()

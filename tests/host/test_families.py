@@ -1,0 +1,344 @@
+"""What every family promises, and what only one of them does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.dtypes import B32, DTYPES, F16, F32, F64, DType, LoadModifier, StoreModifier, read_dtype
+from gen.emit.generate import all_of_catalogue
+from gen.errors import SpecError
+from gen.families import FAMILIES
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Family, Launch, Limits, Plan, Spec, Variant
+from gen.families.expr import ONE, size
+from gen.families.names import base_variants, named_variant
+from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec, Shfl
+from gen.families.stencil import StencilSpec
+from gen.families.steps import steps
+from gen.families.tiles import Tiles
+from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
+from tests.strategies import SM_COUNTS, cases, extents, json_values, stencils, variants
+
+SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
+each_spec = pytest.mark.parametrize(
+    ("family", "spec"), SPECS, ids=lambda part: getattr(part, "name", getattr(part, "label", ""))
+)
+each_algorithm = pytest.mark.parametrize(
+    "algorithm",
+    [algorithm for family in FAMILIES for algorithm in family.algorithms.values()],
+    ids=lambda algorithm: algorithm.template.removesuffix(".cu.jinja"),
+)
+HEAT = (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)
+
+
+@each_spec
+def test_a_spec_reads_back_from_its_json(family: Family[Any], spec: Spec) -> None:
+    assert family.from_json(spec.to_json()) == spec
+    assert re.fullmatch(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*", spec.label)
+    assert spec.summary.endswith(".")
+
+
+@given(stencils())
+def test_any_stencil_reads_back_from_its_json(spec: StencilSpec) -> None:
+    again = FAMILIES[2].from_json(spec.to_json())
+    assert again == spec
+    assert again.label == spec.label
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]*_[0-9a-f]{8}_f32", spec.label)
+
+
+def test_stencils_that_are_equal_have_one_label() -> None:
+    zero = (0, -0.0, 0.0, -0.0, 1, 0, 0, 0, -0.0)
+    one = StencilSpec("s", zero)
+    other = StencilSpec("s", tuple(float(weight) + 0.0 for weight in zero), cval=-0.0)
+    assert one == other
+    assert one.label == other.label == StencilSpec("s", zero, (3, 3), cval=False).label
+    assert "-0" not in str(one.to_json()) + str(other.to_json())
+    assert one.label != StencilSpec("s", (0, 0, 0, 0, 2, 0, 0, 0, 0)).label
+
+
+def test_weights_are_what_the_kernel_holds() -> None:
+    spec = StencilSpec("s", (0, 0.1, 0, 0, 0, 0, 0, 0, 0))
+    assert spec.weights[1] == float(np.float32(0.1)) != 0.1
+    assert spec.taps == (((-1, 0), float(np.float32(0.1))),)
+
+
+def test_taps_are_offsets_from_the_centre() -> None:
+    star = StencilSpec("s", (0, 1, 0, 2, 3, 4, 0, 5, 0))
+    assert star.taps == (((-1, 0), 1.0), ((0, -1), 2.0), ((0, 0), 3.0), ((0, 1), 4.0), ((1, 0), 5.0))
+
+
+HEAT_JSON = StencilSpec("s", HEAT).to_json()
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: ReductionSpec(op="max"), "ReductionSpec.op must be 'sum' (got 'max')"),
+    (lambda: ReductionSpec(dtype=F64), "ReductionSpec.dtype must be f32 (got f64)"),
+    (lambda: ReductionSpec(axes="rows"), "ReductionSpec.axes must be 'all' (got 'rows')"),
+    (lambda: TransposeSpec(axes=(0, 1)), "TransposeSpec.axes must be (1, 0) (got (0, 1))"),
+    (lambda: TransposeSpec(axes=(True, False)), "TransposeSpec.axes must be (1, 0) (got (True, False))"),
+    (lambda: TransposeSpec(dtype=F32), "TransposeSpec.dtype must be b32 (got f32)"),
+    (lambda: StencilSpec("", HEAT), "StencilSpec.word must be a letter and up to 23 letters and digits (got '')"),
+    (lambda: StencilSpec("9lives", HEAT), "StencilSpec.word must be a letter and up to 23 letters and digits"),
+    (lambda: StencilSpec("two words", HEAT), "(got 'two words')"),
+    (lambda: StencilSpec("h\u00e4", HEAT), "(got 'h\u00e4')"),
+    (lambda: StencilSpec("heat\n", HEAT), "(got 'heat\\n')"),
+    (lambda: StencilSpec("w" * 25, HEAT), f"(got '{'w' * 25}')"),
+    (lambda: StencilSpec("heat", HEAT, dtype=F16), "StencilSpec.dtype must be f32 (got f16)"),
+    (lambda: StencilSpec("heat", HEAT[1:]), "StencilSpec.weights must be 3 x 3 (got 8 weights of shape (3, 3))"),
+    (lambda: StencilSpec("heat", HEAT, shape=(9, 1)), "must be 3 x 3 (got 9 weights of shape (9, 1))"),
+    (lambda: StencilSpec("heat", HEAT, boundary="wrap"), "StencilSpec.boundary must be 'constant' with cval 0"),
+    (lambda: StencilSpec("heat", HEAT, cval=1.0), "(got ('constant', 1.0))"),
+    (lambda: StencilSpec("heat", (1, *HEAT[1:])), "StencilSpec.weights must be a star: 0 in the corners (got (1.0"),
+    (lambda: StencilSpec("heat", (0, 1e39, *HEAT[2:])), "weights must be numbers, finite as f32 (got (0, 1e"),
+    (lambda: StencilSpec("heat", (0, float("nan"), *HEAT[2:])), "must be numbers, finite as f32 (got (0, nan"),
+    (lambda: StencilSpec("heat", (0, 10**400, *HEAT[2:])), "must be numbers, finite as f32 (got (0, 1000"),
+    (lambda: FAMILIES[0].from_json({}), "ReductionSpec.dtype must be one of f16, bf16"),
+    (lambda: FAMILIES[0].from_json({"dtype": ["f32"]}), "(got ['f32'])"),
+    (lambda: FAMILIES[1].from_json({"dtype": "b32", "axes": 10}), "TransposeSpec.axes must be (1, 0) (got 10)"),
+    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "weights": 3}), "must be 3 x 3 (got 0 weights of shape (3, 3))"),
+    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "word": 3}), "StencilSpec.word must be a letter"),
+    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "weights": ["0"] * 9}), "must be numbers"),
+    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "weights": [True] * 9}), "must be numbers"),
+    (lambda: read_dtype("f33", "X.dtype"), "X.dtype must be one of f16, bf16, f32"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG, ids=[says for _, says in WRONG])
+def test_a_spec_that_no_family_computes_is_refused(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make()
+    assert says in str(caught.value)
+
+
+@given(st.sampled_from(SPECS), st.data())
+def test_any_json_is_a_spec_or_an_error(family_and_spec: tuple[Family[Any], Spec], data: st.DataObject) -> None:
+    family, spec = family_and_spec
+    fields = spec.to_json()
+    changed: Mapping[str, Any] = data.draw(st.dictionaries(st.sampled_from(sorted(fields)), json_values(), max_size=2))
+    left_out = data.draw(st.sampled_from(("", *fields)))
+    content = {name: value for name, value in {**fields, **changed}.items() if name != left_out}
+    try:
+        read = family.from_json(content)
+    except SpecError as error:
+        said = str(error)
+        assert type(spec).__name__ in said
+    else:
+        assert family.from_json(read.to_json()) == read
+        assert family.from_json(read.to_json()).label == read.label
+
+
+@each_spec
+def test_every_shape_class_has_a_base_and_every_case_a_class(family: Family[Any], spec: Spec) -> None:
+    classes = family.shape_classes(spec)
+    assert len(set(classes)) == len(classes) > 0
+    assert {family.shape_class(spec, sizes) for sizes in family.cases(spec)} <= set(classes)
+    bases = {made.config for made in base_variants(family, spec)}
+    assert {family.base(spec, name)[1] for name in classes} == bases
+
+
+def test_sums_of_all_sizes_have_a_class() -> None:
+    reduction, spec = Reduction(), ReductionSpec()
+    sizes = (0, 2**15, 2**15 + 1, 2**20, 2**20 + 1, 2**40)
+    found = [reduction.shape_class(spec, {"n": n}) for n in sizes]
+    small, middle, large = reduction.shape_classes(spec)
+    assert found == [small, small, middle, middle, large, large]
+
+
+@each_spec
+@given(data=st.data())
+def test_the_least_work_is_every_operand_once(family: Family[Any], spec: Spec, data: st.DataObject) -> None:
+    sizes = data.draw(extents(spec))
+    work = family.work(spec, sizes)
+    layouts = family.layouts(spec, sizes)
+    for roles, moved in (("in", work.bytes_read), ("out", work.bytes_written)):
+        arrays = [layouts[operand.name] for operand in spec.operands if operand.role in (roles, "inout")]
+        assert moved == sum(int(np.prod(layout.shape)) * layout.dtype.itemsize for layout in arrays)
+    assert work.cells >= 0
+
+
+@each_spec
+@given(data=st.data())
+def test_the_oracle_answers_in_the_shape_of_the_outputs(family: Family[Any], spec: Spec, data: st.DataObject) -> None:
+    case = data.draw(cases(family, spec))
+    layouts = family.layouts(spec, case.extents)
+    inputs = {o.name: np.ones(layouts[o.name].shape, layouts[o.name].dtype) for o in spec.operands if o.role != "out"}
+    expected = family.oracle(spec, inputs, case.extents)
+    outputs = {operand.name for operand in spec.operands if operand.role in ("out", "inout")}
+    assert expected.keys() == outputs
+    for name in outputs:
+        assert expected[name].value.shape == layouts[name].shape
+
+
+@each_algorithm
+def test_an_algorithm_is_known_by_its_name_and_says_what_it_does(algorithm: Algorithm[Any, Any]) -> None:
+    (family,) = [family for family in FAMILIES if algorithm in family.algorithms.values()]
+    assert family.algorithms[algorithm.name] is algorithm
+    assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", algorithm.name)
+    assert algorithm.template == f"{family.name}/{algorithm.name}.cu.jinja"
+    assert family.templates.joinpath(algorithm.template).is_file()
+    assert algorithm.summary.endswith(".")
+    assert algorithm.repeatable
+
+
+@given(st.data())
+def test_a_plan_can_be_launched_at_every_size(data: st.DataObject) -> None:
+    made = data.draw(variants())
+    case = data.draw(cases(made.family, made.spec))
+    sizes = {**case.extents, "sm_count": case.sm_count}
+    plan = made.plan
+    scratch = {buffer.name for buffer in plan.scratch}
+    operands = {operand.name for operand in made.spec.operands}
+    assert scratch.isdisjoint(operands)
+    used: set[str] = set()
+    for launch in plan.launches:
+        x, y, z = (extent.at(sizes) for extent in launch.grid)
+        assert 0 <= x <= MAX_GRID_X
+        assert 0 <= y <= 65_535
+        assert 0 <= z <= 65_535
+        assert 1 <= np.prod(launch.block) <= 1024
+        assert launch.times.at(sizes) == 1
+        for argument in launch.arguments:
+            if isinstance(argument, str):
+                assert argument in operands | scratch
+                used.add(argument)
+            else:
+                dtype, number = argument
+                assert 0 <= number.at(sizes) < 2 ** (8 * dtype.size - (dtype.kind == "int"))
+    assert used == operands | scratch
+    assert all(buffer.bytes.at(sizes) >= 0 for buffer in plan.scratch)
+
+
+@each_algorithm
+def test_the_outputs_are_written_even_if_nothing_is_read(algorithm: Algorithm[Any, Any]) -> None:
+    (family,) = [family for family in FAMILIES if algorithm in family.algorithms.values()]
+    spec = family.catalogue[0]
+    empty = {name: 0 for operand in spec.operands for name in (*operand.axes, operand.pitch) if name}
+    plan = algorithm.plan(spec, algorithm.config())
+    launched = [launch for launch in plan.launches if launch.grid[0].at({**empty, "sm_count": 132})]
+    written = {argument for launch in launched for argument in launch.arguments if isinstance(argument, str)}
+    for operand in spec.operands:
+        if operand.role == "out" and np.prod(family.layouts(spec, empty)[operand.name].shape) > 0:
+            assert operand.name in written
+
+
+@given(st.data())
+def test_roundings_are_counted_where_something_is_rounded(data: st.DataObject) -> None:
+    made = data.draw(variants())
+    case = data.draw(cases(made.family, made.spec))
+    limits = Limits("sm_90", case.sm_count, 0, 0, 2048)
+    found = made.algorithm.roundings(made.spec, made.config, case.extents, limits)
+    moved_only = all(operand.dtype.kind == "bits" for operand in made.spec.operands)
+    assert found == 0 if moved_only else 0 < found < 40_000
+
+
+def test_a_template_is_given_text_numbers_and_records_of_these() -> None:
+    for made in all_of_catalogue(FAMILIES):
+        for value in made.algorithm.inputs(made.spec, made.config).values():
+            records = value if isinstance(value, tuple) else ()
+            assert type(value) in (str, int, bool) or records
+            assert all(type(field) in (str, int, bool) for record in records for field in vars(record).values())
+
+
+def test_buffers_that_are_swapped_stay_so_for_the_launches_after() -> None:
+    def launch(**more: Any) -> Launch:
+        return Launch((size("n"), ONE, ONE), (1, 1, 1), ("a", "b", (F32, size("n") * 2)), **more)
+
+    plan = Plan((launch(times=size("steps"), swap=(("a", "b"),)), launch(entry="_last")))
+    found = [(step.entry, step.grid, step.arguments) for step in steps(plan, {"n": 4, "steps": 3})]
+    there, back = ("a", "b", (F32, 8)), ("b", "a", (F32, 8))
+    assert found == [("", (4, 1, 1), there), ("", (4, 1, 1), back), ("", (4, 1, 1), there), ("_last", (4, 1, 1), back)]
+    assert list(steps(plan, {"n": 0, "steps": 3})) == []
+    assert [step.entry for step in steps(plan, {"n": 1, "steps": 0})] == ["_last"]
+
+
+def grid(config: GridConfig, n: int, sm_count: int) -> int:
+    return Grid().plan(ReductionSpec(), config).launches[0].grid[0].at({"n": n, "sm_count": sm_count})
+
+
+def test_grid_launches_a_block_for_its_share_up_to_what_is_resident() -> None:
+    config = GridConfig(threads_per_block=256, unroll=4, vec_bytes=16, blocks_per_sm=2)
+    share = 256 * 4 * 4
+    assert [grid(config, n, 132) for n in (0, 1, share, share + 1, 5 * share, 2**40)] == [1, 1, 1, 2, 5, 264]
+    assert [grid(config, 2**20, sm_count) for sm_count in SM_COUNTS] == [2, 4, 6, 256]
+
+
+def test_a_vector_that_holds_no_element_is_refused() -> None:
+    class Wide:
+        dtype = F64
+
+    assert Grid().refuses(Wide(), GridConfig(vec_bytes=4)) == "vec_bytes 4 holds no f64"  # type: ignore[arg-type]
+    assert Grid().refuses(ReductionSpec(), GridConfig(vec_bytes=4)) is None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "spec", "config", "sizes", "blocks"),
+    [
+        (Shfl(), ReductionSpec(), BlocksConfig(threads_per_block=64), {"n": 64 * MAX_GRID_X}, MAX_GRID_X),
+        (Shfl(), ReductionSpec(), BlocksConfig(threads_per_block=64), {"n": 64 * MAX_GRID_X + 1}, MAX_GRID_X + 1),
+        (
+            Transpose().algorithms["naive"], TransposeSpec(), NaiveConfig(),
+            {"rows": 8 * 2**16, "cols": 32 * 2**15}, 2**31,
+        ),
+    ],
+)  # fmt: skip
+def test_a_size_that_no_grid_holds_is_not_taken(
+    algorithm: Algorithm[Any, Any], spec: Spec, config: Any, sizes: Extents, blocks: int
+) -> None:
+    reason = algorithm.uncovered(spec, config, sizes, Limits.of("sm_90"))
+    if blocks <= MAX_GRID_X:
+        assert reason is None
+    else:
+        assert reason == f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}"
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.sampled_from((1, 4, 8, 32)), st.sampled_from((1, 16, 32)))
+def test_tiles_cover_a_matrix_and_no_more(rows: int, cols: int, high: int, wide: int) -> None:
+    tiles = Tiles(size("rows"), size("cols"), high, wide)
+    sizes = {"rows": rows, "cols": cols}
+    across, count = tiles.across.at(sizes), tiles.count.at(sizes)
+    covered = {(block // across * high, block % across * wide) for block in range(count)}
+    assert covered == {(row, col) for row in range(0, rows, high) for col in range(0, cols, wide)}
+
+
+def test_blocks_that_do_not_fit_a_multiprocessor_together_are_infeasible() -> None:
+    config = GridConfig(threads_per_block=1024, blocks_per_sm=4)
+    reason = Grid().infeasible(ReductionSpec(), config, Limits.of("sm_90"))
+    assert reason == "a multiprocessor holds 2 blocks of 1024 threads"
+
+
+def test_named_variants_are_legal_and_of_the_catalogue() -> None:
+    legal: set[Variant] = set(all_of_catalogue(FAMILIES))
+    for family in FAMILIES:
+        assert {named_variant(family, named) for named in family.named} <= legal
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda dtype: dtype.name)
+def test_a_dtype_is_what_numpy_stores(dtype: DType) -> None:
+    assert dtype.numpy.itemsize == dtype.size
+    assert dtype.holds(dtype.numpy)
+    assert read_dtype(dtype.name, "") is dtype
+    if dtype.kind == "float":
+        import ml_dtypes
+
+        assert dtype.unit_roundoff == float(ml_dtypes.finfo(dtype.numpy).eps) / 2  # type: ignore[no-untyped-call]
+    else:
+        assert dtype.unit_roundoff == 0
+
+
+def test_bits_hold_any_type_of_their_size_and_numbers_only_their_own() -> None:
+    assert B32.holds(np.dtype("f4"))
+    assert B32.holds(np.dtype("i4"))
+    assert not B32.holds(np.dtype("f8"))
+    assert not DTYPES["b64"].holds(np.dtype(object))
+    assert not F32.holds(np.dtype("i4"))
+
+
+def test_cache_operators_are_spelled_as_intrinsics() -> None:
+    assert [modifier.intrinsic for modifier in LoadModifier] == [
+        "", "__ldca", "__ldcg", "__ldcs", "__ldg", "__ldlu", "__ldcv",
+    ]  # fmt: skip
+    assert [modifier.intrinsic for modifier in StoreModifier] == ["", "__stwb", "__stcg", "__stcs", "__stwt"]

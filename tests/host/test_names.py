@@ -1,0 +1,219 @@
+"""Names find what they name, and nothing but a GenError comes of any other text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.emit.generate import all_of_catalogue
+from gen.errors import ConfigError, GenError, ShapeError, UnknownNameError
+from gen.families import FAMILIES, families
+from gen.families.base import Family, Limits, Named, Spec, Variant
+from gen.families.names import (
+    MAX_NAME,
+    base_variants,
+    find_algorithm,
+    find_family,
+    find_spec,
+    find_variant,
+    illegal,
+    named_variant,
+    space,
+    variant,
+)
+from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec
+from gen.families.stencil import Stencil, StencilSpec
+from gen.families.transpose import TiledConfig, Transpose, TransposeSpec
+from tests.strategies import spoiled, stencils, variants
+
+LEGAL = tuple(all_of_catalogue(FAMILIES))
+NAMED = [pytest.param(family, named, id=named.name) for family in FAMILIES for named in family.named]
+SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
+WHOLE_NAMES = [made.name for made in LEGAL] + [named.name for family in FAMILIES for named in family.named]
+
+
+def found_or_refused(name: str) -> Variant | None:
+    try:
+        return find_variant(FAMILIES, name, {})
+    except GenError:
+        return None
+
+
+def test_every_legal_variant_is_found_by_its_name() -> None:
+    for made in LEGAL:
+        assert find_variant(FAMILIES, made.name, {}) == made
+
+
+def test_every_name_is_a_c_identifier_of_its_own_and_short() -> None:
+    names = [made.name for made in LEGAL]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)
+        assert len(name) < MAX_NAME
+
+
+def test_every_kernel_of_a_plan_has_a_symbol_of_its_own() -> None:
+    entries = [made.name + launch.entry for made in LEGAL for launch in made.plan.launches]
+    assert len(set(entries)) == len(entries)
+    assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", entry) for entry in entries)
+
+
+def test_no_family_name_begins_another_one_with_an_underscore() -> None:
+    names = [family.name for family in FAMILIES]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z][a-z0-9]*", name) for name in names)
+
+
+@pytest.mark.parametrize(("family", "named"), NAMED)
+def test_a_kernel_of_the_literature_is_found_with_what_it_fixes(family: Family[Any], named: Named) -> None:
+    made = find_variant(FAMILIES, named.name, {})
+    assert made == named_variant(family, named)
+    assert made.algorithm.name == named.algorithm
+    assert {name: made.config.to_json()[name] for name in named.config} == named.config
+    base = made.algorithm.config().to_json()
+    left_open = base.keys() - named.config.keys()
+    assert {name: made.config.to_json()[name] for name in left_open} == {name: base[name] for name in left_open}
+    assert find_variant(FAMILIES, made.name, {}) == made
+
+
+def test_kernels_of_the_literature_differ() -> None:
+    for family in FAMILIES:
+        made = [named_variant(family, named) for named in family.named]
+        assert len(set(made)) == len(made)
+        assert len({named.rank for named in family.named}) == len(made)
+
+
+@pytest.mark.parametrize(("family", "spec"), SPECS, ids=lambda part: getattr(part, "name", getattr(part, "label", "")))
+def test_a_spec_is_found_by_its_name_and_has_legal_base_variants(family: Family[Any], spec: Spec) -> None:
+    assert find_spec(FAMILIES, f"{family.name}_{spec.label}", {}) == (family, spec)
+    for made in base_variants(family, spec):
+        assert illegal(made.algorithm, spec, made.config) is None
+        assert made.spec == spec
+    assert len({made.name for made in base_variants(family, spec)}) == len(base_variants(family, spec))
+
+
+@given(stencils())
+def test_a_spec_no_name_can_spell_is_found_by_its_json(spec: StencilSpec) -> None:
+    name = f"stencil_{spec.label}"
+    assert find_spec(FAMILIES, name, {name: spec.to_json()}) == (FAMILIES[2], spec)
+    with pytest.raises(UnknownNameError, match="is none that stencil knows"):
+        find_spec(FAMILIES, name, {})
+
+
+def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
+    assert Reduction().spell("sum_f32") == ReductionSpec()
+    assert Transpose().spell("10_b32") == TransposeSpec()
+    assert [family.spell("nothing") for family in FAMILIES] == [None] * len(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "The variant must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature (got '')"),
+        ("reduceShlf", "(got 'reduceShlf'). Did you mean reduceShfl or "),
+        ("reduction_sum_f32", "The variant must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"),
+        ("reductoin_sum_f32__grid", "(got 'reductoin_sum_f32'). Did you mean reduction_sum_f32?"),
+        ("reduction_sum_f64__grid", "ReductionSpec.dtype must be f32 (got f64)"),
+        ("reduction_max_f32__grid", "ReductionSpec.op must be 'sum' (got 'max')"),
+        ("reduction_sum_f33__grid", "its catalogue holds reduction_sum_f32 (got 'reduction_sum_f33')"),
+        ("transpose_01_b32__naive", "TransposeSpec.axes must be (1, 0) (got (0, 1))"),
+        ("reduction_sum_f32__gird_tpb256", "The algorithm of reduction must be one of grid, interleaved, shfl"),
+        ("reduction_sum_f32__grid", "The tag of a GridConfig cannot be read at its end: threads_per_block comes there"),
+        ("reduction_sum_f32__grid_tpb100_u4_v16_bpm2", "cannot be read at 'tpb100': threads_per_block comes there"),
+        ("reduction_sum_f32__grid_tpb256_u4_v16_bpm2_", "cannot be read at ''"),
+        ("reduction_sum_f32__grid_tpb256_u4_v16_bpm2_ldca", "cannot be read at 'ldca'"),
+        (
+            "transpose_10_b32__tiled_t64_r16_p1_u4",
+            "is illegal: the tile takes 65792 bytes; static shared memory ends at",
+        ),
+        ("transpose_\u0661\u0660_b32__tiled_t64_r8_p1_u1", "is spelled transpose_10_b32__tiled_t64_r8_p1_u1"),
+    ],
+)
+def test_a_name_that_finds_nothing_says_why(name: str, says: str) -> None:
+    with pytest.raises(GenError) as caught:
+        find_variant(FAMILIES, name, {})
+    assert says in str(caught.value)
+
+
+@given(st.one_of(st.text(max_size=40), st.sampled_from(WHOLE_NAMES).flatmap(spoiled)))
+def test_any_text_names_a_variant_or_is_refused(name: str) -> None:
+    found = found_or_refused(name)
+    assert found is None or name in (found.name, *(named.name for family in FAMILIES for named in family.named))
+
+
+@given(variants().flatmap(lambda made: spoiled(made.name)))
+def test_a_spoiled_name_finds_itself_or_nothing(name: str) -> None:
+    found = found_or_refused(name)
+    assert found is None or (found.name == name and found in LEGAL)
+
+
+def test_an_unknown_family_or_algorithm_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        find_family(FAMILIES, "sort")
+    names = ", ".join(family.name for family in FAMILIES)
+    assert str(caught.value) == f"The family must be one of {names} (got 'sort')"
+    with pytest.raises(UnknownNameError) as caught:
+        find_algorithm(FAMILIES[0], "sort")
+    assert str(caught.value) == "The algorithm of reduction must be one of grid, interleaved, shfl (got 'sort')"
+
+
+def test_an_illegal_config_or_one_of_another_algorithm_is_refused() -> None:
+    transpose, reduction = Transpose(), Reduction()
+    with pytest.raises(ConfigError, match=r"takes a GridConfig \(got BlocksConfig\)"):
+        variant(reduction, ReductionSpec(), "grid", BlocksConfig())
+    with pytest.raises(ConfigError, match="is illegal: the tile takes 65792 bytes"):
+        variant(transpose, TransposeSpec(), "tiled", TiledConfig(tile_dim=64, unroll=4))
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    class Wordy(Grid):
+        name = "g" * MAX_NAME
+
+    with pytest.raises(ConfigError, match="must be at most 120 characters long"):
+        variant(Reduction(), ReductionSpec(), Wordy(), GridConfig())
+
+
+def test_a_space_on_a_device_holds_what_is_feasible_there() -> None:
+    limits = Limits.of("sm_75")
+    grid, spec = Grid(), ReductionSpec()
+    feasible = set(space(grid, spec, limits))
+    assert feasible < set(space(grid, spec))
+    for config in GridConfig.space():
+        assert (config in feasible) == (grid.infeasible(spec, config, limits) is None)
+    assert GridConfig(threads_per_block=1024, blocks_per_sm=2) not in feasible  # 1,024 threads a multiprocessor
+
+
+def test_an_unknown_architecture_is_refused() -> None:
+    assert Limits.of("sm_90").sizes() == {"sm_count": 132}
+    with pytest.raises(UnknownNameError, match=r"must be one of sm_70, .* \(got 'sm_91'\)"):
+        Limits.of("sm_91")
+
+
+def test_a_family_from_elsewhere_is_found_by_module_and_name() -> None:
+    assert families() == FAMILIES
+    extra = families("gen.families.stencil:Stencil")
+    assert extra[:3] == FAMILIES
+    assert isinstance(extra[3], Stencil)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["", ":", "absent_module:Sort", "gen.families.stencil:Absent", "gen.families.stencil", ".stencil:Stencil",
+     "builtins:int", "builtins:type", "gen.families.base:Family", "gen.families.stencil:StencilSpec",
+     "gen.families.reduction:WARP", "a b:c", "gen..families:Reduction"],
+)  # fmt: skip
+def test_a_family_that_cannot_be_found_is_refused(place: str) -> None:
+    with pytest.raises(UnknownNameError, match="The family must be ") as caught:
+        families(place)
+    assert repr(place) in str(caught.value)
+
+
+def test_errors_are_told_apart_by_their_class() -> None:
+    for kind in (ConfigError, ShapeError, UnknownNameError):
+        assert issubclass(kind, GenError)
+    assert str(GenError("in", "must be contiguous")) == "in must be contiguous"
+    assert str(GenError("n", "must be even", 3, next_step="Add one")) == "n must be even (got 3). Add one"

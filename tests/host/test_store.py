@@ -1,0 +1,154 @@
+"""Files of specs and winners: read as written, and refused in words when they are anything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.errors import StoreError
+from gen.families import FAMILIES
+from gen.families.names import find_spec
+from gen.paths import shipped_winners
+from gen.store import specs, tuned
+from gen.store.specs import read_specs, text_of_specs
+from gen.store.tuned import Winner, read_winners
+from tests.strategies import json_values
+
+WINNER = {"device": "H100", "spec": "reduction_sum_f32", "shape": "any size", "variant": "reduceShfl"}
+READERS = {"specs.json": read_specs, "tuned.json": read_winners}
+each_file = pytest.mark.parametrize("name", READERS)
+
+
+def write(folder: Path, name: str, content: Any) -> Path:
+    (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+def test_the_files_are_named_once() -> None:
+    assert {specs.FILE, tuned.FILE} == READERS.keys()
+
+
+def test_every_spec_of_the_catalogues_is_read_back(tmp_path: Path) -> None:
+    known = read_specs(write(tmp_path, "specs.json", text_of_specs(FAMILIES)))
+    catalogue = [(family, spec) for family in FAMILIES for spec in family.catalogue]
+    assert len(known) == len(catalogue)
+    for family, spec in catalogue:
+        name = f"{family.name}_{spec.label}"
+        assert family.from_json(known[name]) == spec
+        assert find_spec(FAMILIES, name, known) == (family, spec)
+
+
+def test_specs_are_written_sorted_one_a_line() -> None:
+    text = text_of_specs(tuple(reversed(FAMILIES)))
+    assert text == text_of_specs(FAMILIES)
+    lines = [line for line in text.splitlines() if line.startswith("    ")]
+    assert lines == sorted(lines)
+    assert len(lines) == sum(len(family.catalogue) for family in FAMILIES)
+    assert text.endswith("}\n")
+
+
+def test_without_a_file_no_specs_are_known(tmp_path: Path) -> None:
+    assert read_specs(tmp_path) == {}
+    assert read_specs(tmp_path / "absent") == {}
+
+
+def test_winners_are_read_with_their_evidence(tmp_path: Path) -> None:
+    write(tmp_path, "tuned.json", {"schema": 1, "winners": [{**WINNER, "us": 12.5, "driver": "580"}, WINNER]})
+    evidence = {"us": 12.5, "driver": "580"}
+    assert read_winners(tmp_path) == (Winner(**WINNER, evidence=evidence), Winner(**WINNER, evidence={}))
+
+
+def test_own_winners_hide_those_that_came_with_gen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shipped, own = tmp_path / "shipped.json", tmp_path / "own"
+    own.mkdir()
+    shipped.write_text(json.dumps({"schema": 1, "winners": [WINNER]}))
+    monkeypatch.setattr(tuned, "shipped_winners", lambda: shipped)
+    assert [winner.device for winner in read_winners(own)] == ["H100"]
+    write(own, "tuned.json", {"schema": 1, "winners": []})
+    assert read_winners(own) == ()
+    monkeypatch.setattr(tuned, "shipped_winners", lambda: None)
+    assert read_winners(tmp_path) == ()
+
+
+def test_the_winners_that_come_with_gen_can_be_read(tmp_path: Path) -> None:
+    shipped = shipped_winners()
+    assert shipped is not None
+    winners = json.loads(shipped.read_text())["winners"]
+    assert [winner.variant for winner in read_winners(tmp_path)] == [winner["variant"] for winner in winners]
+
+
+@each_file
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "must be JSON"),
+        ("{", "must be JSON"),
+        ("[" * 100_000, "must be JSON"),
+        ("\x00", "must be JSON"),
+        ("[]", "must have schema 1"),
+        ("null", "must have schema 1"),
+        ("{}", "must have schema 1"),
+        ('{"schema": 2, "winners": [], "specs": {}}', "must have schema 1"),
+        ('{"schema": 1}', "must have"),
+        ('{"schema": 1, "winners": {}, "specs": []}', "must have"),
+        ('{"schema": 1, "winners": [3], "specs": {"a": 3}}', "must "),
+    ],
+)
+def test_a_file_that_gen_would_not_write_is_refused_by_its_path(
+    name: str, content: str, says: str, tmp_path: Path
+) -> None:
+    write(tmp_path, name, content)
+    with pytest.raises(StoreError) as caught:
+        READERS[name](tmp_path)
+    assert str(tmp_path / name) in str(caught.value)
+    assert says in str(caught.value)
+
+
+@each_file
+def test_a_file_that_is_no_text_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b'{"schema": \xff}')
+    with pytest.raises(StoreError, match="must be JSON"):
+        READERS[name](tmp_path)
+
+
+@pytest.mark.parametrize("key", WINNER)
+def test_a_winner_without_one_of_its_texts_is_refused_by_its_place(key: str, tmp_path: Path) -> None:
+    for value in (None, 3):
+        write(tmp_path, "tuned.json", {"schema": 1, "winners": [WINNER, {**WINNER, key: value}]})
+        with pytest.raises(StoreError) as caught:
+            read_winners(tmp_path)
+        assert f"winner 1 must have a text '{key}'" in str(caught.value)
+
+
+def likely_files() -> st.SearchStrategy[str]:
+    """JSON that looks more or less like a file of gen, and any text."""
+    winner = st.fixed_dictionaries({}, optional={key: st.one_of(st.text(max_size=5), json_values()) for key in WINNER})
+    content = st.fixed_dictionaries(
+        {"schema": st.one_of(st.just(1), json_values())},
+        optional={
+            "winners": st.one_of(st.lists(st.one_of(winner, json_values()), max_size=3), json_values()),
+            "specs": st.one_of(st.dictionaries(st.text(max_size=5), json_values(), max_size=3), json_values()),
+        },
+    )
+    return st.one_of(st.one_of(content, json_values()).map(json.dumps), st.text(max_size=30))
+
+
+@each_file
+@given(text=likely_files())
+def test_any_file_is_read_or_refused(name: str, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.getbasetemp() / "any"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(text.encode(errors="surrogatepass"))
+    try:
+        found: Any = READERS[name](folder)
+    except StoreError as error:
+        said = str(error)
+        assert str(folder / name) in said
+    else:
+        content = json.loads(text)
+        assert len(found) == len(content["specs" if name == "specs.json" else "winners"])

@@ -1,0 +1,131 @@
+"""Hypothesis strategies, derived from the declarations that define the product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from gen.families import FAMILIES
+from gen.families.base import Algorithm, Extents, Family, Spec, Variant
+from gen.families.config import Config
+from gen.families.names import illegal, variant
+from gen.families.stencil import StencilSpec
+from gen.proof.cases import Case, Content
+
+C = TypeVar("C", bound=Config)
+
+SM_COUNTS = (1, 2, 3, 132)
+MOST_OFFSET = 3  # elements after a 256-byte boundary: more than a vector of 16 bytes holds, less one
+MOST_GAP = 9  # elements between rows
+# The largest extent by the number of axes: small enough for the CPU run.
+_LARGEST = {0: 0, 1: 40_000, 2: 200, 3: 30}
+_AROUND = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096, 8192, 16_384, 32_768)  # tiles, blocks, shares
+_PRIMES = (2, 3, 5, 7, 11, 13, 31, 37, 61, 67, 97, 127, 131, 193, 199, 1021, 4093, 8191, 10_007, 32_771, 39_989)
+
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def configs(config: type[C]) -> SearchStrategy[C]:
+    """Configs of a class whose values go together, base values first."""
+    fields = {
+        parameter.field: st.sampled_from(
+            (parameter.base, *(value for value in parameter.values if value != parameter.base))
+        )
+        for parameter in config.parameters()
+    }
+    return st.builds(config, **fields).filter(lambda made: made.problem() is None)
+
+
+def variants_of(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any]) -> SearchStrategy[Variant]:
+    """Legal variants of one algorithm."""
+    return (
+        configs(algorithm.config)
+        .filter(lambda config: illegal(algorithm, spec, config) is None)
+        .map(lambda config: variant(family, spec, algorithm, config))
+    )
+
+
+def variants(families: Sequence[Family[Any]] = FAMILIES) -> SearchStrategy[Variant]:
+    """Legal variants of the catalogues of these families."""
+    return st.one_of(
+        [
+            variants_of(family, spec, algorithm)
+            for family in families
+            for spec in family.catalogue
+            for algorithm in family.algorithms.values()
+        ]
+    )
+
+
+def sizes(largest: int) -> SearchStrategy[int]:
+    """Extents from 0 to `largest`: awkward ones as often as any other."""
+    around = (size + near for size in _AROUND for near in (-1, 0, 1))
+    awkward = sorted(size for size in {0, 1, largest, *_PRIMES, *around} if size <= largest)
+    return st.one_of(st.sampled_from(awkward), st.integers(0, largest))
+
+
+@st.composite
+def extents(draw: st.DrawFn, spec: Spec) -> Extents:
+    """Extents of every axis of a spec's operands; a pitch is at least its row."""
+    found: dict[str, int] = {}
+    for operand in spec.operands:
+        for axis in operand.axes:
+            if axis not in found:
+                found[axis] = draw(sizes(_LARGEST.get(len(operand.axes), 12)), label=axis)
+    for operand in spec.operands:
+        if operand.pitch and operand.pitch not in found:
+            found[operand.pitch] = found[operand.axes[-1]] + draw(st.integers(0, MOST_GAP), label=operand.pitch)
+    return found
+
+
+def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
+    """Problems of a spec, on devices of several sizes."""
+    return st.builds(
+        Case,
+        extents=extents(spec).map(lambda drawn: _measurable(family, spec, drawn)),
+        content=st.sampled_from(Content),
+        seed=st.integers(0, 2**20),
+        offset=st.integers(0, MOST_OFFSET),
+        sm_count=st.sampled_from(SM_COUNTS),
+    )
+
+
+def _measurable(family: Family[Any], spec: Spec, drawn: Extents) -> Extents:
+    """As arrays of these extents are measured: a matrix of one row, or an empty one, has no pitch to be found."""
+    return family.extents(spec, family.layouts(spec, drawn))
+
+
+def stencils() -> SearchStrategy[StencilSpec]:
+    """Stars of radius 1 with any weights that f32 holds."""
+    weight = st.one_of(st.just(0.0), st.just(-0.0), st.floats(width=32, allow_nan=False, allow_infinity=False))
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    word = st.builds(str.__add__, st.sampled_from(letters), st.text(letters + "0123456789", max_size=23))
+    star = st.tuples(weight, weight, weight, weight, weight)
+    return st.builds(
+        lambda word, w: StencilSpec(word, (0, w[0], 0, w[1], w[2], w[3], 0, w[4], 0)),
+        word,
+        star,
+    )
+
+
+def json_values() -> SearchStrategy[Json]:
+    """Whatever a JSON file can hold."""
+    leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12))
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+        max_leaves=4,
+    )
+
+
+def spoiled(text: str) -> SearchStrategy[str]:
+    """A text with a piece cut out, doubled or replaced."""
+
+    def spoil(start: int, length: int, put: str) -> str:
+        return text[:start] + put + text[start + length :]
+
+    pieces = st.sampled_from(("", "_", "__", "0", "1", "4", "16", "x", "u", "\u0661", "\n", text[:4], text[-4:]))
+    return st.builds(spoil, st.integers(0, len(text)), st.integers(0, 4), st.one_of(pieces, st.text(max_size=3)))
