@@ -1,10 +1,16 @@
-"""How many examples Hypothesis draws, chosen by HYPOTHESIS_PROFILE."""
+"""What all tests share: how many examples Hypothesis draws, chosen by HYPOTHESIS_PROFILE, and the CPU run."""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from gen.emit.render import render
+from gen.families.base import Limits
+from gen.paths import cache_home, output_home
+from gen.proof.host import HostRunner
 
 # A deadline or a check for slow data would make a test fail because the machine is busy.
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -22,3 +28,9 @@ def _profile() -> str:
 
 
 settings.load_profile(_profile())
+
+
+@pytest.fixture(scope="session")
+def host_runner() -> HostRunner:
+    """The CPU run; what it builds is kept between runs of the tests, by content."""
+    return HostRunner(Limits.of("sm_90"), cache=cache_home(output_home()), text=render)

@@ -42,22 +42,25 @@ def texts(variants: Sequence[Variant], others: Mapping[str, str]) -> dict[str, s
     return {f"{made.name}.cu": render(made) for made in variants} | dict(others)
 
 
-def generate(folder: Path, files: Mapping[str, str]) -> Written:
-    """Makes the folder hold these files; removes kernels that gen wrote there and would not write now."""
+def generate(folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...] = ("",)) -> Written:
+    """Makes the folder hold these files; removes kernels that gen wrote there and would not write now.
+
+    Only kernels whose names begin with one of `prefixes` are removed: those of families that are not at hand stay.
+    """
     changed: list[str] = []
     unchanged: list[str] = []
     for name in sorted(files):
         (changed if write_if_changed(folder / name, files[name]) else unchanged).append(name)
-    removed = sorted(_left_over(folder, files))
+    removed = sorted(_left_over(folder, files, prefixes))
     for name in removed:
         (folder / name).unlink()
     return Written(tuple(changed), tuple(unchanged), tuple(removed))
 
 
-def differences(folder: Path, files: Mapping[str, str]) -> str:
+def differences(folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...] = ("",)) -> str:
     """What `generate` would change there, as a unified diff; empty if nothing."""
     found: list[str] = []
-    for name in sorted({*files, *_left_over(folder, files)}):
+    for name in sorted({*files, *_left_over(folder, files, prefixes)}):
         here, there = read(folder / name) or "", files.get(name, "")
         found += difflib.unified_diff(
             here.splitlines(keepends=True),
@@ -68,8 +71,12 @@ def differences(folder: Path, files: Mapping[str, str]) -> str:
     return "".join(line if line.endswith("\n") else line + "\n" for line in found)
 
 
-def _left_over(folder: Path, files: Mapping[str, str]) -> list[str]:
+def _left_over(folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...]) -> list[str]:
     if not folder.is_dir():
         return []
     mark = MARK.encode()  # others' files may be no text
-    return [p.name for p in folder.glob("*.cu") if p.name not in files and p.is_file() and mark in p.read_bytes()]
+    return [
+        path.name
+        for path in folder.glob("*.cu")
+        if path.name not in files and path.name.startswith(prefixes) and path.is_file() and mark in path.read_bytes()
+    ]

@@ -25,16 +25,28 @@ ENTRY_POINTS = "gen.families"
 def families(*extra: str) -> tuple[Family[Any], ...]:
     """The built-in families, those that installed packages announce, and `extra` ones given as `module:NAME`."""
     announced = [entry.value for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)]
-    return FAMILIES + tuple(_outside(place) for place in (*announced, *extra))
+    found = list(FAMILIES)
+    for place in dict.fromkeys((*announced, *extra)):
+        family = _outside(place)
+        clash = next((known for known in found if known.name == family.name), None)
+        if clash is None:
+            found.append(family)
+        elif type(clash) is not type(family):
+            raise UnknownNameError("The family", f"must not be called {family.name}: there is one already", repr(place))
+    return tuple(found)
 
 
 def _outside(place: str) -> Family[Any]:
     module, _, name = place.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise UnknownNameError("The family", "must be MODULE:NAME that can be imported", repr(place)) from error
-    if isinstance(found, type) and issubclass(found, Family) and not isabstract(found):
+    except Exception as error:
+        got = f"{place!r}: {error}"
+        raise UnknownNameError("The family", "must be MODULE:NAME that can be imported", got) from error
+    if isinstance(found, type) and issubclass(found, Family):
+        if isabstract(found):
+            missing = ", ".join(sorted(found.__abstractmethods__))
+            raise UnknownNameError("The family", f"must be a class that also defines {missing}", repr(place))
         found = found()
     if not isinstance(found, Family):
         raise UnknownNameError("The family", "must be a class derived from gen.families.base.Family", repr(place))

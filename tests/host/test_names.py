@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -193,11 +195,25 @@ def test_an_unknown_architecture_is_refused() -> None:
         Limits.of("sm_91")
 
 
-def test_a_family_from_elsewhere_is_found_by_module_and_name() -> None:
+class Elsewhere(Stencil):
+    name = "elsewhere"
+
+
+class Impostor(Stencil):
+    name = "reduction"
+
+
+def test_a_family_from_elsewhere_is_found_by_module_and_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("a_module_from_elsewhere")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.__dict__.update(Elsewhere=Elsewhere, Impostor=Impostor)
     assert families() == FAMILIES
-    extra = families("gen.families.stencil:Stencil")
+    assert families("gen.families.stencil:Stencil") == FAMILIES
+    extra = families("a_module_from_elsewhere:Elsewhere")
     assert extra[:3] == FAMILIES
-    assert isinstance(extra[3], Stencil)
+    assert isinstance(extra[3], Elsewhere)
+    with pytest.raises(UnknownNameError, match="there is one already"):
+        families("a_module_from_elsewhere:Impostor")
 
 
 @pytest.mark.parametrize(
