@@ -7,19 +7,17 @@ its first import from two threads at once fails.
 from __future__ import annotations
 
 import io
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import islice
 from pathlib import Path
 
 from gen.errors import CompileError, MissingToolError, UnknownNameError
 from gen.toolchain.cache import Cache, content_key, write_whole
 from gen.toolchain.compiled import Compiled, read_ptxas
+from gen.toolchain.pool import compile_in_threads
 
 try:
     from cuda.bindings import nvrtc
@@ -104,26 +102,10 @@ class Nvrtc:
             arch: `sm_90`.
             workers: threads; as many as there are cores if None.
 
-        Yields:
+        Returns:
             Each result as it is finished: what was compiled, or why it was not.
         """
-        workers = workers or len(os.sched_getaffinity(0))
-        waiting = iter(items)
-        with ThreadPoolExecutor(workers, thread_name_prefix="nvrtc") as pool:
-            running: set[Future[Compiled | CompileError]] = set()
-            try:
-                while True:
-                    # Twice what the threads take, so that none waits for the caller.
-                    for name, text in islice(waiting, 2 * workers - len(running)):
-                        running.add(pool.submit(self._attempt, name, text, arch))
-                    if not running:
-                        return
-                    finished, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        yield future.result()
-            finally:  # the caller stopped listening, or one failed for another reason than its source
-                for future in running:
-                    future.cancel()
+        return compile_in_threads(self.compile, items, arch, workers=workers)
 
     def key(self, text: str, arch: str) -> str:
         """The cache key of a source: all that determines its machine code, and nothing of the machine at hand."""
@@ -139,12 +121,6 @@ class Nvrtc:
                 "source": text,
             }
         )
-
-    def _attempt(self, name: str, text: str, arch: str) -> Compiled | CompileError:
-        try:
-            return self.compile(name, text, arch)
-        except CompileError as error:
-            return error
 
     def _compile(self, name: str, text: str, arch: str) -> Compiled:
         file = re.sub(r"[^\w.-]", "_", name) + ".cu"
