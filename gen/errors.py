@@ -41,6 +41,10 @@ class ShapeError(GenError):
     """An array whose shape, strides or dtype the spec does not take."""
 
 
+class ArgumentError(GenError):
+    """A call that a kernel cannot take: too few arguments, an array of another device, a read-only result."""
+
+
 class TemplateError(GenError):
     """A template that reads what it was not given, or prints what CUDA cannot read."""
 

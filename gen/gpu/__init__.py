@@ -1,0 +1,1 @@
+"""The GPU: the only place that talks to the driver."""

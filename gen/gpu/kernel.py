@@ -1,0 +1,142 @@
+"""Variants on a GPU: compiled, loaded, launched step by step; the runner that proves them there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gen.errors import RunError
+from gen.families.base import Array, Extents, Limits, Variant
+from gen.families.steps import Step, steps
+from gen.gpu.device import CudaDevice, Memory, bind
+from gen.toolchain.compiled import Compiled, Compiler
+
+RED_ZONE = 4096  # bytes kept around each array, which no kernel may write
+_RED = 0xC5
+
+
+class CudaKernel:
+    """A variant on a GPU, with scratch of its own that stays from run to run."""
+
+    def __init__(self, variant: Variant, compiled: Compiled, device: CudaDevice, limits: Limits) -> None:
+        self.variant = variant
+        self.cubin = compiled.cubin
+        self._device = device
+        self._limits = limits
+        self._plan = variant.plan
+        module = device.module(compiled.cubin)
+        most_shared = (
+            limits.shared_bytes_per_block if any(str(x.shared_bytes) != "0" for x in self._plan.launches) else 0
+        )
+        self._functions = {
+            launch.entry: module.function(variant.name + launch.entry, most_shared) for launch in self._plan.launches
+        }
+        self._scratch: dict[str, Memory] = {}
+
+    def steps(self, extents: Extents) -> tuple[Step, ...]:
+        """Every launch of a call at these sizes."""
+        return tuple(steps(self._plan, {**extents, **self._limits.sizes()}))
+
+    def scratch(self, extents: Extents) -> dict[str, int]:
+        """Addresses of the scratch memory; what is kept zero is zeroed when it is made."""
+        sizes = {**extents, **self._limits.sizes()}
+        for scratch in self._plan.scratch:
+            needed = scratch.bytes.at(sizes)
+            if scratch.name not in self._scratch or self._scratch[scratch.name].size < needed:
+                self._scratch[scratch.name] = self._device.allocate(needed)
+                if scratch.zeroed:
+                    self._device.zero(self._scratch[scratch.name].address, needed)
+        return {name: memory.address for name, memory in self._scratch.items()}
+
+    def discard_scratch(self) -> None:
+        """Forgets scratch that a failed launch may have left in any state."""
+        self._scratch.clear()
+
+    def queue(self, planned: Sequence[Step], addresses: Mapping[str, int]) -> None:
+        """Queues launches; `addresses` are those of operands and scratch by name."""
+        for step in planned:
+            self._functions[step.entry].launch(step.grid, step.block, bind(step, addresses), step.shared_bytes)
+
+    def run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
+        """Runs the plan once on NumPy arrays, copied to the device and back.
+
+        Raises RunError if a launch fails, or writes next to an array.
+        """
+        spans = {name: _Span(self._device, buffers[name]) for name in buffers}
+        addresses = self.scratch(extents) | {name: span.address for name, span in spans.items()}
+        try:
+            self.queue(self.steps(extents), addresses)
+            self._device.synchronize()
+        except RunError:
+            self.discard_scratch()
+            raise
+        for name, span in spans.items():
+            if not span.fetch():
+                raise RunError(f"{self.variant.name}: {name}", "must not be written outside of its bytes")
+
+
+class CudaRunner:
+    """A GPU as a place where plans run.
+
+    Attributes:
+        limits: the device it plays; the real one's, unless `on` says otherwise.
+    """
+
+    def __init__(self, device: CudaDevice, compiler: Compiler, text: Callable[[Variant], str]) -> None:
+        self.limits = device.limits
+        self._device = device
+        self._compiler = compiler
+        self._text = text
+
+    def on(self, limits: Limits) -> CudaRunner:
+        """The same device, with plans made for other limits: fewer multiprocessors make loops over the grid loop."""
+        other = CudaRunner(self._device, self._compiler, self._text)
+        other.limits = limits
+        return other
+
+    def load(self, variants: Sequence[Variant]) -> tuple[CudaKernel, ...]:
+        """Compiles what is not in the cache, and loads it."""
+        return tuple(
+            CudaKernel(
+                variant,
+                self._compiler.compile(variant.name, self._text(variant), self._device.limits.arch),
+                self._device,
+                self.limits,
+            )
+            for variant in variants
+        )
+
+
+class _Span:
+    """A NumPy array's bytes on the device, from the first to the last, at the same place within 256 bytes."""
+
+    def __init__(self, device: CudaDevice, array: Array) -> None:
+        self._device = device
+        self._host = _bytes_of(array)
+        first = int(array.__array_interface__["data"][0]) % 256
+        size = self._host.size
+        self._memory = device.allocate(2 * RED_ZONE + first + size)
+        self._before = RED_ZONE + first
+        self.address = self._memory.address + self._before
+        content = np.full(self._memory.size, _RED, np.uint8)
+        content[self._before : self._before + size] = self._host
+        device.upload(self._memory.address, content)
+
+    def fetch(self) -> bool:
+        """Copies the bytes back; whether the red zones around them are whole."""
+        content = self._device.download(self._memory.address, self._memory.size)
+        end = self._before + self._host.size
+        self._host[...] = content[self._before : end]
+        return bool((content[: self._before] == _RED).all() and (content[end:] == _RED).all())
+
+
+def _bytes_of(array: Array) -> Array:
+    """All bytes between an array's first and last, gaps between rows included, as a view."""
+    low = int(array.__array_interface__["data"][0])
+    high = low
+    if array.size:
+        high += array.itemsize + sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
+    interface = {"data": (low, False), "shape": (high - low,), "typestr": "|u1", "version": 3}
+    return np.asarray(type("_View", (), {"__array_interface__": interface, "_keep": array})())

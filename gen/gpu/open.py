@@ -1,0 +1,82 @@
+"""A GPU made ready to measure: device, service kernels, clock, calibration."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gen.emit.files import read, write_if_changed
+from gen.errors import StoreError
+from gen.families.steps import Step
+from gen.gpu.device import CudaDevice, open_device
+from gen.gpu.service import Service, source
+from gen.gpu.session import GpuBench
+from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, calibrate
+from gen.toolchain.compiled import Compiler
+
+FILE = "calibration.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """What measuring takes, on one device."""
+
+    device: CudaDevice
+    service: Service
+    clock: Clock
+    compiler: Compiler
+
+    def calibrate(self) -> Calibration:
+        """Measures what the device can do; some seconds."""
+        cubin = self.compiler.compile("gen_service", source(), self.device.limits.arch).cubin
+        empty = Step("", (1, 1, 1), (32, 1, 1), (), 0, (1, 1, 1), False)
+        graph = self.device.graph(cubin, [empty], "gen_empty", {}, GRAPH_LAUNCHES)
+        try:
+            return calibrate(self.device, self.service, self.clock, graph)
+        finally:
+            graph.close()
+
+    def bench(self, calibration: Calibration) -> GpuBench:
+        """The device as the tuner uses it."""
+        return GpuBench(self.device, self.service, self.clock, calibration)
+
+
+def open_instruments(index: int, compiler: Compiler) -> Instruments:
+    """Opens a GPU. Raises DeviceError or MissingToolError if there is none to use."""
+    device = open_device(index)
+    service = Service(device, compiler)
+    return Instruments(device, service, Clock(device, service), compiler)
+
+
+def stored_calibration(home: Path, device: CudaDevice) -> Calibration | None:
+    """The calibration of this device under this driver that `home` holds; None without one."""
+    for found in _read(home):
+        if (found.device, found.driver) == (device.name, device.driver):
+            return found
+    return None
+
+
+def store_calibration(home: Path, calibration: Calibration) -> Path:
+    """Writes a calibration into `home`, over an earlier one of its device."""
+    others = [found for found in _read(home) if found.device != calibration.device]
+    ordered = sorted((*others, calibration), key=lambda found: found.device)
+    content = {"schema": SCHEMA, "calibrations": [asdict(found) for found in ordered]}
+    write_if_changed(home / FILE, json.dumps(content, indent=1) + "\n")
+    return home / FILE
+
+
+def _read(home: Path) -> list[Calibration]:
+    text = read(home / FILE)
+    if text is None:
+        return []
+    try:
+        content = json.loads(text)
+        if content["schema"] != SCHEMA:
+            raise ValueError(content["schema"])
+        return [Calibration(**entry) for entry in content["calibrations"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError(
+            str(home / FILE), "is not what gen writes", error, next_step="Remove it, and run gen calibrate"
+        ) from error

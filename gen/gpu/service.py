@@ -1,0 +1,103 @@
+"""The kernels of `kernels.cu`, ready to call: fills, copies, digests, comparisons on the device."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+
+from gen.gpu.device import CudaDevice, Function
+from gen.toolchain.compiled import Compiler
+
+THREADS = 256
+BLOCKS_PER_SM = 8
+_NOT_FOUND = 2**64 - 1
+
+Grid = tuple[int, int, int]
+
+
+def source() -> str:
+    """The text of `kernels.cu`."""
+    return (files("gen.gpu") / "kernels.cu").read_text(encoding="utf-8")
+
+
+class Service:
+    """The service kernels on one device. Addresses are multiples of 16, sizes in bytes multiples of 4."""
+
+    def __init__(self, device: CudaDevice, compiler: Compiler) -> None:
+        self.device = device
+        self._module = device.module(compiler.compile("gen_service", source(), device.limits.arch).cubin)
+        self._functions: dict[str, Function] = {}
+        self._words = device.allocate(16)  # what kernels count in
+
+    def empty(self) -> None:
+        """Queues a kernel that does nothing."""
+        self._function("gen_empty").launch((1, 1, 1), (32, 1, 1), ())
+
+    def spin(self, cycles: int) -> None:
+        """Queues so many clock cycles of waiting."""
+        self._function("gen_spin").launch((1, 1, 1), (1, 1, 1), [("q", cycles)])
+
+    def fill(self, address: int, size: int, word: int, blocks: int = 0) -> None:
+        """Queues writing one word everywhere."""
+        body = size // 16
+        self._run("gen_fill", [("P", address), ("I", word), ("q", body)], blocks)
+        if size % 16:
+            self.device.upload_async(address + body * 16, np.full(size % 16 // 4, word, np.uint32))
+
+    def copy(self, source: int, target: int, size: int, blocks: int = 0) -> None:
+        """Queues copying whole vectors."""
+        self._run("gen_copy", [("P", source), ("P", target), ("q", size // 16)], blocks)
+
+    def read(self, address: int, size: int, blocks: int = 0) -> None:
+        """Queues reading whole vectors."""
+        self._run("gen_read", [("P", address), ("P", self._words.address), ("q", size // 16)], blocks)
+
+    def random(self, address: int, size: int, seed: int, *, floats: bool) -> None:
+        """Queues random words: floats of magnitude 1 to 2, or any bits."""
+        self._run("gen_random", [("P", address), ("I", seed), ("i", int(floats)), ("q", size // 4)])
+
+    def checksum(self, address: int, size: int) -> int:
+        """A digest of the words, the same in every order of threads."""
+        self._start(0, 0)
+        self._run("gen_checksum", [("P", address), ("P", self._words.address), ("q", size // 4)])
+        return self._counts()[0]
+
+    def differing_words(self, got: int, expected: int, size: int) -> tuple[int, int | None]:
+        """How many words differ, and the place of the first."""
+        self._start(0, _NOT_FOUND)
+        counters: list[tuple[str, int | float]] = [("P", self._words.address), ("P", self._words.address + 8)]
+        self._run("gen_compare_words", [("P", got), ("P", expected), *counters, ("q", size // 4)])
+        wrong, first = self._counts()
+        return wrong, None if first == _NOT_FOUND else first
+
+    def beyond_bounds(
+        self, got: int, expected: int, magnitude: int, relative: float, absolute: float, elements: int
+    ) -> tuple[int, int | None]:
+        """How many floats lie further from the doubles expected than their bounds, and the place of the first."""
+        self._start(0, _NOT_FOUND)
+        counters: list[tuple[str, int | float]] = [("P", self._words.address), ("P", self._words.address + 8)]
+        self._run(
+            "gen_compare_bound", [
+                ("P", got), ("P", expected), ("P", magnitude), ("d", relative), ("d", absolute),
+                *counters, ("q", elements),
+            ],
+        )  # fmt: skip
+        wrong, first = self._counts()
+        return wrong, None if first == _NOT_FOUND else first
+
+    def _run(self, symbol: str, arguments: list[tuple[str, int | float]], blocks: int = 0) -> None:
+        grid = (blocks or BLOCKS_PER_SM * self.device.limits.sm_count, 1, 1)
+        self._function(symbol).launch(grid, (THREADS, 1, 1), arguments)
+
+    def _function(self, symbol: str) -> Function:
+        if symbol not in self._functions:
+            self._functions[symbol] = self._module.function(symbol)
+        return self._functions[symbol]
+
+    def _start(self, one: int, other: int) -> None:
+        self.device.upload(self._words.address, np.array([one, other], np.uint64))
+
+    def _counts(self) -> tuple[int, int]:
+        one, other = self.device.download(self._words.address, 16).view(np.uint64)
+        return int(one), int(other)

@@ -1,0 +1,139 @@
+"""Honest times: what the caches hold before a launch, what an empty launch costs, what the memory can do.
+
+A protocol says what the caches hold when a kernel starts:
+
+* COLD: nothing of its data and no dirty line. Twice the second-level cache is written, then as much other memory read.
+* DIRTY: nothing of its data, but lines that must be written back. Twice the cache is written.
+* HOT: what the launch before it left, in a CUDA graph of many launches.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from gen.families.base import Work
+from gen.gpu.device import CudaDevice, Graph
+from gen.gpu.service import THREADS, Service
+
+GRAPH_LAUNCHES = 50
+_SMALL, _LARGE = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
+_SPIN_CYCLES = 400_000  # about 0.2 ms: the host gets ahead of the GPU
+
+
+class Protocol(Enum):
+    """What the caches hold when a timed kernel starts."""
+
+    COLD = "cold"
+    DIRTY = "dirty"
+    HOT = "hot"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a device can do: bandwidths in GB/s (1e9 bytes, read and written both counted), launches in microseconds."""
+
+    device: str
+    driver: str
+    read: float
+    write: float
+    copy: float
+    empty_pair_us: float
+    empty_node_us: float
+
+    def floor_us(self, work: Work, protocol: Protocol = Protocol.COLD) -> float:
+        """The least time of such work: an empty launch, and its bytes at the bandwidth it is scored against."""
+        launch = self.empty_node_us if protocol is Protocol.HOT else self.empty_pair_us
+        bandwidth = {"read": self.read, "write": self.write, "copy": self.copy}[work.limit]
+        return launch + (work.bytes_read + work.bytes_written) / bandwidth / 1e3
+
+
+class Clock:
+    """Times launches on one device under a protocol."""
+
+    def __init__(self, device: CudaDevice, service: Service) -> None:
+        self._device = device
+        self._service = service
+        self._bytes = 2 * device.l2_bytes
+        self._memory = device.allocate(2 * self._bytes)
+        service.random(self._memory.address, 2 * self._bytes, 1, floats=False)
+
+    def flush(self, protocol: Protocol) -> None:
+        """Queues what brings the caches to where the protocol wants them."""
+        if protocol is Protocol.HOT:
+            return
+        self._service.fill(self._memory.address, self._bytes, 0x5AA5C33C)
+        if protocol is Protocol.COLD:
+            self._service.read(self._memory.address + self._bytes, self._bytes)
+
+    def times(
+        self, launch: Callable[[], None], samples: int, protocol: Protocol = Protocol.COLD,
+        setup: Callable[[], None] = lambda: None,
+    ) -> list[float]:  # fmt: skip
+        """Microseconds of isolated launches, each between two events; `setup` is queued before each flush."""
+        pairs = [(self._device.event(), self._device.event()) for _ in range(samples)]
+        self._service.spin(_SPIN_CYCLES)
+        for before, after in pairs:
+            setup()
+            self.flush(protocol)
+            before.record()
+            launch()
+            after.record()
+        self._device.synchronize()
+        return [1000 * float(after.time_since(before)) for before, after in pairs]
+
+    def times_in_graph(self, graph: Graph, samples: int) -> list[float]:
+        """Microseconds a launch in a graph of GRAPH_LAUNCHES of them."""
+        graph.time()
+        return [graph.time() / GRAPH_LAUNCHES for _ in range(samples)]
+
+
+def calibrate(device: CudaDevice, service: Service, clock: Clock, empty_graph: Graph) -> Calibration:
+    """Measures a device: bandwidths as slopes between 1 and 4 GiB, the best of several grids and the driver's own."""
+    source, target = device.allocate(_LARGE), device.allocate(_LARGE)
+    for memory in (source, target):
+        service.random(memory.address, _LARGE, 7, floats=True)
+    grids = [0, *(per_sm * device.limits.sm_count for per_sm in (2, 4, 16, 32)), -1]
+
+    def bandwidth(factor: int, *works: Callable[[int, int], None]) -> float:
+        best = 0.0
+        for work in works:
+            for grid in grids:
+                small, large = (
+                    statistics.median(clock.times(lambda: work(size, _blocks(grid, size)), 7))  # noqa: B023
+                    for size in (_SMALL, _LARGE)
+                )
+                best = max(best, factor * (_LARGE - _SMALL) / (large - small) / 1e3)
+        return best
+
+    def copy(size: int, blocks: int) -> None:
+        service.copy(source.address, target.address, size, blocks)
+
+    def driver_copy(size: int, _: int) -> None:
+        device.copy_async(source.address, target.address, size)
+
+    def read(size: int, blocks: int) -> None:
+        service.read(source.address, size, blocks)
+
+    def write(size: int, blocks: int) -> None:
+        service.fill(target.address, size, 0x3F8CCCCD, blocks)
+
+    found = Calibration(
+        device=device.name,
+        driver=device.driver,
+        read=bandwidth(1, read),
+        write=bandwidth(1, write),
+        copy=bandwidth(2, copy, driver_copy),
+        empty_pair_us=statistics.median(clock.times(service.empty, 50)),
+        empty_node_us=statistics.median(clock.times_in_graph(empty_graph, 20)),
+    )
+    source.free()
+    target.free()
+    return found
+
+
+def _blocks(grid: int, size: int) -> int:
+    """The grid meant: -1 stands for a thread a vector."""
+    return -(-size // (16 * THREADS)) if grid < 0 else grid

@@ -1,0 +1,101 @@
+"""What a tuner asks of a device, and what it is told: problems, trials, and the protocols between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from gen.families.base import Extents, Family, Limits, Spec, Variant
+from gen.toolchain.compiled import Compiled
+
+Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infeasible", "timeout"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A spec at one size."""
+
+    family: Family[Any]
+    spec: Spec
+    extents: Extents
+
+    @property
+    def spec_name(self) -> str:
+        """For instance `reduction_sum_f32`."""
+        return f"{self.family.name}_{self.spec.label}"
+
+    @property
+    def shape_class(self) -> str:
+        """The class of sizes that shares the winner."""
+        return self.family.shape_class(self.spec, self.extents)
+
+    def __str__(self) -> str:
+        sizes = " x ".join(str(extent) for name, extent in self.extents.items() if not name.endswith("_pitch"))
+        return f"{self.spec_name} {sizes}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant tried on one problem on one device.
+
+    Attributes:
+        times_us: of every sample, in order; empty unless it ran and was right.
+        reason: what was wrong, in words.
+    """
+
+    variant: Variant
+    status: Status
+    times_us: tuple[float, ...] = ()
+    registers: int = 0
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+    reason: str = ""
+
+    @property
+    def median_us(self) -> float:
+        """The median time; infinite without one."""
+        ordered = sorted(self.times_us)
+        if not ordered:
+            return float("inf")
+        middle = len(ordered) // 2
+        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Finalists timed in turns, so that what disturbs one disturbs all."""
+
+    times_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+class Session(Protocol):
+    """A problem made ready on a device: inputs there, base proven against NumPy."""
+
+    def attempt(self, variant: Variant, compiled: Compiled, give_up_us: float) -> Trial:
+        """Runs a variant, compares its result, times it; one sample is all it gets if that exceeds `give_up_us`."""
+        ...
+
+    def rounds(self, variants: Sequence[Variant], count: int) -> Rounds:
+        """Times variants that were attempted before, in turns; checks their results once more."""
+        ...
+
+    def close(self) -> None:
+        """Gives the device's memory back."""
+        ...
+
+
+class Device(Protocol):
+    """Where variants are tried."""
+
+    name: str
+    driver: str
+    limits: Limits
+
+    def open(self, problem: Problem, base: Variant, compiled: Compiled) -> Session:
+        """Makes a problem ready. Raises RunError if base is wrong."""
+        ...
+
+    def floor_us(self, problem: Problem) -> float:
+        """The least time of such a problem, by the device's calibration."""
+        ...
