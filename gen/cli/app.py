@@ -16,9 +16,9 @@ from gen.cli import catalogue, doctor, generate, prove, tune
 from gen.cli.common import Invocation, status_of
 from gen.errors import GenError
 
-_HELP = """Writes CUDA kernels from templates, compiles them, and proves that they compute what NumPy computes.
+_HELP = """Writes CUDA kernels from templates, proves that they compute what NumPy computes, and finds the fastest.
 
-No GPU is needed. Begin with `gen doctor` and `gen list`; read a kernel with `gen render reduceShfl`.
+Only measuring needs a GPU. Begin with `gen doctor` and `gen list`; read a kernel with `gen render reduceShfl`.
 """
 _STATUS = (
     "Exit status: 0 fine; 1 something was found wrong, or a tool is missing; 2 bad usage: an unknown name, an illegal "

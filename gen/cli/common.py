@@ -61,10 +61,7 @@ def families_of(ctx: typer.Context) -> tuple[Family[Any], ...]:
     if invocation.families:
         # The installed script, unlike `python -m gen`, does not look for modules in the user's folder.
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        return families(*invocation.families)
-    except SyntaxError as error:
-        raise OptionError("--family", "must be a module that Python can read", error) from error
+    return families(*invocation.families)
 
 
 def home_of(out: Path | None) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import show
-from gen.cli.common import Json, OptionError, Out, families_of, find, home_of
+from gen.cli.common import Json, OptionError, Out, families_of, home_of
 
 if TYPE_CHECKING:
     from gen.families.base import Family, Variant
@@ -46,10 +46,12 @@ def generate(
     from gen.emit.generate import differences
     from gen.emit.generate import generate as write
     from gen.emit.render import render
+    from gen.store.folder import other_files, prefixes_of, variants_of_home
 
     families = families_of(ctx)
     if every is None:
-        folder, variants, others = home_of(out), *_of_catalogue(families, home_of(out))
+        folder = home_of(out)
+        variants, others = variants_of_home(families, folder), other_files(families)
     elif out is not None:
         raise OptionError("--all DIR", "cannot be combined with --out: it names the folder itself")
     else:
@@ -60,9 +62,9 @@ def generate(
             files[f"{variant.name}.cu"] = render(variant)
             tick("kernels")
     if check:
-        _check(folder, differences(folder, files), len(files), json)
+        _check(folder, differences(folder, files, prefixes_of(families)), len(files), json)
         return
-    done = write(folder, files)
+    done = write(folder, files, prefixes_of(families))
     if json:
         show.data(
             {
@@ -79,24 +81,6 @@ def generate(
         f"{folder}: {len(files)} files, {len(done.changed)} written, {len(done.unchanged)} as they were, "
         f"{len(done.removed)} removed"
     )
-
-
-def _of_catalogue(families: tuple[Family[Any], ...], home: Path) -> tuple[tuple[Variant, ...], dict[str, str]]:
-    """What belongs into the folder of results: base and tuned variants, and the specs."""
-    from gen.emit.generate import base_of_catalogue
-    from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
-    from gen.store import specs, tuned
-
-    found = {made.name: made for made in base_of_catalogue(families)}
-    for winner in tuned.read_winners(home):
-        try:
-            made = find(families, winner.variant, home)
-        except (UnknownNameError, ConfigError, SpecError) as error:
-            raise StoreError(
-                tuned.FILE, f"names a winner that there is not: {error}", next_step="Tune again, or remove its line"
-            ) from error
-        found.setdefault(made.name, made)
-    return tuple(found.values()), {specs.FILE: specs.text_of_specs(families)}
 
 
 def _every(families: tuple[Family[Any], ...]) -> tuple[Variant, ...]:

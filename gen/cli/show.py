@@ -73,6 +73,24 @@ def progress(**totals: int) -> Iterator[Callable[[str], None]]:
         yield lambda name: bars.advance(tasks[name])
 
 
+@contextmanager
+def bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Bars that appear as they are needed. Gives the function that sets one: its name, what is done, of how much."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        tasks: dict[str, TaskID] = {}
+
+        def update(name: str, done: int, every: int) -> None:
+            if name not in tasks:
+                tasks[name] = shown.add_task(name, total=every)
+            shown.update(tasks[name], completed=done)
+
+        yield update
+
+
 def verbatim(content: str) -> None:
     """Prints text as it is."""
     sys.stdout.write(content)

@@ -1,173 +1,221 @@
-"""`gen tune`: everything up to measuring."""
+"""`gen tune` and `gen calibrate`: what a GPU can do, and which variant does it best."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gen.cli import show
-from gen.cli.common import Json, Out, Target, families_of, find, home_of
-from gen.cli.prove import ARCH, as_json, show_reasons
-from gen.errors import UnknownNameError
+from gen.cli.common import Json, OptionError, Out, families_of, home_of
+from gen.cli.prove import ARCH
+from gen.cli.rehearse import rehearse
 
 if TYPE_CHECKING:
-    from gen.families.base import Limits
-    from gen.tune.device import Device
-    from gen.tune.rehearse import Prospect, Rehearsal, Rehearsed
+    from pathlib import Path
+
+    from gen.gpu.open import Instruments
+    from gen.gpu.timing import Calibration
+    from gen.tune.run import Run
+    from gen.tune.tuner import Outcome
+
+Gpu = Annotated[int, typer.Option("--gpu", metavar="N", help="The number of the GPU.")]
+CompilerName = Annotated[
+    str, typer.Option("--compiler", metavar="nvrtc|nvcc", help="What compiles: NVRTC, or nvcc through PyCUDA.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("tune", epilog="Examples: `gen tune`, `gen tune transpose`, `gen tune --arch sm_80`.")(tune)
+    """Adds the commands."""
+    app.command(
+        "tune", epilog="Examples: `gen tune`, `gen tune transpose --shape 4096x4096`, `gen tune --arch sm_80`."
+    )(tune)
+    app.command("calibrate", epilog="Example: `gen calibrate`.")(calibrate)
 
 
 def tune(
     ctx: typer.Context,
-    target: Target = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FAMILY|SPEC",
+            show_default=False,
+            help="A family, or a spec such as reduction_sum_f32. Default: all.",
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SHAPE",
+            show_default=False,
+            help="Of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="SECONDS", show_default=False, help="The time that the whole run may take.")
+    ] = None,
+    gpu: Gpu = 0,
+    compiler: CompilerName = "nvrtc",
     arch: Annotated[
         str | None,
         typer.Option(
             metavar="SM",
             show_default=False,
-            help=f"The architecture to compile for. Default: that of the GPU at hand, else {ARCH}.",
+            help=f"Measure nothing, and rehearse for this architecture. Without a GPU that is so anyway, for {ARCH}.",
         ),
     ] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Rehearse a tuning run without a GPU: emit, compile and prove, and say what a GPU would measure.
+    """Find the fastest variant of each spec on the GPU at hand; without a GPU, rehearse that.
 
-    Takes the base and named variants of every catalogue (or of the family, the spec or the variant that is named) and
-    configs of each algorithm in which every pair of parameter values meets. This version measures nothing, with or
-    without a GPU: it chooses no winner and changes no file but its cache.
+    On a GPU: compiles every variant that can run there, compares its result with that of a variant proven against
+    NumPy, times it with cold caches, and writes the winners to tuned.json and as .cu files. Every trial is kept; a
+    rerun measures what is missing.
+
+    Without one: emits, compiles and proves on the CPU the base and named variants of every catalogue, and configs of
+    each algorithm in which every pair of parameter values meets; and says what a GPU would measure.
     """
-    from gen.paths import cache_home
-    from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.device import find_device
-    from gen.tune.processes import Host
-    from gen.tune.rehearse import rehearse
-    from gen.tune.select import select
 
-    families, home, device = families_of(ctx), home_of(out), find_device()
-    limits = _limits(arch, device)
-    variants = select(families, target, lambda name: find(families, name, home), cover=True, limits=limits)
-    compiler = Nvrtc(cache_home(home))
-    if limits.arch not in compiler.architectures:
-        known = ", ".join(compiler.architectures)
-        raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", limits.arch)
-    host = Host(limits, cache_home(home))
-    with show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as tick:
-        done = rehearse(variants, limits, compiler, host, tick=tick)
+    if arch is not None or find_device() is None:
+        if shape or budget is not None:
+            raise OptionError("--shape and --budget", "need a GPU that measures", "none" if arch is None else arch)
+        rehearse(ctx, target, arch, out, json=json)
+        return
+    from gen.store.folder import known_specs
+    from gen.tune.problems import problems
+    from gen.tune.run import run
+
+    start = time.monotonic()
+    families, home = families_of(ctx), home_of(out)
+    wanted = problems(families, target, known_specs(families, home), shape or ())
+    made = _compiler(compiler, home)
+    instruments = _open(gpu, made)
+    calibration = _calibration(home, instruments)
+    bench = instruments.bench(calibration)
+    if budget is not None:
+        budget -= time.monotonic() - start
+    with show.bars() as tick:
+        done = run(
+            wanted, families, bench, made, home, budget=budget, evidence={"date": time.strftime("%Y-%m-%d")},
+            tick=lambda problem, count, every: tick(str(problem), count, every),
+        )  # fmt: skip
     if json:
-        show.data(_as_json(done, compiler.version, device))
+        show.data(_as_json(done, calibration))
     else:
-        _show(done, compiler.version, device)
-    if not done.ok:
+        _show(done, calibration)
+    if any(outcome.winner is None for outcome in done.outcomes):
         raise typer.Exit(1)
 
 
-def _limits(arch: str | None, device: Device | None) -> Limits:
-    """Of the architecture asked for, of that of the GPU at hand, or of the one that stands for all."""
-    from gen.families.base import Limits
+def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, json: Json = False) -> None:
+    """Measure what the GPU can do: bandwidths as slopes between 1 and 4 GiB, and what an empty launch costs.
 
-    if arch is None and device is not None:
-        try:
-            return Limits.of(device.arch)
-        except UnknownNameError:  # a GPU that gen has no table for does not stand in the way of a rehearsal
-            pass
-    return Limits.of(arch or ARCH)
+    Tuning scores every variant against these figures. They are kept beside the winners.
+    """
+    from dataclasses import asdict
 
+    from gen.gpu.open import store_calibration
 
-def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
-    from gen.errors import CompileError
-
-    rows = [_row(name, made) for name, made in _by_family(done).items()]
-    columns = ("family", "emitted", "compiled", "registers", "spill", "proven", "failed", "skipped", "cases")
-    show.table(columns, rows)
-    for one in done.variants:
-        if isinstance(one.compiled, CompileError):
-            show.text()
-            show.verbatim(f"{one.compiled}\n")
-    show_reasons([one.verdict for one in done.variants])
-    show.text()
-    show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
-    infeasible = sum(one.infeasible is not None for one in done.variants)
-    if infeasible:
-        show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
-    show.text()
-    here = "there is no GPU here" if device is None else f"a GPU is here, {device.name} ({device.arch})"
-    and_or_but = "and" if device is None else "but"
-    show.text(
-        f"Nothing was measured: {here}, {and_or_but} this version of gen does not measure yet. A GPU is to measure:"
-    )
-    for prospect in done.prospects:
-        show.text(_prospect(prospect), indent=2)
-    show.text(f"and keep the fastest variant of each shape class. Feasible means: can run on {done.arch}.")
+    home = home_of(out)
+    found = _open(gpu, _compiler(compiler, home)).calibrate()
+    place = store_calibration(home, found)
+    if json:
+        show.data(asdict(found))
+        return
+    show.text(f"{found.device}, driver {found.driver}")
+    rows = [("read", f"{found.read:.0f} GB/s"), ("write", f"{found.write:.0f} GB/s"),
+            ("copy, read and written", f"{found.copy:.0f} GB/s"),
+            ("empty kernel between events", f"{found.empty_pair_us:.2f} us"),
+            ("empty kernel in a graph", f"{found.empty_node_us:.2f} us")]  # fmt: skip
+    show.table(("what", "at best"), rows)
+    show.text(f"kept in {place}")
 
 
-def _by_family(done: Rehearsal) -> dict[str, list[Rehearsed]]:
-    grouped: dict[str, list[Rehearsed]] = {}
-    for one in done.variants:
-        grouped.setdefault(one.variant.family.name, []).append(one)
-    return grouped
+def _compiler(name: str, home: Path) -> Any:
+    from gen.paths import cache_home
+
+    if name == "nvrtc":
+        from gen.toolchain.nvrtc import Nvrtc
+
+        return Nvrtc(cache_home(home))
+    if name == "nvcc":
+        from gen.gpu.nvcc import Nvcc
+
+        return Nvcc(cache_home(home))
+    raise OptionError("--compiler", "must be nvrtc or nvcc", name)
 
 
-def _row(name: str, made: list[Rehearsed]) -> tuple[object, ...]:
-    from gen.toolchain.compiled import Compiled
+def _open(index: int, compiler: Any) -> Instruments:
+    from gen.gpu.open import open_instruments
 
-    compiled = [one for one in made if isinstance(one.compiled, Compiled)]
-    registers = [one.registers for one in compiled]
-    verdicts = [one.verdict.status for one in made]
+    return open_instruments(index, compiler)
+
+
+def _calibration(home: Path, instruments: Instruments) -> Calibration:
+    from gen.gpu.open import store_calibration, stored_calibration
+
+    found = stored_calibration(home, instruments.device)
+    if found is None:
+        found = instruments.calibrate()
+        store_calibration(home, found)
+    return found
+
+
+def _show(done: Run, calibration: Calibration) -> None:
+    show.text(f"{calibration.device}, driver {calibration.driver}")
+    columns = ("problem", "winner", "us", "of limit", "over base", "tried", "right", "wrong", "failed", "seconds")
+    show.table(columns, [_row(outcome) for outcome in done.outcomes])
+    for outcome in done.outcomes:
+        for trial in outcome.trials:
+            if trial.status in ("wrong_result", "launch_failed", "compile_failed"):
+                show.text(f"{trial.variant.name}: {trial.status}: {trial.reason}", indent=2)
+    tried = sum(len(outcome.trials) - outcome.statuses.get("infeasible", 0) for outcome in done.outcomes)
+    show.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
+    for outcome in done.outcomes:
+        if outcome.left_out:
+            show.text(f"Left out for want of time: {outcome.left_out} variants of {outcome.problem}.")
+    for problem in done.left_out:
+        show.text(f"Left out for want of time: {problem}.")
+
+
+def _row(outcome: Outcome) -> tuple[object, ...]:
+    counts = outcome.statuses
+    failed = sum(counts.get(status, 0) for status in ("launch_failed", "compile_failed", "timeout"))
     return (
-        name,
-        len(made),
-        len(compiled),
-        f"{min(registers)} to {max(registers)}" if registers else "-",
-        sum(one.spill_bytes > 0 for one in compiled),
-        verdicts.count("proven"),
-        verdicts.count("failed"),
-        verdicts.count("skipped"),
-        sum(one.verdict.cases for one in made),
+        str(outcome.problem),
+        "none" if outcome.winner is None else outcome.winner.variant.name.partition("__")[2],
+        f"{outcome.median_us:.2f}",
+        f"{outcome.of_limit:.3f}",
+        "-" if outcome.against_base is None else f"{outcome.against_base.median:.3f}",
+        len(outcome.trials) - counts.get("infeasible", 0),
+        counts.get("ok", 0),
+        counts.get("wrong_result", 0),
+        failed,
+        f"{outcome.seconds:.1f}",
     )
 
 
-def _prospect(prospect: Prospect) -> str:
-    classes = len(prospect.family.shape_classes(prospect.spec))
-    return (
-        f"{prospect.family.name}_{prospect.spec.label}: {prospect.feasible} feasible variants, in {classes} shape "
-        f"{'class' if classes == 1 else 'classes'}, scored against the device's {prospect.limit} bandwidth"
-    )
-
-
-def _as_json(done: Rehearsal, compiler: str, device: Device | None) -> dict[str, Any]:
+def _as_json(done: Run, calibration: Calibration) -> dict[str, Any]:
     return {
-        "arch": done.arch,
-        "compiler": compiler,
-        "device": None if device is None else {"name": device.name, "arch": device.arch},
-        "measured": False,
-        "variants": [_variant(one) for one in done.variants],
-        "would_measure": [
+        "device": calibration.device,
+        "driver": calibration.driver,
+        "seconds": done.seconds,
+        "outcomes": [
             {
-                "spec": f"{prospect.family.name}_{prospect.spec.label}",
-                "feasible": prospect.feasible,
-                "limit": prospect.limit,
-                "shape_classes": list(prospect.family.shape_classes(prospect.spec)),
+                "problem": str(outcome.problem),
+                "extents": dict(outcome.problem.extents),
+                "winner": outcome.winner and outcome.winner.variant.name,
+                "median_us": outcome.median_us,
+                "of_limit": outcome.of_limit,
+                "over_base": outcome.against_base and outcome.against_base.median,
+                "statuses": dict(outcome.statuses),
+                "left_out": outcome.left_out,
+                "seconds": outcome.seconds,
             }
-            for prospect in done.prospects
+            for outcome in done.outcomes
         ],
-    }
-
-
-def _variant(one: Rehearsed) -> dict[str, Any]:
-    from gen.errors import CompileError
-
-    failed = str(one.compiled) if isinstance(one.compiled, CompileError) else None
-    return {
-        **as_json(one.verdict),
-        "infeasible": one.infeasible,
-        "compiled": failed is None,
-        "compile_error": failed,
-        "registers": one.registers,
-        "spill_bytes": one.spill_bytes,
+        "left_out": [str(problem) for problem in done.left_out],
     }

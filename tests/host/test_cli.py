@@ -271,16 +271,31 @@ def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
 
 
 @pytest.mark.usefixtures("oracle")
-def test_tune_takes_the_gpus_architecture_and_admits_that_it_does_not_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     from gen.tune.device import Device
 
     monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA T4", "sm_75"))
-    shown = run("tune", "transposeSmem")
+    shown = run("tune", "transposeSmem", "--arch", "sm_80")
     assert shown.status == 0
-    for words in ("sm_75", "NVIDIA T4", "does not measure"):
+    for words in ("sm_80", "NVIDIA T4", "Nothing was measured"):
         assert words in shown.out
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA Unheard-of", "sm_999"))
-    assert run("tune", "transposeSmem", "--json").data["arch"] == "sm_90"
+
+
+@pytest.mark.parametrize("options", [("--shape", "64x64"), ("--budget", "5")])
+def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.tune.device.find_device", lambda: None)
+    shown = run("tune", "transpose", *options)
+    assert shown.status == 2
+    assert "GPU" in shown.err
+
+
+def test_tune_on_a_gpu_takes_no_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gen.tune.device import Device
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA T4", "sm_75"))
+    shown = run("tune", "reduction_sum_f32__shfl_tpb128_u1")
+    assert shown.status == 2
+    assert "Give reduction_sum_f32" in shown.err
 
 
 def test_doctor_fails_only_for_what_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +391,7 @@ def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gen.emit.generate.base_of_catalogue", interrupted)
+    monkeypatch.setattr("gen.store.folder.base_of_catalogue", interrupted)
     assert run("generate").status == 130
 
 

@@ -1,0 +1,149 @@
+"""`gen tune` without a GPU: everything up to measuring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import families_of, find, home_of
+from gen.cli.prove import ARCH, as_json, show_reasons
+from gen.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gen.families.base import Limits
+    from gen.tune.device import Device
+    from gen.tune.rehearse import Prospect, Rehearsal, Rehearsed
+
+
+def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path | None, *, json: bool) -> None:
+    """Emits, compiles and proves, and says what a GPU would measure."""
+    from gen.paths import cache_home
+    from gen.toolchain.nvrtc import Nvrtc
+    from gen.tune.device import find_device
+    from gen.tune.processes import Host
+    from gen.tune.rehearse import rehearse as rehearsed
+    from gen.tune.select import select
+
+    families, home, device = families_of(ctx), home_of(out), find_device()
+    limits = _limits(arch, device)
+    variants = select(families, target, lambda name: find(families, name, home), cover=True, limits=limits)
+    compiler = Nvrtc(cache_home(home))
+    if limits.arch not in compiler.architectures:
+        known = ", ".join(compiler.architectures)
+        raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", limits.arch)
+    host = Host(limits, cache_home(home))
+    with show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as tick:
+        done = rehearsed(variants, limits, compiler, host, tick=tick)
+    if json:
+        show.data(_as_json(done, compiler.version, device))
+    else:
+        _show(done, compiler.version, device)
+    if not done.ok:
+        raise typer.Exit(1)
+
+
+def _limits(arch: str | None, device: Device | None) -> Limits:
+    """Of the architecture asked for, of that of the GPU at hand, or of the one that stands for all."""
+    from gen.families.base import Limits
+
+    if arch is None and device is not None:
+        try:
+            return Limits.of(device.arch)
+        except UnknownNameError:  # a GPU that gen has no table for does not stand in the way of a rehearsal
+            pass
+    return Limits.of(arch or ARCH)
+
+
+def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
+    from gen.errors import CompileError
+
+    rows = [_row(name, made) for name, made in _by_family(done).items()]
+    columns = ("family", "emitted", "compiled", "registers", "spill", "proven", "failed", "skipped", "cases")
+    show.table(columns, rows)
+    for one in done.variants:
+        if isinstance(one.compiled, CompileError):
+            show.text()
+            show.verbatim(f"{one.compiled}\n")
+    show_reasons([one.verdict for one in done.variants])
+    show.text()
+    show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
+    infeasible = sum(one.infeasible is not None for one in done.variants)
+    if infeasible:
+        show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
+    show.text()
+    here = "there is no GPU here" if device is None else f"the run was for {done.arch}, not for {device.name}"
+    show.text(f"Nothing was measured: {here}. On a GPU, tuning measures:")
+    for prospect in done.prospects:
+        show.text(_prospect(prospect), indent=2)
+    show.text(f"and keep the fastest variant of each shape class. Feasible means: can run on {done.arch}.")
+
+
+def _by_family(done: Rehearsal) -> dict[str, list[Rehearsed]]:
+    grouped: dict[str, list[Rehearsed]] = {}
+    for one in done.variants:
+        grouped.setdefault(one.variant.family.name, []).append(one)
+    return grouped
+
+
+def _row(name: str, made: list[Rehearsed]) -> tuple[object, ...]:
+    from gen.toolchain.compiled import Compiled
+
+    compiled = [one for one in made if isinstance(one.compiled, Compiled)]
+    registers = [one.registers for one in compiled]
+    verdicts = [one.verdict.status for one in made]
+    return (
+        name,
+        len(made),
+        len(compiled),
+        f"{min(registers)} to {max(registers)}" if registers else "-",
+        sum(one.spill_bytes > 0 for one in compiled),
+        verdicts.count("proven"),
+        verdicts.count("failed"),
+        verdicts.count("skipped"),
+        sum(one.verdict.cases for one in made),
+    )
+
+
+def _prospect(prospect: Prospect) -> str:
+    classes = len(prospect.family.shape_classes(prospect.spec))
+    return (
+        f"{prospect.family.name}_{prospect.spec.label}: {prospect.feasible} feasible variants, in {classes} shape "
+        f"{'class' if classes == 1 else 'classes'}, scored against the device's {prospect.limit} bandwidth"
+    )
+
+
+def _as_json(done: Rehearsal, compiler: str, device: Device | None) -> dict[str, Any]:
+    return {
+        "arch": done.arch,
+        "compiler": compiler,
+        "device": None if device is None else {"name": device.name, "arch": device.arch},
+        "measured": False,
+        "variants": [_variant(one) for one in done.variants],
+        "would_measure": [
+            {
+                "spec": f"{prospect.family.name}_{prospect.spec.label}",
+                "feasible": prospect.feasible,
+                "limit": prospect.limit,
+                "shape_classes": list(prospect.family.shape_classes(prospect.spec)),
+            }
+            for prospect in done.prospects
+        ],
+    }
+
+
+def _variant(one: Rehearsed) -> dict[str, Any]:
+    from gen.errors import CompileError
+
+    failed = str(one.compiled) if isinstance(one.compiled, CompileError) else None
+    return {
+        **as_json(one.verdict),
+        "infeasible": one.infeasible,
+        "compiled": failed is None,
+        "compile_error": failed,
+        "registers": one.registers,
+        "spill_bytes": one.spill_bytes,
+    }

@@ -1,0 +1,50 @@
+"""What belongs into the folder of results: base and tuned variants of every catalogue, and the specs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gen.emit.generate import base_of_catalogue
+from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
+from gen.families.base import Family, Variant
+from gen.families.names import Known, find_variant
+from gen.store import specs, tuned
+
+
+def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Variant, ...]:
+    """The base variants of every catalogue, and the winners that stand in `home`.
+
+    Raises StoreError if a winner is no variant of these families.
+    """
+    found = {made.name: made for made in base_of_catalogue(families)}
+    winners = tuned.read_winners(home)
+    known = known_specs(families, home) if winners else {}
+    for winner in winners:
+        if not winner.variant.startswith(prefixes_of(families)):
+            continue  # of a family that is not at hand
+        try:
+            made = find_variant(families, winner.variant, known)
+        except (UnknownNameError, ConfigError, SpecError) as error:
+            raise StoreError(
+                tuned.FILE, f"names a winner that there is not: {error}", next_step="Tune again, or remove its line"
+            ) from error
+        found.setdefault(made.name, made)
+    return tuple(found.values())
+
+
+def known_specs(families: Sequence[Family[Any]], home: Path) -> Known:
+    """The JSON of every spec that a name can mean: those of the catalogues, and those written down in `home`."""
+    catalogue = {f"{family.name}_{spec.label}": spec.to_json() for family in families for spec in family.catalogue}
+    return {**specs.read_specs(home), **catalogue}
+
+
+def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
+    """How the names of these families' kernels begin."""
+    return tuple(f"{family.name}_" for family in families)
+
+
+def other_files(families: Sequence[Family[Any]]) -> Mapping[str, str]:
+    """The text files beside the kernels, by name."""
+    return {specs.FILE: specs.text_of_specs(families)}

@@ -1,0 +1,75 @@
+"""Which problems a tuning run means: specs, each at the sizes that stand for its shape classes or at a given shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gen.errors import ShapeError, UnknownNameError
+from gen.families.base import Family, Layout, Spec
+from gen.families.names import Known, find_spec
+from gen.gpu.trial import Problem
+
+_POWER = re.compile(r"(\d{1,20})\^(\d{1,2})")
+
+
+def problems(
+    families: Sequence[Family[Any]], target: str | None, known: Known, shapes: Sequence[str] = ()
+) -> tuple[Problem, ...]:
+    """The problems of a family, of a spec, or of every catalogue.
+
+    Args:
+        families: all families.
+        target: a family, or a spec by name; None for every catalogue.
+        known: JSON of specs by name.
+        shapes: of the first input, such as `8192x8192` or `2^28`; none: one that stands for each shape class.
+
+    Raises:
+        UnknownNameError: nothing has this name.
+        ShapeError: a shape cannot be read, or is none of the spec's.
+    """
+    found: list[Problem] = []
+    for family, spec in _specs(families, target, known):
+        if shapes:
+            found += [_problem(family, spec, shape) for shape in shapes]
+        else:
+            found += [
+                Problem(family, spec, family.representative(spec, shape_class))
+                for shape_class in family.shape_classes(spec)
+            ]
+    return tuple(found)
+
+
+def read_shape(text: str) -> tuple[int, ...]:
+    """The shape that a text spells: `8192x8192`, `2^28`, `1000`. Raises ShapeError for any other text."""
+    shape = []
+    for part in text.lower().split("x"):
+        power = _POWER.fullmatch(part)
+        if power:
+            shape.append(int(power.group(1)) ** int(power.group(2)))
+        elif part.isdecimal() and part.isascii() and len(part) <= 20:
+            shape.append(int(part))
+        else:
+            raise ShapeError("--shape", "must be numbers joined by x, such as 8192x8192 or 2^28", repr(text))
+    return tuple(shape)
+
+
+def _specs(families: Sequence[Family[Any]], target: str | None, known: Known) -> list[tuple[Family[Any], Spec]]:
+    chosen = [family for family in families if target in (None, family.name)]
+    if chosen:
+        return [(family, spec) for family in chosen for spec in family.catalogue]
+    assert target is not None
+    if "__" in target:
+        rule = "must be a family or a spec: tuning chooses the variant"
+        raise UnknownNameError("The name", rule, repr(target), next_step=f"Give {target.partition('__')[0]}")
+    return [find_spec(families, target, known)]
+
+
+def _problem(family: Family[Any], spec: Spec, text: str) -> Problem:
+    shape = read_shape(text)
+    first = next(operand for operand in spec.operands if operand.role != "number")
+    dtype = first.dtype.numpy
+    strides = tuple(dtype.itemsize * prod(shape[place + 1 :]) for place in range(len(shape)))
+    return Problem(family, spec, family.extents(spec, {first.name: Layout(shape, strides, dtype)}))

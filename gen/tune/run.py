@@ -1,0 +1,91 @@
+"""A tuning run over several problems: tunes each, and keeps what won."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gen.emit.files import write_if_changed
+from gen.emit.generate import generate, texts
+from gen.families.base import Family
+from gen.gpu.trial import Device, Problem
+from gen.store import tuned
+from gen.store.folder import other_files, prefixes_of, variants_of_home
+from gen.store.trials import Trials
+from gen.tune.tuner import ManyCompiler, Outcome, tune, winner_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to: an outcome for each problem begun, and the problems the budget left out."""
+
+    outcomes: tuple[Outcome, ...]
+    left_out: tuple[Problem, ...]
+    seconds: float
+
+    @property
+    def trials(self) -> int:
+        """Variants measured in this run or before, over all problems."""
+        return sum(len(outcome.trials) for outcome in self.outcomes)
+
+
+def run(
+    problems: Sequence[Problem],
+    families: Sequence[Family[Any]],
+    device: Device,
+    compiler: ManyCompiler,
+    home: Path,
+    *,
+    budget: float | None = None,
+    evidence: Mapping[str, object] | None = None,
+    tick: Callable[[Problem, int, int], None] = lambda _problem, _done, _all: None,
+) -> Run:
+    """Tunes the problems one after another and writes winners, and their files, into `home` after each.
+
+    Args:
+        problems: what to tune.
+        families: whose catalogues `home` holds.
+        device: where.
+        compiler: for the device's architecture.
+        home: of tuned.json, the trials and the kernels.
+        budget: seconds for everything; each problem gets an equal share of what is left.
+        evidence: what else stands beside each winner.
+        tick: told after each trial.
+    """
+    start = time.monotonic()
+    trials = Trials(home)
+    outcomes: list[Outcome] = []
+    try:
+        for place, problem in enumerate(problems):
+            now = time.monotonic()
+            if budget is not None and now > start + budget:
+                break
+            deadline = None if budget is None else now + (start + budget - now) / (len(problems) - place)
+            outcome = tune(
+                problem, device, compiler, trials,
+                previous=_previous(home, device, problem), deadline=deadline,
+                tick=partial(tick, problem),
+            )  # fmt: skip
+            outcomes.append(outcome)
+            if outcome.winner is not None:
+                _keep(home, families, winner_of(outcome, device, compiler.version, evidence or {}))
+    finally:
+        trials.close()
+    return Run(tuple(outcomes), tuple(problems[len(outcomes) :]), time.monotonic() - start)
+
+
+def _previous(home: Path, device: Device, problem: Problem) -> str | None:
+    for winner in tuned.read_winners(home):
+        if (winner.device, winner.spec, winner.shape) == (device.name, problem.spec_name, problem.shape_class):
+            return winner.variant
+    return None
+
+
+def _keep(home: Path, families: Sequence[Family[Any]], winner: tuned.Winner) -> None:
+    winners = tuned.merged(tuned.read_winners(home), [winner])
+    write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
+    generate(home, texts(variants_of_home(families, home), other_files(families)), prefixes_of(families))

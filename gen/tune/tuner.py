@@ -1,0 +1,255 @@
+"""Tunes a problem: feasible, compiled, proven on the device, timed; the fastest of what is right wins.
+
+A wrong variant, or one that does not compile or launch, is a trial with a status: never the end of a run, and never
+the winner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gen.emit.render import render
+from gen.errors import CompileError, RunError
+from gen.families.base import Limits, Variant
+from gen.families.names import base_variants, space, variant
+from gen.gpu.trial import Device, Problem, Session, Status, Trial
+from gen.store.trials import Setting, Trials
+from gen.store.tuned import Winner
+from gen.toolchain.compiled import Compiled
+from gen.tune.choose import Interval, choose, paired_ratio
+
+FINALISTS = 8
+ROUNDS = 30
+SLOWER = 2.0  # a first sample that much over the best so far ends an attempt
+
+
+class ManyCompiler(Protocol):
+    """Compiles many sources at once, in threads that go on while a result is used."""
+
+    @property
+    def version(self) -> str:
+        """Which compiler, in all that can change its output."""
+        ...
+
+    def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
+        """Takes name and text of each; each result as it is finished."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What tuning one problem came to.
+
+    Attributes:
+        trials: every variant tried, in order.
+        winner: the chosen one; None if nothing was right in time.
+        median_us, interval: of the winner, over the rounds of the finalists; the interval is of its median.
+        against_base: the winner's time over base's, from the same rounds; None if base did not finish.
+        of_limit: the floor over the median.
+        seconds: from start to end.
+        left_out: variants that the budget did not reach.
+    """
+
+    problem: Problem
+    trials: tuple[Trial, ...]
+    winner: Trial | None
+    median_us: float
+    against_base: Interval | None
+    of_limit: float
+    floor_us: float
+    seconds: float
+    left_out: int
+
+    @property
+    def statuses(self) -> Mapping[Status, int]:
+        """How many trials ended how."""
+        return Counter(trial.status for trial in self.trials)
+
+
+def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Trial]]:
+    """The variants worth compiling, base first; and those that this device or this size rules out, as trials."""
+    family, spec = problem.family, problem.spec
+    fit: dict[str, Variant] = {}
+    unfit: list[Trial] = []
+    found = list(base_variants(family, spec))
+    for algorithm in family.algorithms.values():
+        if algorithm.repeatable:
+            found += [variant(family, spec, algorithm, config) for config in space(algorithm, spec)]
+    for made in found:
+        reason = made.algorithm.infeasible(spec, made.config, limits)
+        reason = reason or made.algorithm.uncovered(spec, made.config, problem.extents, limits)
+        if reason is None:
+            fit[made.name] = made
+        else:
+            unfit.append(Trial(made, "infeasible", reason=reason))
+    return list(fit.values()), unfit
+
+
+def tune(
+    problem: Problem,
+    device: Device,
+    compiler: ManyCompiler,
+    trials: Trials,
+    *,
+    previous: str | None = None,
+    deadline: float | None = None,
+    tick: Callable[[int, int], None] = lambda _done, _all: None,
+    text: Callable[[Variant], str] = render,
+) -> Outcome:
+    """Tries every variant of a problem's spec on a device.
+
+    Args:
+        problem: what is computed, at which size.
+        device: where.
+        compiler: for the device's architecture.
+        trials: where every trial is recorded as it ends, and found again.
+        previous: the name of the winner so far; it stays unless another is shown to be over 1 % faster.
+        deadline: of `time.monotonic()`; what is not begun by then is left out.
+        tick: told after each trial how many of how many are done.
+        text: gives the text of a variant.
+
+    Raises:
+        CompileError: base does not compile.
+        RunError: base is wrong.
+    """
+    start = time.monotonic()
+    setting = Setting(device.name, device.driver, compiler.version, "cold")
+    fit, done = candidates(problem, device.limits)
+    if not fit:
+        raise RunError(str(problem), "has no variant that this device can run", device.name)
+    texts = {made.name: text(made) for made in fit}
+    base = _base(problem, fit)
+    session = device.open(problem, base, _compiled(compiler, base, texts, device.limits.arch))
+    try:
+        for trial in done:
+            trials.record(setting, problem, text(trial.variant), trial)
+        known = {made.name: trials.find(setting, problem, texts[made.name], made) for made in fit}
+        done += [trial for trial in known.values() if trial is not None]
+        missing = [made for made in fit if known[made.name] is None]
+
+        def record(trial: Trial) -> None:
+            trials.record(setting, problem, texts[trial.variant.name], trial)
+            done.append(trial)
+            tick(len(done), len(fit))
+
+        best = min((trial.median_us for trial in done), default=float("inf"))
+        left = _attempt_all(session, missing, texts, compiler, device, deadline, record, best)
+        finalists = _finalists(session, done, missing, texts, compiler, device, base, previous)
+        times = session.rounds([trial.variant for trial in finalists], ROUNDS).times_us if finalists else {}
+    finally:
+        session.close()
+    return _outcome(problem, device, tuple(done), finalists, times, base, previous, time.monotonic() - start, left)
+
+
+def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping[str, object]) -> Winner:
+    """The outcome as a line of tuned.json."""
+    assert outcome.winner is not None
+    work = outcome.problem.family.work(outcome.problem.spec, outcome.problem.extents)
+    moved = work.bytes_read + work.bytes_written
+    measured = {
+        "median_us": round(outcome.median_us, 3),
+        "of_limit": round(outcome.of_limit, 4),
+        "floor_us": round(outcome.floor_us, 3),
+        "limit": work.limit,
+        "gb_per_s": round(moved / outcome.median_us / 1e3, 1),
+        "over_base": None if outcome.against_base is None else round(outcome.against_base.median, 4),
+        "extents": dict(outcome.problem.extents),
+        "trials": dict(sorted(outcome.statuses.items())),
+        "protocol": "cold",
+        "driver": device.driver,
+        "compiler": compiler,
+        "registers": outcome.winner.registers,
+        **evidence,
+    }
+    problem = outcome.problem
+    return Winner(device.name, problem.spec_name, problem.shape_class, outcome.winner.variant.name, measured)
+
+
+def _base(problem: Problem, fit: Sequence[Variant]) -> Variant:
+    """The base variant of the problem's shape class, or the first that can run."""
+    made = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
+    return made if made in fit else fit[0]
+
+
+def _compiled(compiler: ManyCompiler, made: Variant, texts: Mapping[str, str], arch: str) -> Compiled:
+    (result,) = compiler.compile_many([(made.name, texts[made.name])], arch)
+    if isinstance(result, CompileError):
+        raise result
+    return result
+
+
+def _attempt_all(
+    session: Session,
+    missing: Sequence[Variant],
+    texts: Mapping[str, str],
+    compiler: ManyCompiler,
+    device: Device,
+    deadline: float | None,
+    record: Callable[[Trial], None],
+    best: float,
+) -> int:
+    """Attempts what is missing, each as soon as it is compiled; returns how many the deadline left out."""
+    by_name = {made.name: made for made in missing}
+    results = compiler.compile_many(((made.name, texts[made.name]) for made in missing), device.limits.arch)
+    attempted = 0
+    for result in results:
+        if deadline is not None and time.monotonic() > deadline:
+            break
+        attempted += 1
+        if isinstance(result, CompileError):
+            record(Trial(by_name[result.subject], "compile_failed", reason=result.log))
+            continue
+        trial = session.attempt(by_name[result.name], result, SLOWER * best)
+        best = min(best, trial.median_us)
+        record(trial)
+    return len(missing) - attempted
+
+
+def _finalists(
+    session: Session,
+    done: Sequence[Trial],
+    missing: Sequence[Variant],
+    texts: Mapping[str, str],
+    compiler: ManyCompiler,
+    device: Device,
+    base: Variant,
+    previous: str | None,
+) -> list[Trial]:
+    """The fastest trials, with base and the winner so far, all ready in the session."""
+    fast = sorted((t for t in done if t.status == "ok"), key=lambda t: (t.median_us, t.variant.name))
+    chosen = fast[:FINALISTS] + [t for t in fast[FINALISTS:] if t.variant == base or t.variant.name == previous]
+    ready = {made.name for made in missing}
+    finalists = []
+    for trial in chosen:
+        if trial.variant.name in ready:
+            finalists.append(trial)
+            continue
+        compiled = _compiled(compiler, trial.variant, texts, device.limits.arch)
+        again = session.attempt(trial.variant, compiled, 0.0)
+        if again.status == "ok":
+            finalists.append(trial)
+    return finalists
+
+
+def _outcome(
+    problem: Problem,
+    device: Device,
+    done: tuple[Trial, ...],
+    finalists: Sequence[Trial],
+    times: Mapping[str, Sequence[float]],
+    base: Variant,
+    previous: str | None,
+    seconds: float,
+    left: int,
+) -> Outcome:
+    floor = device.floor_us(problem)
+    if not finalists:
+        return Outcome(problem, done, None, float("inf"), None, 0.0, floor, seconds, left)
+    winner = choose(finalists, times, previous)
+    median = Trial(winner.variant, "ok", tuple(times[winner.variant.name])).median_us
+    against = paired_ratio(times[winner.variant.name], times[base.name]) if base.name in times else None
+    return Outcome(problem, done, winner, median, against, floor / median, floor, seconds, left)
