@@ -5,7 +5,7 @@ PYTHONS = python3 python3.13 python3.12 python3.11
 SUITS = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup generate tune test check clean
+.PHONY: help setup generate tune test test-gpu bench check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,12 @@ tune: .venv/installed ## generate, compile, prove; with a GPU: find the fastest
 
 test: .venv/installed ## run the tests on all cores
 	.venv/bin/pytest -n auto --dist worksteal
+
+test-gpu: .venv/installed ## run the tests that need a GPU; they fail without one
+	.venv/bin/pytest tests/gpu
+
+bench: .venv/installed ## time gen itself, on any machine
+	.venv/bin/python bench/host.py
 
 check: .venv/installed ## all that a change must pass: format, lint, types, out/ up to date, tests
 	.venv/bin/ruff format --check .
@@ -44,4 +50,6 @@ clean: ## remove what these targets made: .venv, caches, build outputs
 	echo "On Debian and Ubuntu: apt install python3 python3-venv." >&2; \
 	exit 1
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@! nvidia-smi >/dev/null 2>&1 || .venv/bin/python -m pip install --quiet --disable-pip-version-check pycuda || \
+	  echo "PyCUDA cannot be built here, which needs nvcc on the PATH: gen tune will measure nothing." >&2
 	@touch $@

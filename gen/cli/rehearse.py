@@ -75,7 +75,7 @@ def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
     if infeasible:
         show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
     show.text()
-    here = "there is no GPU here" if device is None else f"the run was for {done.arch}, not for {device.name}"
+    here = "there is no GPU here" if device is None else f"this was a rehearsal for {done.arch} beside a {device.name}"
     show.text(f"Nothing was measured: {here}. On a GPU, tuning measures:")
     for prospect in done.prospects:
         show.text(_prospect(prospect), indent=2)

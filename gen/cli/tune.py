@@ -11,12 +11,15 @@ from gen.cli import show
 from gen.cli.common import Json, OptionError, Out, families_of, home_of
 from gen.cli.prove import ARCH
 from gen.cli.rehearse import rehearse
+from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gen.families.base import Family
     from gen.gpu.open import Instruments
     from gen.gpu.timing import Calibration
+    from gen.gpu.trial import Problem
     from gen.tune.run import Run
     from gen.tune.tuner import Outcome
 
@@ -77,37 +80,19 @@ def tune(
     Without one: emits, compiles and proves on the CPU the base and named variants of every catalogue, and configs of
     each algorithm in which every pair of parameter values meets; and says what a GPU would measure.
     """
-    from gen.tune.device import find_device
-
-    if arch is not None or find_device() is None:
-        if shape or budget is not None:
-            raise OptionError("--shape and --budget", "need a GPU that measures", "none" if arch is None else arch)
-        rehearse(ctx, target, arch, out, json=json)
-        return
     from gen.store.folder import known_specs
+    from gen.tune.device import find_device
     from gen.tune.problems import problems
-    from gen.tune.run import run
 
-    start = time.monotonic()
-    families, home = families_of(ctx), home_of(out)
-    wanted = problems(families, target, known_specs(families, home), shape or ())
-    made = _compiler(compiler, home)
-    instruments = _open(gpu, made)
-    calibration = _calibration(home, instruments)
-    bench = instruments.bench(calibration)
-    if budget is not None:
-        budget -= time.monotonic() - start
-    with show.bars() as tick:
-        done = run(
-            wanted, families, bench, made, home, budget=budget, evidence={"date": time.strftime("%Y-%m-%d")},
-            tick=lambda problem, count, every: tick(str(problem), count, every),
-        )  # fmt: skip
-    if json:
-        show.data(_as_json(done, calibration))
-    else:
-        _show(done, calibration)
-    if any(outcome.winner is None for outcome in done.outcomes):
-        raise typer.Exit(1)
+    if arch is None and find_device() is not None:
+        families, home = families_of(ctx), home_of(out)
+        wanted = problems(families, target, known_specs(families, home), shape or ())
+        if _can_measure():
+            _measure(wanted, families, home, budget, gpu, compiler, json=json)
+            return
+    elif shape or budget is not None:
+        raise OptionError("--shape and --budget", "need a GPU that measures", arch or "none")
+    rehearse(ctx, target, arch, out, json=json)
 
 
 def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, json: Json = False) -> None:
@@ -132,6 +117,48 @@ def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, j
             ("empty kernel in a graph", f"{found.empty_node_us:.2f} us")]  # fmt: skip
     show.table(("what", "at best"), rows)
     show.text(f"kept in {place}")
+
+
+def _measure(
+    wanted: tuple[Problem, ...],
+    families: tuple[Family[Any], ...],
+    home: Path,
+    budget: float | None,
+    gpu: int,
+    compiler: str,
+    *,
+    json: bool,
+) -> None:
+    from gen.tune.run import run
+
+    start = time.monotonic()
+    made = _compiler(compiler, home)
+    instruments = _open(gpu, made)
+    calibration = _calibration(home, instruments)
+    bench = instruments.bench(calibration)
+    if budget is not None:
+        budget -= time.monotonic() - start
+    with show.bars() as tick:
+        done = run(
+            wanted, families, bench, made, home, budget=budget, evidence={"date": time.strftime("%Y-%m-%d")},
+            tick=lambda problem, count, every: tick(str(problem), count, every),
+        )  # fmt: skip
+    if json:
+        show.data(_as_json(done, calibration))
+    else:
+        _show(done, calibration)
+    if any(outcome.winner is None for outcome in done.outcomes):
+        raise typer.Exit(1)
+
+
+def _can_measure() -> bool:
+    """Whether what talks to a GPU is installed; says so if it is not."""
+    try:
+        import gen.gpu.device  # noqa: F401
+    except MissingToolError as error:
+        show.note(f"There is a GPU, but it cannot be used: {error}")
+        return False
+    return True
 
 
 def _compiler(name: str, home: Path) -> Any:

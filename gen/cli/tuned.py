@@ -1,0 +1,135 @@
+"""`gen show`: what is tuned for a spec, on which devices, and what this machine's GPU gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import Json, Out, families_of, find, home_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gen.families.base import Family, Spec
+    from gen.store.tuned import Winner
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("show", epilog="Examples: `gen show reduction_sum_f32`, `gen show reduceShfl --json`.")(show_tuned)
+
+
+def show_tuned(
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="SPEC|NAME", help="A spec such as reduction_sum_f32, or a variant's name.")
+    ],
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Show what is tuned for a spec, or where a variant was chosen.
+
+    For each device and shape class: the chosen variant, its time, the part of the limit it reaches, and its file. Then
+    what gen.load gives on the GPU of this machine, and why; or base, which devices get that nothing was tuned for.
+    """
+    from gen.runtime.dispatch import family_and_spec, winners_of
+
+    families, home = families_of(ctx), home_of(out)
+    named = {one.name for family in families for one in family.named}
+    variant = find(families, name, home) if "__" in name or name in named else None
+    family, spec = family_and_spec(families, name, home) if variant is None else (variant.family, variant.spec)
+    spec_name = f"{family.name}_{spec.label}"
+    winners = [winner for winner in winners_of(home) if winner.spec == spec_name]
+    device, choices = _choices(family, spec, winners)
+    if variant is not None:
+        winners = [winner for winner in winners if winner.variant == variant.name]
+    report: dict[str, Any] = {
+        "spec": spec_name,
+        "summary": spec.summary,
+        "variant": None if variant is None else variant.name,
+        "file": None if variant is None else _file(home, variant.name),
+        "winners": [{**_winner(winner), "file": _file(home, winner.variant)} for winner in winners],
+        "device": device,
+        "choices": [one for one in choices if variant is None or one["variant"] == variant.name],
+    }
+    if json:
+        show.data(report)
+    else:
+        _print(report)
+
+
+def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tuple[str | None, list[dict[str, str]]]:
+    """The GPU of this machine, if there is one, and what it gets for each shape class; else base."""
+    from gen.errors import UnknownNameError
+    from gen.families.base import Limits
+    from gen.families.names import variant
+    from gen.runtime.dispatch import Chooser
+    from gen.tune.device import find_device
+
+    classes = family.shape_classes(spec)
+    device = find_device()
+    if device is not None:
+        try:
+            chooser = Chooser(family, spec, winners, device.name, Limits.of(device.arch))
+            found = [(shape, chooser.choose(shape)) for shape in classes]
+        except UnknownNameError:  # an architecture whose limits only its driver knows
+            pass
+        else:
+            return device.name, [
+                {"shape": shape, "variant": one.variant.name, "why": one.why} for shape, one in found
+            ]  # fmt: skip
+    base = [(shape, variant(family, spec, *family.base(spec, shape)).name) for shape in classes]
+    return None, [{"shape": shape, "variant": made, "why": "base"} for shape, made in base]
+
+
+def _winner(winner: Winner) -> dict[str, Any]:
+    return {
+        "device": winner.device, "shape": winner.shape, "variant": winner.variant,
+        "median_us": _number(winner.evidence.get("median_us")), "of_limit": _number(winner.evidence.get("of_limit")),
+        "driver": winner.evidence.get("driver"),
+    }  # fmt: skip
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _file(home: Path, variant: str) -> str | None:
+    """Where a variant's text lies, if it was written."""
+    name = f"{variant}.cu"
+    place = home / name
+    return str(place) if place.name == name and place.is_file() else None  # the name may come from an edited file
+
+
+def _print(report: dict[str, Any]) -> None:
+    show.text(report["variant"] or report["spec"], "bold")
+    show.text(report["summary"])
+    if report["variant"] is not None:
+        show.text(f"File: {report['file'] or 'not written; gen render prints it'}")
+    show.text()
+    if report["winners"]:
+        rows = [
+            (
+                one["device"], one["shape"], one["variant"], _format(one["median_us"], 1, " us"),
+                _format(one["of_limit"], 100, " %"), one["file"] or "not written",
+            )
+            for one in report["winners"]
+        ]  # fmt: skip
+        show.table(("tuned on", "for", "variant", "median", "of the limit", "file"), rows)
+    else:
+        what = "Nothing is tuned for it" if report["variant"] is None else "It was chosen on no device"
+        show.text(f"{what}. On a machine with a GPU, gen tune {report['spec']} finds the fastest.")
+    if report["choices"]:
+        show.text()
+        show.text(f"On {report['device']}:" if report["device"] else "Base, for devices that nothing is tuned for:")
+        for one in report["choices"]:
+            show.text(f"{one['shape']}: {one['variant']}", indent=2)
+            if report["device"]:
+                show.text(one["why"], indent=4)
+
+
+def _format(value: float | None, factor: float, unit: str) -> str:
+    return "" if value is None else f"{factor * value:.4g}{unit}"

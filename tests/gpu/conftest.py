@@ -1,0 +1,53 @@
+"""What the tests on a GPU share. Without one they fail: they are for the machine that has it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from gen.paths import cache_home, output_home
+
+if TYPE_CHECKING:
+    from gen.gpu.device import CudaDevice
+
+
+@pytest.fixture(scope="session")
+def device() -> CudaDevice:
+    """The first GPU."""
+    from gen.gpu.device import open_device
+
+    return open_device(0)
+
+
+@pytest.fixture(scope="session")
+def torch(device: CudaDevice) -> Any:  # noqa: ARG001  opened before torch makes its context
+    """PyTorch, which must be installed."""
+    return import_module("torch")
+
+
+@pytest.fixture(scope="session")
+def cupy(device: CudaDevice) -> Any:  # noqa: ARG001
+    """CuPy, which must be installed."""
+    return import_module("cupy")
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results without winners, so that tests do not depend on what was tuned; its cache stays."""
+    folder: Path = tmp_path_factory.mktemp("home")
+    (folder / "tuned.json").write_text('{"schema": 1, "winners": []}', encoding="utf-8")
+    kept = cache_home(output_home())
+    kept.mkdir(parents=True, exist_ok=True)
+    cache_home(folder).symlink_to(kept.absolute(), target_is_directory=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def photograph() -> np.ndarray[Any, np.dtype[np.float32]]:
+    """512 x 512 grey levels, 0 to 255."""
+    image: np.ndarray[Any, np.dtype[np.float32]] = import_module("skimage.data").camera().astype(np.float32)
+    return image
