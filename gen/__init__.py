@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gen.errors import GenError
+    from gen.runtime.load import load
 
 __version__ = "0.1.0"
 
-__all__ = ["GenError", "__version__"]
+__all__ = ["GenError", "__version__", "load"]
 
 
 def __getattr__(name: str) -> object:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> object:
         from gen.errors import GenError
 
         return GenError
+    if name == "load":
+        from gen.runtime.load import load
+
+        return load
     raise AttributeError(f"module 'gen' has no attribute {name!r}")

@@ -87,9 +87,11 @@ def _pitch(operand: Operand, layout: Layout) -> dict[str, int]:
         return {}
     rows, cols = layout.shape[-2:]
     row_bytes, column_bytes = layout.strides[-2:]
+    if 0 in layout.shape:
+        return {operand.pitch: cols}  # strides between no elements mean nothing
     if cols > 1 and column_bytes != size:
         raise ShapeError(operand.name, f"must have elements {size} bytes apart along its rows", column_bytes)
-    if rows <= 1 or cols == 0:
+    if rows <= 1:
         return {operand.pitch: cols}  # no row follows another
     if row_bytes % size or row_bytes < cols * size:
         raise ShapeError(
