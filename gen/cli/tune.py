@@ -235,7 +235,7 @@ def _as_json(done: Run, calibration: Calibration) -> dict[str, Any]:
                 "problem": str(outcome.problem),
                 "extents": dict(outcome.problem.extents),
                 "winner": outcome.winner and outcome.winner.variant.name,
-                "median_us": outcome.median_us,
+                "median_us": outcome.median_us if outcome.winner else None,
                 "of_limit": outcome.of_limit,
                 "over_base": outcome.against_base and outcome.against_base.median,
                 "statuses": dict(outcome.statuses),

@@ -204,6 +204,13 @@ class Algorithm(ABC, Generic[S, C]):
         """The most roundings on a path from an input to an output: the h of gamma_h. 0 where nothing is rounded."""
         return 0
 
+    def bytes_in_flight(self, spec: S, config: C) -> int:
+        """Bytes of loads that each thread of the main kernel, the one without `entry`, has under way at once.
+
+        What is read again from a cache counts once. 0: unknown.
+        """
+        return 0
+
 
 @dataclass(frozen=True)
 class Named:

@@ -153,6 +153,10 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
         finish = -(-blocks // config.threads_per_block) + _block_sum_roundings(config.threads_per_block)
         return own + _block_sum_roundings(config.threads_per_block) + (finish if blocks > 1 else 0)
 
+    def bytes_in_flight(self, spec: ReductionSpec, config: GridConfig) -> int:
+        """Every load of a round is issued before the first is used."""
+        return config.unroll * config.vec_bytes
+
 
 @dataclass(frozen=True, kw_only=True)
 class BlocksConfig(Config):
@@ -194,6 +198,10 @@ class BlockPartials(Algorithm[ReductionSpec, BlocksConfig]):
         finish = -(-self.blocks(config).at(extents) // config.threads_per_block)
         tree = max(config.threads_per_block.bit_length() - 1, _block_sum_roundings(config.threads_per_block))
         return config.unroll + tree + finish + _block_sum_roundings(config.threads_per_block)
+
+    def bytes_in_flight(self, spec: ReductionSpec, config: BlocksConfig) -> int:
+        """An element of each data block."""
+        return config.unroll * spec.dtype.size
 
 
 class Interleaved(BlockPartials):
@@ -341,4 +349,4 @@ class Reduction(Family[ReductionSpec]):
             return "grid", GridConfig(threads_per_block=1024, unroll=8, blocks_per_sm=1)
         if shape_class == _MIDDLE:
             return "grid", GridConfig(threads_per_block=512, unroll=4, blocks_per_sm=1)
-        return "grid", GridConfig(threads_per_block=1024, unroll=4, blocks_per_sm=2)
+        return "grid", GridConfig(threads_per_block=512, unroll=8, blocks_per_sm=2)

@@ -196,6 +196,10 @@ class Naive(Algorithm[StencilSpec, NaiveConfig]):
         """One fused multiply-add for each tap."""
         return len(spec.taps)
 
+    def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
+        """One cell: a thread finishes it before it begins the next, and its neighbours are other threads' cells."""
+        return spec.dtype.size
+
 
 def _rounded(number: object, dtype: DType) -> float:
     """The number as its type holds it, and 0 for -0; NaN for what is no number."""

@@ -157,6 +157,10 @@ class Naive(Algorithm[TransposeSpec, NaiveConfig]):
         """One launch."""
         return _one_launch(self.tiles(config), (config.block_x, config.block_y, 1))
 
+    def bytes_in_flight(self, spec: TransposeSpec, config: NaiveConfig) -> int:
+        """All elements of a thread: no load waits for a store, since the arrays do not overlap."""
+        return config.unroll * spec.dtype.size
+
 
 class Tiled(Algorithm[TransposeSpec, TiledConfig]):
     """A padded tile in shared memory, so that both sides are coalesced."""
@@ -199,6 +203,10 @@ class Tiled(Algorithm[TransposeSpec, TiledConfig]):
     def plan(self, spec: TransposeSpec, config: TiledConfig) -> Plan:
         """One launch."""
         return _one_launch(self.tiles(config), (config.tile_dim, config.block_rows, 1))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: TiledConfig) -> int:
+        """A thread's share of the tile, all of which is loaded before the barrier."""
+        return config.unroll * (config.tile_dim // config.block_rows) * spec.dtype.size
 
 
 def _one_launch(tiles: Tiles, block: tuple[int, int, int]) -> Plan:

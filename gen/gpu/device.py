@@ -1,8 +1,9 @@
 """One GPU: memory, modules, launches, events, streams and graphs.
 
-With `nvcc.py` the only importer of PyCUDA and of the driver's bindings. PyCUDA loads, launches and times in the primary
-context, so that arrays of torch and CuPy are usable in place. It cannot wrap a stream of somebody else's and has no
-graphs: for those the same cubin is loaded once more through the driver's bindings, in the same context.
+With `backend.py` and `nvcc.py` the only importer of PyCUDA and of the driver's bindings. PyCUDA loads, launches and
+times in the primary context, so that arrays of torch and CuPy are usable in place. It cannot wrap a stream of somebody
+else's and has no graphs: for those the same cubin is loaded once more through the driver's bindings, in the same
+context.
 """
 
 from __future__ import annotations
@@ -59,6 +60,22 @@ class Memory:
     def free(self) -> None:
         """Gives the bytes back now."""
         self._allocation.free()
+
+
+class Flag:
+    """A number in the host's memory that the device can read while kernels run.
+
+    Attributes:
+        address: where the device finds it.
+    """
+
+    def __init__(self) -> None:
+        self._value = pycuda.pagelocked_zeros(1, np.int32, mem_flags=pycuda.host_alloc_flags.DEVICEMAP)
+        self.address = int(self._value.base.get_device_pointer())
+
+    def set(self, value: int) -> None:
+        """Changes it, at once."""
+        self._value[0] = value
 
 
 class Function:
@@ -151,6 +168,10 @@ class CudaDevice:
     def allocate(self, size: int) -> Memory:
         """Memory of so many bytes. Raises DeviceError if there is none left."""
         return Memory(size)
+
+    def flag(self) -> Flag:
+        """A number that the host sets and kernels wait for."""
+        return Flag()
 
     def free_bytes(self) -> int:
         """Memory that is left."""

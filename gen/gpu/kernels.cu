@@ -24,6 +24,15 @@ extern "C" __global__ void gen_spin(long long cycles) {
 #endif
 }
 
+// Holds back what is queued behind it until the host writes to open, or for so many clock cycles.
+extern "C" __global__ void gen_gate(const volatile int* open, long long most_cycles) {
+#ifdef __CUDA_ARCH__
+  const long long start = clock64();
+  while (*open == 0 && clock64() - start < most_cycles) {
+  }
+#endif
+}
+
 // Writes one word everywhere: poison for outputs, dirty lines for a flush.
 extern "C" __global__ void __launch_bounds__(kThreads)
     gen_fill(uint4* __restrict__ to, unsigned word, long long vectors) {
@@ -77,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   atomicAdd(sum, own);
 }
 
-// Counts the bytes in which two arrays differ, and finds the first word that does; first starts as
-// all ones.
+// Counts the words in which two arrays differ, and finds the first that does; first starts as all
+// ones.
 extern "C" __global__ void __launch_bounds__(kThreads)
     gen_compare_words(
         const unsigned* __restrict__ got, const unsigned* __restrict__ expected,
@@ -101,9 +110,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   for (long long i = first_index(); i < elements; i += index_stride()) {
     const double value = got[i];
     const bool both_nan = value != value && expected[i] != expected[i];
+    const bool finite = expected[i] - expected[i] == 0.0;
     const double distance = value > expected[i] ? value - expected[i] : expected[i] - value;
     const double bound = relative * magnitude[i] + absolute;
-    if (!(value == expected[i] || both_nan || distance <= bound)) {
+    if (!(value == expected[i] || both_nan || (finite && distance <= bound))) {
       atomicAdd(wrong, 1ull);
       atomicMin(first, static_cast<unsigned long long>(i));
     }

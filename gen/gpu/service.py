@@ -6,11 +6,12 @@ from importlib.resources import files
 
 import numpy as np
 
-from gen.gpu.device import CudaDevice, Function
+from gen.gpu.device import CudaDevice, Flag, Function
 from gen.toolchain.compiled import Compiler
 
 THREADS = 256
 BLOCKS_PER_SM = 8
+GATE_CYCLES = 2_000_000_000  # about a second: then a gate that nobody opens lets go
 _NOT_FOUND = 2**64 - 1
 
 Grid = tuple[int, int, int]
@@ -37,6 +38,10 @@ class Service:
     def spin(self, cycles: int) -> None:
         """Queues so many clock cycles of waiting."""
         self._function("gen_spin").launch((1, 1, 1), (1, 1, 1), [("q", cycles)])
+
+    def gate(self, flag: Flag) -> None:
+        """Queues a wait for a flag: what follows starts only when all of it is queued."""
+        self._function("gen_gate").launch((1, 1, 1), (1, 1, 1), [("P", flag.address), ("q", GATE_CYCLES)])
 
     def fill(self, address: int, size: int, word: int, blocks: int = 0) -> None:
         """Queues writing one word everywhere."""

@@ -20,7 +20,7 @@ from gen.gpu.service import THREADS, Service
 
 GRAPH_LAUNCHES = 50
 _SMALL, _LARGE = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
-_SPIN_CYCLES = 400_000  # about 0.2 ms: the host gets ahead of the GPU
+_BATCH = 50  # samples queued behind one gate: the driver holds about a thousand launches
 
 
 class Protocol(Enum):
@@ -58,6 +58,7 @@ class Clock:
         self._service = service
         self._bytes = 2 * device.l2_bytes
         self._memory = device.allocate(2 * self._bytes)
+        self._open = device.flag()
         service.random(self._memory.address, 2 * self._bytes, 1, floats=False)
 
     def flush(self, protocol: Protocol) -> None:
@@ -72,17 +73,28 @@ class Clock:
         self, launch: Callable[[], None], samples: int, protocol: Protocol = Protocol.COLD,
         setup: Callable[[], None] = lambda: None,
     ) -> list[float]:  # fmt: skip
-        """Microseconds of isolated launches, each between two events; `setup` is queued before each flush."""
-        pairs = [(self._device.event(), self._device.event()) for _ in range(samples)]
-        self._service.spin(_SPIN_CYCLES)
-        for before, after in pairs:
-            setup()
-            self.flush(protocol)
-            before.record()
-            launch()
-            after.record()
-        self._device.synchronize()
-        return [1000 * float(after.time_since(before)) for before, after in pairs]
+        """Microseconds of isolated launches, each between two events; `setup` is queued before each flush.
+
+        Nothing starts before all of it is queued: a host that is busy, or waits for its turn, is never timed.
+        """
+        times: list[float] = []
+        while samples > 0:
+            pairs = [(self._device.event(), self._device.event()) for _ in range(min(samples, _BATCH))]
+            self._open.set(0)
+            self._service.gate(self._open)
+            try:
+                for before, after in pairs:
+                    setup()
+                    self.flush(protocol)
+                    before.record()
+                    launch()
+                    after.record()
+            finally:
+                self._open.set(1)
+            self._device.synchronize()
+            times += [1000 * float(after.time_since(before)) for before, after in pairs]
+            samples -= len(pairs)
+        return times
 
     def times_in_graph(self, graph: Graph, samples: int) -> list[float]:
         """Microseconds a launch in a graph of GRAPH_LAUNCHES of them."""

@@ -13,14 +13,30 @@ from gen.paths import cache_home, output_home
 
 if TYPE_CHECKING:
     from gen.gpu.device import CudaDevice
+    from gen.gpu.open import Instruments
+    from gen.toolchain.nvrtc import Nvrtc
 
 
 @pytest.fixture(scope="session")
-def device() -> CudaDevice:
-    """The first GPU."""
-    from gen.gpu.device import open_device
+def compiler() -> Nvrtc:
+    """NVRTC, with the cache of the checkout."""
+    from gen.toolchain.nvrtc import Nvrtc
 
-    return open_device(0)
+    return Nvrtc(cache_home(output_home()))
+
+
+@pytest.fixture(scope="session")
+def instruments(compiler: Nvrtc) -> Instruments:
+    """What measuring takes, on the first GPU."""
+    from gen.gpu.open import open_instruments
+
+    return open_instruments(0, compiler)
+
+
+@pytest.fixture(scope="session")
+def device(instruments: Instruments) -> CudaDevice:
+    """The first GPU."""
+    return instruments.device
 
 
 @pytest.fixture(scope="session")

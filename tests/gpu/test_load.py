@@ -19,7 +19,7 @@ from gen.families.base import Extents, Family, Limits, Spec
 from gen.families.names import find_variant
 from gen.proof.cases import Content, fill
 from gen.proof.oracle import disagreement
-from gen.runtime.arrays import DeviceArray
+from gen.runtime.results import DeviceArray
 
 if TYPE_CHECKING:
     from gen.gpu.device import CudaDevice

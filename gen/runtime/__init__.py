@@ -1,0 +1,1 @@
+"""Calls the kernel that was chosen for a device, from Python."""

@@ -1,0 +1,219 @@
+"""Arrays of NumPy, torch, CuPy and everything with `__cuda_array_interface__`, read alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gen.errors import ArgumentError
+from gen.families.backend import LEGACY_STREAM
+from gen.families.base import Array
+
+Shape = tuple[int, ...]
+
+
+class Kind(Enum):
+    """Whose array it is."""
+
+    NUMPY = "NumPy"
+    TORCH = "torch"
+    CUPY = "CuPy"
+    OTHER = "__cuda_array_interface__"
+
+
+class Given(NamedTuple):
+    """One array of a call.
+
+    Attributes:
+        kind: whose array it is.
+        address: of its first element.
+        shape, strides: strides in bytes.
+        dtype: NumPy's, also for arrays of others.
+        writable: whether its owner lets it be written.
+        device: the driver's number of its device; None where its owner does not say.
+        ready: the stream on which its content is produced; None where its owner does not say.
+        array: the array itself.
+    """
+
+    kind: Kind
+    address: int
+    shape: Shape
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    writable: bool
+    device: int | None
+    ready: int | None
+    array: Any
+
+
+Reader = Callable[[str, Any], Given]
+_readers: dict[type, Reader] = {}
+
+
+def read(name: str, value: Any) -> Given:
+    """What a call needs to know of an array. Raises ArgumentError, about `name`, if it is none that gen can use."""
+    reader = _readers.get(type(value))
+    if reader is None:
+        reader = _reader_of(value)
+        if reader is not _other:  # classes of others may come and go
+            _readers[type(value)] = reader
+    return reader(name, value)
+
+
+def stream_of(given: Given) -> int | None:
+    """The stream on which an array's content is produced: its library's current one, or what its interface says."""
+    if given.kind is Kind.TORCH:
+        return sys.modules["torch"].cuda.current_stream(given.device).cuda_stream or LEGACY_STREAM
+    if given.kind is Kind.CUPY:
+        return sys.modules["cupy"].cuda.get_current_stream().ptr or LEGACY_STREAM
+    return given.ready
+
+
+def overlap(one: Given, other: Given) -> bool:
+    """Whether two arrays share an element. Rows of pitched arrays may lie between each other."""
+    if not _spans_meet(one, other):
+        return False
+    work: Any = 10**6
+    try:
+        return bool(np.shares_memory(_phantom(one), _phantom(other), max_work=work))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _spans_meet(one: Given, other: Given) -> bool:
+    if 0 in one.shape or 0 in other.shape:
+        return False
+    (low, high), (start, end) = _span(one), _span(other)
+    return low < end and start < high
+
+
+def _span(given: Given) -> tuple[int, int]:
+    low = high = given.address
+    for extent, stride in zip(given.shape, given.strides, strict=True):
+        if stride > 0:
+            high += (extent - 1) * stride
+        else:
+            low += (extent - 1) * stride
+    return low, high + given.dtype.itemsize
+
+
+def _phantom(given: Given) -> Array:
+    """NumPy's idea of an array that may lie on a device: only where it lies is ever asked."""
+    size = given.dtype.itemsize
+    interface = {
+        "data": (given.address, True), "shape": (*given.shape, size), "strides": (*given.strides, 1), "typestr": "|u1",
+        "version": 3,
+    }  # fmt: skip
+    return np.asarray(type("_Phantom", (), {"__array_interface__": interface})())
+
+
+def _is(value: Any, library: str, name: str) -> bool:
+    """Whether `value` is of a library's class; a library that nobody imported has made no array."""
+    found = getattr(sys.modules.get(library), name, None)
+    return isinstance(found, type) and isinstance(value, found)
+
+
+def _reader_of(value: Any) -> Reader:
+    if isinstance(value, np.ndarray):
+        return _numpy
+    if _is(value, "torch", "Tensor"):
+        return _torch
+    return _cupy if _is(value, "cupy", "ndarray") else _other
+
+
+def _numpy(_: str, array: Array) -> Given:
+    address, read_only = array.__array_interface__["data"]
+    return Given(Kind.NUMPY, address, array.shape, array.strides, array.dtype, not read_only, None, None, array)
+
+
+def _cupy(_: str, array: Any) -> Given:
+    data = array.data
+    return Given(
+        Kind.CUPY, int(data.ptr), array.shape, array.strides, array.dtype, True, data.device_id, None, array
+    )  # fmt: skip
+
+
+_torch_dtypes: dict[Any, np.dtype[Any]] = {}
+
+
+def _torch(name: str, tensor: Any) -> Given:
+    if not tensor.is_cuda:
+        raise ArgumentError(name, "must be a NumPy array or lie on a GPU", f"a torch tensor on {tensor.device}")
+    torch: Any = sys.modules["torch"]
+    if tensor.layout is not torch.strided:
+        raise ArgumentError(name, "must be dense", tensor.layout)
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise ArgumentError(
+            name, "must not require gradients, since gen computes none", next_step="Pass tensor.detach()"
+        )
+    if tensor.is_conj() or tensor.is_neg():
+        raise ArgumentError(name, "must hold its own values", next_step="Pass tensor.resolve_conj().resolve_neg()")
+    dtype = _torch_dtypes.get(tensor.dtype)
+    if dtype is None:
+        dtype = _torch_dtypes[tensor.dtype] = _numpy_dtype(name, tensor.dtype)
+    size = dtype.itemsize
+    strides = tuple([size * stride for stride in tensor.stride()])
+    return Given(
+        Kind.TORCH, tensor.data_ptr(), tuple(tensor.shape), strides, dtype, True, tensor.get_device(), None, tensor
+    )  # fmt: skip
+
+
+def _numpy_dtype(name: str, torch_dtype: Any) -> np.dtype[Any]:
+    import ml_dtypes  # names bfloat16 and its kin
+
+    word = str(torch_dtype).removeprefix("torch.")
+    try:
+        return np.dtype(getattr(ml_dtypes, word, word))
+    except TypeError as error:
+        raise ArgumentError(name, "must hold elements that NumPy knows", torch_dtype) from error
+
+
+def _other(name: str, value: Any) -> Given:
+    """Reads the interface, which may hold anything."""
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(name, "must tell its __cuda_array_interface__", error) from error
+    if interface is None:
+        raise ArgumentError(
+            name, "must be a NumPy array or have __cuda_array_interface__", f"{type(value).__module__}."
+            f"{type(value).__qualname__}",
+        )  # fmt: skip
+    try:
+        return _parse(name, interface, value)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ArgumentError(f"{name}.__cuda_array_interface__", "cannot be read", reason) from error
+
+
+@lru_cache(maxsize=64)
+def _dtype(typestr: str) -> np.dtype[Any]:
+    return np.dtype(typestr)
+
+
+def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
+    subject = f"{name}.__cuda_array_interface__"
+    shape = tuple(map(int, interface["shape"]))
+    dtype = _dtype(interface["typestr"])
+    address, read_only = interface["data"]
+    strides = interface.get("strides")
+    if strides is None:
+        strides = [dtype.itemsize] * len(shape)
+        for place in range(len(shape) - 2, -1, -1):
+            strides[place] = strides[place + 1] * shape[place + 1]
+    strides = tuple(map(int, strides))
+    if len(strides) != len(shape):
+        raise ArgumentError(subject, "must have as many strides as extents", strides)
+    if interface.get("mask") is not None:
+        raise ArgumentError(subject, "must have no mask")
+    ready = interface.get("stream")
+    if ready is not None and (type(ready) is not int or ready < 1):
+        raise ArgumentError(subject, "must have a stream that is None, 1, 2 or a handle", repr(ready))
+    return Given(
+        Kind.OTHER, int(address or 0), shape, strides, dtype, not bool(read_only), None, ready, value
+    )  # fmt: skip

@@ -1,0 +1,191 @@
+"""Which variant a device gets for a shape class, and why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
+from gen.families.base import Extents, Family, Limits, Spec, Variant
+from gen.families.names import base_variants, find_spec, find_variant, variant
+from gen.store.specs import FILE as SPECS_FILE
+from gen.store.specs import read_specs
+from gen.store.tuned import Winner, read_winners
+
+log = logging.getLogger("gen")
+_said: set[tuple[str, str]] = set()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant for a shape class.
+
+    Attributes:
+        variant: the chosen one.
+        why: the reason, in a sentence.
+        tuned: whether it was measured to be the fastest; else it is a base variant.
+    """
+
+    variant: Variant
+    why: str
+    tuned: bool
+
+
+class Chooser:
+    """Chooses among what was tuned for a device, and base; each shape class once."""
+
+    def __init__(
+        self, family: Family[Any], spec: Spec, winners: Iterable[Winner], device: str, limits: Limits, driver: str = ""
+    ) -> None:
+        """Keeps the winners that count.
+
+        Args:
+            family: that of the spec.
+            spec: what is computed.
+            winners: of any device and spec.
+            device: the device's name.
+            limits: what it allows.
+            driver: its driver's version; empty where nobody asked.
+        """
+        self.family = family
+        self.spec = spec
+        self.name = spec_name(family, spec)
+        self._device = device
+        self._limits = limits
+        self._driver = driver
+        self._winners = {w.shape: w for w in winners if w.device == device and w.spec == self.name}
+        self._choices: dict[str, Choice] = {}
+
+    def choose(self, shape_class: str) -> Choice:
+        """The tuned variant of a shape class, else base; a winner that cannot be used is reported.
+
+        Raises ConfigError if this device can run no base variant either.
+        """
+        if shape_class not in self._choices:
+            self._choices[shape_class] = self._choose(shape_class)
+        return self._choices[shape_class]
+
+    def covering(self, choice: Choice, extents: Extents) -> Choice:
+        """The choice, or base if the chosen variant cannot take these sizes.
+
+        Raises ConfigError if base cannot either.
+        """
+        reason = self._uncovered(choice.variant, extents)
+        if reason is None:
+            return choice
+        base = self._base(self.family.shape_class(self.spec, extents))
+        base_reason = self._uncovered(base, extents)
+        if base_reason is not None:
+            raise ConfigError(base.name, "cannot take these sizes", base_reason)
+        log.warning("%s cannot take these sizes: %s. Base is used: %s", choice.variant.name, reason, base.name)
+        return Choice(base, f"base, because {choice.variant.name} cannot take these sizes: {reason}", False)
+
+    def say_once(self, choice: Choice) -> None:
+        """Logs the first choice of a process for a spec on a device."""
+        if (self._device, self.name) not in _said:
+            _said.add((self._device, self.name))
+            log.log(logging.INFO if choice.tuned else logging.WARNING, "%s: %s", choice.variant.name, choice.why)
+
+    def _choose(self, shape_class: str) -> Choice:
+        winner = self._winners.get(shape_class)
+        if winner is None:
+            why = f"base, because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
+            return Choice(self._base(shape_class), f"{why}; gen tune {self.name} would find the fastest", False)
+        try:
+            return Choice(self._usable(winner), self._why(winner), True)
+        except (GenError, TypeError, ValueError, AttributeError, LookupError) as error:  # a file edited by hand
+            log.warning(
+                "The tuned variant %r of %s (%s) on %s cannot be used, and base is: %s",
+                winner.variant, self.name, shape_class, self._device, error,
+            )  # fmt: skip
+            why = f"base, because the tuned variant {winner.variant!r} cannot be used: {error}"
+            return Choice(self._base(shape_class), why, False)
+
+    def _usable(self, winner: Winner) -> Variant:
+        """The winner's variant. Raises GenError with the reason if it is none for this spec and device."""
+        known = {self.name: self.spec.to_json()}
+        found = find_variant((self.family,), winner.variant, known)
+        if found.spec != self.spec:
+            raise ConfigError(winner.variant, "is a variant of another spec", spec_name(self.family, found.spec))
+        if not found.algorithm.repeatable:
+            raise ConfigError(winner.variant, "does not give the same bits on every run, so it must be asked for")
+        reason = found.algorithm.infeasible(found.spec, found.config, self._limits)
+        if reason is not None:
+            raise ConfigError(winner.variant, f"cannot run on {self._device}", reason)
+        return found
+
+    def _base(self, shape_class: str) -> Variant:
+        """The base variant of a shape class; if the device cannot run it, that of another class."""
+        own = variant(self.family, self.spec, *self.family.base(self.spec, shape_class))
+        reasons = []
+        for made in (own, *base_variants(self.family, self.spec)):
+            reason = made.algorithm.infeasible(made.spec, made.config, self._limits)
+            if reason is None:
+                return made
+            reasons.append(reason)
+        raise ConfigError(own.name, f"cannot run on {self._device}", reasons[0])
+
+    def _uncovered(self, made: Variant, extents: Extents) -> str | None:
+        return made.algorithm.uncovered(made.spec, made.config, extents, self._limits)
+
+    def _why(self, winner: Winner) -> str:
+        why = f"tuned on {winner.device} for {winner.shape}"
+        median: Any = winner.evidence.get("median_us")
+        of_limit: Any = winner.evidence.get("of_limit")
+        if _is_number(median):
+            why += f": median {median:.4g} us"
+        if _is_number(of_limit):
+            why += f", {100 * of_limit:.1f} % of the limit"
+        driver = winner.evidence.get("driver")
+        if self._driver and isinstance(driver, str) and driver != self._driver:
+            why += f"; measured under the driver {driver}, and this is {self._driver}"
+        return why
+
+
+def spec_name(family: Family[Any], spec: Spec) -> str:
+    """The spec's name: `reduction_sum_f32`."""
+    return f"{family.name}_{spec.label}"
+
+
+def winners_of(home: Path) -> tuple[Winner, ...]:
+    """The winners in `home`, or those that came with gen; a file that cannot be read is reported and set aside."""
+    try:
+        return read_winners(home)
+    except StoreError as error:
+        log.warning("No tuned variant is used: %s", error)
+        return ()
+
+
+def family_and_spec(
+    families: Sequence[Family[Any]], spec: Spec | str, home: Path
+) -> tuple[Family[Any], Spec]:  # fmt: skip
+    """The spec that is meant, and its family. Raises UnknownNameError if there is none."""
+    if isinstance(spec, str):
+        return _by_name(families, spec, home)
+    for family in families:
+        if any(type(known) is type(spec) for known in family.catalogue):
+            return family, spec
+    raise UnknownNameError("The spec", "must be a name, or a spec of one of the families", repr(spec))
+
+
+def _by_name(families: Sequence[Family[Any]], name: str, home: Path) -> tuple[Family[Any], Spec]:
+    try:
+        return find_spec(families, name, {})
+    except UnknownNameError:
+        known = read_specs(home)
+        if not known:
+            raise
+    try:
+        return find_spec(families, name, known)
+    except (TypeError, ValueError, AttributeError, IndexError) as error:  # content that a family does not expect
+        raise StoreError(
+            str(home / SPECS_FILE), "holds a spec that cannot be read", error,
+            next_step="Run gen generate to write it anew",
+        ) from error  # fmt: skip
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,257 @@
+"""A kernel to call: checks what it is given, picks the variant, launches it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gen.emit.render import render
+from gen.errors import ArgumentError, GenError, RunError
+from gen.families.backend import LEGACY_STREAM, Backend, Code, Prepared
+from gen.families.base import Extents, Variant
+from gen.families.steps import steps
+from gen.runtime.arrays import Given, Kind, Shape, read, stream_of
+from gen.runtime.dispatch import Choice, Chooser
+from gen.runtime.results import make
+from gen.runtime.scratch import Buffers, Needed, Workspace
+from gen.runtime.signature import ALIGNMENT, Results, Signature, extents_of
+from gen.runtime.streams import handle_of
+
+MOST_SHAPES = 1024  # calls that are remembered
+
+Place = tuple[Shape, tuple[int, ...], np.dtype[Any], int] | None
+"""All of an array that a plan depends on: shape, strides, dtype, how its address is aligned. None: not given."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A call at fixed sizes, to be repeated."""
+
+    prepared: Prepared
+    scratch: tuple[Needed, ...]
+    results: Results
+
+
+class Kernel:
+    """A spec on a device, callable with arrays of NumPy, torch, CuPy and others. Threads may share one.
+
+    `kernel(a)` makes and returns the outputs; `kernel(a, out=b, stream=s)` writes to `b` on the stream `s`. NumPy
+    arrays are copied to the GPU and back; all others are used in place, and the call does not wait for the GPU.
+
+    Graphs: a call on a stream that is being captured becomes part of the graph, with scratch memory of its own that
+    lives as long as this object. Keep it as long as the graph, and replay one graph on one stream at a time.
+    """
+
+    def __init__(self, chooser: Chooser, backend: Backend, extents: Extents | None = None) -> None:
+        """Picks the variant and makes it ready, if `extents` says for which sizes; else calls do."""
+        self._chooser = chooser
+        self._backend = backend
+        self._signature = Signature(chooser.family, chooser.spec)
+        self._lock = threading.RLock()
+        self._codes: dict[str, Code] = {}
+        self._ready: dict[tuple[Place, ...], Ready] = {}
+        self._workspace = Workspace(backend)
+        self._bound: Choice | None = None
+        if extents is not None:
+            self._bound = self._choose(extents)
+            self._code(self._bound.variant)
+
+    @property
+    def spec(self) -> str:
+        """The spec's name."""
+        return self._chooser.name
+
+    @property
+    def variant(self) -> str:
+        """The variant's name, if the kernel was loaded for a shape. Raises GenError if not."""
+        return self._one().variant.name
+
+    @property
+    def source(self) -> str:
+        """The text of the variant's `.cu` file."""
+        return render(self._one().variant)
+
+    @property
+    def why(self) -> str:
+        """Why this variant was chosen, in a sentence."""
+        return self._one().why
+
+    def variant_for(self, shape: Any) -> str:
+        """The name of the variant that an input of this shape gets."""
+        return self._choose(extents_of(self._chooser.family, self._chooser.spec, shape)).variant.name
+
+    def why_for(self, shape: Any) -> str:
+        """Why an input of this shape gets that variant, in a sentence."""
+        return self._choose(extents_of(self._chooser.family, self._chooser.spec, shape)).why
+
+    def __repr__(self) -> str:
+        what = self._chooser.name if self._bound is None else self._bound.variant.name
+        return f"<gen kernel {what} on {self._backend.name}>"
+
+    def __call__(self, *arguments: Any, out: Any = None, stream: Any = None, **numbers: Any) -> Any:
+        """Runs the kernel.
+
+        Args:
+            *arguments: the inputs in the spec's order, then its numbers.
+            out: where the result goes: an array, or a tuple of them where there are several outputs.
+            stream: of torch or CuPy, or the driver's handle. Without it: the current stream of torch or CuPy, if the
+                first array is theirs; else the one that its interface names; else the legacy default stream.
+            **numbers: the spec's numbers by name, in place of those by position.
+
+        Returns:
+            The output, or a tuple of them, of the same kind as the first input; `out` itself where it was given.
+
+        Raises:
+            GenError: an argument is not what the spec takes. Nothing was launched.
+            RunError: the device refused a launch.
+        """
+        inputs, values = self._signature.sort(arguments, numbers)
+        given: dict[str, Given] = {
+            x.name: read(x.name, value) for x, value in zip(self._signature.inputs, inputs, strict=True)
+        }
+        for operand, array in zip(self._signature.outputs, self._signature.outs(out), strict=True):
+            if array is not None:
+                given[operand.name] = read(operand.name, array)
+        handle = None if stream is None else handle_of(stream)
+        entered = self._backend.enter()
+        try:
+            if self._signature.check_kinds(given, self._backend):
+                results = self._run_on_host_arrays(given, values, handle or LEGACY_STREAM)
+            else:
+                results = self._run_in_place(given, values, handle)
+        finally:
+            self._backend.leave(entered)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _run_in_place(self, given: dict[str, Given], values: Mapping[str, bytes], chosen: int | None) -> list[Any]:
+        ready = self._find_ready(given)
+        self._signature.check_overlap(given)
+        stream = self._stream(given, chosen)
+        first = given[self._signature.inputs[0].name]
+        for operand in self._signature.outputs:
+            if operand.name not in given:
+                shape, dtype = ready.results[operand.name]
+                given[operand.name] = make(first, shape, dtype, self._backend, stream, chosen is not None)
+        self._launch(ready, {name: one.address for name, one in given.items()}, values, stream)
+        return [given[x.name].array for x in self._signature.outputs or self._signature.inputs if x.role != "in"]
+
+    def _run_on_host_arrays(self, given: dict[str, Given], values: Mapping[str, bytes], stream: int) -> list[Any]:
+        """Copies NumPy arrays to the device, densely, and the results back."""
+        results = self._signature.check(given)[1]
+        self._signature.check_overlap(given)
+        if self._backend.capture_of(stream):
+            raise ArgumentError("stream", "must not be capturing a graph: NumPy arrays cannot be part of one", stream)
+        content = {}
+        for operand in self._signature.arrays:
+            if operand.role == "out":
+                shape, dtype = results[operand.name]
+                content[operand.name] = np.empty(shape, dtype)
+            else:  # not `ascontiguousarray`, which gives arrays without axes one
+                content[operand.name] = np.asarray(given[operand.name].array, order="C")
+        memory = {name: self._backend.allocate(array.nbytes) for name, array in content.items()}
+        dense = {
+            name: read(name, array)._replace(address=memory[name].address) for name, array in content.items()
+        }  # fmt: skip
+        ready = self._find_ready(dense)
+        for operand in self._signature.inputs:
+            self._backend.upload(memory[operand.name].address, content[operand.name], stream)
+        buffers = self._launch(ready, {name: one.address for name, one in memory.items()}, values, stream)
+        changed = [operand for operand in self._signature.arrays if operand.role != "in"]
+        try:
+            for operand in changed:
+                self._backend.download(content[operand.name], memory[operand.name].address, stream)
+            self._backend.synchronize(stream)
+        except RunError:
+            if buffers is not None:
+                with self._lock:
+                    buffers.discard()
+            raise
+        for operand in changed:
+            if operand.name in given:
+                given[operand.name].array[...] = content[operand.name]
+        made = [x for x in changed if x.role == "out"] or changed
+        return [given[x.name].array if x.name in given else content[x.name][()] for x in made]
+
+    def _launch(
+        self, ready: Ready, addresses: dict[str, int], values: Mapping[str, bytes], stream: int
+    ) -> Buffers | None:
+        """Queues every launch; returns the scratch memory in use."""
+        with self._lock:
+            buffers = self._workspace.on(stream) if ready.scratch else None
+            try:
+                if buffers is not None:
+                    addresses.update(buffers.addresses(ready.scratch, stream))
+                ready.prepared.launch(addresses, values, stream)
+            except BaseException:
+                if buffers is not None:
+                    buffers.discard()
+                raise
+        return buffers
+
+    def _stream(self, given: Mapping[str, Given], chosen: int | None) -> int:
+        """The stream to launch on; it waits for the streams on which others say that their content is produced."""
+        ready: dict[Kind | str, int | None] = {}
+        for name, one in given.items():
+            if one.kind is Kind.OTHER:
+                ready[name] = one.ready
+            elif chosen is None and one.kind not in ready:
+                ready[one.kind] = stream_of(one)
+            # else whoever names a stream has ordered the work of torch and CuPy
+        stream = chosen or next(iter(ready.values()), None) or LEGACY_STREAM
+        others = {other for other in ready.values() if other is not None and other != stream}
+        if others and not self._backend.capture_of(stream):  # a graph has no order with what lies outside of it
+            for other in others:
+                self._backend.wait(stream, other)
+        return stream
+
+    def _find_ready(self, given: Mapping[str, Given]) -> Ready:
+        key = tuple([None if (g := given.get(x.name)) is None else _place(g) for x in self._signature.arrays])
+        ready = self._ready.get(key)
+        if ready is None:
+            with self._lock:
+                ready = self._make_ready(given)
+                if len(self._ready) >= MOST_SHAPES:
+                    self._ready.clear()
+                self._ready[key] = ready
+        return ready
+
+    def _make_ready(self, given: Mapping[str, Given]) -> Ready:
+        extents, results = self._signature.check(given)
+        made = self._choose(extents).variant
+        sizes = {**extents, **self._backend.limits.sizes()}
+        plan = made.plan
+        scratch = tuple(Needed(s.name, s.bytes.at(sizes), s.zeroed) for s in plan.scratch)
+        return Ready(self._code(made).prepare(extents, tuple(steps(plan, sizes))), scratch, results)
+
+    def _choose(self, extents: Extents) -> Choice:
+        chooser = self._chooser
+        choice = self._bound or chooser.choose(chooser.family.shape_class(chooser.spec, extents))
+        choice = chooser.covering(choice, extents)
+        chooser.say_once(choice)
+        return choice
+
+    def _code(self, made: Variant) -> Code:
+        with self._lock:
+            if made.name not in self._codes:
+                entered = self._backend.enter()
+                try:
+                    self._codes[made.name] = self._backend.load(made, render(made))
+                finally:
+                    self._backend.leave(entered)
+            return self._codes[made.name]
+
+    def _one(self) -> Choice:
+        if self._bound is None:
+            raise GenError(
+                self.spec, "was loaded without a shape, so every call picks its variant",
+                next_step="Ask variant_for(shape), or load it with shape=",
+            )  # fmt: skip
+        return self._bound
+
+
+def _place(given: Given) -> Place:
+    return given.shape, given.strides, given.dtype, given.address % ALIGNMENT

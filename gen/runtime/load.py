@@ -1,0 +1,77 @@
+"""`gen.load`: from a spec to a kernel that can be called."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gen.errors import DeviceError, GenError
+from gen.families import families
+from gen.families.backend import Backend
+from gen.families.base import Spec
+from gen.paths import cache_home, output_home
+from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
+from gen.runtime.kernel import Kernel
+from gen.runtime.signature import extents_of
+
+if TYPE_CHECKING:
+    from gen.gpu.device import CudaDevice
+
+_lock = threading.Lock()
+_backends: dict[tuple[int, Path], Backend] = {}
+
+
+def load(
+    spec: Spec | str,
+    *,
+    shape: int | tuple[int, ...] | None = None,
+    device: int | CudaDevice | Backend | None = None,
+    home: Path | str | None = None,
+) -> Kernel:
+    """Loads the kernel for a spec: the one that was tuned for this device, else base.
+
+    Args:
+        spec: a spec, or its name: `"reduction_sum_f32"`.
+        shape: of the first input: `(8192, 8192)` or `2**28`. Binds the kernel to one variant, and compiles it now;
+            without it every call picks the variant of its sizes.
+        device: a GPU by number, or opened; the first if None.
+        home: the folder of what gen wrote, `tuned.json` above all; where commands look if None.
+
+    Raises:
+        UnknownNameError: there is no such spec.
+        ShapeError: the spec takes no input of this shape.
+        MissingToolError: PyCUDA or the compiler is not installed.
+        DeviceError: there is no such GPU.
+    """
+    folder = _folder(home)
+    family, meant = family_and_spec(families(), spec, folder)
+    backend = _backend(device, folder)
+    chooser = Chooser(family, meant, winners_of(folder), backend.name, backend.limits, backend.driver)
+    return Kernel(chooser, backend, None if shape is None else extents_of(family, meant, shape))
+
+
+def _folder(home: Path | str | None) -> Path:
+    if home is None:
+        return output_home()
+    folder = Path(home).expanduser().absolute()
+    if folder.exists() and not folder.is_dir():
+        raise GenError("home", "must be a folder", folder)
+    return folder
+
+
+def _backend(device: Any, home: Path) -> Backend:
+    if isinstance(device, Backend):
+        return device
+    with _lock:  # cuda-core cannot be imported by two threads at once
+        from gen.gpu.device import CudaDevice, open_device
+
+        if not (device is None or isinstance(device, CudaDevice) or type(device) is int):
+            raise DeviceError("device", "must be the number of a GPU, or a GPU that was opened", repr(device))
+        from gen.gpu.backend import CudaBackend
+
+        opened = device if isinstance(device, CudaDevice) else open_device(device or 0)
+        key = (opened.index, home)
+        if key not in _backends:
+            _backends[key] = CudaBackend(opened, cache_home(home))
+        return _backends[key]

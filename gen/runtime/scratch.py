@@ -1,0 +1,77 @@
+"""Scratch memory of a kernel object: of each stream its own, and of each captured graph."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from gen.families.backend import Backend, Held
+
+MOST_STREAMS = 64  # beyond that the scratch of the stream that came first is given back
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a call at some size wants of one buffer."""
+
+    name: str
+    size: int
+    zeroed: bool
+
+
+class Buffers:
+    """Scratch of one stream, or of one graph. One thread at a time may use it."""
+
+    def __init__(self, backend: Backend, *, of_graph: bool) -> None:
+        self._backend = backend
+        self._of_graph = of_graph
+        self._held: dict[str, Held] = {}
+        self._kept: list[Held] = []
+
+    def addresses(self, needed: tuple[Needed, ...], stream: int) -> Mapping[str, int]:
+        """Addresses by name, as large as is needed; what must be zero is zeroed on the stream when it is new."""
+        for one in needed:
+            held = self._held.get(one.name)
+            if held is None or held.size < one.size:
+                new = self._backend.allocate(one.size)
+                if one.zeroed:
+                    self._backend.zero(new.address, new.size, stream)
+                self._give_up(one.name)
+                self._held[one.name] = new
+        return {one.name: self._held[one.name].address for one in needed}
+
+    def discard(self) -> None:
+        """Forgets what a failed launch may have left in any state."""
+        for name in tuple(self._held):
+            self._give_up(name)
+
+    def _give_up(self, name: str) -> None:
+        held = self._held.pop(name, None)
+        if held is not None and self._of_graph:
+            self._kept.append(held)  # the graph holds its address
+
+
+class Workspace:
+    """The buffers of a kernel object. One thread at a time may use it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._streams: dict[Hashable, Buffers] = {}
+        self._graphs: dict[tuple[int, int], Buffers] = {}
+
+    def on(self, stream: int) -> Buffers:
+        """The buffers of a stream.
+
+        A graph that the stream is being captured into has buffers that nothing else uses, and zeroes them whenever it
+        is replayed. They live as long as this object.
+        """
+        capture = self._backend.capture_of(stream)
+        if capture:
+            # Streams that join one capture may run side by side in the graph.
+            return self._graphs.setdefault((capture, stream), Buffers(self._backend, of_graph=True))
+        identity = self._backend.identity_of(stream)
+        if identity not in self._streams:
+            while len(self._streams) >= MOST_STREAMS:
+                del self._streams[next(iter(self._streams))]
+            self._streams[identity] = Buffers(self._backend, of_graph=False)
+        return self._streams[identity]

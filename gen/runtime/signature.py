@@ -1,0 +1,156 @@
+"""The arguments of a call, checked against a spec's operands before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from gen.errors import ArgumentError, ShapeError
+from gen.families.backend import Backend
+from gen.families.base import Extents, Family, Layout, Operand, Spec
+from gen.runtime.arrays import Given, Kind, Shape, overlap
+from gen.runtime.numbers import pack
+
+ALIGNMENT = 32  # bytes: the widest vector of any GPU
+Results = Mapping[str, tuple[Shape, np.dtype[Any]]]
+"""Shape and dtype of every output by name."""
+
+
+class Signature:
+    """What a spec takes and gives.
+
+    Attributes:
+        name: the spec's name.
+        inputs: arrays that a call must bring, those changed in place among them.
+        outputs: arrays that a call makes, or is given by `out=`.
+        arrays: both.
+        numbers: operands that are numbers.
+    """
+
+    def __init__(self, family: Family[Any], spec: Spec) -> None:
+        self._family = family
+        self._spec = spec
+        self.name = f"{family.name}_{spec.label}"
+        self.inputs = tuple(x for x in spec.operands if x.role in ("in", "inout"))
+        self.outputs = tuple(x for x in spec.operands if x.role == "out")
+        self.arrays = self.inputs + self.outputs
+        self.numbers = tuple(x for x in spec.operands if x.role == "number")
+
+    def sort(self, arguments: Sequence[Any], numbers: dict[str, Any]) -> tuple[Sequence[Any], dict[str, bytes]]:
+        """Arrays, and numbers as their types store them. Raises ArgumentError for too few, too many or unknown ones."""
+        count, most = len(self.inputs), len(self.inputs) + len(self.numbers)
+        wanted = ", ".join(x.name for x in (*self.inputs, *self.numbers))
+        if not count <= len(arguments) <= most:
+            rule = f"takes {count} arguments" if count == most else f"takes {count} to {most} arguments"
+            raise ArgumentError(self.name, f"{rule}: {wanted}", len(arguments))
+        if not self.numbers and not numbers:
+            return arguments, {}
+        by_name = dict(zip((x.name for x in self.numbers), arguments[count:], strict=False))
+        for name in numbers:
+            if name in by_name or not any(x.name == name for x in self.numbers):
+                rule = "is given twice" if name in by_name else f"is no number of this kernel, which takes {wanted}"
+                raise ArgumentError(name, rule)
+        by_name |= numbers
+        for operand in self.numbers:
+            if operand.name not in by_name:
+                raise ArgumentError(operand.name, "is missing", next_step=f"{self.name} takes {wanted}")
+        return arguments[:count], {x.name: pack(x, by_name[x.name]) for x in self.numbers}
+
+    def outs(self, out: Any) -> Sequence[Any]:
+        """What `out=` gives for each output; None for those not given. Raises ArgumentError for another number."""
+        if out is None:
+            return (None,) * len(self.outputs)
+        outs = out if isinstance(out, tuple | list) else (out,)
+        if len(outs) != len(self.outputs):
+            names = ", ".join(x.name for x in self.outputs) or "none, since it works in place"
+            raise ArgumentError("out", f"must be as many arrays as there are outputs: {names}", len(outs))
+        return outs
+
+    def check_kinds(self, given: Mapping[str, Given], backend: Backend) -> bool:
+        """Whether all are NumPy's. Raises ArgumentError where some are, or one cannot be written or reached."""
+        host = [one.kind is Kind.NUMPY for one in given.values()]
+        for operand in self.arrays:
+            one = given.get(operand.name)
+            if one is None:
+                continue
+            if operand.role != "in" and not one.writable:
+                raise ArgumentError(operand.name, "must be writable", "a read-only array")
+            if any(host):
+                if not all(host):
+                    first = given[self.inputs[0].name].kind
+                    others = next(x for x in given if (given[x].kind is Kind.NUMPY) != (first is Kind.NUMPY))
+                    rule = f"must be where {self.inputs[0].name} is: NumPy arrays and arrays on a GPU do not mix"
+                    raise ArgumentError(others, rule, given[others].kind.value)
+                continue
+            if 0 not in one.shape:
+                device = backend.device_of(one.address) if one.device is None else one.device
+                if device != backend.index:
+                    where = "no memory of a GPU" if device is None else f"device {device}"
+                    raise ArgumentError(operand.name, f"must be on device {backend.index}, {backend.name}", where)
+        return any(host)
+
+    def check_overlap(self, given: Mapping[str, Given]) -> None:
+        """Raises ArgumentError if what is written shares an element with another array."""
+        for one, other in combinations(self.arrays, 2):
+            if "in" == one.role == other.role or one.name not in given or other.name not in given:
+                continue
+            if overlap(given[one.name], given[other.name]):
+                raise ArgumentError(other.name, f"must not overlap {one.name}", hex(given[other.name].address))
+
+    def check(self, given: Mapping[str, Given]) -> tuple[Extents, Results]:
+        """The problem's sizes and its results. Raises ShapeError if an array is not what its operand says."""
+        # In the order of the spec's operands, so that errors name the first that is wrong.
+        layouts = {x.name: _layout(given[x.name]) for x in self._spec.operands if x.name in given}
+        extents = self._family.extents(self._spec, layouts)
+        expected = self._family.layouts(self._spec, extents)
+        results = {x.name: (expected[x.name].shape, self._result_dtype(x, layouts)) for x in self.outputs}
+        for name, (shape, dtype) in results.items():
+            if name in given and given[name].shape != shape:
+                raise ShapeError(name, f"must have shape {shape}", given[name].shape)
+            if name in given and given[name].dtype != dtype:
+                raise ShapeError(name, f"must hold {dtype} elements", given[name].dtype)
+        return extents, results
+
+    def _result_dtype(self, operand: Operand, layouts: Mapping[str, Layout]) -> np.dtype[Any]:
+        """The operand's; elements that are only moved keep the type that the input gave them."""
+        if operand.dtype.kind == "bits":
+            for other in self.inputs:
+                if other.dtype == operand.dtype:
+                    return layouts[other.name].dtype
+        return operand.dtype.numpy
+
+
+def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
+    """The sizes of a problem whose first input has this shape, and is dense.
+
+    Raises ShapeError if the shape is none, or the spec takes no such input.
+    """
+    numbers = (shape,) if isinstance(shape, int | np.integer) else shape
+    if not isinstance(numbers, tuple | list) or not all(
+        isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in numbers
+    ):
+        raise ShapeError("shape", "must be a number or a tuple of numbers, none negative", repr(shape))
+    arrays = [x for x in spec.operands if x.role in ("in", "inout")]
+    dense = tuple(int(n) for n in numbers)
+    shapes = {arrays[0].name: dense}
+    known = dict(zip(arrays[0].axes, dense, strict=False))
+    for other in arrays[1:]:
+        if not all(axis in known for axis in other.axes):
+            raise ShapeError("shape", f"of {arrays[0].name} alone does not say that of {other.name}", dense)
+        shapes[other.name] = tuple(known[axis] for axis in other.axes)
+    layouts = {}
+    for operand in arrays:
+        extents = shapes[operand.name]
+        strides = [operand.dtype.size] * len(extents)
+        for place in range(len(extents) - 2, -1, -1):
+            strides[place] = strides[place + 1] * max(extents[place + 1], 1)
+        layouts[operand.name] = Layout(extents, tuple(strides), operand.dtype.numpy)
+    return family.extents(spec, layouts)
+
+
+def _layout(given: Given) -> Layout:
+    alignment = int(np.gcd.reduce([ALIGNMENT, given.address % ALIGNMENT, *given.strides]))
+    return Layout(given.shape, given.strides, given.dtype, alignment)

@@ -1,0 +1,90 @@
+"""What `gen show` says of a spec and of a variant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gen.cli.app import app
+from gen.tune.device import Device
+
+SUM, LARGE = "reduction_sum_f32", "more than 2^20 elements"
+TUNED = "reduction_sum_f32__grid_tpb256_u8_v16_bpm4_ldcs"
+WINNER = {"device": "NVIDIA H100 80GB HBM3", "spec": SUM, "shape": LARGE, "variant": TUNED}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one winner, whose file is written."""
+    monkeypatch.setenv("GEN_HOME", str(tmp_path))
+    write(tmp_path, {**WINNER, "median_us": 355.2, "of_limit": 0.953})
+    (tmp_path / f"{TUNED}.cu").write_text("// it")
+    here(monkeypatch, None)
+    return tmp_path
+
+
+def write(home: Path, *winners: dict[str, Any]) -> None:
+    (home / "tuned.json").write_text(json.dumps({"schema": 1, "winners": winners}))
+
+
+def here(monkeypatch: pytest.MonkeyPatch, device: Device | None) -> None:
+    monkeypatch.setattr("gen.tune.device.find_device", lambda: device)
+
+
+def shown(*arguments: str) -> str:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["show", *arguments], prog_name="gen")
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_spec(home: Path) -> None:
+    text = shown(SUM)
+    for part in (SUM, "The sum of n floats", LARGE, TUNED, "355.2 us", "95.3 %", str(home / f"{TUNED}.cu")):
+        assert part in text
+    assert "Base, for devices that nothing is tuned for" in text
+    (winner,) = json.loads(shown(SUM, "--json"))["winners"]
+    assert winner["device"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_a_spec_on_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    here(monkeypatch, Device("NVIDIA H100 80GB HBM3", "sm_90"))
+    text = shown(SUM)
+    assert "On NVIDIA H100 80GB HBM3:" in text
+    assert f"tuned on NVIDIA H100 80GB HBM3 for {LARGE}: median 355.2 us, 95.3 % of the limit" in text
+    assert "base, because nothing is tuned for reduction_sum_f32 (at most 2^15 elements)" in text
+    here(monkeypatch, Device("A GPU to come", "sm_999"))
+    assert json.loads(shown(SUM, "--json"))["device"] is None
+
+
+def test_a_variant(home: Path) -> None:
+    text = shown(TUNED)
+    assert f"File: {home / f'{TUNED}.cu'}" in text
+    assert "355.2 us" in text
+    other = shown("reduceShfl")
+    assert "not written; gen render prints it" in other
+    assert "It was chosen on no device" in other
+
+
+def test_a_spec_that_nothing_is_tuned_for() -> None:
+    assert "Nothing is tuned for it" in shown("transpose_10_b32")
+
+
+def test_winners_edited_by_hand(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here(monkeypatch, Device("NVIDIA H100 80GB HBM3", "sm_90"))
+    write(home, {**WINNER, "variant": "../secret", "median_us": "fast"})
+    (winner,) = json.loads(shown(SUM, "--json"))["winners"]
+    assert (winner["median_us"], winner["file"]) == (None, None)
+    assert "cannot be used" in shown(SUM)
+    (home / "tuned.json").write_text("{")
+    assert "Nothing is tuned for it" in shown(SUM)
+
+
+@pytest.mark.parametrize("name", ["sum", "reduction_product_f32", "reduction_sum_f32__magic", "reduction"])
+def test_a_name_that_is_none(name: str) -> None:
+    result = CliRunner().invoke(app, ["show", name], prog_name="gen")
+    assert result.exit_code == 2
+    assert "error: " in result.stderr
