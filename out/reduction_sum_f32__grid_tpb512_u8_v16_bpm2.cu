@@ -1,21 +1,21 @@
-// reduction_sum_f32__grid_tpb1024_u4_v16_bpm2
+// reduction_sum_f32__grid_tpb512_u8_v16_bpm2
 //
 // The sum of n floats; 0 for none.
 // One launch: every block strides through the array with vector loads; the block that finishes
 // last adds up the partial results in index order, so that every run gives the same bits.
 //
-// Launch:   <<<max(min((n + 16383) / 16384, sm_count * 2), 1), 1024>>>(in, out, partials, ticket,
+// Launch:   <<<max(min((n + 16383) / 16384, sm_count * 2), 1), 512>>>(in, out, partials, ticket,
 //           n)
 // Scratch:  partials, max(min((n + 16383) / 16384, sm_count * 2), 1) * 4 bytes
 // Scratch:  ticket, 4 bytes, 0 before the first launch
 // Spec:     {"axes": "all", "dtype": "f32", "op": "sum"}
-// Config:   {"blocks_per_sm": 2, "threads_per_block": 1024, "unroll": 4, "vec_bytes": 16}
+// Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
 // Template: reduction/grid.cu.jinja, with its partials sha256 637c9067c0d62196
 //
 // Written by gen: change the template, not this file.
 
-constexpr int kThreadsPerBlock = 1024;
-constexpr int kUnroll = 4;  // vector loads that each thread has in flight
+constexpr int kThreadsPerBlock = 512;
+constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = kVecBytes / sizeof(float);
 constexpr int kWarps = kThreadsPerBlock / 32;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void add_items(float (&sum)[kVecItems], uint4 vector)
 
 // partials has an element a block; ticket is 0 before the launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__grid_tpb1024_u4_v16_bpm2(
+    reduction_sum_f32__grid_tpb512_u8_v16_bpm2(
         const float* __restrict__ in, float* __restrict__ out, float* partials, unsigned* ticket,
         long long n) {
   __shared__ float warp_sums[kWarps];

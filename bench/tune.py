@@ -1,0 +1,83 @@
+"""Tuning on a GPU against its goals: `python bench/tune.py [--json FILE]`.
+
+Tunes the catalogue from nothing, in a fresh folder, and prints for each goal what was reached. Compiling is part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+
+from gen.families import FAMILIES
+from gen.gpu.open import open_instruments
+from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.problems import problems
+from gen.tune.run import Run, run
+
+# Of the calibrated limit, by the problem's name.
+GOALS = {"reduction_sum_f32 268435456": 0.95, "transpose_10_b32 8192 x 8192": 0.85}
+VARIANTS_PER_SECOND = 30
+
+
+def main() -> int:
+    """Prints the table; status 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        start = time.monotonic()
+        compiler = Nvrtc(home / ".cache")
+        instruments = open_instruments(0, compiler)
+        calibration = instruments.calibrate()
+        done = run(problems(FAMILIES, None, {}), FAMILIES, instruments.bench(calibration), compiler, home)
+        seconds = time.monotonic() - start
+    tried = sum(len(outcome.trials) - outcome.statuses.get("infeasible", 0) for outcome in done.outcomes)
+    met = show(done)
+    rate = tried / seconds
+    print(f"{tried} variants compiled, proven and timed in {seconds:.1f} s: {rate:.0f}/s (goal {VARIANTS_PER_SECOND})")
+    if options.json:
+        meta = {
+            "command": "python bench/tune.py",
+            "date": date.today().isoformat(),
+            "python": platform.python_version(),
+            "compiler": compiler.version,
+            "calibration": asdict(calibration),
+        }
+        rows = [
+            {
+                "problem": str(outcome.problem),
+                "variant": outcome.winner and outcome.winner.variant.name,
+                "median_us": outcome.median_us,
+                "of_limit": outcome.of_limit,
+                "over_base": outcome.against_base and asdict(outcome.against_base),
+                "statuses": dict(outcome.statuses),
+                "seconds": outcome.seconds,
+            }
+            for outcome in done.outcomes
+        ]
+        content = {"meta": meta, "variants_per_second": rate, "seconds": seconds, "rows": rows}
+        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0 if met and rate >= VARIANTS_PER_SECOND else 1
+
+
+def show(done: Run) -> bool:
+    """Prints a line a problem; whether every goal is met."""
+    met = True
+    for outcome in done.outcomes:
+        goal = GOALS.get(str(outcome.problem))
+        met = met and (goal is None or outcome.of_limit >= goal)
+        said = "" if goal is None else f"  goal {goal}"
+        print(f"{outcome.problem!s:40} {outcome.median_us:9.2f} us  {outcome.of_limit:.3f} of the limit{said}")
+    return met
+
+
+if __name__ == "__main__":
+    sys.exit(main())
