@@ -25,6 +25,7 @@ from gen.proof import elf
 from gen.proof.code import Code, Library
 from gen.proof.gpp import Gpp
 from gen.proof.native import Runtime
+from gen.toolchain.cache import Cache, write_whole
 
 VARIANTS_PER_UNIT = 20
 KERNEL_FLAGS = (
@@ -67,9 +68,12 @@ class Builder:
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
+        self._slots = Cache(cache / "slots", ".json")  # of each text: its library, and which variant of it
+        self._kernels = Cache(cache / "kernels", ".so")
+        self._runtimes = Cache(cache / "runtime", ".so")
         self._gpp = Gpp()
         self._codes: dict[str, Code] = {}
-        self._libraries: dict[Path, Library] = {}
+        self._libraries: dict[str, Library] = {}
 
     def load(self, sources: Sequence[Source]) -> list[Code]:
         """The code of every source. Raises CompileError for one that g++ refuses, MissingToolError without g++."""
@@ -82,39 +86,28 @@ class Builder:
     @cached_property
     def runtime(self) -> Runtime:
         """The runtime that runs launches, built if it is not yet."""
-        pieces = sorted((self._sources / "runtime").glob("*.cpp"))
-        if not self._usable(self._runtime_library):
-            with self._workplace() as place:
-                built = place / self._runtime_library.name
-                flags = (*RUNTIME_FLAGS, f"-Wl,-soname,{built.name}")  # kernels then find the one that is loaded
-                self._gpp.compile([*flags, *map(str, pieces), "-o", str(built), "-lrt"], "The CPU runtime", pieces[0])
-                self._publish(built, self._runtime_library)
         return Runtime.load(self._runtime_library)
 
     def _find(self, key: str, source: Source) -> bool:
         """Whether the code is loaded now: from memory, or from the cache."""
         if key in self._codes:
             return True
-        note = self.cache / f"{key}.json"
-        try:
-            content = json.loads(note.read_text())
-            library, slot = self.cache / str(content["library"]), int(content["slot"])
-        except FileNotFoundError:
+        note = self._slots.read(key)
+        if note is None:
             return False
-        except (ValueError, KeyError, TypeError):
-            _set_aside(note)
+        content = json.loads(note)
+        library, slot = content["library"], content["slot"]
+        path = self._libraries[library].path if library in self._libraries else self._kernels.file(library)
+        if path is None:
             return False
-        return self._usable(library) and self._adopt(key, source, library, slot)
-
-    def _adopt(self, key: str, source: Source, library: Path, slot: int) -> bool:
         self.runtime  # noqa: B018 - kernels find its functions only if it is loaded before them
         try:
             if library not in self._libraries:
-                self._libraries[library] = Library(library)
+                self._libraries[library] = Library(path)  # whole: loading a damaged one could end the process
             self._codes[key] = self._libraries[library].code(slot, source.name, source.text, source.entries)
-        except (OSError, ValueError, AttributeError):  # not loadable, no ELF, without the entries
+        except (OSError, ValueError, AttributeError) as error:  # not loadable, no ELF, without the entries
             self._libraries.pop(library, None)
-            _set_aside(library)
+            self._kernels.set_aside(library, str(error))
             return False
         return True
 
@@ -147,7 +140,6 @@ class Builder:
                 self._build_unit([key], missing)
 
     def _compile_unit(self, keys: list[str], sources: list[Source]) -> None:
-        library = self.cache / f"kernels-{_digest(*keys)}.so"
         for source in sources:
             if _EXTERN_SHARED.search(source.text.replace(DYNAMIC_SHARED, "")):
                 raise CompileError(
@@ -157,57 +149,37 @@ class Builder:
             unit, compiled, linked = place / "unit.cpp", place / "unit.o", place / "unit.so"
             unit.write_text(_unit(sources))
             paths = [f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
-            kept = self._keep(sources[0]) if len(sources) == 1 else unit
-            self._gpp.compile([*KERNEL_FLAGS, *paths, "-c", str(unit), "-o", str(compiled)], sources[0].name, kept)
-            self._gpp.compile(
-                [*LINK_FLAGS, str(compiled), str(self._runtime_library), "-lm", "-o", str(linked)],
-                sources[0].name,
-                kept,
-            )
-            stray = _stray_variables(linked.read_bytes())
-            if stray:
-                raise CompileError(
-                    sources[0].name,
-                    f"{stray} is a variable outside shared and constant memory. Shared arrays are declared in the "
-                    "kernel itself, not in a function template, and passed on by reference.",
-                    kept,
+            subject, kept = sources[0].name, self._kept(sources[0])
+            try:
+                self._gpp.compile([*KERNEL_FLAGS, *paths, "-c", str(unit), "-o", str(compiled)], subject, kept)
+                self._gpp.compile(
+                    [*LINK_FLAGS, str(compiled), str(self._runtime_library), "-lm", "-o", str(linked)], subject, kept
                 )
-            if len(sources) == 1:
-                kept.unlink()
-            self._publish(linked, library)
+                stray = _stray_variables(linked.read_bytes())
+                if stray:
+                    raise CompileError(
+                        subject,
+                        f"{stray} is a variable outside shared and constant memory. Shared arrays are declared in the "
+                        "kernel itself, not in a function template, and passed on by reference.",
+                        kept,
+                    )
+            except CompileError:
+                if len(sources) == 1:
+                    self._keep(sources[0])
+                raise
+            library = _digest(*keys)
+            self._kernels.write(library, linked.read_bytes())
         for slot, key in enumerate(keys):
-            self._write(self.cache / f"{key}.json", json.dumps({"library": library.name, "slot": slot}).encode())
+            self._slots.write(key, json.dumps({"library": library, "slot": slot}).encode())
+
+    def _kept(self, source: Source) -> Path:
+        """Where the text of a variant is kept if it is refused."""
+        return self.cache / "refused" / f"{source.name}.cu"
 
     def _keep(self, source: Source) -> Path:
-        """Where the text of a refused variant is kept."""
-        path = self.cache / "refused" / f"{source.name}.cu"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source.text)
-        return path
-
-    def _publish(self, built: Path, library: Path) -> None:
-        """Puts a library into the cache beside the digest it is checked by."""
-        self._write(library.with_suffix(".sha256"), hashlib.sha256(built.read_bytes()).hexdigest().encode())
-        built.replace(library)
-
-    def _usable(self, library: Path) -> bool:
-        """Whether a library is there, whole; a damaged one is set aside, since loading it could end the process."""
-        if library in self._libraries:
-            return True
-        try:
-            content, digest = library.read_bytes(), library.with_suffix(".sha256").read_text()
-        except (FileNotFoundError, UnicodeDecodeError):
-            return False
-        if hashlib.sha256(content).hexdigest() == digest:
-            return True
-        _set_aside(library)
-        return False
-
-    def _write(self, path: Path, content: bytes) -> None:
-        """Writes a file under a name of its own, then renames it: no reader ever sees half of it."""
-        with tempfile.NamedTemporaryFile(dir=self.cache, prefix=path.name, delete=False) as file:
-            file.write(content)
-        Path(file.name).replace(path)
+        """Keeps the text of a refused variant."""
+        write_whole(self._kept(source), source.text.encode())
+        return self._kept(source)
 
     def _workplace(self) -> _Workplace:
         self.cache.mkdir(parents=True, exist_ok=True)
@@ -215,9 +187,21 @@ class Builder:
 
     @cached_property
     def _runtime_library(self) -> Path:
+        found = self._runtimes.file(self._runtime_key)
+        if found is not None:
+            return found
+        pieces = sorted((self._sources / "runtime").glob("*.cpp"))
+        with self._workplace() as place:
+            built = place / f"runtime-{self._runtime_key}.so"
+            flags = (*RUNTIME_FLAGS, f"-Wl,-soname,{built.name}")  # kernels then find the one that is loaded
+            self._gpp.compile([*flags, *map(str, pieces), "-o", str(built), "-lrt"], "The CPU runtime", pieces[0])
+            return self._runtimes.write(self._runtime_key, built.read_bytes())
+
+    @cached_property
+    def _runtime_key(self) -> str:
         folder = self._sources / "runtime"
         parts = [path.read_text() for path in (*sorted(folder.iterdir()), self._sources / "collective.h")]
-        return self.cache / f"runtime-{_digest(self._gpp.version, *RUNTIME_FLAGS, *parts)}.so"
+        return _digest(self._gpp.version, *RUNTIME_FLAGS, *parts)
 
     def _key(self, source: Source) -> str:
         return _digest(self._environment, source.name, source.text, *source.entries)
@@ -227,7 +211,7 @@ class Builder:
         """All that decides what a text becomes, beside the text."""
         own = [path.read_text() for path in (*sorted(self._sources.glob("*.h")), self._sources / "nv" / "target")]
         flags = (*KERNEL_FLAGS, *LINK_FLAGS)
-        return _digest(self._gpp.version, str(self._gpp.cuda_headers), self._runtime_library.name, *flags, *own)
+        return _digest(self._gpp.version, str(self._gpp.cuda_headers), self._runtime_key, *flags, *own)
 
     @cached_property
     def _sources(self) -> Path:
@@ -283,8 +267,3 @@ def _digest(*parts: str) -> str:
     for part in parts:
         total.update(f"{len(part)}:{part}".encode())
     return total.hexdigest()[:32]
-
-
-def _set_aside(path: Path) -> None:
-    """Keeps a damaged file out of the way, for whoever wants to know why."""
-    path.replace(path.with_name(path.name + ".corrupt"))

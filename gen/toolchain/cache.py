@@ -80,11 +80,11 @@ class Cache:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._set_aside(path, error.strerror or str(error))
+            self.set_aside(key, error.strerror or str(error))
             return None
         content = raw[:-_TRAILER]
         if raw[-_TRAILER:] != _trailer(content):
-            self._set_aside(path, "its digest does not match")
+            self.set_aside(key, "its digest does not match")
             return None
         return content
 
@@ -102,10 +102,13 @@ class Cache:
         write_whole(path, content + _trailer(content))
         return path
 
-    def _path(self, key: str) -> Path:
-        return self.folder / key[:2] / f"{key}{self.suffix}"
+    def set_aside(self, key: str, reason: str) -> None:
+        """Renames an entry to `*.corrupt`, for whoever wants to know why: it will be made again.
 
-    def _set_aside(self, path: Path, reason: str) -> None:
+        Raises:
+            StoreError: it cannot be renamed.
+        """
+        path = self._path(key)
         aside = path.with_name(f"{path.name}.corrupt")
         try:
             path.replace(aside)
@@ -117,6 +120,9 @@ class Cache:
                 next_step="Remove it",
             ) from error  # fmt: skip
         _log.warning("A cache entry is corrupt (%s). It is set aside as %s and made again.", reason, aside)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}{self.suffix}"
 
 
 def write_whole(path: Path, content: bytes) -> None:

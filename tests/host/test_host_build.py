@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from gen.dtypes import F32
 from gen.errors import CompileError, MissingToolError
 from gen.families.base import Launch, Limits, Operand, Plan, Variant
 from gen.families.expr import ONE
-from gen.proof.build import VARIANTS_PER_UNIT
+from gen.proof.build import VARIANTS_PER_UNIT, Builder, Source
 from gen.proof.host import HostFault, HostRunner
+from gen.toolchain.cache import Cache
 from tests.fake_family import fake_variant
 
 OUT = Operand("out", "out", F32)
@@ -78,10 +80,10 @@ def test_more_variants_than_a_unit_holds(warm: Path) -> None:
     for number, kernel in enumerate(runner(warm).load(variants)):
         kernel.run({}, {"out": out})
         assert out == number
-    assert len(list(warm.glob("kernels-*.so"))) >= 3
+    assert len(list(warm.glob("kernels/*/*.so"))) >= 3
 
 
-@pytest.mark.parametrize("kind", ["kernels-*.so", "runtime-*.so", "[0-9a-f]*.json", "*.sha256"])
+@pytest.mark.parametrize("kind", ["kernels/*/*.so", "runtime/*/*.so", "slots/*/*.json"])
 def test_damaged_cache_is_set_aside_and_rebuilt(warm: Path, tmp_path: Path, kind: str) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(warm, cache)
@@ -92,8 +94,26 @@ def test_damaged_cache_is_set_aside_and_rebuilt(warm: Path, tmp_path: Path, kind
         path.write_bytes(content[: len(content) // 2])
     assert result(cache) == 7.0
     assert not list(cache.glob("building-*"))
-    if kind != "*.sha256":  # a digest that does not fit condemns the library, not itself
-        assert list(cache.glob("*.corrupt"))
+    assert list(cache.glob(f"{kind}.corrupt"))
+
+
+def test_library_that_does_not_load_is_set_aside_and_rebuilt(warm: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(warm, cache)
+    for path in list(cache.glob("kernels/*/*.so")):
+        Cache(cache / "kernels", ".so").write(path.stem, b"whole, yet no library")
+    assert result(cache) == 7.0
+    assert list(cache.glob("kernels/*/*.corrupt"))
+
+
+def test_the_same_is_built_in_one_cache_by_many_at_once(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    source = Source("fake_v7__fake", store(made("v7")), ("fake_v7__fake",))
+    with ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(lambda _: Builder(cache).load([source])[0], range(4)))
+    assert {code.name for code in codes} == {"fake_v7__fake"}
+    assert not list(cache.rglob("*.corrupt"))
+    assert not (cache / "refused").exists()
 
 
 def test_checks_work_from_every_cache_of_a_process(warm: Path, tmp_path: Path) -> None:
