@@ -49,12 +49,15 @@ class Case:
 
 
 def cases_of(family: Family[Any], spec: Spec) -> Iterator[Case]:
-    """The family's awkward sizes, each with exact integers and with another content, on devices of several sizes."""
+    """The family's awkward sizes, each with exact integers and with another content.
+
+    The two differ in where arrays begin and in the device too: also the smallest sizes meet more than one.
+    """
     others = cycle((Content.RANDOM, Content.SPREAD, Content.SPECIAL))
     devices = cycle((1, 2, 3, 132))
     for seed, extents in enumerate(family.cases(spec)):
-        for content in (Content.INTEGERS, next(others)):
-            yield Case(extents, content, seed, offset=seed % 4, sm_count=next(devices))
+        for place, content in enumerate((Content.INTEGERS, next(others))):
+            yield Case(extents, content, seed, offset=(seed + place) % 4, sm_count=next(devices))
 
 
 @dataclass(frozen=True)

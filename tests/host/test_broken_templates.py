@@ -28,6 +28,7 @@ TURNED = "transpose/naive.cu.jinja"
 STENCIL = "stencil/naive.cu.jinja"
 
 ON_GRID = "reduction_sum_f32__grid_tpb128_u4_v16_bpm2"
+ON_PAIRS = "reduction_sum_f32__grid_tpb128_u4_v8_bpm2"  # only an empty array ends before its first vector
 ON_INTERLEAVED = "reduction_sum_f32__interleaved_tpb128_u4"
 ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
 ON_TILED = "transpose_10_b32__tiled_t32_r8_p1_u2"
@@ -97,6 +98,7 @@ FAULTS = (
     Fault("tail of the vectors", ON_GRID, GRID, "  if (first < tail) sum[0] += in[n - tail + first];\n", "", WRONG),
     Fault("head of the vectors", ON_GRID, GRID, "  if (first < head) sum[0] += in[first];\n", "", WRONG),
     Fault("alignment of the vectors", ON_GRID, GRID, "(in + head)", "(in)", "misaligned"),
+    Fault("head of an array that ends before", ON_PAIRS, GRID, "n < to_first ? n : to_first", "to_first", "out-of-b"),
     Fault(
         "vectors that do not fill an unrolled step", ON_GRID, GRID, "i += stride) add", "i += 2 * stride) add", WRONG
     ),
