@@ -74,9 +74,14 @@ def differences(folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...
 def _left_over(folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...]) -> list[str]:
     if not folder.is_dir():
         return []
-    mark = MARK.encode()  # others' files may be no text
     return [
         path.name
         for path in folder.glob("*.cu")
-        if path.name not in files and path.name.startswith(prefixes) and path.is_file() and mark in path.read_bytes()
+        if path.name not in files and path.name.startswith(prefixes) and path.is_file() and _is_gens(path)
     ]
+
+
+def _is_gens(path: Path) -> bool:
+    """Whether gen wrote a kernel, under this name: one that was copied and renamed is its owner's."""
+    content = path.read_bytes()  # others' files may be no text
+    return content.startswith(f"// {path.stem}\n".encode()) and MARK.encode() in content

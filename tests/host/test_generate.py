@@ -16,7 +16,7 @@ from gen.families.names import find_variant
 from gen.store import specs, tuned
 
 CHECKOUT = Path(__file__).parents[2]
-FILES = {"a.cu": f"// {MARK}\nint a;\n", "b.cu": f"// {MARK}\nint b;\n", "specs.json": "{}\n"}
+FILES = {"a.cu": f"// a\n//\n// {MARK}\nint a;\n", "b.cu": f"// b\n//\n// {MARK}\nint b;\n", "specs.json": "{}\n"}
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -60,6 +60,7 @@ def test_only_what_changed_is_written(tmp_path: Path, spoiled: str) -> None:
 def test_only_kernels_that_gen_wrote_are_removed(tmp_path: Path) -> None:
     foreign = {
         "mine.cu": b"int mine;\n",
+        "copy_of_b.cu": FILES["b.cu"].encode(),
         "latin.cu": "// caf\u00e9\n".encode("latin-1"),
         "notes.txt": MARK.encode(),
         "tuned.json": MARK.encode(),
