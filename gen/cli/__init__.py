@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 
 def main() -> None:
     """Runs the command that the process was started with, and ends the process with its exit status."""
+    # Python has None for a stream that was closed before it started.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  it lives as long as the process
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     try:
         from gen.cli.app import app  # a Ctrl-C can come as early as this
 

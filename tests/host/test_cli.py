@@ -420,6 +420,13 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize(("redirection", "status"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0), ("2>&- bogus", 2)])
+def test_a_stream_may_be_closed_from_the_start(redirection: str, status: int) -> None:
+    command = f'exec "$0" -m gen list {redirection}'
+    done = subprocess.run(["sh", "-c", command, sys.executable], cwd=CHECKOUT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
 def test_a_message_goes_to_stderr_without_a_traceback() -> None:
     done = start("render", "reduceShf")
     assert done.returncode == 2
