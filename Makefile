@@ -34,10 +34,10 @@ check: .venv/installed ## all that a change must pass: format, lint, types, out/
 	.venv/bin/gen generate --check
 	.venv/bin/pytest -n auto --dist worksteal
 
-clean: ## remove what these targets made: .venv, caches, build outputs
+clean: ## remove what these targets made: .venv and caches
 	@[ ! -e .venv/made-by-make ] || rm -rf .venv
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist out/.cache
-	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache out/.cache
+	find $(wildcard gen tests bench) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml
 	@for python in $(PYTHONS); do \
