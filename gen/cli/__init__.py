@@ -18,3 +18,9 @@ def main() -> None:
         app(prog_name="gen")
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except ModuleNotFoundError as error:
+        package = (error.name or "gen").partition(".")[0]
+        if package == "gen":
+            raise
+        sys.stderr.write(f"error: The Python package {package} must be installed. Run: pip install gen-cuda\n")
+        raise SystemExit(1) from None

@@ -427,6 +427,15 @@ def test_a_stream_may_be_closed_from_the_start(redirection: str, status: int) ->
     assert (done.returncode, done.stderr) == (status, b"")
 
 
+@pytest.mark.parametrize(("package", "command"), [("typer", "doctor"), ("rich", "list"), ("jinja2", "render")])
+def test_a_package_that_is_missing_is_named(package: str, command: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; from gen.cli import main; main()"
+    arguments = [sys.executable, "-c", code, command, *(["reduceShfl"] if command == "render" else [])]
+    done = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"error: The Python package {package} must be installed. Run: pip install gen-cuda\n"
+
+
 def test_a_message_goes_to_stderr_without_a_traceback() -> None:
     done = start("render", "reduceShf")
     assert done.returncode == 2
