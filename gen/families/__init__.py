@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.resources.abc import Traversable
 from inspect import isabstract
 from typing import Any
 
@@ -50,4 +51,8 @@ def _outside(place: str) -> Family[Any]:
         found = found()
     if not isinstance(found, Family):
         raise UnknownNameError("The family", "must be a class derived from gen.families.base.Family", repr(place))
+    templates: object = found.templates
+    if not isinstance(templates, Traversable) or not found.catalogue:
+        rule = "must have templates, a folder such as a pathlib.Path, and a catalogue of at least one spec"
+        raise UnknownNameError("The family", rule, repr(place))
     return found

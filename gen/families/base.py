@@ -207,7 +207,8 @@ class Algorithm(ABC, Generic[S, C]):
     def bytes_in_flight(self, spec: S, config: C) -> int:
         """Bytes of loads that each thread of the main kernel, the one without `entry`, has under way at once.
 
-        What is read again from a cache counts once. 0: unknown.
+        As the text asks for them: a compiler may wait for the first before it issues the last. What other threads read
+        too counts once. 0: unknown.
         """
         return 0
 
@@ -229,13 +230,15 @@ class Expected:
 
     Attributes:
         value: the result, exact, or in a wider type than the output's.
-        magnitude: per element, the sum of the magnitudes of what was added; None: every bit must agree.
+        magnitude: per element, the sum of the finite magnitudes of what was added; None: every bit must agree.
         accumulator: the type in which the kernel adds.
+        integral: only whole numbers of magnitude 8 at most are added, each once.
     """
 
     value: Array
     magnitude: Array | None = None
     accumulator: DType | None = None
+    integral: bool = False
 
 
 @dataclass(frozen=True)

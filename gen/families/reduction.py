@@ -154,7 +154,7 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
         return own + _block_sum_roundings(config.threads_per_block) + (finish if blocks > 1 else 0)
 
     def bytes_in_flight(self, spec: ReductionSpec, config: GridConfig) -> int:
-        """Every load of a round is issued before the first is used."""
+        """The loads of a round, none of which is used before all are asked for."""
         return config.unroll * config.vec_bytes
 
 
@@ -316,10 +316,12 @@ class Reduction(Family[ReductionSpec]):
         wide = inputs["in"].astype(np.float64)
         with np.errstate(invalid="ignore"):
             value = np.asarray(wide.sum())
-        magnitude = np.asarray(np.abs(wide).sum())
+        magnitudes = np.abs(wide)
+        magnitude = np.asarray(magnitudes.sum(where=np.isfinite(wide)))
         if sums_are_exact(spec.dtype, float(magnitude), wide):
             return {"out": Expected(value.astype(spec.dtype.numpy))}
-        return {"out": Expected(value, magnitude, spec.dtype)}
+        integral = bool((magnitudes <= 8).all() and (wide == np.rint(wide)).all())
+        return {"out": Expected(value, magnitude, spec.dtype, integral)}
 
     def work(self, spec: ReductionSpec, extents: Extents) -> Work:
         """Each element read once, one result written."""

@@ -263,7 +263,7 @@ class Stencil(Family[StencilSpec]):
                     slice(m + d, m + d + n) for (m, _), d, n in zip(margin, offset, cells.shape, strict=True)
                 )
                 value += weight * padded[window]
-                magnitude += abs(weight) * np.abs(padded[window])
+                magnitude += abs(weight) * np.where(np.isfinite(padded[window]), np.abs(padded[window]), 0.0)
         largest = float(magnitude.max(initial=0.0))
         if sums_are_exact(spec.dtype, largest, cells, np.asarray(spec.weights)):
             return {"out": Expected(value.astype(spec.dtype.numpy))}

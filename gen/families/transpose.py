@@ -158,7 +158,7 @@ class Naive(Algorithm[TransposeSpec, NaiveConfig]):
         return _one_launch(self.tiles(config), (config.block_x, config.block_y, 1))
 
     def bytes_in_flight(self, spec: TransposeSpec, config: NaiveConfig) -> int:
-        """All elements of a thread: no load waits for a store, since the arrays do not overlap."""
+        """All elements of a thread: no load need wait for a store, since the arrays do not overlap."""
         return config.unroll * spec.dtype.size
 
 

@@ -63,8 +63,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (fold == 0xdeadbeefu) atomicXor(sink, fold);
 }
 
-// Random words from a counter (the finalizer of MurmurHash3). As floats they are normal numbers
-// between 1 and 2 in magnitude, either sign: never zeros, never NaN.
+// Random words from a counter (the finalizer of MurmurHash3). As floats they are whole numbers from
+// 1 to 8, either sign: never zeros, never NaN, and sums of them are exact.
 extern "C" __global__ void __launch_bounds__(kThreads)
     gen_random(unsigned* __restrict__ to, unsigned seed, int as_floats, long long words) {
   for (long long i = first_index(); i < words; i += index_stride()) {
@@ -72,7 +72,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     h = (h ^ (h >> 16)) * 0x85ebca6bu;
     h = (h ^ (h >> 13)) * 0xc2b2ae35u;
     h ^= h >> 16;
-    to[i] = as_floats ? (h & 0x807fffffu) | 0x3f800000u : h;
+    const float number = 1 + (h >> 8) % 8;
+    to[i] = as_floats ? __float_as_uint(h & 1 ? number : -number) : h;
   }
 }
 

@@ -59,7 +59,7 @@ class Service:
         self._run("gen_read", [("P", address), ("P", self._words.address), ("q", size // 16)], blocks)
 
     def random(self, address: int, size: int, seed: int, *, floats: bool) -> None:
-        """Queues random words: floats of magnitude 1 to 2, or any bits."""
+        """Queues random words: floats that are whole numbers from 1 to 8 of either sign, or any bits."""
         self._run("gen_random", [("P", address), ("I", seed), ("i", int(floats)), ("q", size // 4)])
 
     def checksum(self, address: int, size: int) -> int:

@@ -15,7 +15,7 @@ from gen.gpu.kernel import CudaKernel
 from gen.gpu.service import Service
 from gen.gpu.timing import Calibration, Clock
 from gen.gpu.trial import Problem, Rounds, Session, Status, Trial
-from gen.proof.oracle import allowance, disagreement
+from gen.proof.oracle import allowance, disagreement, sharpened
 from gen.toolchain.compiled import Compiled
 
 SAMPLES = 7  # of a variant that is worth more than one
@@ -154,7 +154,10 @@ class GpuSession:
         inputs = {
             b.operand.name: b.view(self._device.download(b.memory.address, b.size)) for b in self._inputs
         }  # fmt: skip
-        self._expected = dict(problem.family.oracle(problem.spec, inputs, problem.extents))
+        self._expected = {
+            name: sharpened(one, random_signs=True)
+            for name, one in problem.family.oracle(problem.spec, inputs, problem.extents).items()
+        }
         roundings = base.algorithm.roundings(base.spec, base.config, problem.extents, self._device.limits)
         for poison in POISONS:
             self._run(kernel, poison)

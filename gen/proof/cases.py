@@ -33,7 +33,7 @@ class Case:
         extents: its sizes.
         content: what its inputs hold.
         seed: of their random numbers.
-        offset: elements between a 256-byte boundary and the first element of each array.
+        offset: elements between a 256-byte boundary and the first array; the k-th begins k times that, modulo 4.
         sm_count: multiprocessors of the device that is played; few make grid-stride loops go round.
     """
 

@@ -486,9 +486,9 @@ TUNED = "reduction_sum_f32__grid_tpb256_u8_v16_bpm4_ldcs"
 def test_base_where_nothing_is_tuned(backend: FakeBackend, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gen")
     kernel = gen.load(ReductionSpec(), shape=2**28, device=backend)
-    assert kernel.variant == "reduction_sum_f32__grid_tpb1024_u4_v16_bpm2"
+    assert kernel.variant == "reduction_sum_f32__grid_tpb512_u8_v16_bpm2"
     assert kernel.why.startswith(f"base, because nothing is tuned for {SUM} ({LARGE}) on Fake GPU")
-    assert kernel.source.startswith("// reduction_sum_f32__grid_tpb1024_u4_v16_bpm2")
+    assert kernel.source.startswith("// reduction_sum_f32__grid_tpb512_u8_v16_bpm2")
     assert backend.loaded == [kernel.variant]  # at once, not at the first call
     gen.load(SUM, shape=(2**14, 2**14), device=backend)
     gen.load(SUM, device=backend)(OnDevice(arange(3)))
@@ -538,7 +538,7 @@ def test_a_winner_that_cannot_be_used(
     backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture, variant: str, reason: str
 ) -> None:
     kernel = gen.load(SUM, shape=2**28, device=backend, home=tuned(tmp_path, winner(variant)))
-    assert kernel.variant == "reduction_sum_f32__grid_tpb1024_u4_v16_bpm2"
+    assert kernel.variant == "reduction_sum_f32__grid_tpb512_u8_v16_bpm2"
     assert kernel.why.startswith(f"base, because the tuned variant {variant!r} cannot be used:")
     assert reason in kernel.why
     assert f"The tuned variant {variant!r} of {SUM} ({LARGE}) on Fake GPU cannot be used, and base is" in caplog.text
@@ -556,7 +556,7 @@ def test_a_winner_that_cannot_take_these_sizes(
     name = "reduction_sum_f32__shfl_tpb128_u1"
     kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, winner(name)))
     assert kernel.variant_for(2**28) == name
-    assert kernel.variant_for(2**39) == "reduction_sum_f32__grid_tpb1024_u4_v16_bpm2"
+    assert kernel.variant_for(2**39) == "reduction_sum_f32__grid_tpb512_u8_v16_bpm2"
     assert f"{name} cannot take these sizes: it takes 4294967296 blocks" in caplog.text
     monkeypatch.setattr(Grid, "uncovered", lambda *_: "the test wants it")
     with pytest.raises(ConfigError, match=r"cannot take these sizes .*the test wants it"):

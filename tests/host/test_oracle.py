@@ -14,11 +14,11 @@ from scipy import ndimage  # type: ignore[import-untyped]
 from gen.dtypes import B32, B128, DTYPES, F16, F32, F64, DType
 from gen.families.base import Array, Expected, Limits
 from gen.families.exact import sums_are_exact
-from gen.families.reduction import Grid, Reduction, ReductionSpec
+from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.proof.cases import Content, fill
-from gen.proof.oracle import ORACLE_ROUNDINGS, bounds, disagreement, gamma
+from gen.proof.oracle import ORACLE_ROUNDINGS, bounds, disagreement, gamma, sharpened
 
 SUM, SPEC = Reduction(), ReductionSpec()
 INF, NAN = float("inf"), float("nan")
@@ -53,8 +53,8 @@ def test_without_roundings_there_is_no_error() -> None:
 
 def test_the_bound_of_a_long_sum_is_tight_and_never_accepts_zero() -> None:
     n = 2**28
-    config = SUM.base(SPEC, SUM.shape_class(SPEC, {"n": n}))[1]
-    roundings = Grid().roundings(SPEC, config, {"n": n}, Limits.of("sm_90"))  # type: ignore[arg-type]
+    config = GridConfig(threads_per_block=1024, unroll=4, vec_bytes=16, blocks_per_sm=2)
+    roundings = Grid().roundings(SPEC, config, {"n": n}, Limits.of("sm_90"))
     assert 260 <= roundings <= 280
     total = np.asarray(float(n))
     expected = Expected(total, total, F32)
@@ -285,3 +285,39 @@ def test_bits_of_every_size_are_compared_whole(dtype: DType) -> None:
 def test_bits_are_compared_however_they_lie() -> None:
     value = np.arange(6, dtype=np.complex128).reshape(2, 3)
     assert disagreement(Expected(value.T), np.ascontiguousarray(value.T), 0, B128) is None
+
+
+@pytest.mark.parametrize("n", [2**22, 2**24])
+def test_random_integers_are_exact_beyond_what_their_magnitudes_tell(n: int) -> None:
+    family = Reduction()
+    spec = family.catalogue[0]
+    values = np.empty(n, np.float32)
+    fill(values, F32, Content.INTEGERS, 1)
+    expected = family.oracle(spec, {"in": values}, {"n": n})["out"]
+    assert expected.magnitude is not None  # larger than 2^24: the magnitudes alone promise nothing
+    sharp = sharpened(expected, random_signs=True)
+    assert sharp.magnitude is None
+    total = np.float32(values.sum(dtype=np.float64))
+    assert disagreement(sharp, np.asarray(total), 4117, F32) is None
+    assert disagreement(sharp, np.asarray(total - values[7]), 4117, F32) is not None
+    assert disagreement(expected, np.asarray(total - values[7]), 4117, F32) is None  # the bound lets that pass
+    assert sharpened(expected, random_signs=False) is expected
+
+
+def test_what_is_no_random_walk_of_small_integers_keeps_its_bound() -> None:
+    family = Reduction()
+    spec = family.catalogue[0]
+    for values in (np.full(2**22, 8.5, np.float32), np.full(2**22, 9, np.float32), np.full(2**22, np.inf, np.float32)):
+        expected = family.oracle(spec, {"in": values}, {"n": values.size})["out"]
+        assert sharpened(expected, random_signs=True) is expected
+
+
+def test_infinity_among_finite_values_whose_sum_overflows_may_be_anything() -> None:
+    family = Reduction()
+    values = np.array([3e38, 3e38, -np.inf], np.float32)
+    expected = family.oracle(family.catalogue[0], {"in": values}, {"n": 3})["out"]
+    for got in (-np.inf, np.nan):
+        assert disagreement(expected, np.asarray(np.float32(got)), 8, F32) is None
+    calm = family.oracle(family.catalogue[0], {"in": values[1:]}, {"n": 2})["out"]
+    assert disagreement(calm, np.asarray(np.float32(-np.inf)), 8, F32) is None
+    assert disagreement(calm, np.asarray(np.float32(np.nan)), 8, F32) is not None
