@@ -14,9 +14,9 @@ import time
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from gen.families import FAMILIES
-from gen.gpu.open import open_instruments
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems
 from gen.tune.run import Run, run
@@ -31,6 +31,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
+    from gen.gpu.open import open_instruments  # here, so that the table can be made without a GPU
+
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         start = time.monotonic()
@@ -66,6 +68,25 @@ def main() -> int:
         content = {"meta": meta, "variants_per_second": rate, "seconds": seconds, "rows": rows}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0 if met and rate >= VARIANTS_PER_SECOND else 1
+
+
+def table(content: dict[str, Any]) -> str:
+    """What stands in the README of the results in a file."""
+    meta = content["meta"]
+    device, day, command = meta["calibration"]["device"], meta["date"], meta["command"]
+    lines = [
+        f"Measured on one {device} (driver {meta['calibration']['driver']}), {day}, by `{command}`: "
+        f"{content['variants_per_second']:.0f} variants a second compiled, proven and timed. Of the limit means: the "
+        "time of an empty kernel and of the bytes at calibrated bandwidth, over the median.",
+        "",
+        "| problem | winner | us | of the limit | base over it |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for row in content["rows"]:
+        name = row["variant"].partition("__")[2]
+        ratio = 1 / row["over_base"]["median"]
+        lines.append(f"| {row['problem']} | `{name}` | {row['median_us']:.2f} | {row['of_limit']:.3f} | {ratio:.2f} |")
+    return "\n".join(lines) + "\n"
 
 
 def show(done: Run) -> bool:

@@ -1,0 +1,33 @@
+"""What the README shows is what is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from bench.tune import table
+from gen.emit.render import render
+from gen.families import FAMILIES
+from gen.families.names import find_variant
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_excerpt_stands_in_the_file_it_names() -> None:
+    ((name, excerpt),) = re.findall(r"<!-- excerpt: (\w+) -->\n```cuda\n(.*?)```", README, re.DOTALL)
+    assert excerpt in render(find_variant(FAMILIES, name, {}))
+    assert f"out/{name}.cu" in README
+
+
+def test_the_measured_figures_are_those_of_the_file_they_name() -> None:
+    ((file, shown),) = re.findall(r"<!-- measured: (\S+) -->\n(.*?)<!-- end -->", README, re.DOTALL)
+    assert shown.strip() == table(json.loads((ROOT / file).read_text(encoding="utf-8"))).strip()
+
+
+def test_the_layout_names_every_package() -> None:
+    layout = README[README.index("## Layout") :]
+    for package in (ROOT / "gen").iterdir():
+        if (package / "__init__.py").is_file():
+            assert f"  {package.name}/" in layout
