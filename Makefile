@@ -5,7 +5,7 @@ PYTHONS = python3 python3.13 python3.12 python3.11
 SUITS = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup generate tune test test-gpu bench check clean
+.PHONY: help setup generate tune test test-gpu sanitize bench check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ test: .venv/installed ## run the tests on all cores
 
 test-gpu: .venv/installed ## run the tests that need a GPU; they fail without one
 	.venv/bin/pytest tests/gpu
+
+sanitize: .venv/installed ## run every algorithm under compute-sanitizer, on a GPU
+	.venv/bin/python bench/sanitize.py
 
 bench: .venv/installed ## time gen itself, on any machine
 	.venv/bin/python bench/host.py

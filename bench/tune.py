@@ -75,9 +75,11 @@ def table(content: dict[str, Any]) -> str:
     meta = content["meta"]
     device, day, command = meta["calibration"]["device"], meta["date"], meta["command"]
     lines = [
-        f"Measured on one {device} (driver {meta['calibration']['driver']}), {day}, by `{command}`: "
-        f"{content['variants_per_second']:.0f} variants a second compiled, proven and timed. Of the limit means: the "
-        "time of an empty kernel and of the bytes at calibrated bandwidth, over the median.",
+        (
+            f"Measured on one {device} (driver {meta['calibration']['driver']}), {day}, by `{command}`: "
+            f"{content['variants_per_second']:.0f} variants a second compiled, proven and timed. Of the limit means: the "
+            "time of an empty kernel and of the bytes at calibrated bandwidth, over the median."
+        ),
         "",
         "| problem | winner | us | of the limit | base over it |",
         "| --- | --- | --- | --- | --- |",

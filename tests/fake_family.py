@@ -95,3 +95,20 @@ class FakeFamily(Family[FakeSpec]):
 def fake_variant(label: str, operands: tuple[Operand, ...], plan: Plan) -> Variant:
     """A variant named `fake_LABEL__fake` with these operands and this plan."""
     return Variant(FakeFamily(), FakeSpec(label, operands), FakeAlgorithm(plan), FakeConfig())
+
+
+@dataclass(frozen=True)
+class CalledVariant(Variant):
+    """A variant with a name given by hand, for texts whose kernels are called after no spec."""
+
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self.called
+
+
+def called_variant(name: str, operands: tuple[Operand, ...], plan: Plan) -> Variant:
+    """A variant of this name: its kernels are called after that and their entries."""
+    return CalledVariant(FakeFamily(), FakeSpec(name, operands), FakeAlgorithm(plan), FakeConfig(), name)

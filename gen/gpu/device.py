@@ -98,6 +98,11 @@ class Function:
         """Bytes of local memory of each thread: spills and arrays."""
         return int(self._function.local_size_bytes)
 
+    @property
+    def static_shared_bytes(self) -> int:
+        """Bytes of shared memory of each block, before any that a launch adds."""
+        return int(self._function.shared_size_bytes)
+
     def launch(
         self,
         grid: tuple[int, int, int],
@@ -241,6 +246,11 @@ class DriverModule:
             call("cuFuncSetAttribute", self._functions[symbol], attribute, shared_bytes)
             self._shared_bytes[symbol] = shared_bytes
         return self._functions[symbol]
+
+    def resident_blocks(self, symbol: str, threads_per_block: int, shared_bytes: int = 0) -> int:
+        """How many blocks of a kernel a multiprocessor holds, as the driver says; `shared_bytes` are dynamic."""
+        function = self.function(symbol, shared_bytes)
+        return int(call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads_per_block, shared_bytes))
 
     def fill(self, constant: str, content: bytes) -> None:
         """Writes a `__constant__` variable."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gen.proof import elf
+from gen.proof.parameters import Taken, taken
 
 _LOCAL = re.compile(r"E(?P<length>\d+)(?P<rest>\w+)$")
 
@@ -28,12 +29,14 @@ class Kernel:
     Attributes:
         signature: a letter and a digit for each parameter, as `entry.h` writes them.
         shared: its static shared arrays.
+        taken: how it takes each parameter that is a pointer.
         objects: for each byte of the variant's shared section the number of its array; 0 where none of its own lies.
     """
 
     name: str
     enter: int
     signature: tuple[str, ...]
+    taken: tuple[Taken, ...]
     shared: tuple[Variable, ...]
     objects: bytes
 
@@ -81,7 +84,8 @@ class Library:
         """The variant in this slot. Raises AttributeError if it is not there."""
         section = next((s for s in self._layout.sections if s.name == f"shared_{slot}"), None)
         kernels = {
-            entry: self._kernel(f"{slot}_{number}", entry, entries, section) for number, entry in enumerate(entries)
+            entry: self._kernel(f"{slot}_{number}", entry, entries, section, text)
+            for number, entry in enumerate(entries)
         }
         constants = tuple(
             Variable(_plain_name(symbol.name), self._base + symbol.address, symbol.bytes)
@@ -98,7 +102,9 @@ class Library:
         machine_code = Variable(".text", self._base + text_section.address, text_section.bytes)
         return Code(name, text, self.path, self._base, kernels, shared_address, constants, read_only, machine_code)
 
-    def _kernel(self, label: str, entry: str, entries: tuple[str, ...], section: elf.Section | None) -> Kernel:
+    def _kernel(
+        self, label: str, entry: str, entries: tuple[str, ...], section: elf.Section | None, text: str
+    ) -> Kernel:
         describe = getattr(self._handle, f"signature_{label}")
         describe.restype = ctypes.c_char_p
         letters: str = describe().decode("ascii")
@@ -113,7 +119,10 @@ class Library:
                 start = symbol.address - section.address
                 shared.append(Variable(_plain_name(symbol.name), start, symbol.bytes))
                 objects[start : start + symbol.bytes] = bytes([min(len(shared), 255)]) * symbol.bytes
-        return Kernel(entry, self._address(f"enter_{label}"), signature, tuple(shared), bytes(objects))
+        ways = taken(text, entry)
+        if len(ways) != len(signature):  # written in a way that is not understood: it may do anything
+            ways = (Taken.MUTABLE,) * len(signature)
+        return Kernel(entry, self._address(f"enter_{label}"), signature, ways, tuple(shared), bytes(objects))
 
     def _address(self, name: str) -> int:
         address = ctypes.cast(getattr(self._handle, name), ctypes.c_void_p).value

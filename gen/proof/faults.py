@@ -19,6 +19,7 @@ _RULES = {
     "write to input": "makes a write to an input",
     "uninitialised read": "makes an uninitialised read",
     "race": "has a data race",
+    "read-only path": "uses the read-only path for what the same launch writes",
     "barrier": "has a barrier that not every thread of the block reaches",
     "absent lane": "waits for an absent lane",
     "lanes disagree": "has lanes that disagree on what they wait for",
@@ -85,15 +86,26 @@ def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], d
         value += f": {size}{place.name}, {_position(offset, place)}"
     if kind == "barrier":
         value += f" waits there, thread {fault.other_thread.as_tuple()} did not come: it {text}"
-    elif kind == "race":
-        others = _lines(code, int(fault.other_pc)) if fault.other_pc else []
-        value += f", {text} thread {fault.other_thread.as_tuple()}" + (f" at line {others[0]}" if others else "")
+    elif fault.other_pc and kind in ("race", "read-only path"):
+        value += f", {text} {_other(fault, code)}"
     elif text:
         value += f": {text}"
     return HostFault(
         rule, value, kind=kind, kernel=kernel.name, block=block, thread=thread, line=line, source=source,
         buffer=place.name if place else "", offset=offset if place else 0,
     )  # fmt: skip
+
+
+def _other(fault: Fault, code: Code) -> str:
+    """The thread that got in the way, and where."""
+    block, lines = fault.other_block.as_tuple(), _lines(code, int(fault.other_pc))
+    name = f"thread {fault.other_thread.as_tuple()}"
+    if block != fault.block.as_tuple():
+        name += f" of block {block}"
+    name += f" at line {lines[0]}" if lines else ""
+    if KINDS[fault.kind] == "race" and block != fault.block.as_tuple():
+        name += "; no __threadfence and atomic there, atomic and __threadfence here, order the two"
+    return name
 
 
 def _position(offset: int, place: Place) -> str:

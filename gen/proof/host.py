@@ -18,8 +18,9 @@ from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel
 from gen.proof.faults import HostFault, Place, explain
-from gen.proof.launches import POINTER, check_arguments, check_launch, packed, spelled
+from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
+from gen.proof.parameters import Taken, together
 
 __all__ = ["HostFault", "HostKernel", "HostRunner"]
 
@@ -91,6 +92,11 @@ class _Storage:
     written: int | None
     place: Place
 
+    @property
+    def granule(self) -> int:
+        """Bytes of it that threads are likely to touch together."""
+        return next(size for size in (4, 2, 1) if (self.place.element_bytes or 4) % size == 0)
+
 
 class HostKernel:
     """A variant ready to run, with scratch of its own that stays from run to run."""
@@ -141,8 +147,8 @@ class HostKernel:
         fixed = [(constant, Place(constant.name, constant.bytes)) for constant in self._code.constants]
         fixed += [(table, Place(table.name, table.bytes)) for table in self._code.read_only]
         table = (native.Buffer * (len(order) + len(fixed)))(
-            *(native.Buffer(s.low, s.high, s.written, s.writable, 0) for s in order),
-            *(native.Buffer(variable.start, variable.start + variable.bytes, None, 0, 0) for variable, _ in fixed),
+            *(native.Buffer(s.low, s.high, s.written, s.writable, s.granule) for s in order),
+            *(native.Buffer(variable.start, variable.start + variable.bytes, None, 0) for variable, _ in fixed),
         )
         places = [s.place for s in order] + [place for _, place in fixed]
         touched = sum(s.high - s.low for s in order)
@@ -156,6 +162,8 @@ class HostKernel:
         check_launch(kernel, step, self._limits)
         dynamic_bytes = step.shared_bytes
         values = self._arguments(kernel, step, named, numbers)
+        for buffer, way in zip(table, _ways(kernel, step, named), strict=False):
+            buffer.taken = way
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         request = native.Launch(
             enter=kernel.enter,
@@ -165,6 +173,7 @@ class HostKernel:
             # Two orders in turn: a plan that runs twice sees both, and a case that is replayed sees the same two.
             seed=(self._seed << 32) + 2 * count + self._runs % 2,
             steps_per_thread=self._steps_per_thread + STEPS_PER_BYTE * (touched + dynamic_bytes + kernel.shared_bytes),
+            resident_blocks=resident_blocks(kernel, step, self._limits),
             shared=self._code.shared_address,
             objects=kernel.objects,
             shared_bytes=len(kernel.objects),
@@ -246,6 +255,15 @@ class HostKernel:
         check_arguments(kernel, types)
         # 16 bytes each: as aligned as any parameter needs
         return [ctypes.create_string_buffer(value, 16) for value in contents]
+
+
+def _ways(kernel: Kernel, step: Step, named: Mapping[str, _Storage]) -> list[Taken]:
+    """How a launch takes each buffer, in their order."""
+    ways: dict[str, set[Taken]] = {name: set() for name in named}
+    for argument, way in zip(step.arguments, kernel.taken, strict=True):
+        if isinstance(argument, str) and argument in ways:
+            ways[argument].add(way)
+    return [together(ways[name]) for name in named]
 
 
 def _entries(name: str, plan: Plan) -> tuple[str, ...]:

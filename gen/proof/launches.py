@@ -16,6 +16,8 @@ from gen.proof.code import Kernel
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK_Z = 64
 MAX_GRID_YZ = 65535
+MAX_BLOCKS_PER_SM = 32
+REGISTERS_PER_BLOCK = 65536
 POINTER = "p8"  # a parameter, as `entry.h` spells its type
 
 
@@ -47,8 +49,28 @@ def packed(kernel: Kernel, dtype: DType, value: Any) -> bytes:
         raise RunError(kernel.name, f"takes a number of type {dtype.name}", value) from error
 
 
-def check_launch(kernel: Kernel, step: Step, limits: Limits) -> None:
-    """Refuses what a GPU would refuse."""
+def resident_blocks(kernel: Kernel, step: Step, limits: Limits) -> int:
+    """At most so many blocks run at the same time, as far as threads and shared memory say."""
+    shared_bytes = max(kernel.shared_bytes + step.shared_bytes, 1)
+    on_one = min(
+        limits.threads_per_sm // (_warps(step) * 32), limits.shared_bytes_per_block // shared_bytes, MAX_BLOCKS_PER_SM
+    )
+    return limits.sm_count * max(on_one, 1)
+
+
+def _warps(step: Step) -> int:
+    return -(-step.block[0] * step.block[1] * step.block[2] // 32)
+
+
+def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | None = None) -> None:
+    """Refuses what a GPU would refuse.
+
+    Args:
+        kernel: what is launched.
+        step: how.
+        limits: of the device.
+        registers: of one thread, as the GPU's compiler says; None where it was not asked.
+    """
     grid, block, dynamic_bytes = step.grid, step.block, step.shared_bytes
     threads = block[0] * block[1] * block[2]
     if not 1 <= threads <= MAX_THREADS_PER_BLOCK or min(block) < 1 or block[2] > MAX_BLOCK_Z:
@@ -62,5 +84,10 @@ def check_launch(kernel: Kernel, step: Step, limits: Limits) -> None:
     if dynamic_bytes < 0 or kernel.shared_bytes + dynamic_bytes > limits.shared_bytes_per_block:
         rule = f"must not use over {limits.shared_bytes_per_block} bytes of shared memory on {limits.arch}"
         raise RunError(kernel.name, rule, kernel.shared_bytes + dynamic_bytes)
+    if registers is not None:
+        needed = -(-registers // 8) * 8 * 32 * _warps(step)  # a warp gets them eight a thread at a time
+        if needed > REGISTERS_PER_BLOCK:
+            rule = f"must not need over {REGISTERS_PER_BLOCK} registers a block, and needs {registers} a thread"
+            raise RunError(kernel.name, rule, needed)
     if step.cluster != (1, 1, 1):
         raise RunError(kernel.name, "cannot run on the CPU: it uses clusters", step.cluster)

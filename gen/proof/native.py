@@ -14,6 +14,7 @@ KINDS = (
     "write to input",
     "uninitialised read",
     "race",
+    "read-only path",
     "barrier",
     "absent lane",
     "lanes disagree",
@@ -47,6 +48,8 @@ class Buffer(ctypes.Structure):
         ("high", ctypes.c_uint64),
         ("written", ctypes.c_void_p),
         ("writable", ctypes.c_int32),
+        ("granule", ctypes.c_int32),
+        ("taken", ctypes.c_int32),
         ("reserved", ctypes.c_int32),
     ]
 
@@ -61,6 +64,7 @@ class Launch(ctypes.Structure):
         ("block", Index),
         ("seed", ctypes.c_uint64),
         ("steps_per_thread", ctypes.c_uint64),
+        ("resident_blocks", ctypes.c_uint64),
         ("shared", ctypes.c_void_p),
         ("objects", ctypes.c_char_p),
         ("shared_bytes", ctypes.c_uint64),
@@ -85,6 +89,7 @@ class Fault(ctypes.Structure):
         ("other_pc", ctypes.c_uint64),
         ("block", Index),
         ("thread", Index),
+        ("other_block", Index),
         ("other_thread", Index),
         ("text", ctypes.c_char * 200),
     ]

@@ -49,8 +49,11 @@ class Trials:
 
     def __init__(self, home: Path) -> None:
         """Opens or makes the file. One that is torn is set aside, as `trials.sqlite.corrupt`, and begun anew."""
-        home.mkdir(parents=True, exist_ok=True)
         self._path = home / FILE
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(str(home), "must be a folder that can be written", error.strerror) from error
         try:
             self._base = self._open()
         except sqlite3.OperationalError as error:
@@ -72,8 +75,11 @@ class Trials:
             trial.registers, trial.spill_bytes, trial.shared_bytes,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
-        with self._base:
-            self._base.execute(f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * len(row))})", row)
+        try:
+            with self._base:
+                self._base.execute(f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * len(row))})", row)
+        except sqlite3.DatabaseError as error:
+            raise StoreError(str(self._path), "cannot be written", error) from error
 
     def find(self, setting: Setting, problem: Problem, text: str, variant: Variant) -> Trial | None:
         """The trial of this variant that was recorded under the same conditions."""
@@ -97,6 +103,9 @@ class Trials:
         base = sqlite3.connect(self._path, timeout=30)
         try:
             base.execute("PRAGMA journal_mode = WAL")
+            sound = base.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if sound != "ok":
+                raise sqlite3.DatabaseError(sound)
             base.execute("PRAGMA synchronous = NORMAL")
             version = base.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, SCHEMA):

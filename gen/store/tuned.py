@@ -58,12 +58,12 @@ def _parse(place: Traversable) -> tuple[Winner, ...]:
 
 
 def _winner(place: Traversable, number: int, entry: object) -> Winner:
-    subject = f"{place}: winner {number}"
+    subject, again = f"{place}: winner {number}", "Tune again, or restore the file"
     if not isinstance(entry, dict):
-        raise StoreError(subject, "must be an object", repr(entry))
+        raise StoreError(subject, "must be an object", repr(entry), next_step=again)
     for key in _KEYS:
         if not isinstance(entry.get(key), str):
-            raise StoreError(subject, f"must have a text {key!r}", repr(entry.get(key)))
+            raise StoreError(subject, f"must have a text {key!r}", repr(entry.get(key)), next_step=again)
     evidence = {key: value for key, value in entry.items() if key not in _KEYS}
     return Winner(entry["device"], entry["spec"], entry["shape"], entry["variant"], evidence)
 

@@ -12,7 +12,7 @@ from gen.families.base import Family, Layout, Spec
 from gen.families.names import Known, find_spec
 from gen.gpu.trial import Problem
 
-_POWER = re.compile(r"(\d{1,20})\^(\d{1,2})")
+_POWER = re.compile(r"([0-9]{1,20})\^([0-9]{1,2})")
 
 
 def problems(
@@ -71,5 +71,7 @@ def _problem(family: Family[Any], spec: Spec, text: str) -> Problem:
     shape = read_shape(text)
     first = next(operand for operand in spec.operands if operand.role != "number")
     dtype = first.dtype.numpy
+    if dtype.itemsize * prod(max(extent, 1) for extent in shape) >= 2**63:
+        raise ShapeError("--shape", f"must be of less than 2^63 bytes as {first.dtype.name}", repr(text))
     strides = tuple(dtype.itemsize * prod(shape[place + 1 :]) for place in range(len(shape)))
     return Problem(family, spec, family.extents(spec, {first.name: Layout(shape, strides, dtype)}))

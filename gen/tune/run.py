@@ -55,8 +55,14 @@ def run(
         budget: seconds for everything; each problem gets an equal share of what is left.
         evidence: what else stands beside each winner.
         tick: told after each trial.
+
+    Raises:
+        StoreError: what `home` holds is not what gen writes.
+        CompileError: a base variant does not compile.
+        RunError: a base variant is wrong.
     """
     start = time.monotonic()
+    variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
     trials = Trials(home)
     outcomes: list[Outcome] = []
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gen.emit.render import render
@@ -74,7 +74,7 @@ def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Tr
     """The variants worth compiling, base first; and those that this device or this size rules out, as trials."""
     family, spec = problem.family, problem.spec
     fit: dict[str, Variant] = {}
-    unfit: list[Trial] = []
+    unfit: dict[str, Trial] = {}
     found = list(base_variants(family, spec))
     for algorithm in family.algorithms.values():
         if algorithm.repeatable:
@@ -85,8 +85,8 @@ def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Tr
         if reason is None:
             fit[made.name] = made
         else:
-            unfit.append(Trial(made, "infeasible", reason=reason))
-    return list(fit.values()), unfit
+            unfit[made.name] = Trial(made, "infeasible", reason=reason)
+    return list(fit.values()), list(unfit.values())
 
 
 def tune(
@@ -118,31 +118,39 @@ def tune(
     """
     start = time.monotonic()
     setting = Setting(device.name, device.driver, compiler.version, "cold")
-    fit, done = candidates(problem, device.limits)
+    fit, unfit = candidates(problem, device.limits)
     if not fit:
         raise RunError(str(problem), "has no variant that this device can run", device.name)
     texts = {made.name: text(made) for made in fit}
     base = _base(problem, fit)
-    session = device.open(problem, base, _compiled(compiler, base, texts, device.limits.arch))
+    compiled = _compiled(compiler, base, texts, device.limits.arch)
+    session = device.open(problem, base, compiled)
     try:
-        for trial in done:
+        done = {trial.variant.name: trial for trial in unfit}
+        for trial in unfit:
             trials.record(setting, problem, text(trial.variant), trial)
-        known = {made.name: trials.find(setting, problem, texts[made.name], made) for made in fit}
-        done += [trial for trial in known.values() if trial is not None]
-        missing = [made for made in fit if known[made.name] is None]
+        for made in fit:
+            found = trials.find(setting, problem, texts[made.name], made)
+            if found is not None and found.status != "infeasible":  # what it was under another rule
+                done[made.name] = found
+        missing = [made for made in fit if made.name not in done]
 
         def record(trial: Trial) -> None:
             trials.record(setting, problem, texts[trial.variant.name], trial)
-            done.append(trial)
-            tick(len(done), len(fit))
+            done[trial.variant.name] = trial
+            tick(len(done), len(fit) + len(unfit))
 
-        best = min((trial.median_us for trial in done), default=float("inf"))
-        left = _attempt_all(session, missing, texts, compiler, device, deadline, record, best)
-        finalists = _finalists(session, done, missing, texts, compiler, device, base, previous)
-        times = session.rounds([trial.variant for trial in finalists], ROUNDS).times_us if finalists else {}
+        if base in missing:  # whatever the deadline: it stands ready, and gives a first time to beat
+            record(session.attempt(base, compiled, float("inf")))
+        best = min((trial.median_us for trial in done.values()), default=float("inf"))
+        others = [made for made in missing if made != base]
+        left = _attempt_all(session, others, texts, compiler, device, deadline, record, best)
+        finalists = _finalists(session, done, missing, texts, compiler, device, base, previous, record)
+        finalists, times = _rounds(session, finalists, record)
     finally:
         session.close()
-    return _outcome(problem, device, tuple(done), finalists, times, base, previous, time.monotonic() - start, left)
+    tried = tuple(done.values())
+    return _outcome(problem, device, tried, finalists, times, base, previous, time.monotonic() - start, left)
 
 
 def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping[str, object]) -> Winner:
@@ -211,16 +219,17 @@ def _attempt_all(
 
 def _finalists(
     session: Session,
-    done: Sequence[Trial],
+    done: Mapping[str, Trial],
     missing: Sequence[Variant],
     texts: Mapping[str, str],
     compiler: ManyCompiler,
     device: Device,
     base: Variant,
     previous: str | None,
+    record: Callable[[Trial], None],
 ) -> list[Trial]:
     """The fastest trials, with base and the winner so far, all ready in the session."""
-    fast = sorted((t for t in done if t.status == "ok"), key=lambda t: (t.median_us, t.variant.name))
+    fast = sorted((t for t in done.values() if t.status == "ok"), key=lambda t: (t.median_us, t.variant.name))
     chosen = fast[:FINALISTS] + [t for t in fast[FINALISTS:] if t.variant == base or t.variant.name == previous]
     ready = {made.name for made in missing}
     finalists = []
@@ -232,7 +241,25 @@ def _finalists(
         again = session.attempt(trial.variant, compiled, 0.0)
         if again.status == "ok":
             finalists.append(trial)
+        else:
+            record(again)
     return finalists
+
+
+def _rounds(
+    session: Session, finalists: list[Trial], record: Callable[[Trial], None]
+) -> tuple[list[Trial], Mapping[str, Sequence[float]]]:
+    """The finalists that stay right, and their times in turns."""
+    while finalists:
+        try:
+            return finalists, session.rounds([trial.variant for trial in finalists], ROUNDS).times_us
+        except RunError as error:
+            faulty = next((trial for trial in finalists if trial.variant.name == error.subject), None)
+            if faulty is None:
+                raise
+            record(replace(faulty, status="wrong_result", times_us=(), reason=str(error)))
+            finalists = [trial for trial in finalists if trial is not faulty]
+    return [], {}
 
 
 def _outcome(

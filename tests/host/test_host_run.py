@@ -71,7 +71,7 @@ PLANTED = (
     Planted("null_pointer", "out-of-bounds read", GUARD + "out[i] = *(const float*)(size_t)(i * 0);  // here",
             GUARD + "out[i] = in[0];"),
     Planted("structure_past_the_end", "out-of-bounds read",
-            GUARD + "struct Many { float x[16]; };\nif (i < n - 4) *(Many*)scratch = *(const Many*)(in + i);  // here",
+            GUARD + "struct Many { float x[16]; };\nif (i == n - 5) *(Many*)scratch = *(const Many*)(in + i);  // here",
             GUARD + "struct Many { float x[16]; };\nif (i == 0) *(Many*)scratch = *(const Many*)(in + i);", "in"),
     Planted("atomic_past_the_end", "out-of-bounds write", GUARD + "atomicAdd(scratch + n + i, 1.0f);  // here",
             GUARD + "scratch[i] = 0.0f; atomicAdd(scratch + i, 1.0f);", "scratch"),

@@ -26,7 +26,13 @@ void collective(Collective kind, unsigned mask, int source, void* value, int byt
 // Reports an atomic access before it happens. `pc`: the kernel's code that asked for it.
 void atomic_access(const volatile void* address, int bytes, void* pc);
 
-void fence();
+// The same for a read that goes past the caches that writes go through.
+void read_only_access(const volatile void* address, int bytes, void* pc);
+
+void fence(bool device);
+
+// Lets other threads go on.
+void nap();
 
 template <class T>
 struct Same {

@@ -7,13 +7,25 @@
   CUDA_ON_HOST_INLINE T name(const T* address) { \
     return *address;                             \
   }
-CUDA_ON_HOST_LOAD(__ldg)
 CUDA_ON_HOST_LOAD(__ldca)
 CUDA_ON_HOST_LOAD(__ldcg)
 CUDA_ON_HOST_LOAD(__ldcs)
 CUDA_ON_HOST_LOAD(__ldlu)
-CUDA_ON_HOST_LOAD(__ldcv)
 #undef CUDA_ON_HOST_LOAD
+
+template <class T>
+CUDA_ON_HOST_UNCHECKED T __ldg(const T* address) {
+  cuda_on_host::read_only_access(address, sizeof(T), __builtin_return_address(0));
+  return *address;
+}
+template <class T>
+CUDA_ON_HOST_INLINE T __ldcv(const T* address) {
+  if constexpr (__is_class(T)) {
+    return *address;
+  } else {
+    return *static_cast<const volatile T*>(address);
+  }
+}
 
 #define CUDA_ON_HOST_STORE(name)                                                                 \
   template <class T>                                                                             \
@@ -26,9 +38,10 @@ CUDA_ON_HOST_STORE(__stcs)
 CUDA_ON_HOST_STORE(__stwt)
 #undef CUDA_ON_HOST_STORE
 
-#define __threadfence() cuda_on_host::fence()
-#define __threadfence_block() cuda_on_host::fence()
-#define __threadfence_system() cuda_on_host::fence()
+#define __threadfence() cuda_on_host::fence(true)
+#define __threadfence_block() cuda_on_host::fence(false)
+#define __threadfence_system() cuda_on_host::fence(true)
+#define __nanosleep(nanoseconds) ((void)(nanoseconds), cuda_on_host::nap())
 
 // One fiber runs at a time, so read, compute, write is atomic here; the access itself is checked like any other.
 #define CUDA_ON_HOST_ATOMIC(name, computed)                                               \

@@ -8,11 +8,16 @@ struct Index {
   uint32_t x, y, z;
 };
 
+// How a launch takes a buffer. Where it only reads, nothing in it can race.
+enum class Taken : int32_t { kMutable, kConst, kReadOnly, kMutableAndReadOnly };
+
 // A range of bytes that a launch may touch.
 struct Buffer {
   uint64_t low, high;
   uint8_t* written;  // one byte a byte: set once it has been written; null where all are from the start
   int32_t writable;
+  int32_t granule;  // bytes that are mostly accessed together: 1, 2 or 4
+  Taken taken;
   int32_t reserved;
 };
 
@@ -22,6 +27,7 @@ struct Launch {
   Index grid, block;
   uint64_t seed;
   uint64_t steps_per_thread;  // accesses and waits after which a thread hangs
+  uint64_t resident_blocks;   // so many blocks at once may wait for each other
   uint8_t* shared;            // static shared memory
   const uint8_t* objects;     // one byte a byte of it: the number of its object; 0: belongs to none
   uint64_t shared_bytes, dynamic_bytes;
@@ -38,6 +44,7 @@ enum class Kind : int32_t {
   kReadOnly,
   kUninitialised,
   kRace,
+  kReadOnlyPath,
   kBarrier,
   kAbsentLane,
   kLanesDisagree,
@@ -58,7 +65,7 @@ struct Fault {
   int32_t line;    // known without its pc, for a barrier
   int64_t offset;  // from the buffer's first byte
   uint64_t pc, other_pc;
-  Index block, thread, other_thread;
+  Index block, thread, other_block, other_thread;
   char text[200];
 };
 

@@ -1,6 +1,11 @@
-// Runs one launch: blocks one after another, the threads of a block as fibers, both in a seeded random order.
+// Runs one launch: blocks one after another, the threads of a block as fibers, both in a seeded random order. A block
+// whose threads only wait for other blocks is set aside, and goes on when others have had their turn.
+#include <sys/mman.h>
+
 #include <cstdio>
 #include <cstring>
+#include <deque>
+#include <memory>
 
 #include "state.h"
 #include "watchdog.h"
@@ -11,12 +16,10 @@ Run run;
 
 namespace {
 
-// The threads that can run, first in first out.
-struct Queue {
-  Thread* threads[kMaxThreads];
-  int first, count;
-} queue;
+constexpr uint64_t kMostFibers = 1 << 15;  // alive at once; each has touched two or three pages of its stack
+constexpr int kFruitless = 64;             // turns of a block in which nothing changes anywhere
 
+Block first_block;  // kept from launch to launch; most launches need no other
 uint64_t random_state;
 
 // SplitMix64 (Steele, Lea, Flood 2014): enough to vary an order.
@@ -31,83 +34,244 @@ uint64_t random_below(uint64_t bound) { return uint64_t((unsigned __int128)rando
 void start() {
   run.launch->enter(run.launch->arguments);
   run.current->state = State::kFinished;
+  ++run.changes;
   switch_context(run.current->context, run.scheduler);
 }
 
 // Threads go on in the order of `order`, from a random place in it.
-void make_all_ready(const uint16_t* order) {
+void make_all_ready(Block& block) {
   const int begin = int(random_below(run.thread_count));
   for (int i = 0; i < run.thread_count; ++i) {
     const int place = begin + i;
-    make_ready(run.threads[order[place < run.thread_count ? place : place - run.thread_count]]);
+    make_ready(block.threads[block.order[place < run.thread_count ? place : place - run.thread_count]]);
   }
 }
 
-void begin_block(uint16_t* order) {
-  const Index size = run.launch->block;
-  run.block_epoch = ++run.epoch;
+// Gives a block stacks, threads and notes for this launch; they are kept for later ones.
+bool equip(Block& block) {
+  const size_t count = run.thread_count;
+  if (block.threads.size() < count) {
+    if (block.stacks != nullptr) munmap(block.stacks, block.threads.size() * kStackBytes);
+    block.threads.clear();
+    block.stacks = map_stacks(count);
+    if (block.stacks == nullptr) return false;
+    block.threads.resize(count);
+    block.queue.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      block.threads[i].number = uint16_t(i);
+      block.threads[i].stack = block.stacks + i * kStackBytes;
+    }
+  }
+  block.order.resize(count);
+  for (size_t i = 0; i < count; ++i) block.order[i] = uint16_t(i);
+  return prepare_cells(block);
+}
+
+void begin_block(Block& block, uint64_t number) {
+  run.block = &block;
+  block.number = number;
+  block.index = block_at(number);
+  draw_epoch(block);
+  block.begin = block.epoch;
+  block.first = block.count = block.idle = 0;
+  if (block.chained) {
+    block.chains.clear();
+    for (Thread& thread : block.threads) thread.chains.clear();
+    block.chained = false;
+  }
   poison_shared();
   for (int i = 0; i < run.thread_count; ++i) {
-    Thread& thread = run.threads[i];
-    thread.index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
+    Thread& thread = block.threads[i];
+    thread.index = thread_at(i);
     thread.steps = 0;
+    thread.spin = {};
     memset(thread.known, 0, sizeof thread.known);
     thread.known[thread.lane()] = 1;
     prepare(thread.context, thread.stack, i, start);
   }
   for (int i = run.thread_count - 1; i > 0; --i) {
     const int other = int(random_below(i + 1));
-    const uint16_t kept = order[i];
-    order[i] = order[other];
-    order[other] = kept;
+    const uint16_t kept = block.order[i];
+    block.order[i] = block.order[other];
+    block.order[other] = kept;
   }
-  make_all_ready(order);
+  make_all_ready(block);
+  ++run.changes;
 }
 
 // Whether every thread waits at one and the same barrier.
-bool barrier_is_full() {
+bool barrier_is_full(const Block& block) {
   for (int i = 0; i < run.thread_count; ++i) {
-    const Thread& thread = run.threads[i];
-    if (thread.state != State::kAtBarrier || thread.barrier_line != run.threads[0].barrier_line) return false;
+    const Thread& thread = block.threads[i];
+    if (thread.state != State::kAtBarrier || thread.barrier_line != block.threads[0].barrier_line) return false;
   }
   return true;
 }
 
-bool block_is_finished() {
+bool is_finished(const Block& block) {
   for (int i = 0; i < run.thread_count; ++i) {
-    if (run.threads[i].state != State::kFinished) return false;
+    if (block.threads[i].state != State::kFinished) return false;
   }
   return true;
 }
 
-// Runs one block to its end or to a fault.
-void run_block(uint16_t* order) {
-  begin_block(order);
+enum class Outcome { kFinished, kWaiting, kFault };
+
+// Runs a block until it ends, or until all its threads that can run have given way in a row.
+Outcome run_block(Block& block) {
+  block.idle = 0;
   for (;;) {
-    while (queue.count > 0) {
-      run.current = queue.threads[queue.first];
-      queue.first = (queue.first + 1) % kMaxThreads;
-      --queue.count;
+    while (block.count > 0) {
+      const int idle = block.idle;
+      if (idle >= block.count) return Outcome::kWaiting;
+      run.current = block.queue[block.first];
+      block.first = (block.first + 1) % run.thread_count;
+      --block.count;
       switch_context(run.scheduler, run.current->context);
-      if (run.fault->kind != Kind::kNone) return;
+      if (run.fault->kind != Kind::kNone) return Outcome::kFault;
+      if (block.idle == idle) block.idle = 0;
     }
-    if (block_is_finished()) return;
-    if (!barrier_is_full()) return report_stuck();
-    run.barrier_count = 0;
-    for (int i = 0; i < run.thread_count; ++i) run.barrier_count += run.threads[i].predicate != 0;
-    ++run.epoch;
-    make_all_ready(order);
+    if (is_finished(block)) return Outcome::kFinished;
+    if (!barrier_is_full(block)) {
+      report_stuck();
+      return Outcome::kFault;
+    }
+    block.barrier_count = 0;
+    for (int i = 0; i < run.thread_count; ++i) block.barrier_count += block.threads[i].predicate != 0;
+    if (block.chained) join_block();
+    draw_epoch(block);
+    ++run.changes;
+    make_all_ready(block);
   }
 }
 
-uint64_t greatest_common_divisor(uint64_t a, uint64_t b) { return b == 0 ? a : greatest_common_divisor(b, a % b); }
+// All blocks of a launch: those to come, in an order that needs no list, and those that were set aside.
+class Blocks {
+ public:
+  Blocks() : count_(uint64_t(run.launch->grid.x) * run.launch->grid.y * run.launch->grid.z) {
+    // A random step that shares no factor with their number leads to every block once.
+    do {
+      stride_ = 1 + random_below(count_);
+    } while (greatest_common_divisor(stride_, count_) != 1);
+    next_ = random_below(count_);
+    const uint64_t fitting = kMostFibers / run.thread_count;
+    most_ = run.launch->resident_blocks < fitting ? run.launch->resident_blocks : fitting;
+  }
+
+  // False if memory is short.
+  bool run_all() {
+    Block* block = &first_block;
+    for (;;) {
+      if (!begin(*block)) return false;
+      Outcome outcome = run_block(*block);
+      while (outcome == Outcome::kWaiting || (outcome == Outcome::kFinished && !aside_.empty())) {
+        if (outcome == Outcome::kWaiting) {
+          set_aside(*block);
+          if (run.fault->kind != Kind::kNone) return true;
+        } else {
+          spare_.push_back(block);
+        }
+        if (outcome == Outcome::kWaiting && begun_ < count_ && aside_.size() < most_) {
+          block = another();
+          if (!begin(*block)) return false;
+        } else {
+          block = aside_.front();
+          aside_.pop_front();
+          resume(*block);
+        }
+        outcome = run_block(*block);
+      }
+      if (outcome == Outcome::kFault || begun_ == count_) return true;
+    }
+  }
+
+  ~Blocks() {
+    for (const std::unique_ptr<Block>& block : made_) {
+      if (block->stacks != nullptr) munmap(block->stacks, block->threads.size() * kStackBytes);
+      release_cells(*block);
+    }
+  }
+
+ private:
+  static uint64_t greatest_common_divisor(uint64_t a, uint64_t b) {
+    return b == 0 ? a : greatest_common_divisor(b, a % b);
+  }
+
+  bool begin(Block& block) {
+    if (!equip(block)) return false;
+    begin_block(block, next_);
+    next_ = (next_ + stride_) % count_;
+    ++begun_;
+    block.fruitless = 0;
+    return true;
+  }
+
+  Block* another() {
+    if (spare_.empty()) {
+      made_.push_back(std::make_unique<Block>());
+      return made_.back().get();
+    }
+    Block* block = spare_.back();
+    spare_.pop_back();
+    return block;
+  }
+
+  void set_aside(Block& block) {
+    const bool fruitless = block.fruitless > 0 && block.changes == run.changes;
+    block.fruitless = fruitless ? block.fruitless + 1 : 1;
+    block.changes = run.changes;
+    if (block.fruitless > kFruitless) {
+      char text[sizeof Fault::text];
+      const uint64_t left = count_ - begun_;
+      run.current = block.queue[block.first];
+      snprintf(text, sizeof text, "it waits, and no thread changes what it waits for");
+      if (left > 0) {
+        snprintf(text, sizeof text, "it waits, and %llu of %llu blocks have not begun: %llu run at the same time",
+                 (unsigned long long)left, (unsigned long long)count_, (unsigned long long)aside_.size() + 1);
+      }
+      return record(Kind::kHang, run.current->wait_pc, text);
+    }
+    const Launch& launch = *run.launch;
+    block.shared.resize(launch.shared_bytes + launch.dynamic_bytes);
+    if (launch.shared_bytes > 0) memcpy(block.shared.data(), launch.shared, launch.shared_bytes);
+    if (launch.dynamic_bytes > 0) {
+      memcpy(block.shared.data() + launch.shared_bytes, dynamic_area(), launch.dynamic_bytes);
+    }
+    aside_.push_back(&block);
+  }
+
+  void resume(Block& block) {
+    const Launch& launch = *run.launch;
+    run.block = &block;
+    run.now = block.epoch;
+    if (launch.shared_bytes > 0) memcpy(launch.shared, block.shared.data(), launch.shared_bytes);
+    if (launch.dynamic_bytes > 0) {
+      memcpy(dynamic_area(), block.shared.data() + launch.shared_bytes, launch.dynamic_bytes);
+    }
+  }
+
+  uint64_t count_, stride_, next_, begun_ = 0, most_;
+  std::deque<Block*> aside_;
+  std::vector<Block*> spare_;
+  std::vector<std::unique_ptr<Block>> made_;
+};
 
 }  // namespace
 
+Index block_at(uint64_t number) {
+  const Index grid = run.launch->grid;
+  return {uint32_t(number % grid.x), uint32_t(number / grid.x % grid.y), uint32_t(number / grid.x / grid.y)};
+}
+Index thread_at(int number) {
+  const Index size = run.launch->block;
+  return {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
+}
+
 void make_ready(Thread& thread) {
+  Block& block = *run.block;
   thread.state = State::kReady;
-  queue.threads[(queue.first + queue.count) % kMaxThreads] = &thread;
-  ++queue.count;
+  block.queue[(block.first + block.count) % run.thread_count] = &thread;
+  ++block.count;
 }
 
 void record(Kind kind, const void* pc, const char* text, int32_t buffer, int64_t offset, int32_t bytes) {
@@ -117,7 +281,7 @@ void record(Kind kind, const void* pc, const char* text, int32_t buffer, int64_t
   fault.buffer = buffer;
   fault.offset = offset;
   fault.pc = reinterpret_cast<uint64_t>(pc);
-  fault.block = run.block;
+  fault.block = run.block->index;
   fault.thread = run.current->index;
   snprintf(fault.text, sizeof fault.text, "%s", text);
 }
@@ -129,12 +293,11 @@ void fail(Kind kind, const void* pc, const char* text, int32_t buffer, int64_t o
 }
 
 CUDA_ON_HOST_EXPORT Index thread_index() { return run.current->index; }
-CUDA_ON_HOST_EXPORT Index block_index() { return run.block; }
+CUDA_ON_HOST_EXPORT Index block_index() { return run.block->index; }
 CUDA_ON_HOST_EXPORT Index block_dimensions() { return run.launch->block; }
 CUDA_ON_HOST_EXPORT Index grid_dimensions() { return run.launch->grid; }
 CUDA_ON_HOST_EXPORT int lane() { return run.current->lane(); }
 CUDA_ON_HOST_EXPORT unsigned char* dynamic_shared() { return dynamic_area(); }
-CUDA_ON_HOST_EXPORT void fence() {}
 
 }  // namespace cuda_on_host
 
@@ -142,34 +305,24 @@ using namespace cuda_on_host;
 
 // Runs a launch. 0: all blocks ended; 1: `fault` says what is wrong; 2: memory is short.
 extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault* fault) {
-  static char* stacks = map_stacks(kMaxThreads);
-  if (stacks == nullptr) return 2;
   *fault = Fault{};
   run.launch = launch;
   run.fault = fault;
   run.thread_count = int(launch->block.x * launch->block.y * launch->block.z);
-  if (!prepare_shared()) return 2;
-  queue.first = queue.count = 0;
+  if (run.epoch > uint32_t(1) << 31) {
+    release_cells(first_block);
+    forget_words();
+    run.epoch = 0;
+  }
+  run.begin = run.epoch;
+  run.owners.clear();
+  run.changes = 0;
+  if (!prepare_shared() || !prepare_words()) return 2;
   random_state = launch->seed;
   const Watchdog watchdog;
-
-  uint16_t order[kMaxThreads];
-  for (int i = 0; i < run.thread_count; ++i) {
-    order[i] = uint16_t(i);
-    run.threads[i].number = uint16_t(i);
-    run.threads[i].stack = stacks + size_t(i) * kStackBytes;
-  }
-  // Every block once, in an order that needs no list: a random step that shares no factor with their number.
-  const Index grid = launch->grid;
-  const uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
-  uint64_t stride = 1 + random_below(blocks);
-  while (greatest_common_divisor(stride, blocks) != 1) stride = 1 + random_below(blocks);
-  uint64_t block = random_below(blocks);
-  for (uint64_t i = 0; i < blocks && fault->kind == Kind::kNone; ++i) {
-    run.block = {uint32_t(block % grid.x), uint32_t(block / grid.x % grid.y), uint32_t(block / grid.x / grid.y)};
-    run_block(order);
-    block = (block + stride) % blocks;
-  }
+  const bool enough = Blocks().run_all();
   run.current = nullptr;
-  return fault->kind == Kind::kNone ? 0 : 1;
+  forget_chains();
+  forget_words();
+  return enough ? fault->kind == Kind::kNone ? 0 : 1 : 2;
 }

@@ -1,15 +1,17 @@
-// What the pieces of the runtime share: the launch that runs, its fibers, the fault that ends it.
+// What the pieces of the runtime share: the launch that runs, its blocks and fibers, the fault that ends it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "../collective.h"
+#include "chains.h"
 #include "fibers.h"
 #include "interface.h"
 
 namespace cuda_on_host {
 
-constexpr int kMaxThreads = 1024, kWarp = 32;
+constexpr int kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBarrier, kAtCollective, kFinished };
 
@@ -19,6 +21,13 @@ struct Waiting {
   int source, bytes;
   uint32_t mask;
   alignas(8) unsigned char brought[8], received[8];
+};
+
+// The place that a thread asks again and again, what it found there, and how often it asked there and in all.
+struct Spin {
+  const volatile void* address;
+  uint64_t value;
+  int same, all;
 };
 
 struct Thread {
@@ -33,26 +42,83 @@ struct Thread {
   Waiting waiting;
   // A clock of each lane of its warp: what the lane did up to then happened before what this thread does now.
   uint32_t known[kWarp];
+  Spin spin;
+  Chains chains;
 
   int lane() const { return number % kWarp; }
   int warp() const { return number / kWarp; }
   uint32_t clock() const { return known[lane()]; }
 };
 
+// Who touched a byte of shared memory last, and when: a race is two threads in one epoch that nothing orders.
+struct Cell {
+  uint32_t write_epoch, write_clock, read_epoch, read_clock;
+  uint32_t lanes;           // of the warp that has read it
+  uint16_t writer, reader;  // a thread, and how it wrote; a warp
+  const void *write_pc, *read_pc;
+};
+
+// A block that runs, or that was set aside because all its threads wait for other blocks.
+struct Block {
+  uint64_t number;  // x first, then y, then z
+  Index index;
+  std::vector<Thread> threads;
+  char* stacks = nullptr;
+  std::vector<uint16_t> order;
+  std::vector<Thread*> queue;  // of the threads that can run, first in first out
+  int first, count;
+  int idle;             // threads that gave way in a row
+  int barrier_count;    // the predicates of the last barrier
+  uint32_t epoch;       // drawn anew at each barrier: one orders everything before it
+  uint32_t begin;       // the first of this block
+  Cell* cells = nullptr;  // of its shared memory
+  size_t cell_capacity = 0;
+  std::vector<uint8_t> shared;  // what it had there when it was set aside
+  bool chained = false;         // a thread of it has used a fence or an atomic
+  Chains chains;                // what all of its threads have seen of other blocks
+  uint64_t changes;             // as many as there were when it was set aside
+  int fruitless;                // times it was set aside with no change since
+};
+
 struct Run {
   const Launch* launch;
   Fault* fault;
   Thread* current;  // null outside a launch
+  Block* block;
+  uint32_t now;  // its epoch
   Context scheduler;
-  Index block;
   int thread_count;
-  int barrier_count;     // the predicates of the last barrier
-  uint32_t epoch;        // counts barriers and blocks: one orders everything before it
-  uint32_t block_epoch;  // the first of this block
-  Thread threads[kMaxThreads];
+  uint32_t epoch;    // the last one drawn; they go on from launch to launch
+  uint32_t begin;    // all epochs up to this one belong to earlier launches
+  uint64_t changes;  // counts whatever a waiting thread could be waiting for
+  std::vector<uint32_t> owners;  // the block of each epoch of this launch
 };
 
 extern Run run;
+
+// The block that an epoch of this launch belongs to.
+inline uint32_t owner(uint32_t epoch) { return run.owners[epoch - run.begin - 1]; }
+inline void draw_epoch(Block& block) {
+  run.now = block.epoch = ++run.epoch;
+  run.owners.push_back(uint32_t(block.number));
+}
+Index block_at(uint64_t number);
+Index thread_at(int number);
+
+// Whether what `thread` of this block did at `clock`, in this epoch, happened before what the current thread does.
+inline bool ordered_in_block(int thread, uint32_t clock) {
+  const Thread& me = *run.current;
+  if (thread == me.number) return true;
+  if (thread / kWarp == me.warp() && me.known[thread % kWarp] >= clock) return true;
+  return run.block->chained && reached(run.block->number, run.now, thread, clock);
+}
+
+// The same for any epoch of this launch.
+inline bool ordered(uint32_t epoch, int thread, uint32_t clock) {
+  if (epoch == run.now) return ordered_in_block(thread, clock);
+  const uint32_t block = owner(epoch);
+  return block == run.block->number || (run.block->chained && reached(block, epoch, thread, clock));
+}
 
 // Records what is wrong with the current thread: the first fault counts.
 void record(Kind kind, const void* pc, const char* text = "", int32_t buffer = kNoBuffer, int64_t offset = 0,
@@ -74,12 +140,11 @@ inline void step(const void* pc, uint64_t count = 1) {
 // Back to the scheduler until the thread is made ready again.
 void wait(State state, void* pc);
 
+// Lets every other thread go on first, in other blocks too.
+void give_way(const void* pc);
+
 // Puts a thread into the queue of those that can run.
 void make_ready(Thread& thread);
-
-// Makes the shared memory of a launch known; forgets what was written, before each block.
-bool prepare_shared();
-void poison_shared();
 
 unsigned char* dynamic_area();
 
@@ -89,6 +154,16 @@ struct Spot {
   int64_t offset;
 };
 Spot locate(uint64_t address);
+
+// Makes the launch's shared memory known, and the notes on who has touched which byte of its buffers.
+bool prepare_shared();
+bool prepare_words();
+void forget_words();
+bool prepare_cells(Block& block);
+void release_cells(Block& block);
+
+// Makes shared memory look unwritten, before each block.
+void poison_shared();
 
 // Names in `run.fault` why nothing can go on.
 void report_stuck();

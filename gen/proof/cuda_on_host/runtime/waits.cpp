@@ -9,6 +9,8 @@ namespace cuda_on_host {
 
 namespace {
 
+constexpr uint64_t kGiveWaySteps = 256;  // a thread that waits for others still ends one day
+
 const char* name(Collective kind) {
   switch (kind) {
     case Collective::kSync:
@@ -63,6 +65,7 @@ void synchronise(Thread* warp, uint32_t mask) {
     memcpy(warp[lane].known, joined, sizeof joined);
     ++warp[lane].known[lane];
   }
+  if (run.block->chained) join_lanes(warp->warp(), mask);
 }
 
 // Hands every lane of the mask its result. All have come.
@@ -110,6 +113,19 @@ void wait(State state, void* pc) {
   switch_context(me.context, run.scheduler);
 }
 
+void give_way(const void* pc) {
+  step(pc, kGiveWaySteps);
+  Thread& me = *run.current;
+  me.wait_pc = const_cast<void*>(pc);
+  ++run.block->idle;
+  make_ready(me);
+  switch_context(me.context, run.scheduler);
+}
+
+CUDA_ON_HOST_EXPORT void nap() { give_way(__builtin_return_address(0)); }
+
+CUDA_ON_HOST_EXPORT void fence(bool device) { fence_thread(device); }
+
 CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, void* value, int bytes) {
   void* pc = __builtin_return_address(0);
   Thread& me = *run.current;
@@ -129,7 +145,7 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
   me.waiting.mask = mask;
   if (bytes > 0) memcpy(me.waiting.brought, value, bytes);
 
-  Thread* warp = run.threads + me.warp() * kWarp;
+  Thread* warp = run.block->threads.data() + me.warp() * kWarp;
   const int lanes = run.thread_count - me.warp() * kWarp;
   uint32_t present = 1u << me.lane();
   for (uint32_t left = mask & ~present; left != 0; left &= left - 1) {
@@ -139,6 +155,7 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
     present |= 1u << lane;
   }
   if (present == mask) {
+    ++run.changes;
     complete(warp, kind, mask);
     for (uint32_t left = mask & ~(1u << me.lane()); left != 0; left &= left - 1) make_ready(warp[__builtin_ctz(left)]);
   } else {
@@ -153,7 +170,7 @@ CUDA_ON_HOST_EXPORT int block_barrier(int line, int predicate) {
   run.current->barrier_line = line;
   run.current->predicate = predicate;
   wait(State::kAtBarrier, pc);
-  return run.barrier_count;
+  return run.block->barrier_count;
 }
 
 void report_stuck() {
@@ -170,7 +187,7 @@ void report_stuck() {
     }
   };
   for (int i = 0; i < run.thread_count; ++i) {
-    Thread& thread = run.threads[i];
+    Thread& thread = run.block->threads[i];
     if (thread.state != State::kAtCollective) continue;
     run.current = &thread;
     for (uint32_t left = thread.waiting.mask; left != 0; left &= left - 1) {
@@ -181,7 +198,7 @@ void report_stuck() {
                  thread.waiting.mask, name(thread.waiting.kind), number % kWarp);
         return record(Kind::kAbsentLane, thread.wait_pc, absent);
       }
-      const Thread& other = run.threads[number];
+      const Thread& other = run.block->threads[number];
       if (other.state == State::kAtCollective) continue;
       where(other);
       char absent[sizeof Fault::text];
@@ -191,10 +208,10 @@ void report_stuck() {
     }
   }
   for (int i = 0; i < run.thread_count; ++i) {
-    Thread& waiting = run.threads[i];
+    Thread& waiting = run.block->threads[i];
     if (waiting.state != State::kAtBarrier) continue;
     for (int k = 0; k < run.thread_count; ++k) {
-      const Thread& other = run.threads[k];
+      const Thread& other = run.block->threads[k];
       if (other.state == State::kAtBarrier && other.barrier_line == waiting.barrier_line) continue;
       where(other);
       run.current = &waiting;
