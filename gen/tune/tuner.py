@@ -136,6 +136,12 @@ def tune(
         missing = [made for made in fit if made.name not in done]
 
         def record(trial: Trial) -> None:
+            if trial.status == "launch_failed" and not session.alive():
+                trials.record(setting, problem, texts[trial.variant.name], trial)
+                raise RunError(
+                    trial.variant.name, "took the GPU down", trial.reason,
+                    next_step="Run gen tune again: all other trials are kept, and this variant is left out",
+                )  # fmt: skip
             trials.record(setting, problem, texts[trial.variant.name], trial)
             done[trial.variant.name] = trial
             tick(len(done), len(fit) + len(unfit))

@@ -1,0 +1,133 @@
+"""Which finalist wins, from times with known answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.families.base import Plan
+from gen.gpu.trial import Trial
+from gen.tune.choose import Interval, choose, paired_ratio
+from tests.fake_family import called_variant
+
+Random = np.random.Generator
+
+
+def trial(name: str, registers: int = 20, shared_bytes: int = 0) -> Trial:
+    made = called_variant(name, (), Plan(()))
+    return Trial(made, "ok", (10.0,), registers, shared_bytes=shared_bytes)
+
+
+def steady(**medians: float) -> Mapping[str, Sequence[float]]:
+    """Times that a shared disturbance moves by up to 40 %: each ratio is known, each time is not."""
+    disturbed = 1 + 0.4 * np.random.default_rng(1).random(30)
+    return {name: list(us * disturbed) for name, us in medians.items()}
+
+
+def test_the_same_times_have_the_ratio_1() -> None:
+    assert paired_ratio([3.0, 4.0, 5.0], [3.0, 4.0, 5.0]) == Interval(1.0, 1.0, 1.0)
+
+
+def test_a_disturbance_of_both_does_not_show() -> None:
+    times = steady(a=10.3, b=10.0)
+    found = paired_ratio(times["a"], times["b"])
+    assert found.median == pytest.approx(1.03, abs=1e-12)
+    assert found.high - found.low < 1e-12
+
+
+def test_the_ratio_is_that_of_the_first_to_the_second() -> None:
+    assert paired_ratio([8.0] * 5, [2.0] * 5).median == 4.0
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    held, widths = 0, []
+    for seed in range(200):
+        random: Random = np.random.default_rng(seed)
+        others = 10 + random.random(30)
+        times = others * 1.02 * (1 + 0.01 * random.standard_normal(30))
+        found = paired_ratio(list(times), list(others))
+        assert found.low <= found.median <= found.high
+        held += found.low <= 1.02 <= found.high
+        widths.append(found.high - found.low)
+    assert 0.90 * 200 <= held < 200
+    assert 0.005 < np.median(widths) < 0.02  # four standard errors of a median of 30, 0.0023 each
+
+
+def test_more_noise_widens_the_interval() -> None:
+    noise = np.random.default_rng(2).standard_normal(30)
+    narrow, wide = (paired_ratio(list(10 * (1 + by * noise)), [10.0] * 30) for by in (0.001, 0.01))
+    assert wide.high - wide.low > 5 * (narrow.high - narrow.low)
+
+
+@given(st.lists(st.tuples(*[st.floats(0.5, 1e6)] * 2), min_size=1, max_size=40))
+def test_the_interval_surrounds_the_median_and_is_the_same_every_time(pairs: list[tuple[float, float]]) -> None:
+    times, others = zip(*pairs, strict=True)
+    found = paired_ratio(times, others)
+    assert found.low <= found.median <= found.high
+    assert found == paired_ratio(times, others)
+    ratios = [one / other for one, other in pairs]
+    assert min(ratios) <= found.low
+    assert found.high <= max(ratios)
+
+
+def test_the_fastest_wins_beyond_1_percent() -> None:
+    finalists = [trial("a", 10), trial("b", 40, 4096)]
+    assert choose(finalists, steady(a=10.2, b=10.0)).variant.name == "b"
+    assert choose(finalists, steady(a=10.2, b=10.0), previous="a").variant.name == "b"
+
+
+@pytest.mark.parametrize(
+    ("simple", "other"),
+    [
+        (trial("z", 19, 4096), trial("a", 20)),
+        (trial("z", 20, 1024), trial("a", 20, 4096)),
+        (trial("a", 20, 1024), trial("z", 20, 1024)),
+    ],
+    ids=["registers", "shared memory", "name"],
+)
+def test_within_1_percent_the_simpler_wins(simple: Trial, other: Trial) -> None:
+    times = steady(**{simple.variant.name: 10.05, other.variant.name: 10.0})
+    for finalists in ([simple, other], [other, simple]):
+        assert choose(finalists, times) is simple
+
+
+def test_within_1_percent_the_winner_so_far_stays_however_complex() -> None:
+    old, new, simple = trial("old", 200, 4096), trial("new", 20), trial("simple", 10)
+    times = steady(old=10.09, new=10.0, simple=10.05)
+    assert choose([old, new, simple], times, "old") is old
+    assert choose([old, new, simple], times) is simple
+    assert choose([old, new, simple], times, "gone") is simple
+
+
+def test_the_leader_stays_where_no_other_comes_near() -> None:
+    assert choose([trial("a", 10), trial("b", 90), trial("c", 10)], steady(a=12, b=10, c=11)).variant.name == "b"
+
+
+def test_one_that_is_within_1_percent_of_a_tie_but_not_of_the_leader_loses() -> None:
+    """Ties are not passed on: each must be near the leader itself."""
+    finalists = [trial("a", 30), trial("b", 20), trial("c", 10)]
+    assert choose(finalists, steady(a=10.0, b=10.08, c=10.16)).variant.name == "b"
+
+
+def test_where_noise_hides_the_difference_the_simpler_wins() -> None:
+    random = np.random.default_rng(5)
+    times = {"a": list(10 + random.random(30) * 4), "b": list(9.7 + random.random(30) * 4)}
+    ratio = paired_ratio(times["a"], times["b"])
+    assert ratio.low < 1.01 < ratio.median
+    assert choose([trial("a", 10), trial("b", 20)], times).variant.name == "a"
+
+
+def test_alone_it_wins() -> None:
+    only = trial("a")
+    assert choose([only], {"a": [1.0]}, "b") is only
+
+
+@pytest.mark.parametrize(
+    ("times", "median"), [((), float("inf")), ((3.0,), 3.0), ((5.0, 1.0, 2.0), 2.0), ((4.0, 1.0), 2.5)]
+)
+def test_the_median_of_a_trial(times: tuple[float, ...], median: float) -> None:
+    assert Trial(trial("a").variant, "ok", times).median_us == median

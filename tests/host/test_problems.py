@@ -1,0 +1,158 @@
+"""Which problems a tuning run means, and what it says to those it cannot read."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gen.errors import GenError, ShapeError, UnknownNameError
+from gen.families import FAMILIES
+from gen.families.base import Family, Spec
+from gen.families.names import find_family
+from gen.families.stencil import StencilSpec
+from gen.tune.problems import problems, read_shape
+
+SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
+each_spec = pytest.mark.parametrize(
+    ("family", "spec"), SPECS, ids=lambda part: getattr(part, "name", getattr(part, "label", ""))
+)
+STENCIL = find_family(FAMILIES, "stencil")
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("8192x8192", (8192, 8192)),
+        ("8192X4096", (8192, 4096)),
+        ("2^28", (2**28,)),
+        ("1000", (1000,)),
+        ("0", (0,)),
+        ("2^13x2^12x3", (8192, 4096, 3)),
+        ("007", (7,)),
+        ("10^9", (10**9,)),
+    ],
+)
+def test_a_shape_is_read(text: str, shape: tuple[int, ...]) -> None:
+    assert read_shape(text) == shape
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "8192x", "x8192", "8192xx8192", "-1", "+1", "1.5", "1e3", "2^", "^2", "2^^3", "2**3", "2^-1", "2^3^2",
+     " 8", "8 x 8", "8,8", "(8, 8)", "1_000", "0x10x", "\u0663", "\u0662^3", "2^\u0663", "\u00b2", "8\n",
+     "9" * 21, "2^100", "9" * 5000],
+)  # fmt: skip
+def test_a_text_that_is_no_shape_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ShapeError, match=r"--shape must be numbers joined by x, such as 8192x8192 or 2\^28") as caught:
+        read_shape(text)
+    assert repr(text) in str(caught.value)
+
+
+@given(st.one_of(st.text(max_size=30), st.text("0123456789x^X- ", max_size=30)))
+@example("x".join(["9" * 20 + "^99"] * 3))  # more digits than Python prints
+@example("0x2^62")
+def test_any_text_is_a_shape_or_an_error_in_words(text: str) -> None:
+    for family in FAMILIES:
+        try:
+            found = problems(FAMILIES, family.name, {}, [text])
+        except GenError:
+            continue
+        assert len(found) == len(family.catalogue)
+        assert all(str(problem) for problem in found)
+        assert all(extent < 2**63 for problem in found for extent in problem.extents.values())
+
+
+@given(st.lists(st.integers(0, 10**20 - 1), min_size=1, max_size=4))
+def test_numbers_are_read_back(shape: list[int]) -> None:
+    assert read_shape("x".join(map(str, shape))) == tuple(shape)
+
+
+@each_spec
+def test_every_class_is_stood_for_by_sizes_of_its_own(family: Family[Any], spec: Spec) -> None:
+    classes = family.shape_classes(spec)
+    assert len(set(classes)) == len(classes) > 0
+    for shape_class in classes:
+        assert family.shape_class(spec, family.representative(spec, shape_class)) == shape_class
+    found = problems(FAMILIES, f"{family.name}_{spec.label}", {})
+    assert [problem.shape_class for problem in found] == list(classes)
+    assert {problem.spec_name for problem in found} == {f"{family.name}_{spec.label}"}
+
+
+@each_spec
+def test_sizes_that_stand_for_a_class_fit_the_operands(family: Family[Any], spec: Spec) -> None:
+    for problem in problems(FAMILIES, f"{family.name}_{spec.label}", {}):
+        assert family.extents(spec, family.layouts(spec, problem.extents)) == problem.extents
+        work = family.work(spec, problem.extents)
+        assert work.bytes_read + work.bytes_written > 0
+
+
+def test_without_a_target_every_class_of_every_catalogue_is_meant() -> None:
+    found = problems(FAMILIES, None, {})
+    every = [(family, spec, shape_class) for family, spec in SPECS for shape_class in family.shape_classes(spec)]
+    assert [(problem.family, problem.spec, problem.shape_class) for problem in found] == every
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_family_means_its_catalogue(family: Family[Any]) -> None:
+    found = problems(FAMILIES, family.name, {})
+    assert [problem.spec for problem in found] == [
+        spec for spec in family.catalogue for _ in family.shape_classes(spec)
+    ]
+
+
+def test_shapes_are_those_of_the_first_input() -> None:
+    found = problems(FAMILIES, "transpose", {}, ["300x200", "7x5"])
+    assert [dict(problem.extents) for problem in found] == [
+        {"rows": 300, "cols": 200, "in_pitch": 200, "out_pitch": 300},
+        {"rows": 7, "cols": 5, "in_pitch": 5, "out_pitch": 7},
+    ]
+    assert [str(problem) for problem in found] == ["transpose_10_b32 300 x 200", "transpose_10_b32 7 x 5"]
+    (one,) = problems(FAMILIES, "reduction", {}, ["300x200"])
+    assert one.extents == {"n": 60_000}
+    assert str(one) == "reduction_sum_f32 60000"
+
+
+def test_a_shape_that_is_none_of_the_specs_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"in must have.*1048576"):
+        problems(FAMILIES, "transpose", {}, ["2^20"])
+
+
+@pytest.mark.parametrize("text", ["2^61", "2^31x2^30", "0x2^61", "2^99"])
+def test_a_shape_that_no_memory_holds_is_refused(text: str) -> None:
+    with pytest.raises(ShapeError, match=r"less than 2\^63 bytes as f32") as caught:
+        problems(FAMILIES, "reduction", {}, [text])
+    assert repr(text) in str(caught.value)
+
+
+def test_a_spec_of_the_stores_is_found_by_its_name() -> None:
+    spec = StencilSpec("mean", (0.0, 0.25, 0.0, 0.25, 0.0, 0.25, 0.0, 0.25, 0.0))
+    name = f"stencil_{spec.label}"
+    (found,) = problems(FAMILIES, name, {name: spec.to_json()})
+    assert (found.family, found.spec) == (STENCIL, spec)
+    with pytest.raises(UnknownNameError):
+        problems(FAMILIES, name, {})
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("reduction_sum_f32__grid_tpb128_u1_v16_bpm1", "tuning chooses the variant.*Give reduction_sum_f32"),
+        ("redution", "Did you mean reduction"),
+        ("transpose_10_b3", "transpose_10_b32"),
+        ("", "must be one of"),
+        ("__", "must be a family or a spec"),
+    ],
+)
+def test_a_target_that_is_none_is_answered(target: str, says: str) -> None:
+    with pytest.raises(UnknownNameError, match=says):
+        problems(FAMILIES, target, {})
+
+
+@given(st.one_of(st.text(max_size=20), st.text("_abx10f32", max_size=12).map(lambda rest: f"transpose_{rest}")))
+def test_any_target_is_known_or_an_error_in_words(target: str) -> None:
+    with suppress(GenError):
+        assert problems(FAMILIES, target, {})

@@ -1,0 +1,378 @@
+"""A whole tuning run on a GPU that replays times: what it writes, keeps, leaves out and says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gen.cli.app import app
+from gen.emit.generate import base_of_catalogue
+from gen.emit.render import render
+from gen.errors import RunError, StoreError
+from gen.families import FAMILIES
+from gen.families.base import Algorithm, Spec, Variant
+from gen.families.config import Config
+from gen.families.names import space
+from gen.gpu.trial import Problem
+from gen.store.folder import variants_of_home
+from gen.store.trials import Trials
+from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
+from gen.tune import run as module
+from gen.tune import tuner
+from gen.tune.problems import problems
+from gen.tune.run import Run, run
+from tests.fake_device import CountingCompiler, FakeDevice
+
+ALL = problems(FAMILIES, None, {})
+TRANSPOSE = problems(FAMILIES, "transpose", {})
+EVIDENCE = {
+    "median_us", "of_limit", "floor_us", "limit", "gb_per_s", "over_base", "extents", "trials", "protocol", "driver",
+    "compiler", "registers",
+}  # fmt: skip
+FOREIGN = Winner("Other GPU", "transpose_10_b32", "any size", "transpose_10_b32__tiled_t16_r4_p0_u1", {"median_us": 1})
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 29th config of each algorithm, and no winners that came with gen."""
+
+    def thinned(algorithm: Algorithm[Any, Any], spec: Spec) -> tuple[Config, ...]:
+        return space(algorithm, spec)[::29]
+
+    monkeypatch.setattr(tuner, "space", thinned)
+    monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def by_length(made: Variant) -> float:
+    """A time for each variant, whatever it is: none is base's."""
+    return 5.0 + len(made.name) % 7 + sum(made.name.encode()) % 101 / 100
+
+
+def tuned(home: Path, wanted: tuple[Problem, ...] = ALL, device: FakeDevice | None = None, **options: Any) -> Run:
+    return run(wanted, FAMILIES, device or FakeDevice(by_length), CountingCompiler(), home, **options)
+
+
+def gen(*arguments: str | Path) -> tuple[int, str]:
+    """Exit status and all that a command printed."""
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments], prog_name="gen")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def test_a_run_writes_a_sorted_line_for_each_winner(home: Path) -> None:
+    done = tuned(home, evidence={"date": "2020-02-02"})
+    text = (home / FILE).read_text()
+    content = json.loads(text)
+    assert content["schema"] == 1
+    winners = content["winners"]
+    assert len(winners) == len(ALL) == len(done.outcomes)
+    assert winners == sorted(winners, key=lambda entry: (entry["spec"], entry["shape"], entry["device"]))
+    lines = [line.strip().rstrip(",") for line in text.splitlines() if line.startswith("    {")]
+    assert [json.loads(line) for line in lines] == winners
+    by_problem = {(outcome.problem.spec_name, outcome.problem.shape_class): outcome for outcome in done.outcomes}
+    for entry in winners:
+        assert entry.keys() == {"device", "spec", "shape", "variant", "date"} | EVIDENCE
+        outcome = by_problem[entry["spec"], entry["shape"]]
+        assert outcome.winner is not None
+        assert entry["variant"] == outcome.winner.variant.name
+        assert entry["extents"] == outcome.problem.extents
+        assert entry["median_us"] == pytest.approx(by_length(outcome.winner.variant), abs=1e-3)
+        assert entry["of_limit"] == pytest.approx(5.0 / entry["median_us"], abs=1e-3)
+        assert (entry["device"], entry["driver"], entry["compiler"]) == ("Fake GPU", "1.0", "fake 1.0")
+        assert 0 < entry["over_base"] <= 1
+    assert any(entry["over_base"] < 1 for entry in winners)
+
+
+def test_winners_lie_there_as_files_and_nothing_is_stale(home: Path) -> None:
+    tuned(home)
+    winners = {winner.variant for winner in read_winners(home)}
+    base = {made.name for made in base_of_catalogue(FAMILIES)}
+    assert winners - base
+    assert {path.stem for path in home.glob("*.cu")} == winners | base
+    for made in variants_of_home(FAMILIES, home):
+        assert (home / f"{made.name}.cu").read_text() == render(made)
+    status, said = gen("generate", "--check", "--out", home)
+    assert (status, "all as gen would write them" in said) == (0, True)
+
+
+def test_a_winner_that_is_replaced_goes_with_its_file(home: Path) -> None:
+    tuned(home, TRANSPOSE)
+    (before,) = read_winners(home)
+    slow = before.variant
+    tuned(home, TRANSPOSE, FakeDevice(lambda made: 90.0 if made.name == slow else by_length(made), driver="2.0"))
+    (after,) = read_winners(home)
+    assert after.variant != slow
+    assert after.evidence["driver"] == "2.0"
+    kept = {made.name for made in base_of_catalogue(FAMILIES)} | {after.variant}
+    assert {path.stem for path in home.glob("*.cu")} == kept
+    assert gen("generate", "--check", "--out", home)[0] == 0
+
+
+def test_winners_of_other_devices_stay(home: Path) -> None:
+    home.mkdir()
+    (home / FILE).write_text(text_of_winners([FOREIGN]))
+    tuned(home, TRANSPOSE)
+    found = read_winners(home)
+    assert FOREIGN in found
+    assert {winner.device for winner in found} == {"Fake GPU", "Other GPU"}
+    assert (home / f"{FOREIGN.variant}.cu").is_file()
+
+
+def test_a_rerun_changes_no_file(home: Path) -> None:
+    tuned(home)
+    kept = {path: (path.read_text(), path.stat().st_mtime_ns) for path in home.iterdir() if path.suffix != ".sqlite"}
+    device = FakeDevice(by_length)
+    again = tuned(home, device=device)
+    assert {path: (path.read_text(), path.stat().st_mtime_ns) for path in kept} == kept
+    assert {count for _, count in device.attempts} == {1}
+    assert again.trials == sum(len(outcome.trials) for outcome in again.outcomes)
+    trials = Trials(home)
+    assert trials.count() == again.trials
+    trials.close()
+
+
+def test_the_winner_so_far_is_that_of_the_device_spec_and_class(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str | None] = []
+
+    def tune(*arguments: Any, previous: str | None, **options: Any) -> Any:
+        told.append(previous)
+        return tuner.tune(*arguments, previous=previous, **options)
+
+    monkeypatch.setattr(module, "tune", tune)
+    home.mkdir()
+    (home / FILE).write_text(text_of_winners([FOREIGN]))
+    tuned(home)
+    assert told == [None] * len(ALL)
+    winners = {(w.spec, w.shape): w.variant for w in read_winners(home) if w.device == "Fake GPU"}
+    told.clear()
+    tuned(home)
+    assert told == [winners[problem.spec_name, problem.shape_class] for problem in ALL]
+
+
+@dataclass
+class Now:
+    """A clock that stands in for the module `time`."""
+
+    at: float = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+def test_each_problem_gets_an_equal_share_of_the_time_that_is_left(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, shares = Now(), []
+    takes = iter([5.0, 30.0, 7.0, 9.0, 8.0])
+
+    def tune(*arguments: Any, deadline: float | None, **options: Any) -> Any:
+        assert deadline is not None
+        shares.append(deadline - clock.at)
+        clock.at += next(takes)
+        return tuner.tune(*arguments, deadline=None, **options)
+
+    monkeypatch.setattr(module, "tune", tune)
+    monkeypatch.setattr(module, "time", clock)
+    assert len(ALL) == 5
+    done = tuned(home, budget=65.0)
+    assert shares == [65 / 5, 60 / 4, 30 / 3, 23 / 2, 14.0]
+    assert done.seconds == 59.0
+    assert done.left_out == ()
+
+
+def test_what_the_budget_does_not_reach_is_left_out_and_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Now()
+
+    def tune(*arguments: Any, **options: Any) -> Any:
+        clock.at += 25
+        return tuner.tune(*arguments, **{**options, "deadline": None})
+
+    monkeypatch.setattr(module, "tune", tune)
+    monkeypatch.setattr(module, "time", clock)
+    done = tuned(home, budget=40.0)
+    assert [outcome.problem for outcome in done.outcomes] == list(ALL[:2])
+    assert done.left_out == ALL[2:]
+    assert len(read_winners(home)) == 2
+
+
+def test_without_time_nothing_is_tuned(home: Path) -> None:
+    device = FakeDevice(by_length)
+    done = tuned(home, device=device, budget=-1.0)
+    assert (done.outcomes, done.left_out) == ((), ALL)
+    assert device.attempts == []
+
+
+def test_without_a_budget_there_is_no_deadline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float | None] = []
+
+    def tune(*arguments: Any, deadline: float | None, **options: Any) -> Any:
+        told.append(deadline)
+        return tuner.tune(*arguments, **options)
+
+    monkeypatch.setattr(module, "tune", tune)
+    tuned(home, TRANSPOSE)
+    assert told == [None]
+
+
+def test_every_trial_is_told(home: Path) -> None:
+    seen: list[tuple[Problem, int, int]] = []
+    done = tuned(home, TRANSPOSE, tick=lambda *counts: seen.append(counts))
+    (outcome,) = done.outcomes
+    every = len(outcome.trials)
+    assert seen == [(TRANSPOSE[0], count, every) for count in range(1, every + 1)]
+
+
+def test_what_was_won_before_an_error_is_kept(home: Path) -> None:
+    class Failing(FakeDevice):
+        def open(self, problem: Problem, base: Variant, compiled: Any) -> Any:
+            if problem == TRANSPOSE[0]:
+                raise RunError(base.name, "is wrong")
+            return super().open(problem, base, compiled)
+
+    with pytest.raises(RunError, match="is wrong"):
+        tuned(home, device=Failing(by_length))
+    assert [winner.spec for winner in read_winners(home)] == ["reduction_sum_f32"] * 3
+    assert gen("generate", "--check", "--out", home)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", r"must be JSON.*Tune again, or restore the file"),
+        ('{"schema": 2, "winners": []}', r"must have schema 1 \(got 2\)\. Tune again, or restore the file"),
+        ('{"winners": []}', r"must have schema 1 \(got None\)\. Tune again, or restore the file"),
+        ('{"schema": 1, "winners": [{"device": "H100", "spec": "s", "shape": "any"}]}',
+         r"winner 0 must have a text 'variant'.*Tune again, or restore the file"),
+        ('{"schema": 1, "winners": [7]}', r"winner 0 must be an object.*Tune again, or restore the file"),
+        (text_of_winners([Winner("H100", "transpose_10_b32", "any size", "transpose_10_b32__tiled_t7", {})]),
+         r"tuned\.json names a winner that there is not.*Tune again, or remove its line"),
+    ],
+    ids=["no JSON", "schema", "no schema", "missing key", "no object", "unknown variant"],
+)  # fmt: skip
+def test_a_file_of_winners_edited_by_hand_is_refused_before_anything_runs(home: Path, content: str, says: str) -> None:
+    home.mkdir()
+    (home / FILE).write_text(content)
+    device = FakeDevice(by_length)
+    with pytest.raises(StoreError, match=says):
+        tuned(home, TRANSPOSE, device)
+    assert device.attempts == []
+    assert (home / FILE).read_text() == content
+
+
+def test_winners_are_read_back_as_they_were_written(home: Path) -> None:
+    home.mkdir()
+    winners = [FOREIGN, Winner("A GPU", "s", "any", "v", {"us": 1.5, "extents": {"n": 3}, "over_base": None})]
+    (home / FILE).write_text(text_of_winners(winners))
+    found = read_winners(home)
+    assert sorted(found, key=lambda w: w.device) == sorted(winners, key=lambda w: w.device)
+    assert text_of_winners(reversed(found)) == (home / FILE).read_text()
+    (home / FILE).write_text(text_of_winners([]))
+    assert read_winners(home) == ()
+
+
+def test_a_new_winner_takes_the_place_of_its_own_device_spec_and_class_alone() -> None:
+    old = [Winner(device, spec, shape, "old", {}) for device in "ab" for spec in "cd" for shape in "ef"]
+    found = merged(old, [Winner("a", "d", "e", "new", {})])
+    assert len(found) == len(old)
+    assert [(w.device, w.spec, w.shape) for w in found if w.variant == "new"] == [("a", "d", "e")]
+
+
+@dataclass
+class FakeInstruments:
+    """What `gen tune` opens, without a GPU."""
+
+    device: FakeDevice
+
+    def bench(self, _: Any) -> FakeDevice:
+        return self.device
+
+
+@dataclass
+class FakeCalibration:
+    device: str = "Fake GPU"
+    driver: str = "1.0"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
+    """A GPU that `gen tune` finds."""
+    device = FakeDevice(by_length)
+    monkeypatch.setattr("gen.tune.device.find_device", lambda: device)
+    monkeypatch.setattr("gen.cli.tune._can_measure", lambda: True)
+    monkeypatch.setattr("gen.cli.tune._open", lambda _index, _compiler: FakeInstruments(device))
+    monkeypatch.setattr("gen.cli.tune._calibration", lambda _home, _instruments: FakeCalibration())
+    monkeypatch.setattr("gen.cli.tune._compiler", lambda _name, _home: CountingCompiler())
+    yield device
+    assert device.open_sessions == 0
+
+
+def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) -> None:
+    bad = next(made for made in base_of_catalogue(FAMILIES) if made.family.name == "transpose").name
+    crashing = next(name for name in _names(TRANSPOSE[0]) if name != bad)
+    gpu.crashing = frozenset({crashing})
+    status, said = gen("tune", "--out", home)
+    assert status == 0
+    for problem in ALL:
+        assert str(problem) in said
+    assert f"{crashing}: launch_failed: an illegal address" in said
+    for winner in read_winners(home):
+        assert winner.variant.partition("__")[2] in said
+    assert "a second, proven and timed." in said
+
+
+def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeDevice, home: Path) -> None:
+    status, said = gen("tune", "transpose", "--shape", "64x96", "--shape", "32x32", "--budget", "1e-9", "--out", home)
+    assert status == 0
+    assert "Left out for want of time: transpose_10_b32 64 x 96." in said
+    assert "Left out for want of time: transpose_10_b32 32 x 32." in said
+    assert gpu.attempts == []
+
+
+def test_the_command_prints_json_that_any_reader_takes(gpu: FakeDevice, home: Path) -> None:
+    """Also where nothing won: JSON has no infinity."""
+    gpu.crashing = frozenset(_names(TRANSPOSE[0]))
+    status, said = gen("tune", "transpose", "--json", "--out", home)
+    assert status == 1
+    found = json.loads(said, parse_constant=pytest.fail)
+    (outcome,) = found["outcomes"]
+    assert (outcome["winner"], outcome["median_us"]) == (None, None)
+    assert outcome["statuses"] == {"launch_failed": len(gpu.crashing)}
+    gpu.crashing = frozenset()
+    gpu.driver = "2.0"
+    status, said = gen("tune", "transpose", "--json", "--out", home)
+    assert status == 0
+    (outcome,) = json.loads(said)["outcomes"]
+    (winner,) = read_winners(home)
+    assert outcome["winner"] == winner.variant
+
+
+def test_the_command_ends_with_1_where_nothing_won(gpu: FakeDevice, home: Path) -> None:
+    gpu.wrong = frozenset(_names(TRANSPOSE[0]))
+    status, said = gen("tune", "transpose", "--out", home)
+    assert status == 1
+    assert "none" in said
+    assert not (home / FILE).exists()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_the_command_refuses_a_bad_shape_and_an_unknown_compiler(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gen("tune", "transpose", "--shape", "axb", "--out", home)[0] == 2
+    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr("gen.tune.device.find_device", FakeDevice)
+        patch.setattr("gen.cli.tune._can_measure", lambda: True)
+        status, said = gen("tune", "transpose", "--compiler", "clang", "--out", home)
+    assert (status, "must be nvrtc or nvcc" in said) == (2, True)
+
+
+def _names(problem: Problem) -> list[str]:
+    return [made.name for made in tuner.candidates(problem, FakeDevice().limits)[0]]

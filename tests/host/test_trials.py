@@ -1,0 +1,262 @@
+"""Trials are found again under the conditions they were measured in, and survive what happens to files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gen.errors import GenError, StoreError
+from gen.families import FAMILIES
+from gen.families.base import Operand
+from gen.families.names import base_variants, find_family, space, variant
+from gen.families.stencil import StencilSpec
+from gen.gpu.trial import Problem, Trial
+from gen.store import trials as module
+from gen.store.trials import FILE, Setting, Trials, key
+
+STENCIL = find_family(FAMILIES, "stencil")
+SPEC: StencilSpec = STENCIL.catalogue[0]
+EXTENTS = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96}
+PROBLEM = Problem(STENCIL, SPEC, EXTENTS)
+SETTING = Setting("Fake GPU", "1.0", "nvrtc 13", "cold")
+VARIANT = base_variants(STENCIL, SPEC)[0]
+OTHER = variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[-1])
+OK = Trial(VARIANT, "ok", (10.25, 1 / 3, 11.0), 32, 8, 4096)
+WRONG = Trial(OTHER, "wrong_result", (), 20, 0, 0, 'out: 3 elements are "wrong"\nµ')
+
+
+@pytest.mark.parametrize("trial", [OK, WRONG, Trial(VARIANT, "infeasible", reason="too many threads")])
+def test_a_trial_is_found_as_it_was_recorded(tmp_path: Path, trial: Trial) -> None:
+    trials = Trials(tmp_path)
+    assert trials.find(SETTING, PROBLEM, "text", trial.variant) is None
+    trials.record(SETTING, PROBLEM, "text", trial)
+    assert trials.find(SETTING, PROBLEM, "text", trial.variant) == trial
+    trials.close()
+    again = Trials(tmp_path)
+    assert again.find(SETTING, PROBLEM, "text", trial.variant) == trial
+    assert again.count() == 1
+    again.close()
+
+
+def test_a_row_can_be_read_without_gen(tmp_path: Path) -> None:
+    trials = Trials(tmp_path)
+    trials.record(SETTING, PROBLEM, "text", OK)
+    trials.record(SETTING, PROBLEM, "other text", WRONG)
+    trials.close()
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.row_factory = sqlite3.Row
+        good, bad = base.execute("SELECT * FROM trials ORDER BY status")
+    base.close()
+    assert (good["device"], good["driver"], good["compiler"], good["protocol"]) == (
+        "Fake GPU", "1.0", "nvrtc 13", "cold",
+    )  # fmt: skip
+    assert (good["spec"], good["variant"]) == (PROBLEM.spec_name, VARIANT.name)
+    assert json.loads(good["extents"]) == EXTENTS
+    assert json.loads(good["times_us"]) == list(OK.times_us)
+    assert (good["median_us"], bad["median_us"]) == (10.25, None)
+    assert bad["reason"] == WRONG.reason
+    assert good["ended"].startswith("20")
+
+
+def test_a_trial_replaces_the_one_before(tmp_path: Path) -> None:
+    trials = Trials(tmp_path)
+    trials.record(SETTING, PROBLEM, "text", OK)
+    worse = replace(OK, status="wrong_result", times_us=(), reason="later")
+    trials.record(SETTING, PROBLEM, "text", worse)
+    assert trials.find(SETTING, PROBLEM, "text", VARIANT) == worse
+    assert trials.count() == 1
+    trials.close()
+
+
+def differing() -> dict[str, str]:
+    """A key for each part that is another, all else the same."""
+    weights = tuple(weight / 2 for weight in SPEC.weights)
+    return {
+        "the same": key(SETTING, PROBLEM, "text"),
+        "device": key(replace(SETTING, device="Other GPU"), PROBLEM, "text"),
+        "driver": key(replace(SETTING, driver="1.1"), PROBLEM, "text"),
+        "compiler": key(replace(SETTING, compiler="nvrtc 14"), PROBLEM, "text"),
+        "protocol": key(replace(SETTING, protocol="hot"), PROBLEM, "text"),
+        "extents": key(SETTING, replace(PROBLEM, extents={**EXTENTS, "rows": 65}), "text"),
+        "pitch": key(SETTING, replace(PROBLEM, extents={**EXTENTS, "in_pitch": 97}), "text"),
+        "spec": key(SETTING, replace(PROBLEM, spec=replace(SPEC, weights=weights)), "text"),
+        "text": key(SETTING, PROBLEM, "text "),
+        "moved border": key(replace(SETTING, device="Fake GPU1", driver=".0"), PROBLEM, "text"),
+        "exchanged": key(replace(SETTING, device=SETTING.driver, driver=SETTING.device), PROBLEM, "text"),
+    }
+
+
+def test_a_key_changes_with_each_part() -> None:
+    keys = differing()
+    assert len(set(keys.values())) == len(keys)
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """A spec whose label does not say all of it."""
+
+    weight: int
+    label: str = "same"
+    summary: str = ""
+    operands: tuple[Operand, ...] = ()
+
+    def to_json(self) -> Mapping[str, Any]:
+        return {"weight": self.weight}
+
+
+def test_a_key_holds_what_a_specs_label_does_not_say() -> None:
+    one, other = (replace(PROBLEM, spec=Relabelled(weight)) for weight in (1, 2))
+    assert one.spec_name == other.spec_name
+    assert key(SETTING, one, "text") != key(SETTING, other, "text")
+
+
+def test_a_key_changes_with_nothing_else(tmp_path: Path) -> None:
+    backwards = dict(reversed(EXTENTS.items()))
+    assert key(SETTING, Problem(STENCIL, SPEC, backwards), "text") == key(SETTING, PROBLEM, "text")
+    trials = Trials(tmp_path)
+    trials.record(SETTING, PROBLEM, "text", OK)
+    trials.record(SETTING, PROBLEM, "text", replace(OK, times_us=(1.0,), registers=99))
+    assert trials.count() == 1
+    trials.close()
+
+
+def torn_header(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3" + bytes(range(256)) * 20)
+
+
+def no_database(path: Path) -> None:
+    path.write_text("device,driver\n" * 200)
+
+
+def cut_short(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2 + 100])
+
+
+def torn_inside(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("tear", [torn_header, no_database, cut_short, torn_inside])
+def test_a_torn_file_is_set_aside_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tear: Callable[[Path], None]
+) -> None:
+    trials = Trials(tmp_path)
+    for number in range(100):
+        trials.record(SETTING, PROBLEM, f"text {number}", OK)
+    trials.close()
+    tear(tmp_path / FILE)
+    torn = (tmp_path / FILE).read_bytes()
+    with caplog.at_level(logging.WARNING):
+        trials = Trials(tmp_path)
+    assert trials.count() == 0
+    trials.record(SETTING, PROBLEM, "text", OK)
+    assert trials.find(SETTING, PROBLEM, "text", VARIANT) == OK
+    trials.close()
+    assert (tmp_path / f"{FILE}.corrupt").read_bytes() == torn
+    (warning,) = caplog.messages
+    assert str(tmp_path / FILE) in warning
+    assert f"{FILE}.corrupt" in warning
+
+
+def test_an_empty_file_is_begun_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FILE).touch()
+    trials = Trials(tmp_path)
+    assert trials.count() == 0
+    trials.close()
+    assert not caplog.messages
+
+
+def test_a_file_of_a_newer_gen_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    trials = Trials(tmp_path)
+    trials.record(SETTING, PROBLEM, "text", OK)
+    trials.close()
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.execute(f"PRAGMA user_version = {module.SCHEMA + 1}")
+    base.close()
+    with pytest.raises(StoreError, match=r"must have schema 1 \(got 2\)\. Move it away, or use a newer gen") as caught:
+        Trials(tmp_path)
+    assert str(tmp_path / FILE) in str(caught.value)
+    with sqlite3.connect(tmp_path / FILE) as base:
+        assert base.execute("SELECT count(*) FROM trials").fetchone() == (1,)
+    base.close()
+    assert not (tmp_path / f"{FILE}.corrupt").exists()
+
+
+def test_two_at_once_see_each_others_trials(tmp_path: Path) -> None:
+    one, other = Trials(tmp_path), Trials(tmp_path)
+    one.record(SETTING, PROBLEM, "a", OK)
+    other.record(SETTING, PROBLEM, "b", WRONG)
+    assert other.find(SETTING, PROBLEM, "a", VARIANT) == OK
+    assert one.find(SETTING, PROBLEM, "b", OTHER) == WRONG
+    assert one.count() == other.count() == 2
+    one.close()
+    other.close()
+
+
+def test_many_may_begin_and_record_at_the_same_time(tmp_path: Path) -> None:
+    start, failed = threading.Barrier(8), list[BaseException]()
+
+    def work(number: int) -> None:
+        try:
+            start.wait()
+            trials = Trials(tmp_path / "new")
+            for turn in range(10):
+                trials.record(SETTING, PROBLEM, f"{number} {turn}", OK)
+            trials.close()
+        except BaseException as error:  # noqa: BLE001 - told below, in the thread that can fail the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    trials = Trials(tmp_path / "new")
+    assert trials.count() == 80
+    trials.close()
+
+
+def a_file_above(home: Path) -> None:
+    home.parent.write_text("a file")
+
+
+def a_file_in_its_place(home: Path) -> None:
+    home.parent.mkdir()
+    home.write_text("a file")
+
+
+def a_folder_for_the_file(home: Path) -> None:
+    (home / FILE).mkdir(parents=True)
+
+
+@pytest.mark.parametrize("spoil", [a_file_above, a_file_in_its_place, a_folder_for_the_file])
+def test_a_folder_that_cannot_be_used_is_an_error_in_words(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    home = tmp_path / "above" / "home"
+    spoil(home)
+    with pytest.raises(GenError) as caught:
+        Trials(home)
+    assert str(home) in str(caught.value)
+
+
+def test_a_disk_that_takes_no_more_is_an_error_in_words(tmp_path: Path) -> None:
+    trials = Trials(tmp_path)
+    trials.record(SETTING, PROBLEM, "text", OK)
+    trials._base.execute("PRAGMA max_page_count = 1")  # no less than it has
+    with pytest.raises(StoreError, match=r"cannot be written.*full") as caught:
+        trials.record(SETTING, PROBLEM, "other", replace(WRONG, reason="x" * 100_000))
+    assert str(tmp_path / FILE) in str(caught.value)
+    assert trials.count() == 1
+    assert trials.find(SETTING, PROBLEM, "text", VARIANT) == OK
+    trials.close()
