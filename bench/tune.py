@@ -77,7 +77,7 @@ def table(content: dict[str, Any]) -> str:
     lines = [
         (
             f"Measured on one {device} (driver {meta['calibration']['driver']}), {day}, by `{command}`: "
-            f"{content['variants_per_second']:.0f} variants a second compiled, proven and timed. Of the limit means: the "
+            f"{content['variants_per_second']:.0f} variants a second compiled, proven and timed. Of the limit: the "
             "time of an empty kernel and of the bytes at calibrated bandwidth, over the median."
         ),
         "",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,9 @@ class Memory:
         self.size = size
 
     def free(self) -> None:
-        """Gives the bytes back now."""
-        self._allocation.free()
+        """Gives the bytes back now; where the device no longer answers, they are gone already."""
+        with suppress(pycuda.Error):
+            self._allocation.free()
 
 
 class Flag:

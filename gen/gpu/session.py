@@ -124,6 +124,14 @@ class GpuSession:
                 raise RunError(variant.name, "was right before and is wrong now", reason)
         return Rounds(times)
 
+    def alive(self) -> bool:
+        """Whether the device still answers."""
+        try:
+            self._device.synchronize()
+        except RunError:
+            return False
+        return True
+
     def close(self) -> None:
         """Gives the device's memory back."""
         self._kernels.clear()

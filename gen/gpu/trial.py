@@ -80,6 +80,10 @@ class Session(Protocol):
         """Times variants that were attempted before, in turns; checks their results once more."""
         ...
 
+    def alive(self) -> bool:
+        """Whether the device still answers: a kernel that reads where nothing is takes everything down with it."""
+        ...
+
     def close(self) -> None:
         """Gives the device's memory back."""
         ...

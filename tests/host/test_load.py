@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from gen.families.base import Algorithm, Extents, Launch, Layout, Operand, Plan
 from gen.families.config import Config
 from gen.families.expr import ONE, size
 from gen.families.layout import layouts_of, measure
-from gen.families.reduction import Grid, ReductionSpec
+from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
 from gen.proof.host import HostRunner
 from gen.runtime import dispatch
 from gen.runtime.results import DeviceArray
@@ -572,9 +573,14 @@ def test_a_torn_file_of_winners(
     assert f"No tuned variant is used: {tmp_path / 'tuned.json'}" in caplog.text
 
 
+def _wide_base(_: Reduction, __: ReductionSpec, shape_class: str) -> tuple[str, GridConfig]:
+    return "grid", GridConfig(threads_per_block=1024, blocks_per_sm=2 if shape_class == LARGE else 1)
+
+
 def test_a_base_that_the_device_cannot_run(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend.limits = type(backend.limits).of("sm_86")  # one block of 1024 threads on a multiprocessor
-    assert gen.load(SUM, shape=2**28, device=backend).variant == "reduction_sum_f32__grid_tpb1024_u8_v16_bpm1"
+    backend.limits = replace(backend.limits, threads_per_sm=1024)  # one block of 1024 threads on a multiprocessor
+    monkeypatch.setattr(Reduction, "base", _wide_base)
+    assert gen.load(SUM, shape=2**28, device=backend).variant == "reduction_sum_f32__grid_tpb1024_u4_v16_bpm1"
     monkeypatch.setattr(Grid, "infeasible", lambda *_: "the test wants it")
     with pytest.raises(ConfigError, match=r"cannot run on Fake GPU .*the test wants it"):
         gen.load(SUM, shape=2**28, device=backend)

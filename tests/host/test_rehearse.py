@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,12 +155,12 @@ def test_a_wrong_variant_is_found_wrong() -> None:
 
 
 def test_what_cannot_run_on_the_device_is_said() -> None:
-    turing = Limits.of("sm_75")
+    turing = replace(Limits.of("sm_75"), threads_per_sm=512)
     base = base_of_catalogue(FAMILIES)
     done = rehearse(base, turing, FakeCompiler(), InProcess(OracleRunner))
     for one in done.variants:
         assert one.infeasible == one.variant.algorithm.infeasible(one.variant.spec, one.variant.config, turing)
-    assert any(one.infeasible for one in done.variants)  # two blocks of 1024 threads need more than it holds
+    assert any(one.infeasible for one in done.variants)  # a block of 1024 threads is more than it holds
 
 
 def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> None:
