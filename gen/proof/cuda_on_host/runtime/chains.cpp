@@ -1,0 +1,192 @@
+#include "chains.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "state.h"
+
+namespace cuda_on_host {
+namespace {
+
+// What a thread knew at a fence.
+struct Release {
+  uint64_t block;
+  uint32_t epoch, known[kWarp];
+  int warp;
+  bool device;
+  std::vector<Seen> seen;
+};
+
+// A place that atomics have touched after a fence: its releases in order.
+struct Place {
+  std::vector<uint32_t> log;                                    // of `releases`
+  std::unordered_map<uint64_t, std::vector<uint32_t>> by_block;  // positions in the log
+  std::vector<uint32_t> linked;                                 // positions of those that have seen other places
+  uint32_t visited_device, visited_block;
+  uint64_t visit;
+};
+
+std::vector<Release> releases;
+std::vector<Place> places;
+std::unordered_map<uint64_t, uint32_t> numbers;  // of a place, by address
+uint64_t visit;
+
+void merge(std::vector<Seen>& into, const Seen& seen) {
+  for (Seen& old : into) {
+    if (old.place != seen.place) continue;
+    if (old.device < seen.device) old.device = seen.device;
+    if (old.block < seen.block) old.block = seen.block;
+    return;
+  }
+  into.push_back(seen);
+}
+void merge(std::vector<Seen>& into, const std::vector<Seen>& from) {
+  for (const Seen& seen : from) merge(into, seen);
+}
+
+// An event that may have been released.
+struct Event {
+  uint64_t block;
+  uint32_t epoch, clock;
+  int thread;
+};
+
+bool holds(const Release& release, const Event& event) {
+  if (event.epoch != release.epoch) return event.epoch < release.epoch;  // of one block: a barrier lies between
+  return event.thread / kWarp == release.warp && release.known[event.thread % kWarp] >= event.clock;
+}
+
+// Whether the releases that `seen` counts, or those that they had seen, hold the event.
+bool leads(const Seen& seen, const Event& event) {
+  Place& place = places[seen.place];
+  if (place.visit != visit) {
+    place.visit = visit;
+    place.visited_device = place.visited_block = 0;
+  }
+  if (seen.device <= place.visited_device && seen.block <= place.visited_block) return false;
+  if (place.visited_device < seen.device) place.visited_device = seen.device;
+  if (place.visited_block < seen.block) place.visited_block = seen.block;
+  const uint64_t mine = run.block->number;
+  const auto usable = [&](uint32_t position) {
+    const Release& release = releases[place.log[position]];
+    return (position < seen.device && release.device) || (position < seen.block && release.block == mine);
+  };
+  const auto own = place.by_block.find(event.block);
+  if (own != place.by_block.end()) {
+    for (const uint32_t position : own->second) {
+      if (usable(position) && holds(releases[place.log[position]], event)) return true;
+    }
+  }
+  for (const uint32_t position : place.linked) {
+    if (!usable(position)) continue;
+    for (const Seen& further : releases[place.log[position]].seen) {
+      if (leads(further, event)) return true;
+    }
+  }
+  return false;
+}
+
+void publish(uint32_t number, int32_t release) {
+  Place& place = places[number];
+  const uint32_t position = uint32_t(place.log.size());
+  place.log.push_back(uint32_t(release));
+  place.by_block[releases[release].block].push_back(position);
+  if (!releases[release].seen.empty()) place.linked.push_back(position);
+}
+
+}  // namespace
+
+void Chains::clear() {
+  pending.clear();
+  known.clear();
+  device = block = -1;
+  place = published_device = published_block = 0;
+}
+
+void fence_thread(bool device) {
+  Thread& me = *run.current;
+  Chains& mine = me.chains;
+  run.block->chained = true;
+  for (const std::vector<Seen>* pending : {&mine.pending, &run.block->chains.pending}) {
+    for (const Seen& seen : *pending) merge(mine.known, {seen.place, device ? seen.device : 0, seen.block});
+  }
+  Release release{run.block->number, run.block->epoch, {}, me.warp(), device, mine.known};
+  merge(release.seen, run.block->chains.known);
+  memcpy(release.known, me.known, sizeof release.known);
+  (device ? mine.device : mine.block) = int32_t(releases.size());
+  if (device) mine.block = -1;  // the wider one holds all of it
+  releases.push_back(std::move(release));
+  ++me.known[me.lane()];
+}
+
+void chain(const volatile void* address, bool shared) {
+  Chains& mine = run.current->chains;
+  if (mine.device < 0 && mine.block < 0 && numbers.empty()) return;
+  uint64_t key = reinterpret_cast<uint64_t>(address);
+  if (shared) key += (run.block->number + 1) * 0x9e3779b97f4a7c15u;  // blocks take turns at the same addresses
+  auto found = numbers.find(key);
+  if (found == numbers.end()) {
+    if (mine.device < 0 && mine.block < 0) return;
+    found = numbers.emplace(key, uint32_t(places.size())).first;
+    places.emplace_back();
+  }
+  const uint32_t number = found->second;
+  const uint32_t before = uint32_t(places[number].log.size());
+  const bool repeated = mine.place == number + 1 && mine.published_device == uint32_t(mine.device) &&
+                        mine.published_block == uint32_t(mine.block);
+  if (!repeated) {
+    if (mine.device >= 0) publish(number, mine.device);
+    if (mine.block >= 0) publish(number, mine.block);
+    mine.place = number + 1;
+    mine.published_device = uint32_t(mine.device);
+    mine.published_block = uint32_t(mine.block);
+  }
+  if (before > 0) {
+    run.block->chained = true;
+    merge(mine.pending, {number, before, before});
+  }
+}
+
+bool reached(uint64_t block, uint32_t epoch, int thread, uint32_t clock) {
+  ++visit;
+  const Event event{block, epoch, clock, thread};
+  for (const std::vector<Seen>* known : {&run.current->chains.known, &run.block->chains.known}) {
+    for (const Seen& seen : *known) {
+      if (leads(seen, event)) return true;
+    }
+  }
+  return false;
+}
+
+void join_block() {
+  Chains& all = run.block->chains;
+  for (int i = 0; i < run.thread_count; ++i) {
+    Chains& one = run.block->threads[i].chains;
+    merge(all.pending, one.pending);
+    merge(all.known, one.known);
+    one.pending.clear();
+    one.known.clear();
+  }
+}
+
+void join_lanes(int warp, uint32_t mask) {
+  Chains joined;
+  for (uint32_t left = mask; left != 0; left &= left - 1) {
+    const Chains& one = run.block->threads[warp * kWarp + __builtin_ctz(left)].chains;
+    merge(joined.pending, one.pending);
+    merge(joined.known, one.known);
+  }
+  for (uint32_t left = mask; left != 0; left &= left - 1) {
+    Chains& one = run.block->threads[warp * kWarp + __builtin_ctz(left)].chains;
+    one.pending = joined.pending;
+    one.known = joined.known;
+  }
+}
+
+void forget_chains() {
+  releases.clear();
+  places.clear();
+  numbers.clear();
+}
+
+}  // namespace cuda_on_host
