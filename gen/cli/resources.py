@@ -1,0 +1,117 @@
+"""`gen resources`: what a variant occupies on an architecture, without a GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import Json, Out, families_of, find, home_of
+from gen.cli.prove import ARCH
+
+if TYPE_CHECKING:
+    from gen.families.base import Extents
+    from gen.toolchain.usage import Usage
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        "resources",
+        epilog="Examples: `gen resources transposeSmemPad`, `gen resources reduceUnrolling8 --arch sm_80 --json`.",
+    )(resources)
+
+
+def resources(
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A full name, or what the literature calls the kernel: reduceShfl.")
+    ],
+    arch: Annotated[str, typer.Option(metavar="SM", help="The architecture to compile for.")] = ARCH,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Show what a variant occupies: registers, spills, shared memory, occupancy, bytes in flight.
+
+    Compiles for the architecture and computes the rest; no GPU is asked. Occupancy is the share of a multiprocessor's
+    warps that can be resident, and the limiter what allows no more. Bytes in flight are those of loads by all resident
+    threads, as the kernel's text asks for them, when the largest problem that is tuned fills the device.
+    """
+    from gen.emit.render import render
+    from gen.families.base import Limits
+    from gen.paths import cache_home
+    from gen.toolchain.occupancy import needed_in_flight
+    from gen.toolchain.usage import largest, usage
+
+    # The name and the architecture are looked at before the compiler is loaded, which takes half a second.
+    home, limits = home_of(out), Limits.of(arch)
+    variant = find(families_of(ctx), name, home)
+    from gen.toolchain.nvrtc import Nvrtc
+
+    compiled = Nvrtc(cache_home(home)).compile(variant.name, render(variant), arch)
+    extents = largest(variant)
+    found = usage(variant, compiled, limits, extents)
+    needed = needed_in_flight(arch)
+    if json:
+        show.data(
+            {
+                "name": variant.name,
+                "arch": arch,
+                "extents": dict(extents),
+                "needed_bytes_in_flight": needed,
+                "kernels": [_as_json(used) for used in found],
+            }
+        )
+        return
+    _show(variant.name, arch, extents, found, needed)
+
+
+def _as_json(used: Usage) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "kernel": used.kernel,
+        "setup": used.setup,
+        "threads_per_block": used.threads_per_block,
+        **asdict(used.resources),
+        "dynamic_shared_bytes": used.dynamic_shared_bytes,
+        "occupancy": {**asdict(used.occupancy), "limiters": list(used.occupancy.limiters)},
+        "resident_blocks": used.resident_blocks,
+        "bytes_in_flight": used.bytes_in_flight,
+    }
+
+
+def _show(name: str, arch: str, extents: Extents, found: tuple[Usage, ...], needed: int | None) -> None:
+    show.text(f"{name} on {arch}", "bold")
+    columns = ("kernel", "threads", "registers", "spilled", "shared", "blocks", "warps", "occupancy", "limiter")
+    show.table(columns, [_row(name, used) for used in found])
+    for used in found:
+        if used.bytes_in_flight is not None:
+            sizes = ", ".join(f"{size} {extent}" for size, extent in extents.items())
+            show.text()
+            show.text(
+                f"{used.bytes_in_flight} bytes in flight on a multiprocessor, by {used.resident_blocks} blocks, at "
+                f"{sizes}; " + _goal(arch, needed)
+            )
+
+
+def _row(name: str, used: Usage) -> tuple[object, ...]:
+    compiled, fits = used.resources, used.occupancy
+    return (
+        used.kernel.removeprefix(name) or "(main)",
+        used.threads_per_block,
+        compiled.registers,
+        compiled.spill_store_bytes,
+        compiled.static_shared_bytes + used.dynamic_shared_bytes,
+        fits.blocks,
+        fits.warps,
+        f"{fits.fraction:.0%}",
+        fits.limiter,
+    )
+
+
+def _goal(arch: str, needed: int | None) -> str:
+    if needed is None:
+        return f"what {arch} needs to read at full speed is not known."
+    return f"{arch} needs {needed} to read at full speed."

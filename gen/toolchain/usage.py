@@ -1,0 +1,66 @@
+"""What the kernels of a variant occupy on a multiprocessor, once they are compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from gen.families.base import Extents, Limits, Variant
+from gen.toolchain.compiled import Compiled, Resources
+from gen.toolchain.occupancy import Occupancy, bytes_in_flight, occupancy
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One kernel of a variant on one multiprocessor.
+
+    Attributes:
+        kernel: its symbol.
+        setup: it prepares private copies, and is not part of what is timed.
+        threads_per_block: as it is launched.
+        dynamic_shared_bytes: of one block, as it is launched.
+        resources: what the compiler reports.
+        occupancy: how many blocks fit.
+        resident_blocks: how many are there: those that fit, or fewer where the grid has no more.
+        bytes_in_flight: of loads, by all resident threads, as the text asks for them; None where that is unknown.
+    """
+
+    kernel: str
+    setup: bool
+    threads_per_block: int
+    dynamic_shared_bytes: int
+    resources: Resources
+    occupancy: Occupancy
+    resident_blocks: int
+    bytes_in_flight: int | None
+
+
+def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents) -> tuple[Usage, ...]:
+    """Every kernel of a variant's plan for a problem of these sizes, in the order of its launches.
+
+    Raises UnknownNameError if the architecture of `limits` is in no table.
+    """
+    sizes = {**extents, **limits.sizes()}
+    per_thread = variant.algorithm.bytes_in_flight(variant.spec, variant.config)
+    found: dict[tuple[str, int, int], Usage] = {}
+    for launch in variant.plan.launches:
+        kernel = variant.name + launch.entry
+        threads, dynamic = prod(launch.block), launch.shared_bytes.at(sizes)
+        used = compiled.resources[kernel]
+        fits = occupancy(
+            limits, registers=used.registers, static_shared_bytes=used.static_shared_bytes,
+            dynamic_shared_bytes=dynamic, threads_per_block=threads,
+        )  # fmt: skip
+        blocks = prod(extent.at(sizes) for extent in launch.grid)
+        resident = min(fits.blocks, -(-blocks // limits.sm_count))
+        in_flight = None if launch.entry else bytes_in_flight(per_thread, threads, resident)
+        made = Usage(kernel, launch.setup, threads, dynamic, used, fits, resident, in_flight)
+        found.setdefault((kernel, threads, dynamic), made)
+    return tuple(found.values())
+
+
+def largest(variant: Variant) -> Extents:
+    """The largest of the sizes that stand for the spec's shape classes: the one that fills a device."""
+    family, spec = variant.family, variant.spec
+    stand_ins = [family.representative(spec, shape_class) for shape_class in family.shape_classes(spec)]
+    return max(stand_ins, key=lambda extents: family.work(spec, extents).cells)
