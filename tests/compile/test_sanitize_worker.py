@@ -1,0 +1,71 @@
+"""What runs under compute-sanitizer, on a GPU that is none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bench import sanitize
+from bench.sanitize import FAULTS, TOOLS
+from gen.emit.render import render
+from gen.families import FAMILIES
+from gen.families.names import find_variant
+from gen.toolchain.nvrtc import Nvrtc
+from tests.fake_gpu import TRANSPOSE, FakeCudaRunner, FakeGpu
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeGpu:
+    """The device layer, which imports no driver."""
+    found = FakeGpu()
+    device, kernel = ModuleType("gen.gpu.device"), ModuleType("gen.gpu.kernel")
+    device.open_device = lambda _: found  # type: ignore[attr-defined]
+    kernel.CudaRunner = FakeCudaRunner  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gen.gpu.device", device)
+    monkeypatch.setitem(sys.modules, "gen.gpu.kernel", kernel)
+    monkeypatch.setenv("GEN_HOME", str(tmp_path))
+    return found
+
+
+def work(monkeypatch: pytest.MonkeyPatch, result: Path, *arguments: str) -> tuple[int, dict[str, object]]:
+    words = ["--worker", "--family", "transpose", "--name", TRANSPOSE.name, "--result", str(result), *arguments]
+    monkeypatch.setattr(sys, "argv", ["sanitize.py", *words])
+    status = sanitize.main()
+    return status, json.loads(result.read_text())
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "initcheck"])
+def test_a_worker_runs_its_cases_and_says_what_it_did(
+    tool: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    status, done = work(monkeypatch, tmp_path / "result.json", "--tool", tool, "--cases", "6")
+    assert status == 0
+    assert done["wrong"] == []
+    assert (done["variants"], done["skipped"], done["sizes"], done["cases"]) == (1, 0, 6, 6)
+    assert done["sizes_available"] == len(list(TRANSPOSE.family.cases(TRANSPOSE.spec)))
+    assert (done["device"], done["driver"]) == ("Fake GPU", "1.0")
+    assert str(done["compiler"]).startswith("nvrtc ")
+
+
+def test_a_worker_whose_planted_fault_shows_ends_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    status, done = work(monkeypatch, result, "--tool", "racecheck", "--plant")
+    assert status == 0  # the tool must find the fault, not the program's failure
+    assert len(str(done["wrong"])) > 2
+
+
+def test_a_worker_that_is_wrong_without_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sanitize, "render", lambda made: render(made).replace("__syncthreads", "__syncwarp"))
+    status, done = work(monkeypatch, tmp_path / "result.json", "--tool", "racecheck")
+    assert status == 1
+    assert "on rows" in str(done["wrong"])
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_planted_fault_compiles(tool: str) -> None:
+    made = find_variant(FAMILIES, FAULTS[tool].variant, {})
+    assert Nvrtc(None).compile(made.name, FAULTS[tool].text(made), "sm_90").cubin

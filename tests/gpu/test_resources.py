@@ -1,0 +1,96 @@
+"""What gen says that kernels occupy is what the driver says, on the GPU at hand."""
+
+from __future__ import annotations
+
+import pytest
+from cuda.bindings import driver as bindings
+
+from gen.emit.render import render
+from gen.errors import CompileError
+from gen.families import FAMILIES
+from gen.families.base import Limits, Variant
+from gen.families.cover import pairwise
+from gen.families.names import space, variant
+from gen.gpu.device import CudaDevice, DriverModule, call
+from gen.toolchain.nvrtc import Nvrtc
+from gen.toolchain.occupancy import Multiprocessor, occupancy
+from gen.toolchain.usage import largest, usage
+
+DYNAMIC = """\
+extern "C" __global__ void __launch_bounds__(256) staged(float* out) {
+  extern __shared__ float tile[];
+  __shared__ float own[33];
+  tile[threadIdx.x] = out[threadIdx.x];
+  own[threadIdx.x % 33] = tile[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = tile[255 - threadIdx.x] + own[threadIdx.x % 32];
+}
+"""
+
+
+def covers() -> list[tuple[Variant, ...]]:
+    """For each algorithm of each catalogue: a pairwise cover of its space."""
+    return [
+        tuple(variant(family, spec, algorithm, config) for config in pairwise(space(algorithm, spec)))
+        for family in FAMILIES
+        for spec in family.catalogue
+        for algorithm in family.algorithms.values()
+    ]
+
+
+@pytest.mark.parametrize("cover", covers(), ids=lambda cover: f"{cover[0].family.name}-{cover[0].algorithm.name}")
+def test_registers_shared_memory_and_occupancy_are_the_drivers(
+    cover: tuple[Variant, ...], device: CudaDevice, compiler: Nvrtc
+) -> None:
+    by_name = {made.name: made for made in cover}
+    compared = 0
+    for compiled in compiler.compile_many([(name, render(made)) for name, made in by_name.items()], device.limits.arch):
+        assert not isinstance(compiled, CompileError), str(compiled)
+        made = by_name[compiled.name]
+        module, driver = device.module(compiled.cubin), DriverModule(compiled.cubin)
+        for used in usage(made, compiled, device.limits, largest(made)):
+            function = module.function(used.kernel)
+            ours = used.resources
+            assert function.registers == ours.registers, used.kernel
+            assert function.static_shared_bytes == ours.static_shared_bytes, used.kernel
+            # Without a stack nothing is spilled; the driver rounds what there is up.
+            assert function.local_bytes >= ours.stack_bytes, used.kernel
+            assert (function.local_bytes == 0) == (ours.stack_bytes == 0), used.kernel
+            blocks = driver.resident_blocks(used.kernel, used.threads_per_block, used.dynamic_shared_bytes)
+            assert used.occupancy.blocks == blocks, f"{used.kernel}: {used}"
+            compared += 1
+    assert compared >= len(cover)
+
+
+@pytest.mark.parametrize("threads", [1, 32, 96, 128, 256])
+def test_dynamic_shared_memory_counts_as_the_driver_counts_it(
+    threads: int, device: CudaDevice, compiler: Nvrtc
+) -> None:
+    compiled = compiler.compile("staged", DYNAMIC, device.limits.arch)
+    used, driver = compiled.resources["staged"], DriverModule(compiled.cubin)
+    most = device.limits.shared_bytes_per_block - used.static_shared_bytes
+    for dynamic in (0, 1, 1000, 4096, 16_384, 48 * 1024, 64 * 1024, 100_000, most):
+        if dynamic <= most:
+            ours = occupancy(
+                device.limits, registers=used.registers, static_shared_bytes=used.static_shared_bytes,
+                dynamic_shared_bytes=dynamic, threads_per_block=threads,
+            )  # fmt: skip
+            assert ours.blocks == driver.resident_blocks("staged", threads, dynamic), (threads, dynamic, ours)
+
+
+def test_the_tables_are_those_of_the_device(device: CudaDevice) -> None:
+    attribute = bindings.CUdevice_attribute
+    has = Multiprocessor.of(device.limits)
+    table = Limits.of(device.limits.arch)
+    asked = {
+        attribute.CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: has.blocks,
+        attribute.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: has.threads,
+        attribute.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: has.registers,
+        attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: has.shared_bytes,
+        attribute.CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: has.reserved_shared_bytes,
+    }
+    for which, expected in asked.items():
+        assert int(call("cuDeviceGetAttribute", which, device.index)) == expected, which
+    assert table.shared_bytes_per_block == device.limits.shared_bytes_per_block
+    assert table.registers_per_sm == device.limits.registers_per_sm
+    assert table.threads_per_sm == device.limits.threads_per_sm
