@@ -34,7 +34,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(
         "tune", epilog="Examples: `gen tune`, `gen tune transpose --shape 4096x4096`, `gen tune --arch sm_80`."
     )(tune)
-    app.command("calibrate", epilog="Example: `gen calibrate`.")(calibrate)
+    app.command("calibrate", epilog="Examples: `gen calibrate`, `gen calibrate --json`.")(calibrate)
 
 
 def tune(
