@@ -20,18 +20,15 @@ from gen.families.base import (
     Array,
     Expected,
     Extents,
-    Family,
     Launch,
-    Layout,
     Limits,
     Operand,
     Plan,
-    Work,
 )
 from gen.families.config import Config, tunable
+from gen.families.dense import DenseFamily
 from gen.families.exact import sums_are_exact
 from gen.families.expr import ONE, size
-from gen.families.layout import layouts_of, measure
 from gen.families.tiles import Tiles
 from gen.paths import templates_root
 
@@ -221,7 +218,7 @@ def _moved(name: str, offset: int) -> str:
     return name if offset == 0 else f"{name} {'+' if offset > 0 else '-'} {abs(offset)}"
 
 
-class Stencil(Family[StencilSpec]):
+class Stencil(DenseFamily[StencilSpec]):
     """The family of stencils."""
 
     name = "stencil"
@@ -243,14 +240,6 @@ class Stencil(Family[StencilSpec]):
             cval=content.get("cval", 0.0),
         )
 
-    def extents(self, spec: StencilSpec, layouts: Mapping[str, Layout]) -> Extents:
-        """`rows` and `cols`, and both pitches in elements."""
-        return measure(spec.operands, layouts)
-
-    def layouts(self, spec: StencilSpec, extents: Extents) -> Mapping[str, Layout]:
-        """The cells before and after."""
-        return layouts_of(spec.operands, extents)
-
     def oracle(self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """The correlation in float64 over an array padded with `cval`."""
         cells = inputs["in"].astype(np.float64)
@@ -269,19 +258,6 @@ class Stencil(Family[StencilSpec]):
             return {"out": Expected(value.astype(spec.dtype.numpy))}
         return {"out": Expected(value, magnitude, spec.dtype)}
 
-    def work(self, spec: StencilSpec, extents: Extents) -> Work:
-        """Each cell read once and written once."""
-        cells = extents["rows"] * extents["cols"]
-        return Work(cells * spec.dtype.size, cells * spec.dtype.size, cells, "copy")
-
-    def shape_classes(self, spec: StencilSpec) -> tuple[str, ...]:
-        """One for all sizes."""
-        return (_ANY,)
-
-    def shape_class(self, spec: StencilSpec, extents: Extents) -> str:
-        """One for all sizes."""
-        return _ANY
-
     def representative(self, spec: StencilSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""
         return {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192}
@@ -299,6 +275,3 @@ class Stencil(Family[StencilSpec]):
     def base(self, spec: StencilSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""
         return "naive", NaiveConfig()
-
-
-_ANY = "any size"

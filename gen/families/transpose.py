@@ -17,18 +17,15 @@ from gen.families.base import (
     Array,
     Expected,
     Extents,
-    Family,
     Launch,
-    Layout,
     Limits,
     Named,
     Operand,
     Plan,
-    Work,
 )
 from gen.families.config import Config, tunable
+from gen.families.dense import DenseFamily
 from gen.families.expr import ONE, size
-from gen.families.layout import layouts_of, measure
 from gen.families.tiles import Tiles
 from gen.paths import templates_root
 
@@ -215,7 +212,7 @@ def _one_launch(tiles: Tiles, block: tuple[int, int, int]) -> Plan:
     return Plan((launch,))
 
 
-class Transpose(Family[TransposeSpec]):
+class Transpose(DenseFamily[TransposeSpec]):
     """The family of transposes."""
 
     name = "transpose"
@@ -246,30 +243,9 @@ class Transpose(Family[TransposeSpec]):
         dtype = read_dtype(content.get("dtype"), "TransposeSpec.dtype")
         return TransposeSpec(tuple(axes) if isinstance(axes, list) else axes, dtype)
 
-    def extents(self, spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:
-        """`rows` and `cols` of the input, and both pitches in elements."""
-        return measure(spec.operands, layouts)
-
-    def layouts(self, spec: TransposeSpec, extents: Extents) -> Mapping[str, Layout]:
-        """Both matrices."""
-        return layouts_of(spec.operands, extents)
-
     def oracle(self, spec: TransposeSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """`numpy.transpose`, bit for bit."""
         return {"out": Expected(np.transpose(inputs["in"], spec.axes))}
-
-    def work(self, spec: TransposeSpec, extents: Extents) -> Work:
-        """Each element read once and written once."""
-        elements = extents["rows"] * extents["cols"]
-        return Work(elements * spec.dtype.size, elements * spec.dtype.size, elements, "copy")
-
-    def shape_classes(self, spec: TransposeSpec) -> tuple[str, ...]:
-        """One for all sizes."""
-        return (_ANY,)
-
-    def shape_class(self, spec: TransposeSpec, extents: Extents) -> str:
-        """One for all sizes."""
-        return _ANY
 
     def representative(self, spec: TransposeSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""
@@ -288,6 +264,3 @@ class Transpose(Family[TransposeSpec]):
     def base(self, spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
         """`tiled`, 64 wide: half as many, twice as long row segments as the literature's 32."""
         return "tiled", TiledConfig(tile_dim=64, block_rows=8, padding=1)
-
-
-_ANY = "any size"

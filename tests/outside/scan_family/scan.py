@@ -21,19 +21,16 @@ from gen.families.base import (
     Array,
     Expected,
     Extents,
-    Family,
     Launch,
-    Layout,
     Limits,
     Operand,
     Plan,
     Scratch,
-    Work,
 )
 from gen.families.config import Config, tunable
+from gen.families.dense import DenseFamily
 from gen.families.exact import sums_are_exact
 from gen.families.expr import ONE, Expr, size
-from gen.families.layout import layouts_of, measure
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ def _oracle_roundings(n: int) -> int:
 _SMALL, _LARGE = "at most 2^12 elements", "more than 2^12 elements"
 
 
-class Scan(Family[ScanSpec]):
+class Scan(DenseFamily[ScanSpec]):
     """The family of scans."""
 
     name = "scan"
@@ -211,28 +208,15 @@ class Scan(Family[ScanSpec]):
         """The inverse of `ScanSpec.to_json`."""
         return ScanSpec(content.get("op", ""), read_dtype(content.get("dtype"), "ScanSpec.dtype"))
 
-    def extents(self, spec: ScanSpec, layouts: Mapping[str, Layout]) -> Extents:
-        """`n`."""
-        return measure(spec.operands, layouts)
-
-    def layouts(self, spec: ScanSpec, extents: Extents) -> Mapping[str, Layout]:
-        """Two arrays of n elements."""
-        return layouts_of(spec.operands, extents)
-
     def oracle(self, spec: ScanSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """The running sum in float64; what its own roundings allow, `roundings` counts."""
         wide = inputs["in"].astype(np.float64)
         with np.errstate(invalid="ignore"):
             value = np.cumsum(wide)
-        magnitude = np.cumsum(np.abs(wide))
+        magnitude = np.cumsum(np.where(np.isfinite(wide), np.abs(wide), 0.0))
         if sums_are_exact(spec.dtype, float(magnitude.max(initial=0.0)), wide):
             return {"out": Expected(value.astype(spec.dtype.numpy))}
         return {"out": Expected(value, magnitude, spec.dtype)}
-
-    def work(self, spec: ScanSpec, extents: Extents) -> Work:
-        """Each element read once and written once."""
-        array = extents["n"] * spec.dtype.size
-        return Work(array, array, extents["n"], "copy")
 
     def shape_classes(self, spec: ScanSpec) -> tuple[str, ...]:
         """By the number of elements."""
