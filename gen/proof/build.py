@@ -38,10 +38,11 @@ KERNEL_FLAGS = (
 )  # fmt: skip
 # Without start files every writable variable in a library is one of the variants'.
 LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-z,defs", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset")
-RUNTIME_FLAGS = ("-O2", "-g1", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden")
+RUNTIME_FLAGS = ("-O2", "-g1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 DYNAMIC_SHARED = "extern __shared__ __align__(16) unsigned char shared_bytes[];"
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<cuda_(fp16|bf16)\.h>", re.MULTILINE)
+_SIMD = re.compile(r"\b__v\w+\s*\(")
 _EXTERN_SHARED = re.compile(r"\bextern\s+__shared__")
 
 
@@ -55,8 +56,8 @@ class Source:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """The CUDA headers it includes, as they are named between `cuda_` and `.h`."""
-        return tuple(sorted(set(_INCLUDE.findall(self.text))))
+        """What it needs beside the rest: CUDA's `cuda_NAME.h` that it includes, `simd.h` where it calls that."""
+        return tuple(sorted({*_INCLUDE.findall(self.text), *(["simd"] if _SIMD.search(self.text) else [])}))
 
 
 class Builder:
@@ -115,7 +116,7 @@ class Builder:
         def headers(key: str) -> tuple[str, ...]:
             return missing[key].headers
 
-        workers = len(os.sched_getaffinity(0))
+        workers = _workers()
         units: list[list[str]] = []
         for _, group in groupby(sorted(missing, key=lambda key: (headers(key), missing[key].name)), key=headers):
             keys = list(group)
@@ -193,8 +194,15 @@ class Builder:
         pieces = sorted((self._sources / "runtime").glob("*.cpp"))
         with self._workplace() as place:
             built = place / f"runtime-{self._runtime_key}.so"
-            flags = (*RUNTIME_FLAGS, f"-Wl,-soname,{built.name}")  # kernels then find the one that is loaded
-            self._gpp.compile([*flags, *map(str, pieces), "-o", str(built), "-lrt"], "The CPU runtime", pieces[0])
+            objects = [place / f"{piece.stem}.o" for piece in pieces]
+
+            def compile_piece(piece: Path, compiled: Path) -> None:
+                self._gpp.compile([*RUNTIME_FLAGS, "-c", str(piece), "-o", str(compiled)], "The CPU runtime", piece)
+
+            with ThreadPoolExecutor(_workers()) as pool:
+                list(pool.map(compile_piece, pieces, objects))
+            flags = ("-shared", f"-Wl,-soname,{built.name}")  # kernels then find the one that is loaded
+            self._gpp.compile([*flags, *map(str, objects), "-o", str(built), "-lrt"], "The CPU runtime", pieces[0])
             return self._runtimes.write(self._runtime_key, built.read_bytes())
 
     @cached_property
@@ -260,6 +268,10 @@ def _stray_variables(library: bytes) -> str:
         and not symbol.name.startswith("_ZGV")
     )
     return ", ".join(sorted(names))
+
+
+def _workers() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def _digest(*parts: str) -> str:

@@ -40,7 +40,8 @@ class HostRunner:
     """
 
     def __init__(self, limits: Limits, *, cache: Path, text: Callable[[Variant], str], seed: int = 0,
-                 steps_per_thread: int = STEPS_PER_THREAD) -> None:  # fmt: skip
+                 steps_per_thread: int = STEPS_PER_THREAD, registers: Mapping[str, int] | None = None,
+                 ) -> None:  # fmt: skip
         """Prepares to run, builds nothing yet.
 
         Args:
@@ -49,12 +50,14 @@ class HostRunner:
             text: gives the text of a variant's file.
             seed: of the order in which blocks and threads run.
             steps_per_thread: accesses and waits, beside 64 for each byte of the problem, after which a thread hangs.
+            registers: of one thread of each kernel, as the GPU's compiler says; without them they are not checked.
         """
         self.limits = limits
         self._builder = Builder(cache)
         self._text = text
         self._seed = seed
         self._steps_per_thread = steps_per_thread
+        self._registers = dict(registers or {})
 
     def on(self, limits: Limits) -> HostRunner:
         """The same code on another device, for instance one of few multiprocessors, where loops over the grid loop."""
@@ -76,7 +79,16 @@ class HostRunner:
         with _lock:
             codes = self._builder.load(sources)
         return tuple(
-            HostKernel(variant, plan, code, self._builder.runtime, self.limits, self._seed, self._steps_per_thread)
+            HostKernel(
+                variant,
+                plan,
+                code,
+                self._builder.runtime,
+                self.limits,
+                self._seed,
+                self._steps_per_thread,
+                self._registers,
+            )
             for variant, plan, code in zip(variants, plans, codes, strict=True)
         )
 
@@ -102,7 +114,7 @@ class HostKernel:
     """A variant ready to run, with scratch of its own that stays from run to run."""
 
     def __init__(self, variant: Variant, plan: Plan, code: Code, runtime: native.Runtime, limits: Limits, seed: int,
-                 steps_per_thread: int) -> None:  # fmt: skip
+                 steps_per_thread: int, registers: Mapping[str, int]) -> None:  # fmt: skip
         self.variant = variant
         self._plan = plan
         self._code = code
@@ -110,6 +122,7 @@ class HostKernel:
         self._limits = limits
         self._seed = seed
         self._steps_per_thread = steps_per_thread
+        self._registers = registers
         self._operands = {operand.name: operand for operand in variant.spec.operands}
         self._scratch = {scratch.name: ScratchMemory(zeroed=scratch.zeroed) for scratch in plan.scratch}
         self._shadows = {name: Shadow() for name in (*self._operands, *self._scratch)}
@@ -159,7 +172,7 @@ class HostKernel:
                 table: ctypes.Array[native.Buffer], places: Sequence[Place],
                 touched: int, count: int) -> None:  # fmt: skip
         kernel = self._code.kernels[self.variant.name + step.entry]
-        check_launch(kernel, step, self._limits)
+        check_launch(kernel, step, self._limits, self._registers.get(kernel.name))
         dynamic_bytes = step.shared_bytes
         values = self._arguments(kernel, step, named, numbers)
         for buffer, way in zip(table, _ways(kernel, step, named), strict=False):

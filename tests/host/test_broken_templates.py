@@ -82,7 +82,7 @@ FAULTS = (
         INTERLEAVED,
         "data[i + stride];\n    __syncthreads();\n",
         "data[i + stride];\n",
-        "a second run gives other bits",
+        "data race",
     ),
     Fault(
         "return before a barrier",
@@ -94,6 +94,42 @@ FAULTS = (
         SOME,
     ),
     Fault("mask of a shuffle", ON_SHFL, BLOCK, "0xffffffffu", "0x0000ffffu", "mask"),
+    # order between blocks
+    Fault(
+        "fence before the ticket",
+        ON_GRID,
+        GRID,
+        "    __threadfence();  // the partial result is there before the ticket says so\n",
+        "",
+        "data race",
+    ),
+    Fault(
+        "fence of the block before the ticket",
+        ON_GRID,
+        GRID,
+        "__threadfence();  // the partial result",
+        "__threadfence_block();  // the partial result",
+        "data race",
+    ),
+    Fault("fence after the ticket", ON_GRID, GRID, "  __threadfence();\n  float total", "  float total", "data race"),
+    Fault(
+        "ticket without an atomic",
+        ON_GRID,
+        GRID,
+        "is_last_block = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;",
+        "is_last_block = *ticket == gridDim.x - 1;\n    *ticket = is_last_block ? 0 : *ticket + 1;",
+        "data race",
+    ),
+    Fault("partials through the read-only path", ON_GRID, GRID, "__ldcg(partials", "__ldg(partials", "read-only path"),
+    Fault(
+        "partials declared const __restrict__",
+        ON_GRID,
+        GRID,
+        "float* __restrict__ out, float* partials, unsigned* ticket,\n        long long n) {",
+        "float* __restrict__ out, const float* __restrict__ partials, unsigned* ticket,\n        long long n) {\n"
+        "#define partials const_cast<float*>(partials)",
+        "read-only path",
+    ),
     # tails and heads
     Fault("tail of the vectors", ON_GRID, GRID, "  if (first < tail) sum[0] += in[n - tail + first];\n", "", WRONG),
     Fault("head of the vectors", ON_GRID, GRID, "  if (first < head) sum[0] += in[first];\n", "", WRONG),

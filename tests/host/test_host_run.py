@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -608,3 +608,262 @@ def test_halves_and_bfloat16(cache: Path) -> None:
     assert np.array_equal(buffers["out"], expected)
     root = np.sqrt(low[:1].astype(np.float64)).astype(ml_dtypes.bfloat16).astype(np.float32)
     assert np.array_equal(buffers["low_out"], (low.astype(np.float32) + root).astype(ml_dtypes.bfloat16))
+
+
+def compute(cache: Path, expressions: Sequence[str], rows: np.ndarray[Any, Any], before: str = "") -> Any:
+    """For each row of three words a, b, c the value of each expression; out has a column for each."""
+    stores = "\n".join(f"mine[{place}] = (unsigned)({text});" for place, text in enumerate(expressions))
+    text = f"""{before}
+    extern "C" __global__ void NAME(const unsigned* in, unsigned* out) {{
+      const unsigned a = in[3 * threadIdx.x], b = in[3 * threadIdx.x + 1], c = in[3 * threadIdx.x + 2];
+      unsigned* mine = out + threadIdx.x * {len(expressions)};
+      {stores}
+    }}
+    """
+    out = np.zeros((len(rows), len(expressions)), np.uint32)
+    operands = (Operand("in", "in", B32, ("n",)), Operand("out", "out", B32, ("n",)))
+    plan = one_launch(len(rows), ONE, "in", "out")
+    run_text(cache, text, operands, plan, {"n": 1}, {"in": np.ascontiguousarray(rows), "out": out})
+    return out
+
+
+def words(count: int, seed: int = 3) -> np.ndarray[Any, Any]:
+    """Rows of three words; many of their bytes are the ends of a range."""
+    random = np.random.default_rng(seed)
+    drawn = random.integers(0, 256, (count, 12), np.uint8)
+    ends = random.choice(np.array([0, 1, 127, 128, 129, 255], np.uint8), drawn.shape)
+    return np.where(random.random(drawn.shape) < 0.5, drawn, ends).astype(np.uint8).view(np.uint32)
+
+
+def simd(lanes: int) -> dict[str, np.ndarray[Any, Any]]:
+    """What the intrinsics on so many lanes of a word must give, for `words(64)`."""
+    size, bits = 4 // lanes, 32 // lanes
+    raw = np.ascontiguousarray(words(64)[:, :2])
+    unsigned = [raw[:, i].copy().view(f"u{size}").astype(np.int64).reshape(-1, lanes) for i in range(2)]
+    signed = [raw[:, i].copy().view(f"i{size}").astype(np.int64).reshape(-1, lanes) for i in range(2)]
+    low, high, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1, 2**bits - 1
+    (a, b), (x, y) = unsigned, signed
+    parts = {
+        "vminu": np.minimum(a, b), "vmaxu": np.maximum(a, b), "vmins": np.minimum(x, y), "vmaxs": np.maximum(x, y),
+        "vadd": a + b, "vaddss": np.clip(x + y, low, high), "vaddus": np.clip(a + b, 0, most),
+        "vsub": a - b, "vsubss": np.clip(x - y, low, high), "vsubus": np.clip(a - b, 0, most),
+        "vabsdiffs": abs(x - y), "vabsdiffu": abs(a - b), "vhaddu": (a + b) // 2, "vavgu": (a + b + 1) // 2,
+        "vavgs": np.where(x + y < 0, (x + y) // 2, (x + y + 1) // 2),
+        "vabs": abs(x), "vabsss": np.clip(abs(x), 0, high), "vneg": -x, "vnegss": np.clip(-x, low, high),
+    }  # fmt: skip
+    compared = {
+        "eq": a == b, "ne": a != b, "ges": x >= y, "geu": a >= b, "gts": x > y, "gtu": a > b,
+        "les": x <= y, "leu": a <= b, "lts": x < y, "ltu": a < b,
+    }  # fmt: skip
+    for name, holds in compared.items():
+        parts[f"vcmp{name}"] = np.where(holds, most, 0)
+        parts[f"vset{name}"] = holds.astype(np.int64)
+    shifts = np.arange(lanes) * bits
+    found = {f"__{name}{lanes}": ((part & most) << shifts).sum(axis=1) for name, part in parts.items()}
+    return {**found, f"__vsads{lanes}": abs(x - y).sum(axis=1), f"__vsadu{lanes}": abs(a - b).sum(axis=1)}
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_simd_within_a_word(cache: Path, lanes: int) -> None:
+    expected = simd(lanes)
+    one = ("vabs", "vneg")
+    unary = {f"__{name}{suffix}{lanes}" for name in one for suffix in ("", "ss")}
+    expressions = [f"{name}(a)" if name in unary else f"{name}(a, b)" for name in expected]
+    out = compute(cache, expressions, words(64))
+    assert len(expected) == 41
+    for column, (name, values) in enumerate(expected.items()):
+        assert np.array_equal(out[:, column], values.astype(np.uint32)), name
+
+
+def test_more_intrinsics_of_a_word(cache: Path) -> None:
+    rows = words(64, seed=4)
+    unsigned = [[int(value) for value in row] for row in rows]
+    signed = [[int(value) for value in row] for row in rows.view(np.int32)]
+
+    def half(word: int, place: int) -> int:
+        return int(np.uint16(word >> 16 * place & 65535).view(np.int16))
+
+    def byte(word: int, place: int) -> int:
+        return int(np.uint8(word >> 8 * place & 255).view(np.int8))
+
+    def low24(word: int) -> int:
+        return (word & 0xFFFFFF) - (1 << 24 if word & 0x800000 else 0)
+
+    def wrapped(value: int) -> int:
+        return (value + 2**31) % 2**32 - 2**31
+
+    def halves(word: int) -> list[int]:
+        return [half(word, 0), half(word, 1)]
+
+    def joined(parts: Sequence[int]) -> int:
+        return parts[0] % 65536 | parts[1] % 65536 << 16
+
+    def wrapped16(value: int) -> int:
+        return (value + 2**15) % 2**16 - 2**15
+
+    pairs = [list(zip(*map(halves, row), strict=True)) for row in unsigned]
+    table: list[tuple[str, list[int]]] = [
+        ("__dp2a_lo(a, b, c)",
+         [c + sum((a >> 16 * i & 65535) * (b >> 8 * i & 255) for i in (0, 1)) for a, b, c in unsigned]),
+        ("__dp2a_hi((int)a, (int)b, (int)c)",
+         [c + sum(half(a, i) * byte(b, i + 2) for i in (0, 1)) for a, b, c in unsigned]),
+        ("__hadd((int)a, (int)b)", [(a + b) >> 1 for a, b, _ in signed]),
+        ("__rhadd((int)a, (int)b)", [(a + b + 1) >> 1 for a, b, _ in signed]),
+        ("__uhadd(a, b)", [(a + b) >> 1 for a, b, _ in unsigned]),
+        ("__urhadd(a, b)", [(a + b + 1) >> 1 for a, b, _ in unsigned]),
+        ("__mul24((int)a, (int)b)", [low24(a) * low24(b) for a, b, _ in unsigned]),
+        ("__umul24(a, b)", [(a % 2**24) * (b % 2**24) for a, b, _ in unsigned]),
+        ("__mulhi((int)a, (int)b)", [a * b >> 32 for a, b, _ in signed]),
+        ("__mul64hi((long long)(int)a << 32, (long long)(int)b << 32)", [a * b for a, b, _ in signed]),
+        ("__umul64hi((unsigned long long)a << 32, b)", [a * b >> 32 for a, b, _ in unsigned]),
+        ("__sad((int)a, (int)b, c)", [abs(a - b) + c for a, b, c in signed]),
+        ("__usad(a, b, c)", [abs(a - b) + c for a, b, c in unsigned]),
+        ("__popcll((unsigned long long)a << 32 | b)", [a.bit_count() + b.bit_count() for a, b, _ in unsigned]),
+        ("__clzll((long long)b)", [64 - b.bit_length() for _, b, _ in unsigned]),
+        ("__ffsll((long long)a << 32)", [(a & -a).bit_length() + 32 if a else 0 for a, _, _ in unsigned]),
+        ("__brevll((unsigned long long)a << 32)", [int(f"{a:032b}"[::-1], 2) for a, _, _ in unsigned]),
+        ("__viaddmax_s32((int)a, (int)b, (int)c)", [max(wrapped(a + b), c) for a, b, c in signed]),
+        ("__viaddmin_u32(a, b, c)", [min((a + b) % 2**32, c) for a, b, c in unsigned]),
+        ("__vimax3_u32(a, b, c)", [max(row) for row in unsigned]),
+        ("__vimin3_s32_relu((int)a, (int)b, (int)c)", [max(min(row), 0) for row in signed]),
+        ("__vimax_s32_relu((int)a, (int)b)", [max(a, b, 0) for a, b, _ in signed]),
+        ("__viaddmin_s16x2_relu(a, b, c)",
+         [joined([max(min(wrapped16(x + y), z), 0) for x, y, z in row]) for row in pairs]),
+        ("__vimax3_s16x2(a, b, c)", [joined([max(part) for part in row]) for row in pairs]),
+        ("__byte_perm(a, b, c)",
+         [sum((255 * ((a | b << 32) >> 8 * (n & 7) + 7 & 1) if n & 8 else (a | b << 32) >> 8 * (n & 7) & 255) << 8 * i
+              for i in range(4) for n in [c >> 4 * i & 15]) for a, b, c in unsigned]),
+    ]  # fmt: skip
+    out = compute(cache, [expression for expression, _ in table], rows)
+    for column, (expression, values) in enumerate(table):
+        assert out[:, column].tolist() == [value % 2**32 for value in values], expression
+
+
+def test_numbers_become_integers(cache: Path) -> None:
+    """Rounded in all four ways; what does not fit becomes the nearest that does."""
+    numbers = np.array([0.5, 1.5, -0.5, -2.5, 2.49, 3e9, -3e9, 5e9, 1e19, -1e19, np.inf, -np.inf, np.nan], np.float32)
+    rounds = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
+    ranges = {"int": (-(2**31), 2**31 - 1), "uint": (0, 2**32 - 1)}
+    expressions, expected = [], []
+    for target, (low, high) in ranges.items():
+        for name, rounded in rounds.items():
+            for source in ("float", "double"):
+                expressions.append(f"__{source}2{target}_{name}(__uint_as_float(a))")
+                values = np.nan_to_num(np.clip(rounded(numbers.astype(np.float64)), low, high))
+                expected.append([int(value) % 2**32 for value in values])
+    rows = np.repeat(numbers.view(np.uint32)[:, None], 3, axis=1)
+    out = compute(cache, expressions, rows)
+    for column, expression in enumerate(expressions):
+        assert out[:, column].tolist() == expected[column], expression
+
+
+def test_matches_and_the_active_mask(cache: Path) -> None:
+    votes = """
+    __device__ unsigned match_all(unsigned mask, unsigned long long value) {
+      int all;
+      const unsigned lanes = __match_all_sync(mask, value, &all);
+      return lanes ^ (all ? 0x10000u : 0u);
+    }
+    """
+    rows = np.zeros((32, 3), np.uint32)
+    rows[:, 0] = np.arange(32) // 8
+    rows[:16, 1] = 7
+    rows[16:, 1] = np.arange(16)
+    mask = "(threadIdx.x < 16 ? 0x0000ffffu : 0xffff0000u)"
+    expressions = [
+        "__match_any_sync(0xffffffffu, a)", f"match_all({mask}, (unsigned long long)b << 32)", "__activemask()",
+        f"__any_sync({mask}, b == 15)", f"__all_sync({mask}, b == 7)", f"__ballot_sync({mask}, a & 1)",
+        f"__reduce_add_sync({mask}, b)", f"__reduce_max_sync({mask}, b)", f"__reduce_or_sync({mask}, b)",
+    ]  # fmt: skip
+    out = compute(cache, expressions, rows, votes)
+    lanes = np.arange(32)
+    assert out[:, 0].tolist() == [0xFF << lane // 8 * 8 for lane in range(32)]
+    assert out[:, 1].tolist() == [0xFFFF ^ 0x10000] * 16 + [0] * 16
+    assert (out[:, 2] >> lanes.astype(np.uint32) & 1 == 1).all()
+    assert out[:, 3].tolist() == [0] * 16 + [1] * 16
+    assert out[:, 4].tolist() == [1] * 16 + [0] * 16
+    assert out[:, 5].tolist() == [0x0000FF00] * 16 + [0xFF000000] * 16
+    assert out[:, 6].tolist() == [112] * 16 + [120] * 16
+    assert out[:, 7].tolist() == [7] * 16 + [15] * 16
+    assert out[:, 8].tolist() == [7] * 16 + [15] * 16
+
+
+VECTORS = ("char4", "uchar2", "short2", "ushort4", "int2", "int4", "uint4", "longlong2", "float2", "float4", "double2")
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+def test_vectors_move_through_every_cache_operator(cache: Path, vector: str) -> None:
+    loads = ("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu", "__ldcv")
+    stores = ("__stwb", "__stcg", "__stcs", "__stwt")
+    moves = "\n".join(
+        f"{stores[place % 4]}((VECTOR*)out + {place}, {load}((const VECTOR*)in + {place}));"
+        for place, load in enumerate(loads)
+    )
+    text = f'extern "C" __global__ void NAME(const float* in, float* out, int n) {{\n{moves}\n}}\n'
+    memory = np.random.default_rng(6).standard_normal(128).astype(np.float32)
+    first = -memory.ctypes.data % 16 // 4
+    source = memory[first : first + 100]
+    space = np.zeros(128, np.float32)
+    first = -space.ctypes.data % 16 // 4
+    out = space[first : first + 100]
+    moved = {"char4": 4, "uchar2": 2, "short2": 4, "ushort4": 8, "int2": 8, "float2": 8}.get(vector, 16) * len(loads)
+    run_text(cache, text.replace("VECTOR", vector), (IN, OUT), one_launch(1), {"n": 1}, {"in": source, "out": out})
+    assert out.tobytes()[:moved] == source.tobytes()[:moved]
+    assert not any(out.tobytes()[moved:])
+
+
+NARROW_1: dict[str, Callable[[Any], Any]] = {
+    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rcp": lambda x: 1 / x, "exp": np.exp, "exp2": np.exp2,
+    "exp10": lambda x: 10.0**x, "log": np.log, "log2": np.log2, "log10": np.log10, "sin": np.sin, "cos": np.cos,
+    "tanh": np.tanh, "tanh_approx": np.tanh, "ceil": np.ceil, "floor": np.floor, "trunc": np.trunc, "rint": np.rint,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["half", "bfloat16"])
+def test_functions_of_narrow_types(cache: Path, name: str) -> None:
+    import ml_dtypes
+
+    from gen.dtypes import BF16, F16
+
+    dtype, scalar, pair, header, kind = (
+        (F16, "__half", "__half2", "cuda_fp16.h", np.dtype(np.float16))
+        if name == "half"
+        else (BF16, "__nv_bfloat16", "__nv_bfloat162", "cuda_bf16.h", np.dtype(ml_dtypes.bfloat16))
+    )
+    ones = "\n".join(f"out[{place} * 32 + i] = h{one}(x);" for place, one in enumerate(NARROW_1))
+    count = len(NARROW_1)
+    text = f"""
+    #include <{header}>
+    extern "C" __global__ void NAME(const {scalar}* in, {scalar}* out) {{
+      const int i = threadIdx.x;
+      const {scalar} x = in[i], y = in[31 - i];
+      {ones}
+      out[{count} * 32 + i] = __hfma_relu(-x, y, x);
+      out[{count + 1} * 32 + i] = __hfma_sat(x, y, -x);
+      out[{count + 2} * 32 + i] = __hmax(x, y) * __hmin(x, y);
+      const {pair} z = __hcmadd({pair}(x, y), {pair}(y, x), {pair}(x, x));
+      out[{count + 3} * 32 + i] = z.y;
+      out[{count + 4} * 32 + i] = h2sqrt({pair}(y, x)).y;
+      out[{count + 5} * 32 + i] = __float2{name}_rn((float)__{name}2int_ru(x) + __{name}2int_rd(x));
+      out[{count + 6} * 32 + i] = i == 0 ? x : x;
+      if (i == 31) atomicAdd(out + {count + 6} * 32 + i, y);
+    }}
+    """
+    values = np.linspace(0.3, 4.6, 32).astype(kind)
+    out = np.zeros((count + 7, 32), kind)
+    operands = (Operand("in", "in", dtype, ("n",)), Operand("out", "out", dtype, ("n",)))
+    run_text(cache, text, operands, one_launch(32, ONE, "in", "out"), {"n": 1}, {"in": values, "out": out})
+    x = values.astype(np.float64)
+    y = x[::-1]
+
+    def narrow(wide: Any) -> Any:
+        return wide.astype(kind).astype(np.float64)
+
+    expected = [narrow(function(x)) for function in NARROW_1.values()]
+    expected += [
+        narrow(np.maximum(x - x * y, 0)), narrow(np.clip(x * y - x, 0, 1)), narrow(x * y),
+        narrow(y * y + narrow(x * x + x)), narrow(np.sqrt(x)), narrow(np.ceil(x) + np.floor(x)),
+        np.concatenate([x[:31], narrow(x[31:] + y[31:])]),
+    ]  # fmt: skip
+    for row, wanted in enumerate(expected):
+        assert np.array_equal(out[row].astype(np.float64), wanted), (row, out[row], wanted)

@@ -1,4 +1,4 @@
-// Arithmetic that CUDA has and C++ lacks: bits of a word, SIMD within a word, conversions, minimum and maximum.
+// Arithmetic that CUDA has and C++ lacks: bits of a word, conversions, minimum and maximum.
 #pragma once
 
 #define CUDA_ON_HOST_PURE inline __attribute__((always_inline, no_sanitize("undefined")))
@@ -123,8 +123,27 @@ CUDA_ON_HOST_PURE int __double2loint(double x) { return int(unsigned(cuda_on_hos
 CUDA_ON_HOST_PURE double __hiloint2double(int high, int low) {
   return cuda_on_host::bits<double>((unsigned long long)unsigned(high) << 32 | unsigned(low));
 }
-CUDA_ON_HOST_PURE int __float2int_rn(float x) { return int(__builtin_rintf(x)); }
-CUDA_ON_HOST_PURE int __float2int_rz(float x) { return int(x); }
+// To an integer: what does not fit becomes the nearest that does, and what is no number becomes 0.
+#define CUDA_ON_HOST_ROUNDS(from, to, T, F, suffix, LOW, LAST, PAST)                                         \
+  CUDA_ON_HOST_PURE T __##from##2##to##_rz(F x) {                                                            \
+    return x >= PAST ? (T)(LAST) : x > F(LOW) ? (T)x : x == x ? (T)(LOW) : (T)0;                             \
+  }                                                                                                          \
+  CUDA_ON_HOST_PURE T __##from##2##to##_rn(F x) { return __##from##2##to##_rz(__builtin_rint##suffix(x)); }  \
+  CUDA_ON_HOST_PURE T __##from##2##to##_rd(F x) { return __##from##2##to##_rz(__builtin_floor##suffix(x)); } \
+  CUDA_ON_HOST_PURE T __##from##2##to##_ru(F x) { return __##from##2##to##_rz(__builtin_ceil##suffix(x)); }
+#define CUDA_ON_HOST_ROUNDS_OF(from, F, suffix)                                                                \
+  CUDA_ON_HOST_ROUNDS(from, int, int, F, suffix, -0x80000000LL, 0x7fffffff, 0x1p31)                            \
+  CUDA_ON_HOST_ROUNDS(from, uint, unsigned, F, suffix, 0, 0xffffffffu, 0x1p32)                                 \
+  CUDA_ON_HOST_ROUNDS(from, ll, long long, F, suffix, -0x7fffffffffffffffLL - 1, 0x7fffffffffffffffLL, 0x1p63) \
+  CUDA_ON_HOST_ROUNDS(from, ull, unsigned long long, F, suffix, 0, 0xffffffffffffffffull, 0x1p64)
+CUDA_ON_HOST_ROUNDS_OF(float, float, f)
+CUDA_ON_HOST_ROUNDS_OF(double, double, )
+#undef CUDA_ON_HOST_ROUNDS
+#undef CUDA_ON_HOST_ROUNDS_OF
+CUDA_ON_HOST_PURE float __ll2float_rn(long long x) { return float(x); }
+CUDA_ON_HOST_PURE float __ull2float_rn(unsigned long long x) { return float(x); }
+CUDA_ON_HOST_PURE double __int2double_rn(int x) { return double(x); }
+CUDA_ON_HOST_PURE double __ll2double_rn(long long x) { return double(x); }
 CUDA_ON_HOST_PURE float __int2float_rn(int x) { return float(x); }
 CUDA_ON_HOST_PURE float __uint2float_rn(unsigned x) { return float(x); }
 CUDA_ON_HOST_PURE float __double2float_rn(double x) { return float(x); }
@@ -187,29 +206,40 @@ CUDA_ON_HOST_PURE int __dp4a(int a, int b, int c) {
   return int(sum);
 }
 
-// SIMD within a word: 4 bytes or 2 half-words at once.
-#define CUDA_ON_HOST_LANES(name, T, bit_count, expression)    \
-  CUDA_ON_HOST_PURE unsigned name(unsigned x, unsigned y) {   \
-    constexpr unsigned mask = (1u << bit_count) - 1;          \
-    unsigned result = 0;                                      \
-    for (int i = 0; i < 32; i += bit_count) {                 \
-      const T a = (T)(x >> i & mask), b = (T)(y >> i & mask); \
-      result |= (unsigned(expression) & mask) << i;           \
-    }                                                         \
-    return result;                                            \
+// Two half-words times two bytes, the lower or the upper two, summed.
+#define CUDA_ON_HOST_DP2A(name, first)                                                  \
+  CUDA_ON_HOST_PURE unsigned name(unsigned a, unsigned b, unsigned c) {                 \
+    return c + (a & 65535) * (b >> first & 255) + (a >> 16) * (b >> (first + 8) & 255); \
+  }                                                                                     \
+  CUDA_ON_HOST_PURE int name(int a, int b, int c) {                                     \
+    return int(unsigned(c) + unsigned((short)a * (signed char)(b >> first)) +           \
+               unsigned((short)(a >> 16) * (signed char)(b >> (first + 8))));           \
   }
-CUDA_ON_HOST_LANES(__vminu4, unsigned char, 8, a < b ? a : b)
-CUDA_ON_HOST_LANES(__vmaxu4, unsigned char, 8, a < b ? b : a)
-CUDA_ON_HOST_LANES(__vmins4, signed char, 8, a < b ? a : b)
-CUDA_ON_HOST_LANES(__vmaxs4, signed char, 8, a < b ? b : a)
-CUDA_ON_HOST_LANES(__vadd4, unsigned char, 8, a + b)
-CUDA_ON_HOST_LANES(__vsub4, unsigned char, 8, a - b)
-CUDA_ON_HOST_LANES(__vabsdiffu4, unsigned char, 8, a < b ? b - a : a - b)
-CUDA_ON_HOST_LANES(__vcmpeq4, unsigned char, 8, a == b ? 255 : 0)
-CUDA_ON_HOST_LANES(__vminu2, unsigned short, 16, a < b ? a : b)
-CUDA_ON_HOST_LANES(__vmaxu2, unsigned short, 16, a < b ? b : a)
-CUDA_ON_HOST_LANES(__vmins2, short, 16, a < b ? a : b)
-CUDA_ON_HOST_LANES(__vmaxs2, short, 16, a < b ? b : a)
-CUDA_ON_HOST_LANES(__vadd2, unsigned short, 16, a + b)
-CUDA_ON_HOST_LANES(__vsub2, unsigned short, 16, a - b)
-#undef CUDA_ON_HOST_LANES
+CUDA_ON_HOST_DP2A(__dp2a_lo, 0)
+CUDA_ON_HOST_DP2A(__dp2a_hi, 16)
+#undef CUDA_ON_HOST_DP2A
+
+// Averages, and products of 24 bits or of which the upper half is wanted.
+CUDA_ON_HOST_PURE int __hadd(int a, int b) { return int(((long long)a + b) >> 1); }
+CUDA_ON_HOST_PURE int __rhadd(int a, int b) { return int(((long long)a + b + 1) >> 1); }
+CUDA_ON_HOST_PURE unsigned __uhadd(unsigned a, unsigned b) { return unsigned(((unsigned long long)a + b) >> 1); }
+CUDA_ON_HOST_PURE unsigned __urhadd(unsigned a, unsigned b) { return unsigned(((unsigned long long)a + b + 1) >> 1); }
+CUDA_ON_HOST_PURE int __mul24(int a, int b) {
+  return int(unsigned((int(unsigned(a) << 8) >> 8) * (long long)(int(unsigned(b) << 8) >> 8)));
+}
+CUDA_ON_HOST_PURE unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
+CUDA_ON_HOST_PURE long long __mul64hi(long long a, long long b) { return (long long)((__int128)a * b >> 64); }
+
+// Fast versions, which a GPU rounds less well: here they are as good as any.
+CUDA_ON_HOST_PURE float __expf(float x) { return __builtin_expf(x); }
+CUDA_ON_HOST_PURE float __exp10f(float x) { return __builtin_powf(10.0f, x); }
+CUDA_ON_HOST_PURE float __logf(float x) { return __builtin_logf(x); }
+CUDA_ON_HOST_PURE float __log2f(float x) { return __builtin_log2f(x); }
+CUDA_ON_HOST_PURE float __log10f(float x) { return __builtin_log10f(x); }
+CUDA_ON_HOST_PURE float __sinf(float x) { return __builtin_sinf(x); }
+CUDA_ON_HOST_PURE float __cosf(float x) { return __builtin_cosf(x); }
+CUDA_ON_HOST_PURE float __tanf(float x) { return __builtin_tanf(x); }
+CUDA_ON_HOST_PURE float __powf(float a, float b) { return __builtin_powf(a, b); }
+CUDA_ON_HOST_PURE float __fdividef(float a, float b) { return a / b; }
+CUDA_ON_HOST_PURE float __frcp_rn(float x) { return 1.0f / x; }
+CUDA_ON_HOST_PURE float __frsqrt_rn(float x) { return float(1.0 / __builtin_sqrt((double)x)); }

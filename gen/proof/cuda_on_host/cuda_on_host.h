@@ -8,8 +8,8 @@
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <stddef.h>
-#include <vector_types.h>
 #include <vector_functions.h>
+#include <vector_types.h>
 #ifdef CUDA_ON_HOST_FP16
 #include <cuda_fp16.h>
 #endif
@@ -57,6 +57,9 @@
 
 #include "arithmetic.h"
 #include "memory.h"
+#ifdef CUDA_ON_HOST_SIMD
+#include "simd.h"
+#endif
 #include "warp.h"
 #ifdef CUDA_ON_HOST_FP16
 #include "half.h"

@@ -29,6 +29,9 @@
     return from_double(x < 0.0 ? 0.0 : x);                                                                    \
   }                                                                                                           \
   CUDA_ON_HOST_PURE T2 __hfma2(T2 a, T2 b, T2 c) { return T2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)); } \
+  CUDA_ON_HOST_PURE T2 __hcmadd(T2 a, T2 b, T2 c) { /* complex numbers */                                     \
+    return T2(__hfma(-a.y, b.y, __hfma(a.x, b.x, c.x)), __hfma(a.y, b.x, __hfma(a.x, b.y, c.y)));             \
+  }                                                                                                           \
   CUDA_ON_HOST_PURE T2 __hfma2_sat(T2 a, T2 b, T2 c) {                                                        \
     return T2(__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y));                                          \
   }                                                                                                           \
@@ -44,6 +47,7 @@
   CUDA_ON_HOST_NARROW_1(T, T2, to_float, from_double, sin, __builtin_sin(x))                                  \
   CUDA_ON_HOST_NARROW_1(T, T2, to_float, from_double, cos, __builtin_cos(x))                                  \
   CUDA_ON_HOST_NARROW_1(T, T2, to_float, from_double, tanh, __builtin_tanh(x))                                \
+  CUDA_ON_HOST_NARROW_1(T, T2, to_float, from_double, tanh_approx, __builtin_tanh(x))                         \
   CUDA_ON_HOST_NARROW_1(T, T2, to_float, from_double, sqrt, __builtin_sqrt(x))                                \
   CUDA_ON_HOST_NARROW_1(T, T2, to_float, from_double, rsqrt, 1.0 / __builtin_sqrt(x))                         \
   CUDA_ON_HOST_NARROW_1(T, T2, to_float, from_double, rcp, 1.0 / x)                                           \

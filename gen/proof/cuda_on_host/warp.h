@@ -66,6 +66,16 @@ CUDA_ON_HOST_INLINE unsigned __match_any_sync(unsigned mask, T value) {
   return exchanged.lanes;
 }
 
+// `*all` says whether every lane brought the same value.
+template <class T>
+CUDA_ON_HOST_INLINE unsigned __match_all_sync(unsigned mask, T value, int* all) {
+  *all = __match_any_sync(mask, value) == mask;
+  return *all ? mask : 0;
+}
+
+// A GPU promises the calling lane and no other.
+CUDA_ON_HOST_INLINE unsigned __activemask() { return 1u << cuda_on_host::lane(); }
+
 #define CUDA_ON_HOST_REDUCE(name, T, kind)                                                \
   CUDA_ON_HOST_INLINE T name(unsigned mask, T value) {                                    \
     cuda_on_host::collective(cuda_on_host::Collective::kind, mask, 0, &value, sizeof(T)); \

@@ -200,13 +200,13 @@ using namespace cuda_on_host;
     check<Touch::touch>(address, size, __builtin_return_address(0), aligned); \
   }
 // A type that is less aligned than it is large is not one access on a GPU either: its own alignment is another check.
-#define CALLBACKS(size)                                       \
-  CALLBACK(read##size, kRead, size, true)                     \
-  CALLBACK(write##size, kWrite, size, true)                     \
+#define CALLBACKS(size)                                               \
+  CALLBACK(read##size, kRead, size, true)                             \
+  CALLBACK(write##size, kWrite, size, true)                           \
   CALLBACK(volatile_read##size, kVolatileRead, size, true)            \
-  CALLBACK(volatile_write##size, kVolatileWrite, size, true)            \
-  CALLBACK(unaligned_read##size, kRead, size, false)          \
-  CALLBACK(unaligned_write##size, kWrite, size, false)          \
+  CALLBACK(volatile_write##size, kVolatileWrite, size, true)          \
+  CALLBACK(unaligned_read##size, kRead, size, false)                  \
+  CALLBACK(unaligned_write##size, kWrite, size, false)                \
   CALLBACK(unaligned_volatile_read##size, kVolatileRead, size, false) \
   CALLBACK(unaligned_volatile_write##size, kVolatileWrite, size, false)
 CALLBACKS(1)

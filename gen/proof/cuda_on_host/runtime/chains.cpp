@@ -1,7 +1,6 @@
 #include "chains.h"
 
 #include <cstring>
-#include <unordered_map>
 
 #include "state.h"
 
@@ -10,25 +9,69 @@ namespace {
 
 // What a thread knew at a fence.
 struct Release {
-  uint64_t block;
+  uint32_t block;
   uint32_t epoch, known[kWarp];
   int warp;
   bool device;
   std::vector<Seen> seen;
 };
 
-// A place that atomics have touched after a fence: its releases in order.
+// A number for each key: what <unordered_map> does, without the second that it takes to compile.
+class Table {
+ public:
+  // The number of a key, which is kNone until it is set.
+  uint32_t& operator[](uint64_t key) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    Slot& slot = find(key);
+    if (slot.number == kNone) {
+      slot.key = key;
+      ++count_;
+    }
+    return slot.number;
+  }
+  uint32_t get(uint64_t key) { return slots_.empty() ? kNone : find(key).number; }
+
+  static constexpr uint32_t kNone = ~uint32_t(0);
+
+ private:
+  struct Slot {
+    uint64_t key;
+    uint32_t number;
+  };
+  Slot& find(uint64_t key) {
+    size_t place = size_t(key * 0x9e3779b97f4a7c15u >> 20) & (slots_.size() - 1);
+    while (slots_[place].number != kNone && slots_[place].key != key) place = (place + 1) & (slots_.size() - 1);
+    return slots_[place];
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.empty() ? 8 : 2 * slots_.size(), Slot{0, kNone});
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.number != kNone) find(slot.key) = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;  // a power of two
+  size_t count_ = 0;
+};
+
+struct Publication {
+  uint32_t release;   // a place in `releases`
+  uint32_t previous;  // of the same block: a position in the log
+};
+
+// A place that atomics have touched after a fence: what they published, in order.
 struct Place {
-  std::vector<uint32_t> log;                                    // of `releases`
-  std::unordered_map<uint64_t, std::vector<uint32_t>> by_block;  // positions in the log
-  std::vector<uint32_t> linked;                                 // positions of those that have seen other places
+  std::vector<Publication> log;
+  Table last;                    // position of each block's last one
+  std::vector<uint32_t> linked;  // positions of those that have seen other places
   uint32_t visited_device, visited_block;
   uint64_t visit;
 };
 
 std::vector<Release> releases;
 std::vector<Place> places;
-std::unordered_map<uint64_t, uint32_t> numbers;  // of a place, by address
+Table numbers;  // of a place, by address
 uint64_t visit;
 
 void merge(std::vector<Seen>& into, const Seen& seen) {
@@ -46,8 +89,7 @@ void merge(std::vector<Seen>& into, const std::vector<Seen>& from) {
 
 // An event that may have been released.
 struct Event {
-  uint64_t block;
-  uint32_t epoch, clock;
+  uint32_t block, epoch, clock;
   int thread;
 };
 
@@ -66,20 +108,18 @@ bool leads(const Seen& seen, const Event& event) {
   if (seen.device <= place.visited_device && seen.block <= place.visited_block) return false;
   if (place.visited_device < seen.device) place.visited_device = seen.device;
   if (place.visited_block < seen.block) place.visited_block = seen.block;
-  const uint64_t mine = run.block->number;
+  const uint32_t mine = run.block->number;
   const auto usable = [&](uint32_t position) {
-    const Release& release = releases[place.log[position]];
+    const Release& release = releases[place.log[position].release];
     return (position < seen.device && release.device) || (position < seen.block && release.block == mine);
   };
-  const auto own = place.by_block.find(event.block);
-  if (own != place.by_block.end()) {
-    for (const uint32_t position : own->second) {
-      if (usable(position) && holds(releases[place.log[position]], event)) return true;
-    }
+  for (uint32_t position = place.last.get(event.block); position != Table::kNone;
+       position = place.log[position].previous) {
+    if (usable(position) && holds(releases[place.log[position].release], event)) return true;
   }
   for (const uint32_t position : place.linked) {
     if (!usable(position)) continue;
-    for (const Seen& further : releases[place.log[position]].seen) {
+    for (const Seen& further : releases[place.log[position].release].seen) {
       if (leads(further, event)) return true;
     }
   }
@@ -89,8 +129,9 @@ bool leads(const Seen& seen, const Event& event) {
 void publish(uint32_t number, int32_t release) {
   Place& place = places[number];
   const uint32_t position = uint32_t(place.log.size());
-  place.log.push_back(uint32_t(release));
-  place.by_block[releases[release].block].push_back(position);
+  uint32_t& last = place.last[releases[release].block];
+  place.log.push_back({uint32_t(release), last});
+  last = position;
   if (!releases[release].seen.empty()) place.linked.push_back(position);
 }
 
@@ -121,16 +162,16 @@ void fence_thread(bool device) {
 
 void chain(const volatile void* address, bool shared) {
   Chains& mine = run.current->chains;
-  if (mine.device < 0 && mine.block < 0 && numbers.empty()) return;
+  if (mine.device < 0 && mine.block < 0 && places.empty()) return;
   uint64_t key = reinterpret_cast<uint64_t>(address);
-  if (shared) key += (run.block->number + 1) * 0x9e3779b97f4a7c15u;  // blocks take turns at the same addresses
-  auto found = numbers.find(key);
-  if (found == numbers.end()) {
+  if (shared)
+    key += (run.block->number + uint64_t(1)) * 0x9e3779b97f4a7c15u;  // blocks take turns at the same addresses
+  uint32_t number = numbers.get(key);
+  if (number == Table::kNone) {
     if (mine.device < 0 && mine.block < 0) return;
-    found = numbers.emplace(key, uint32_t(places.size())).first;
-    places.emplace_back();
+    number = numbers[key] = uint32_t(places.size());
+    places.push_back({});
   }
-  const uint32_t number = found->second;
   const uint32_t before = uint32_t(places[number].log.size());
   const bool repeated = mine.place == number + 1 && mine.published_device == uint32_t(mine.device) &&
                         mine.published_block == uint32_t(mine.block);
@@ -147,7 +188,7 @@ void chain(const volatile void* address, bool shared) {
   }
 }
 
-bool reached(uint64_t block, uint32_t epoch, int thread, uint32_t clock) {
+bool reached(uint32_t block, uint32_t epoch, int thread, uint32_t clock) {
   ++visit;
   const Event event{block, epoch, clock, thread};
   for (const std::vector<Seen>* known : {&run.current->chains.known, &run.block->chains.known}) {
@@ -186,7 +227,7 @@ void join_lanes(int warp, uint32_t mask) {
 void forget_chains() {
   releases.clear();
   places.clear();
-  numbers.clear();
+  numbers = {};
 }
 
 }  // namespace cuda_on_host

@@ -14,8 +14,8 @@ struct Seen {
 
 // What a thread, or a whole block, has seen of others.
 struct Chains {
-  std::vector<Seen> pending;  // by an atomic with no fence after it: nothing yet
-  std::vector<Seen> known;    // by an atomic and a fence after it
+  std::vector<Seen> pending;                 // by an atomic with no fence after it: nothing yet
+  std::vector<Seen> known;                   // by an atomic and a fence after it
   int32_t device = -1, block = -1;           // the last fence of each scope, as a release that an atomic publishes
   uint32_t place = 0, published_device = 0;  // the last publication, so that none is repeated
   uint32_t published_block = 0;
@@ -30,7 +30,7 @@ void fence_thread(bool device);
 void chain(const volatile void* address, bool shared);
 
 // Whether a chain leads to the current thread from what `thread` of a block did in this epoch, at this clock.
-bool reached(uint64_t block, uint32_t epoch, int thread, uint32_t clock);
+bool reached(uint32_t block, uint32_t epoch, int thread, uint32_t clock);
 
 // What threads have seen, they all have after a barrier, or after a __syncwarp among the lanes of the mask.
 void join_block();

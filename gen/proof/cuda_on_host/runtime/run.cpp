@@ -4,15 +4,11 @@
 
 #include <cstdio>
 #include <cstring>
-#include <deque>
-#include <memory>
 
 #include "state.h"
 #include "watchdog.h"
 
 namespace cuda_on_host {
-
-Run run;
 
 namespace {
 
@@ -69,7 +65,7 @@ bool equip(Block& block) {
 
 void begin_block(Block& block, uint64_t number) {
   run.block = &block;
-  block.number = number;
+  block.number = uint32_t(number);
   block.index = block_at(number);
   draw_epoch(block);
   block.begin = block.epoch;
@@ -164,19 +160,18 @@ class Blocks {
     for (;;) {
       if (!begin(*block)) return false;
       Outcome outcome = run_block(*block);
-      while (outcome == Outcome::kWaiting || (outcome == Outcome::kFinished && !aside_.empty())) {
+      while (outcome == Outcome::kWaiting || (outcome == Outcome::kFinished && waiting_ > 0)) {
         if (outcome == Outcome::kWaiting) {
           set_aside(*block);
           if (run.fault->kind != Kind::kNone) return true;
         } else {
           spare_.push_back(block);
         }
-        if (outcome == Outcome::kWaiting && begun_ < count_ && aside_.size() < most_) {
+        if (outcome == Outcome::kWaiting && begun_ < count_ && waiting_ < most_) {
           block = another();
           if (!begin(*block)) return false;
         } else {
-          block = aside_.front();
-          aside_.pop_front();
+          block = first_;
           resume(*block);
         }
         outcome = run_block(*block);
@@ -186,9 +181,10 @@ class Blocks {
   }
 
   ~Blocks() {
-    for (const std::unique_ptr<Block>& block : made_) {
+    for (Block* block : made_) {
       if (block->stacks != nullptr) munmap(block->stacks, block->threads.size() * kStackBytes);
       release_cells(*block);
+      delete block;
     }
   }
 
@@ -208,8 +204,8 @@ class Blocks {
 
   Block* another() {
     if (spare_.empty()) {
-      made_.push_back(std::make_unique<Block>());
-      return made_.back().get();
+      made_.push_back(new Block);
+      return made_.back();
     }
     Block* block = spare_.back();
     spare_.pop_back();
@@ -227,7 +223,7 @@ class Blocks {
       snprintf(text, sizeof text, "it waits, and no thread changes what it waits for");
       if (left > 0) {
         snprintf(text, sizeof text, "it waits, and %llu of %llu blocks have not begun: %llu run at the same time",
-                 (unsigned long long)left, (unsigned long long)count_, (unsigned long long)aside_.size() + 1);
+                 (unsigned long long)left, (unsigned long long)count_, (unsigned long long)waiting_ + 1);
       }
       return record(Kind::kHang, run.current->wait_pc, text);
     }
@@ -237,11 +233,14 @@ class Blocks {
     if (launch.dynamic_bytes > 0) {
       memcpy(block.shared.data() + launch.shared_bytes, dynamic_area(), launch.dynamic_bytes);
     }
-    aside_.push_back(&block);
+    (waiting_++ == 0 ? first_ : last_->next) = &block;
+    last_ = &block;
   }
 
   void resume(Block& block) {
     const Launch& launch = *run.launch;
+    first_ = block.next;
+    --waiting_;
     run.block = &block;
     run.now = block.epoch;
     if (launch.shared_bytes > 0) memcpy(launch.shared, block.shared.data(), launch.shared_bytes);
@@ -251,53 +250,12 @@ class Blocks {
   }
 
   uint64_t count_, stride_, next_, begun_ = 0, most_;
-  std::deque<Block*> aside_;
-  std::vector<Block*> spare_;
-  std::vector<std::unique_ptr<Block>> made_;
+  Block *first_, *last_;  // of those that were set aside, in the order of their turns
+  uint64_t waiting_ = 0;
+  std::vector<Block*> spare_, made_;
 };
 
 }  // namespace
-
-Index block_at(uint64_t number) {
-  const Index grid = run.launch->grid;
-  return {uint32_t(number % grid.x), uint32_t(number / grid.x % grid.y), uint32_t(number / grid.x / grid.y)};
-}
-Index thread_at(int number) {
-  const Index size = run.launch->block;
-  return {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
-}
-
-void make_ready(Thread& thread) {
-  Block& block = *run.block;
-  thread.state = State::kReady;
-  block.queue[(block.first + block.count) % run.thread_count] = &thread;
-  ++block.count;
-}
-
-void record(Kind kind, const void* pc, const char* text, int32_t buffer, int64_t offset, int32_t bytes) {
-  Fault& fault = *run.fault;
-  fault.kind = kind;
-  fault.bytes = bytes;
-  fault.buffer = buffer;
-  fault.offset = offset;
-  fault.pc = reinterpret_cast<uint64_t>(pc);
-  fault.block = run.block->index;
-  fault.thread = run.current->index;
-  snprintf(fault.text, sizeof fault.text, "%s", text);
-}
-
-void fail(Kind kind, const void* pc, const char* text, int32_t buffer, int64_t offset, int32_t bytes) {
-  record(kind, pc, text, buffer, offset, bytes);
-  switch_context(run.current->context, run.scheduler);
-  __builtin_unreachable();
-}
-
-CUDA_ON_HOST_EXPORT Index thread_index() { return run.current->index; }
-CUDA_ON_HOST_EXPORT Index block_index() { return run.block->index; }
-CUDA_ON_HOST_EXPORT Index block_dimensions() { return run.launch->block; }
-CUDA_ON_HOST_EXPORT Index grid_dimensions() { return run.launch->grid; }
-CUDA_ON_HOST_EXPORT int lane() { return run.current->lane(); }
-CUDA_ON_HOST_EXPORT unsigned char* dynamic_shared() { return dynamic_area(); }
 
 }  // namespace cuda_on_host
 

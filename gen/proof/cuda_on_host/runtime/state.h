@@ -60,17 +60,17 @@ struct Cell {
 
 // A block that runs, or that was set aside because all its threads wait for other blocks.
 struct Block {
-  uint64_t number;  // x first, then y, then z
+  uint32_t number;  // x first, then y, then z
   Index index;
   std::vector<Thread> threads;
   char* stacks = nullptr;
   std::vector<uint16_t> order;
   std::vector<Thread*> queue;  // of the threads that can run, first in first out
   int first, count;
-  int idle;             // threads that gave way in a row
-  int barrier_count;    // the predicates of the last barrier
-  uint32_t epoch;       // drawn anew at each barrier: one orders everything before it
-  uint32_t begin;       // the first of this block
+  int idle;               // threads that gave way in a row
+  int barrier_count;      // the predicates of the last barrier
+  uint32_t epoch;         // drawn anew at each barrier: one orders everything before it
+  uint32_t begin;         // the first of this block
   Cell* cells = nullptr;  // of its shared memory
   size_t cell_capacity = 0;
   std::vector<uint8_t> shared;  // what it had there when it was set aside
@@ -78,6 +78,7 @@ struct Block {
   Chains chains;                // what all of its threads have seen of other blocks
   uint64_t changes;             // as many as there were when it was set aside
   int fruitless;                // times it was set aside with no change since
+  Block* next;                  // of those that were set aside
 };
 
 struct Run {
@@ -88,9 +89,9 @@ struct Run {
   uint32_t now;  // its epoch
   Context scheduler;
   int thread_count;
-  uint32_t epoch;    // the last one drawn; they go on from launch to launch
-  uint32_t begin;    // all epochs up to this one belong to earlier launches
-  uint64_t changes;  // counts whatever a waiting thread could be waiting for
+  uint32_t epoch;                // the last one drawn; they go on from launch to launch
+  uint32_t begin;                // all epochs up to this one belong to earlier launches
+  uint64_t changes;              // counts whatever a waiting thread could be waiting for
   std::vector<uint32_t> owners;  // the block of each epoch of this launch
 };
 
@@ -100,7 +101,7 @@ extern Run run;
 inline uint32_t owner(uint32_t epoch) { return run.owners[epoch - run.begin - 1]; }
 inline void draw_epoch(Block& block) {
   run.now = block.epoch = ++run.epoch;
-  run.owners.push_back(uint32_t(block.number));
+  run.owners.push_back(block.number);
 }
 Index block_at(uint64_t number);
 Index thread_at(int number);

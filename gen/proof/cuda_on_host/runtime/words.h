@@ -8,10 +8,10 @@ namespace cuda_on_host {
 // The last writer. Notes of earlier launches are known by their epochs: nothing is ever cleared.
 struct Word {
   uint32_t epoch;
-  uint32_t pc;        // counts from where the kernel's machine code begins
-  uint32_t readers;   // since then: a place in `all_readers`, where it is the word's own
+  uint32_t pc;       // counts from where the kernel's machine code begins
+  uint32_t readers;  // since then: a place in `all_readers`, where it is the word's own
   uint16_t writer;
-  uint16_t clock;     // at most kLastClock
+  uint16_t clock;  // at most kLastClock
 };
 constexpr uint32_t kLastClock = 0xffff;
 

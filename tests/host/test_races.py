@@ -1,0 +1,259 @@
+"""Races over global memory on the CPU run: each planted one is found at its line, each clean twin passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gen.dtypes import F32, I32
+from gen.families.base import Launch, Limits, Operand, Plan, Scratch, Variant
+from gen.families.expr import ONE, constant, size
+from gen.proof.host import HostFault, HostKernel, HostRunner
+from gen.proof.parameters import Taken, taken, together
+from tests.fake_family import fake_variant
+
+N = size("n")
+BLOCKS, THREADS, COUNT = 4, 64, 256
+HEAD = "(const float* in, float* out, float* part, unsigned* flag, int n)"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A kernel of 4 blocks of 64 threads with a fault in a line that ends in `// here`, and the same without.
+
+    Attributes:
+        says: what the report must hold beside the line.
+        head: its parameters, and of the clean twin where they differ.
+        again: `part` is passed a second time.
+        runs: how often the clean twin runs; once where it leaves flags behind.
+    """
+
+    name: str
+    kind: str
+    buffer: str
+    faulty: str
+    clean: str
+    says: str = ""
+    head: str = HEAD
+    clean_head: str = ""
+    again: bool = False
+    runs: int = 2
+
+
+INDEX = "const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+
+
+def last_block(
+    write: str = "part[blockIdx.x] = in[i];", before: str = "__threadfence();",
+    ticket: str = "last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;", after: str = "__threadfence();",
+    read: str = "out[threadIdx.x] = __ldcg(part + threadIdx.x);",
+) -> str:  # fmt: skip
+    """A sum over blocks in one launch: the block that comes last reads what all have written."""
+    return f"""{INDEX}__shared__ bool last;
+if (threadIdx.x == 0) {{
+{write}
+{before}
+{ticket}
+}}
+__syncthreads();
+if (!last) return;
+{after}
+if (threadIdx.x < gridDim.x)
+{read}
+"""
+
+
+def handed_over(write: str, fence: str, ticket: str) -> str:
+    """All threads write, the first one says so; the last block reads what the threads of the others wrote."""
+    return f"""{INDEX}__shared__ bool last;
+{write}
+{fence}
+{ticket}
+__syncthreads();
+__threadfence();
+if (last) out[i] = __ldcg(part + (i + 64) % n);  // here
+"""
+
+
+TICKET = "if (threadIdx.x == 0) last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;"
+READ = "out[threadIdx.x] = __ldcg(part + threadIdx.x);  // here"
+SPIN = "if (blockIdx.x > 0) while ({}) {{}}\n"
+
+PLANTED = (
+    Planted("first_fence_missing", "race", "part", last_block(before="", read=READ), last_block(), "no __threadfence"),
+    Planted("second_fence_missing", "race", "part", last_block(after="", read=READ), last_block(), "of block"),
+    Planted("fence_of_the_block_only", "race", "part", last_block(before="__threadfence_block();", read=READ),
+            last_block(before="__threadfence_system();")),
+    Planted("read_fence_of_the_block_only", "race", "part", last_block(after="__threadfence_block();", read=READ),
+            last_block()),
+    Planted("fence_after_the_atomic", "race", "part",
+            last_block(before="", ticket="last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();",
+                       read=READ),
+            last_block(ticket="last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();", after="")),
+    Planted("plain_counter", "race", "flag",
+            last_block(ticket="const unsigned seen = *flag;  // here\n"
+                       "*flag = seen + 1 == gridDim.x ? 0 : seen + 1;  // here\nlast = seen == gridDim.x - 1;"),
+            last_block()),
+    Planted("volatile_counter", "race", "flag",
+            last_block(ticket="last = (*(volatile unsigned*)flag)++ == gridDim.x - 1;  // here"), last_block()),
+    Planted("atomics_on_different_places", "race", "part",
+            "__shared__ bool last;\nif (threadIdx.x == 0) {\npart[blockIdx.x] = 1.0f;\n__threadfence();\n"
+            "atomicExch(flag + blockIdx.x, 0u);\nlast = atomicInc(flag + gridDim.x, gridDim.x - 1) == gridDim.x - 1;\n}"
+            "\n__syncthreads();\nif (!last || threadIdx.x > 0) return;\natomicAdd(flag + 30, 0u);\n"
+            "if (atomicAdd(flag + 31, 0u) == 0) out[0] = part[(blockIdx.x + 1) % gridDim.x];  // here",
+            last_block()),
+    Planted("partials_by_ldg", "read-only path", "part",
+            last_block(read="out[threadIdx.x] = __ldg(part + threadIdx.x);  // here"), last_block(), "written by"),
+    Planted("own_element_by_ldg", "read-only path", "part",
+            INDEX + "part[i] = in[i];\nout[i] = __ldg(part + i);  // here",
+            INDEX + "part[i] = in[i];\nout[i] = __ldcs(part + i) + __ldg(in + i);"),
+    Planted("ldg_before_the_write", "read-only path", "part",
+            INDEX + "atomicExch(part + i, 1.0f);  // here\nout[i] = __ldg(part + i);  // here",
+            INDEX + "part[i] = in[i];\nout[i] = __ldg(in + i);"),
+    Planted("written_though_const_restrict", "read-only path", "part",
+            INDEX + "((float*)part)[i] = in[i];  // here", INDEX + "((float*)part)[i] = in[i];",
+            head=HEAD.replace("float* part", "const float* __restrict__ part")),
+    Planted("written_though_const", "write to input", "part",
+            INDEX + "((float*)part)[i] = in[i];  // here", INDEX + "((float*)part)[i] = in[i];",
+            head=HEAD.replace("float* part", "float const * part")),
+    Planted("const_restrict_beside_a_writer", "read-only path", "part",
+            INDEX + "part[i] = in[i];\nout[i] = again[i];  // here", INDEX + "part[i] = in[i];\nout[i] = again[i];",
+            head=HEAD.replace("int n", "const float* __restrict__ again, int n"),
+            clean_head=HEAD.replace("int n", "const float* again, int n"), again=True),
+    Planted("blocks_write_the_same_value", "race", "out", "out[threadIdx.x] = 1.0f;  // here",
+            "atomicExch(out + threadIdx.x, 1.0f);", "written by"),
+    Planted("threads_write_the_same_value", "race", "part", INDEX + "part[blockIdx.x] = 1.0f;  // here",
+            "if (threadIdx.x == 0) part[blockIdx.x] = 1.0f;"),
+    Planted("neighbour_without_a_barrier", "race", "part",
+            INDEX + "part[i] = in[i];\n__syncwarp();\nif (threadIdx.x < 32) out[i] = part[i ^ 32];  // here",
+            INDEX + "part[i] = in[i];\n__syncthreads();\nif (threadIdx.x < 32) out[i] = part[i ^ 32];"),
+    Planted("lanes_without_syncwarp", "race", "part",
+            INDEX + "part[i] = in[i];  // here\n__shfl_xor_sync(0xffffffffu, 1, 1);\nout[i] = part[i ^ 1];  // here",
+            INDEX + "part[i] = in[i];\n__syncwarp();\nout[i] = part[i ^ 1];"),
+    Planted("write_after_another_blocks_read", "race", "part",
+            INDEX + "part[i] = in[i];  // here\n__syncthreads();\nout[i] = part[(i + 64) % n];  // here",
+            INDEX + "part[i] = in[i];\n__syncthreads();\nout[i] = part[i ^ 63];"),
+    Planted("plain_read_of_what_is_counted", "race", "flag",
+            "if (threadIdx.x == 0) atomicAdd(flag, 1u);  // here\n"
+            "if (threadIdx.x == 1 && *flag > 99u) out[0] = 1.0f;  // here",
+            "if (threadIdx.x == 0) atomicAdd(flag, 1u);\n"
+            "if (threadIdx.x == 1 && atomicAdd(flag, 0u) > 99u) out[0] = 1.0f;"),
+    Planted("plain_reset_by_another_block", "race", "flag",
+            "if (threadIdx.x == 0) {\nif (blockIdx.x == 0) *flag = 0;  // here\nelse atomicAdd(flag, 1u);  // here\n}",
+            "if (threadIdx.x == 0) {\nif (blockIdx.x == 0) atomicExch(flag, 0u);\nelse atomicAdd(flag, 1u);\n}"),
+    Planted("all_write_one_says_so", "race", "part",
+            handed_over("part[i] = in[i];", "if (threadIdx.x == 0) __threadfence();", TICKET),
+            handed_over("part[i] = in[i];", "__syncthreads();\nif (threadIdx.x == 0) __threadfence();", TICKET)),
+    Planted("waits_by_volatile_reads", "race", "part",
+            INDEX + "if (threadIdx.x > 0) return;\n" + SPIN.format("*(volatile unsigned*)(flag + blockIdx.x - 1) == 0")
+            + "__threadfence();\nconst float before = blockIdx.x > 0 ? __ldcg(part + blockIdx.x - 1) : 0.0f;  // here\n"
+            "part[blockIdx.x] = before + 1.0f;\n__threadfence();\natomicExch(flag + blockIdx.x, 1u);",
+            INDEX + "if (threadIdx.x > 0) return;\n" + SPIN.format("atomicAdd(flag + blockIdx.x - 1, 0u) == 0")
+            + "__threadfence();\nconst float before = blockIdx.x > 0 ? __ldcg(part + blockIdx.x - 1) : 0.0f;\n"
+            "part[blockIdx.x] = before + 1.0f;\n__threadfence();\natomicExch(flag + blockIdx.x, 1u);", runs=1),
+    Planted("chain_of_three_blocks", "race", "part",
+            "if (threadIdx.x > 0) return;\nif (blockIdx.x == 0) part[0] = 1.0f;\n"
+            + SPIN.format("atomicAdd(flag + blockIdx.x - 1, 0u) == 0") + "if (blockIdx.x != 1) __threadfence();\n"
+            "if (blockIdx.x == 3) out[0] = part[0];  // here\nif (blockIdx.x != 1) __threadfence();\n"
+            "atomicExch(flag + blockIdx.x, 1u);",
+            "if (threadIdx.x > 0) return;\nif (blockIdx.x == 0) part[0] = 1.0f;\n"
+            + SPIN.format("atomicAdd(flag + blockIdx.x - 1, 0u) == 0") + "__threadfence();\n"
+            "if (blockIdx.x == 3) out[0] = part[0];\n__threadfence();\natomicExch(flag + blockIdx.x, 1u);", runs=1),
+    Planted("bytes_of_a_word", "race", "part",
+            INDEX + "((unsigned char*)part)[i / 2] = 1;  // here", INDEX + "((unsigned char*)part)[i] = 1;"),
+    Planted("vector_over_anothers_element", "race", "part",
+            INDEX + "part[i] = in[i];  // here\nif (threadIdx.x % 4 == 1) *(float4*)(part + i - 1) = "
+            "make_float4(1.0f, 2.0f, 3.0f, 4.0f);  // here",
+            INDEX + "if (threadIdx.x % 4 == 1) *(float4*)(part + i - 1) = make_float4(1.0f, 2.0f, 3.0f, 4.0f);"),
+    Planted("copy_of_a_structure", "race", "part",
+            INDEX + "struct Many { float x[16]; };\nif (threadIdx.x < 2)\n"
+            "*(Many*)(part + 64 * blockIdx.x + 8 * threadIdx.x) = *(const Many*)in;  // here",
+            INDEX + "struct Many { float x[16]; };\nif (threadIdx.x < 1)\n"
+            "*(Many*)(part + 16 * blockIdx.x) = *(const Many*)in;"),
+)  # fmt: skip
+
+
+def variants(planted: Planted) -> tuple[Variant, Variant]:
+    launch = Launch(
+        (constant(BLOCKS), ONE, ONE), (THREADS, 1, 1),
+        ("in", "out", "part", "flag", *(("part",) if planted.again else ()), (I32, N)),
+    )  # fmt: skip
+    plan = Plan((launch,), (Scratch("part", N * 16, zeroed=True), Scratch("flag", constant(256), zeroed=True)))
+    operands = (Operand("in", "in", F32, ("n",)), Operand("out", "inout", F32, ("n",)))
+    return fake_variant(f"{planted.name}_faulty", operands, plan), fake_variant(planted.name, operands, plan)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def kernels(cache: Path) -> Mapping[str, tuple[HostKernel, HostKernel]]:
+    pairs = {planted.name: variants(planted) for planted in PLANTED}
+    texts = {}
+    for planted in PLANTED:
+        faulty, clean = pairs[planted.name]
+        clean_head = planted.clean_head or HEAD
+        texts[faulty.name] = f'extern "C" __global__ void {faulty.name}{planted.head} {{\n{planted.faulty}\n}}\n'
+        texts[clean.name] = f'extern "C" __global__ void {clean.name}{clean_head} {{\n{planted.clean}\n}}\n'
+    runner = HostRunner(Limits.of("sm_90"), cache=cache, text=lambda variant: texts[variant.name])
+    made = iter(runner.load([variant for pair in pairs.values() for variant in pair]))
+    return {name: (next(made), next(made)) for name in pairs}
+
+
+def run(kernel: HostKernel) -> None:
+    kernel.run({"n": COUNT}, {"in": np.arange(COUNT, dtype=np.float32), "out": np.zeros(COUNT, np.float32)})
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_planted_race_is_found(planted: Planted, kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
+    kernel, _ = kernels[planted.name]
+    with pytest.raises(HostFault) as caught:
+        run(kernel)
+    fault = caught.value
+    assert fault.kind == planted.kind, str(fault)
+    assert fault.buffer == planted.buffer
+    assert fault.kernel == kernel.variant.name
+    assert fault.source.endswith("// here"), str(fault)
+    assert planted.says in str(fault)
+    assert f"thread {fault.thread} of block {fault.block}" in str(fault)
+    assert f"{kernel.variant.name}.cu:{fault.line}: `{fault.source}`" in str(fault)
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_clean_twin_of_a_race_passes(planted: Planted, kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
+    _, kernel = kernels[planted.name]
+    for _ in range(planted.runs):
+        run(kernel)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ("const float* __restrict__ in", (Taken.READ_ONLY,)),
+        ("float const* const __restrict__ in", (Taken.READ_ONLY,)),
+        ("const float* in", (Taken.CONST,)),
+        ("float* __restrict__ out", (Taken.MUTABLE,)),
+        ("float* const out", (Taken.MUTABLE,)),
+        ("const float** __restrict__ in /* const */, int n", (Taken.READ_ONLY, Taken.MUTABLE)),
+        ("Pair<const int, int>* out,\n  const Pair<int, int>* __restrict in  // (", (Taken.CONST, Taken.READ_ONLY)),
+        ("", ()),
+    ],
+)
+def test_how_a_kernel_takes_its_pointers(parameters: str, expected: tuple[Taken, ...]) -> None:
+    text = f"void k({parameters}\n);\nvoid __launch_bounds__(32) other(k(1)) {{}}\nvoid k (\n{parameters}\n) {{ }}"
+    assert taken(text, "k") == expected
+    assert taken(text, "absent") == ()
+
+
+def test_a_buffer_that_is_passed_twice() -> None:
+    assert together({Taken.CONST}) is Taken.CONST
+    assert together({Taken.CONST, Taken.READ_ONLY}) is Taken.READ_ONLY
+    assert together({Taken.MUTABLE, Taken.READ_ONLY}) is Taken.MUTABLE_AND_READ_ONLY
+    assert together({Taken.MUTABLE, Taken.CONST}) is Taken.MUTABLE
+    assert together(set()) is Taken.MUTABLE
