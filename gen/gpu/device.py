@@ -27,8 +27,9 @@ try:
     ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
 except OSError as error:
     raise DeviceError(
-        "The GPU's driver", "must be installed", error, next_step="Measuring needs an NVIDIA GPU; see gen doctor"
-    ) from error
+        "The GPU's driver", "must be installed", error,
+        next_step="Running kernels needs an NVIDIA GPU; gen doctor says what is missing; gen prove runs them here",
+    ) from error  # fmt: skip
 try:
     import pycuda.driver as pycuda
     from cuda.bindings import driver as bindings
