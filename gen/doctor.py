@@ -132,7 +132,8 @@ def _clang_format() -> Finding:
 def _driver() -> Finding:
     version = _driver_version()
     return Finding(
-        "GPU driver (CUDA)", version, "running kernels on a GPU", "kernels are compiled and proven, but not measured",
+        "GPU driver (CUDA)", version, "running kernels on a GPU",
+        "kernels are compiled and proven, but neither measured nor loaded",
         version is not None and _major(version) >= OLDEST_DRIVER, "install NVIDIA's driver, of CUDA 13.0 or newer",
     )  # fmt: skip
 
@@ -156,8 +157,8 @@ def _pycuda() -> Finding:
     except (ImportError, ValueError):  # something stands in its place that is no package
         there = False
     return Finding(
-        "PyCUDA", _distribution("pycuda"), "measuring kernels on a GPU", "nothing is tuned", there,
-        "pip install 'gen-cuda[gpu]'",
+        "PyCUDA", _distribution("pycuda"), "running kernels on a GPU",
+        "kernels are compiled and proven, but neither measured nor loaded", there, "pip install 'gen-cuda[gpu]'",
     )  # fmt: skip
 
 
