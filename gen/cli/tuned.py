@@ -42,7 +42,7 @@ def show_tuned(
     variant = find(families, name, home) if "__" in name or name in named else None
     family, spec = family_and_spec(families, name, home) if variant is None else (variant.family, variant.spec)
     spec_name = f"{family.name}_{spec.label}"
-    winners = [winner for winner in winners_of(home) if winner.spec == spec_name]
+    winners = _in_order([winner for winner in winners_of(home) if winner.spec == spec_name], family.shape_classes(spec))
     device, choices = _choices(family, spec, winners)
     if variant is not None:
         winners = [winner for winner in winners if winner.variant == variant.name]
@@ -59,6 +59,12 @@ def show_tuned(
         show.data(report)
     else:
         _print(report)
+
+
+def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]:
+    """By device, then as the family orders its shape classes; those that it no longer has come last."""
+    places = {shape: place for place, shape in enumerate(classes)}
+    return sorted(winners, key=lambda winner: (winner.device, places.get(winner.shape, len(places))))
 
 
 def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tuple[str | None, list[dict[str, str]]]:

@@ -50,6 +50,14 @@ def test_a_spec(home: Path) -> None:
     assert winner["device"] == "NVIDIA H100 80GB HBM3"
 
 
+def test_shape_classes_stand_in_the_order_of_the_family(home: Path) -> None:
+    classes = ("at most 2^15 elements", "2^15 to 2^20 elements", LARGE)
+    gone = "a class that was dropped"
+    write(home, *({**WINNER, "shape": shape} for shape in sorted((*classes, gone))))
+    winners = json.loads(shown(SUM, "--json"))["winners"]
+    assert [winner["shape"] for winner in winners] == [*classes, gone]
+
+
 def test_a_spec_on_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, Device("NVIDIA H100 80GB HBM3", "sm_90"))
     text = shown(SUM)
