@@ -102,8 +102,9 @@ class Config:
         return "_".join(token for token in tokens if token)
 
     @classmethod
-    def from_tag(cls, tag: str) -> Self:
-        """The config that has this tag. Raises UnknownNameError if none has."""
+    def from_tag(cls, tag: str, algorithm: str = "") -> Self:
+        """The config that has this tag. Raises UnknownNameError, which names the algorithm if given, if none has."""
+        subject = f"The tag of {algorithm or f'a {cls.__name__}'}"
         left = tag.split("_") if tag else []
         values: dict[str, Value] = {}
         for parameter in cls.parameters():
@@ -114,10 +115,10 @@ class Config:
             elif parameter.off is not None:
                 match = parameter.off
             else:
-                raise _unreadable(cls, tag, parameter, left)
+                raise _unreadable(subject, tag, parameter, left)
             values[parameter.field] = match
         if left:
-            raise _unreadable(cls, tag, None, left)
+            raise _unreadable(subject, tag, None, left)
         return cls(**values)
 
     def to_json(self) -> dict[str, int | bool | str]:
@@ -151,11 +152,11 @@ class Config:
                 yield config
 
 
-def _unreadable(cls: type[Config], tag: str, parameter: Parameter | None, left: list[str]) -> UnknownNameError:
+def _unreadable(subject: str, tag: str, parameter: Parameter | None, left: list[str]) -> UnknownNameError:
     place = f"at {left[0]!r}" if left else "at its end"
     if parameter is None:
         rule = f"cannot be read {place}: nothing follows the last parameter"
     else:
         choices = ", ".join(parameter.token(value) for value in parameter.values if parameter.token(value))
         rule = f"cannot be read {place}: {parameter.field} comes there, one of {choices}"
-    return UnknownNameError(f"The tag of a {cls.__name__}", rule, repr(tag))
+    return UnknownNameError(subject, rule, repr(tag))

@@ -103,7 +103,7 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
     for algorithm in sorted(family.algorithms.values(), key=lambda algorithm: -len(algorithm.name)):
         if how == algorithm.name or how.startswith(algorithm.name + "_"):
             tag = how.removeprefix(algorithm.name).removeprefix("_")
-            found = variant(family, spec, algorithm, algorithm.config.from_tag(tag))
+            found = variant(family, spec, algorithm, algorithm.config.from_tag(tag, algorithm.name))
             if found.name != name:
                 raise UnknownNameError("The variant", f"is spelled {found.name}", repr(name))
             return found
