@@ -103,7 +103,7 @@ def _check(folder: Path, difference: str, files: int, json: bool) -> None:
     else:
         show.text(f"{folder}: {files} files, all as gen would write them")
     if difference:
-        show.note(f"{folder} is stale. Run gen generate to write it anew.")
+        show.note(f"{folder} is stale. The same gen generate without --check writes it anew.")
         raise typer.Exit(1)
 
 
