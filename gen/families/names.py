@@ -98,7 +98,7 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
     if not separator:
         choices = [named.name for family in families for named in family.named]
         rule = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
-        raise unknown("The variant", name, choices, rule)
+        raise unknown("The variant", name, choices, rule, otherwise="gen list shows what names are put together from")
     family, spec = find_spec(families, spec_name, known)
     for algorithm in sorted(family.algorithms.values(), key=lambda algorithm: -len(algorithm.name)):
         if how == algorithm.name or how.startswith(algorithm.name + "_"):
@@ -110,8 +110,8 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
     raise unknown(f"The algorithm of {family.name}", how.split("_")[0], list(family.algorithms))
 
 
-def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "") -> GenError:
-    """The error for a name that finds nothing, with the nearest names that would."""
+def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, otherwise: str = "") -> GenError:
+    """The error for a name that finds nothing, with the nearest names that would; `otherwise` if none is near."""
     near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
-    next_step = "Did you mean " + " or ".join(near) + "?" if near else ""
+    next_step = "Did you mean " + " or ".join(near) + "?" if near else otherwise
     return UnknownNameError(subject, rule or "must be one of " + ", ".join(choices), repr(name), next_step=next_step)
