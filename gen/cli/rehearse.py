@@ -70,6 +70,8 @@ def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
             show.verbatim(f"{one.compiled}\n")
     show_reasons([one.verdict for one in done.variants])
     show.text()
+    if len(done.variants) > 1:
+        show.text("The base and named variants, and configs in which every pair of parameter values meets.")
     show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
     infeasible = sum(one.infeasible is not None for one in done.variants)
     if infeasible:
