@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 
@@ -81,8 +82,7 @@ class GpuSession:
         self._expected: dict[str, Expected] = {}
         self._uploaded: dict[str, tuple[Memory, Memory]] = {}
         self._kernels: dict[str, CudaKernel] = {}
-        for seed, buffer in enumerate(self._inputs):
-            service.random(buffer.memory.address, buffer.size, seed + 1, floats=buffer.operand.dtype.kind == "float")
+        self._fill_inputs()
         self._checksums = self._input_checksums()
         self._prove_base(base, compiled)
 
@@ -100,14 +100,18 @@ class GpuSession:
             kernel = CudaKernel(variant, compiled, self._device, self._device.limits)
             reason = self._check(kernel)
             if reason is not None:
+                self._fill_inputs()
                 return trial("wrong_result", reason=reason)
             times = self._times(kernel, 1)
             if times[0] <= give_up_us:
                 times = self._times(kernel, SAMPLES)
             reason = self._differs(variant) or self._input_changed()
             if reason is not None:
+                self._fill_inputs()
                 return trial("wrong_result", reason=f"after the timing loop: {reason}")
         except GenError as error:
+            with suppress(GenError):  # where the device no longer answers
+                self._fill_inputs()
             return trial("launch_failed", reason=str(error))
         self._kernels[variant.name] = kernel
         return trial("ok", times)
@@ -118,9 +122,11 @@ class GpuSession:
         for turn in range(count):
             for variant in variants if turn % 2 == 0 else reversed(variants):
                 times[variant.name] += self._times(self._kernels[variant.name], 1)
+        self._fill_inputs()  # so that each answers for itself
         for variant in variants:
             reason = self._check(self._kernels[variant.name])
             if reason is not None:
+                self._fill_inputs()
                 raise RunError(variant.name, "was right before and is wrong now", reason)
         return Rounds(times)
 
@@ -250,6 +256,12 @@ class GpuSession:
     def _addresses(self, kernel: CudaKernel) -> dict[str, int]:
         arrays = {buffer.operand.name: buffer.memory.address for buffer in (*self._inputs, *self._outputs)}
         return kernel.scratch(self._problem.extents) | arrays
+
+    def _fill_inputs(self) -> None:
+        """Writes the inputs, always the same: a wrong kernel may have changed them under those that come next."""
+        for seed, buffer in enumerate(self._inputs):
+            floats = buffer.operand.dtype.kind == "float"
+            self._service.random(buffer.memory.address, buffer.size, seed + 1, floats=floats)
 
     def _input_checksums(self) -> list[int]:
         return [self._service.checksum(buffer.memory.address, buffer.size) for buffer in self._inputs]
