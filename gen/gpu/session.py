@@ -193,11 +193,14 @@ class GpuSession:
         return self._input_changed()
 
     def _run(self, kernel: CudaKernel, poison: int) -> None:
-        for buffer in self._outputs:
-            self._service.fill(buffer.memory.address, buffer.size, poison)
+        self._poison(poison)
         extents = self._problem.extents
         kernel.queue(kernel.steps(extents), self._addresses(kernel))
         self._device.synchronize()
+
+    def _poison(self, word: int) -> None:
+        for buffer in self._outputs:
+            self._service.fill(buffer.memory.address, buffer.size, word)
 
     def _differs(self, variant: Variant) -> str | None:
         """How the outputs differ from base's, or from NumPy's by more than their bound."""
@@ -247,11 +250,14 @@ class GpuSession:
     def _times(self, kernel: CudaKernel, samples: int) -> list[float]:
         planned = kernel.steps(self._problem.extents)
         addresses = self._addresses(kernel)
-        setup = [step for step in planned if step.setup]
+        before = [step for step in planned if step.setup]
         timed = [step for step in planned if not step.setup]
-        return self._clock.times(
-            lambda: kernel.queue(timed, addresses), samples, setup=lambda: kernel.queue(setup, addresses)
-        )
+
+        def setup() -> None:
+            self._poison(POISONS[-1])
+            kernel.queue(before, addresses)
+
+        return self._clock.times(lambda: kernel.queue(timed, addresses), samples, setup=setup)
 
     def _addresses(self, kernel: CudaKernel) -> dict[str, int]:
         arrays = {buffer.operand.name: buffer.memory.address for buffer in (*self._inputs, *self._outputs)}

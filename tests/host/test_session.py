@@ -146,3 +146,14 @@ def test_a_finalist_that_spoils_an_input_is_the_only_one_to_fall(bench: Bench) -
     with pytest.raises(RunError, match=FIRST.name):
         bench.session.rounds([SECOND, FIRST], 30)
     assert len(bench.session.rounds([SECOND], 30).times_us[SECOND.name]) == 30
+
+
+def test_a_variant_that_stops_writing_while_it_is_timed_is_wrong(bench: Bench) -> None:
+    bench.idle[FIRST.name] = 5
+    trial = bench.attempt(FIRST)
+    assert trial.status == "wrong_result"
+    assert "after the timing loop: out: 35 elements are wrong" in trial.reason
+    bench.idle[SECOND.name] = 20
+    assert bench.attempt(SECOND).status == "ok"
+    with pytest.raises(RunError, match=SECOND.name):
+        bench.session.rounds([SECOND], 30)
