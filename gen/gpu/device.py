@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -143,7 +144,7 @@ class Module:
 
 
 class CudaDevice:
-    """A GPU in use, in its primary context, which stays current in this thread until the process ends.
+    """A GPU in use, in its primary context. Where it is opened from the main thread, that stays current there.
 
     Attributes:
         index: the driver's number of it.
@@ -169,8 +170,17 @@ class CudaDevice:
         self.l2_bytes = int(device.get_attribute(attribute.L2_CACHE_SIZE))
         self.driver = _driver_version()
         self._context = device.retain_primary_context()
-        self._context.push()
-        atexit.register(self._context.pop)  # PyCUDA aborts a process that ends with a context on its stack
+        self._current = False
+
+    def make_current(self) -> None:
+        """Makes the context the main thread's until the process ends; no other thread's.
+
+        PyCUDA aborts a process of which a thread ends with a context on its stack.
+        """
+        if not self._current and threading.current_thread() is threading.main_thread():
+            self._context.push()
+            self._current = True
+            atexit.register(self._context.pop)
 
     def allocate(self, size: int) -> Memory:
         """Memory of so many bytes. Raises DeviceError if there is none left."""
@@ -314,7 +324,11 @@ def open_device(index: int = 0) -> CudaDevice:
             raise DeviceError("The GPU", "cannot be used", error, next_step="See gen doctor") from error
         if not 0 <= index < count:
             raise DeviceError("The GPU", f"must be one of {count}, counted from 0", index)
-        _open[index] = CudaDevice(index)
+        try:
+            _open[index] = CudaDevice(index)
+        except pycuda.Error as error:
+            raise DeviceError("The GPU", "cannot be used", error, next_step="See gen doctor") from error
+    _open[index].make_current()
     return _open[index]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +129,20 @@ def test_another_thread_needs_no_preparation(home: Path) -> None:
     thread.start()
     thread.join()
     assert found == [1000]
+
+
+def test_the_first_kernel_may_be_loaded_in_another_thread(home: Path) -> None:
+    script = f"""
+import threading, gen, numpy as np
+found = []
+def work(): found.append(gen.load({SUM!r}, home={str(home)!r})(np.ones(1000, np.float32)))
+thread = threading.Thread(target=work)
+thread.start(); thread.join()
+assert found == [1000]
+assert gen.load({SUM!r}, home={str(home)!r})(np.ones(10, np.float32)) == 10
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("PyCUDA")) == (0, 0), done.stderr
 
 
 # torch
