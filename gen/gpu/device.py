@@ -56,6 +56,8 @@ class Memory:
             self._allocation = pycuda.mem_alloc(max(size, 16))
         except pycuda.MemoryError as error:
             raise DeviceError("The GPU's memory", f"does not hold {size} bytes more", error) from error
+        except pycuda.Error as error:
+            raise RunError("The GPU", "gives no memory", error) from error
         self.address = int(self._allocation)
         self.size = size
 
@@ -197,15 +199,18 @@ class CudaDevice:
     def upload(self, address: int, content: Array | bytes) -> None:
         """Copies contiguous bytes to the device."""
         if len(content):
-            pycuda.memcpy_htod(address, content)
+            with _reported("The GPU"):
+                pycuda.memcpy_htod(address, content)
 
     def upload_async(self, address: int, content: Array) -> None:
         """Queues copying contiguous bytes to the device; they are read before this returns."""
-        pycuda.memcpy_htod_async(address, content)
+        with _reported("The GPU"):
+            pycuda.memcpy_htod_async(address, content)
 
     def copy_async(self, source: int, target: int, size: int) -> None:
         """Queues the driver's own copy on the device."""
-        pycuda.memcpy_dtod_async(target, source, size)
+        with _reported("The GPU"):
+            pycuda.memcpy_dtod_async(target, source, size)
 
     def download(self, address: int, size: int) -> Array:
         """Copies bytes from the device."""
@@ -218,15 +223,22 @@ class CudaDevice:
     def zero(self, address: int, size: int) -> None:
         """Sets bytes to 0, after all that is queued."""
         if size:
-            pycuda.memset_d8_async(address, 0, size)
+            with _reported("The GPU"):
+                pycuda.memset_d8_async(address, 0, size)
 
     def module(self, cubin: bytes) -> Module:
         """Loads machine code."""
         return Module(cubin)
 
     def event(self) -> Any:
-        """A new event; `event.record()`, then `later.time_since(event)` in milliseconds."""
-        return pycuda.Event()
+        """A new event; `record(event)`, then `later.time_since(event)` in milliseconds."""
+        with _reported("The GPU"):
+            return pycuda.Event()
+
+    def record(self, event: Any) -> None:
+        """Queues an event."""
+        with _reported("The GPU"):
+            event.record()
 
     def synchronize(self) -> None:
         """Waits for all that is queued. Raises RunError if a launch failed on the way."""

@@ -86,9 +86,9 @@ class Clock:
                 for before, after in pairs:
                     setup()
                     self.flush(protocol)
-                    before.record()
+                    self._device.record(before)
                     launch()
-                    after.record()
+                    self._device.record(after)
             finally:
                 self._open.set(1)
             self._device.synchronize()
