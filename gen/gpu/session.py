@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from gen.errors import GenError, RunError
+from gen.errors import DeviceError, GenError, RunError
 from gen.families.base import Array, Expected, Layout, Operand, Variant
 from gen.gpu.device import CudaDevice, Memory
 from gen.gpu.kernel import CudaKernel
@@ -109,6 +109,8 @@ class GpuSession:
             if reason is not None:
                 self._fill_inputs()
                 return trial("wrong_result", reason=f"after the timing loop: {reason}")
+        except DeviceError as error:  # no memory: another time there may be
+            return trial("infeasible", reason=str(error))
         except GenError as error:
             with suppress(GenError):  # where the device no longer answers
                 self._fill_inputs()

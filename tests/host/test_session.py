@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.errors import RunError
+from gen.errors import DeviceError, RunError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, find_variant
@@ -138,6 +138,14 @@ def test_a_failed_launch_leaves_the_inputs_whole(bench: Bench) -> None:
     bench.faults[FIRST.name] = fault
     assert bench.attempt(FIRST).status == "launch_failed"
     assert bench.attempt(SECOND).status == "ok"
+
+
+def test_a_variant_that_finds_no_memory_is_not_at_fault(bench: Bench) -> None:
+    def fault(*_: object) -> None:
+        raise DeviceError("The GPU's memory", "does not hold 64 bytes more")
+
+    bench.faults[FIRST.name] = fault
+    assert bench.attempt(FIRST).status == "infeasible"  # so that it is tried again
 
 
 def test_a_finalist_that_spoils_an_input_is_the_only_one_to_fall(bench: Bench) -> None:
