@@ -10,14 +10,16 @@ import hashlib
 import json
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
+from typing import Any, get_args
 
 from gen.errors import StoreError
 from gen.families.base import Variant
-from gen.gpu.trial import Problem, Trial
+from gen.gpu.trial import Problem, Status, Trial
 
 _log = logging.getLogger(__name__)
 FILE = "trials.sqlite"
@@ -84,12 +86,21 @@ class Trials:
     def find(self, setting: Setting, problem: Problem, text: str, variant: Variant) -> Trial | None:
         """The trial of this variant that was recorded under the same conditions."""
         columns = "status, times_us, registers, spill_bytes, shared_bytes, reason"
-        row = self._base.execute(
-            f"SELECT {columns} FROM trials WHERE key = ?", (key(setting, problem, text),)
-        ).fetchone()
+        try:
+            row = self._base.execute(
+                f"SELECT {columns} FROM trials WHERE key = ?", (key(setting, problem, text),)
+            ).fetchone()
+        except sqlite3.DatabaseError as error:
+            rule = "cannot be read"
+            raise StoreError(
+                str(self._path), rule, error, next_step="Move it away; trials are recorded anew"
+            ) from error
         if row is None:
             return None
-        return Trial(variant, row[0], tuple(json.loads(row[1])), *row[2:])
+        found = _trial(variant, row)
+        if found is None:
+            _log.warning("%s holds a trial of %s that gen did not write: it is measured anew", self._path, variant.name)
+        return found
 
     def count(self) -> int:
         """How many trials there are."""
@@ -130,6 +141,23 @@ def key(setting: Setting, problem: Problem, text: str) -> str:
         content = part.encode()
         digest.update(b"%d:" % len(content) + content)
     return digest.hexdigest()
+
+
+def _trial(variant: Variant, row: Sequence[Any]) -> Trial | None:
+    """A row's trial; None if a hand has been at it."""
+    status, times, registers, spilled, shared, reason = row
+    try:
+        times_us = tuple(json.loads(times))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    sound = (
+        status in get_args(Status)
+        and (status == "ok") == bool(times_us)
+        and all(type(time) is float and 0 <= time < inf for time in times_us)
+        and all(type(number) is int for number in (registers, spilled, shared))
+        and isinstance(reason, str)
+    )
+    return Trial(variant, status, times_us, registers, spilled, shared, reason) if sound else None
 
 
 def _json(content: Mapping[str, object]) -> str:

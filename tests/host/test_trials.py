@@ -260,3 +260,47 @@ def test_a_disk_that_takes_no_more_is_an_error_in_words(tmp_path: Path) -> None:
     assert trials.count() == 1
     assert trials.find(SETTING, PROBLEM, "text", VARIANT) == OK
     trials.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("status", "fine"),
+        ("status", "wrong_result"),
+        ("times_us", "[]"),
+        ("times_us", "[1.0"),
+        ("times_us", '["fast"]'),
+        ("times_us", "[NaN]"),
+        ("times_us", "[-1.0]"),
+        ("times_us", "7"),
+        ("times_us", b"\xff"),
+        ("registers", "few"),
+        ("reason", 5),
+    ],
+)
+def test_a_row_edited_by_hand_is_measured_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, column: str, value: object
+) -> None:
+    trials = Trials(tmp_path)
+    trials.record(SETTING, PROBLEM, "text", OK)
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.execute(f"UPDATE trials SET {column} = ?", (value,))
+    base.close()
+    with caplog.at_level(logging.WARNING):
+        found = trials.find(SETTING, PROBLEM, "text", VARIANT)
+    if column == "reason":  # SQLite makes it a text
+        assert found == replace(OK, reason="5")
+    else:
+        assert found is None
+        assert VARIANT.name in caplog.messages[0]
+    trials.close()
+
+
+def test_a_table_of_somebody_else_is_an_error_in_words(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.execute("CREATE TABLE trials (id INTEGER)")
+    base.close()
+    trials = Trials(tmp_path)
+    with pytest.raises(StoreError, match=r"trials\.sqlite cannot be read .*Move it away"):
+        trials.find(SETTING, PROBLEM, "text", VARIANT)
+    trials.close()
