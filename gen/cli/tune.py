@@ -84,6 +84,8 @@ def tune(
     from gen.tune.device import find_device
     from gen.tune.problems import problems
 
+    if budget is not None and not budget > 0:
+        raise OptionError("--budget", "must be a positive number of seconds", budget)
     if arch is None and find_device() is not None:
         families, home = families_of(ctx), home_of(out)
         wanted = problems(families, target, known_specs(families, home), shape or ())

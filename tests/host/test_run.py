@@ -364,6 +364,13 @@ def test_the_command_ends_with_1_where_nothing_won(gpu: FakeDevice, home: Path) 
 
 
 @pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("budget", ["0", "-5", "nan"])
+def test_the_command_refuses_a_budget_that_is_none(home: Path, budget: str) -> None:
+    status, said = gen("tune", "transpose", "--budget", budget, "--out", home)
+    assert (status, "must be a positive number of seconds" in said) == (2, True)
+
+
+@pytest.mark.usefixtures("gpu")
 def test_the_command_refuses_a_bad_shape_and_an_unknown_compiler(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gen("tune", "transpose", "--shape", "axb", "--out", home)[0] == 2
     monkeypatch.undo()
