@@ -100,7 +100,9 @@ def _winner(winner: Winner) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    from gen.runtime.dispatch import is_number
+
+    return value if is_number(value) else None
 
 
 def _file(home: Path, variant: str) -> str | None:

@@ -16,6 +16,7 @@ from gen.store.specs import read_specs
 from gen.store.tuned import Winner, read_winners
 
 log = logging.getLogger("gen")
+_TOO_LARGE = 1e300  # to be printed: JSON holds integers of any length
 _said: set[tuple[str, str]] = set()
 
 
@@ -135,9 +136,9 @@ class Chooser:
         why = f"tuned on {winner.device} for {winner.shape}"
         median: Any = winner.evidence.get("median_us")
         of_limit: Any = winner.evidence.get("of_limit")
-        if _is_number(median):
+        if is_number(median):
             why += f": median {median:.4g} us"
-        if _is_number(of_limit):
+        if is_number(of_limit):
             why += f", {100 * of_limit:.1f} % of the limit"
         driver = winner.evidence.get("driver")
         if self._driver and isinstance(driver, str) and driver != self._driver:
@@ -187,5 +188,6 @@ def _by_name(families: Sequence[Family[Any]], name: str, home: Path) -> tuple[Fa
         ) from error  # fmt: skip
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_number(value: object) -> bool:
+    """Whether a value that a file holds is a number that can be shown."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE

@@ -523,6 +523,12 @@ def test_a_winner_stays_after_a_new_driver(backend: FakeBackend, tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize("number", [10**400, float("nan"), float("inf"), True, "fast"])
+def test_evidence_that_is_no_number_is_not_told(backend: FakeBackend, tmp_path: Path, number: object) -> None:
+    home = tuned(tmp_path, winner(TUNED, median_us=number, of_limit=number))
+    assert gen.load(SUM, shape=2**28, device=backend, home=home).why == f"tuned on Fake GPU for {LARGE}"
+
+
 @pytest.mark.parametrize(
     ("variant", "reason"),
     [

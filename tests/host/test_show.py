@@ -91,6 +91,12 @@ def test_winners_edited_by_hand(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "Nothing is tuned for it" in shown(SUM)
 
 
+def test_a_time_of_too_many_digits(home: Path) -> None:
+    write(home, {**WINNER, "median_us": 10**400, "of_limit": float("inf")})
+    assert TUNED in shown(SUM)
+    assert json.loads(shown(SUM, "--json"), parse_constant=pytest.fail)["winners"][0]["median_us"] is None
+
+
 @pytest.mark.parametrize("name", ["sum", "reduction_product_f32", "reduction_sum_f32__magic", "reduction"])
 def test_a_name_that_is_none(name: str) -> None:
     result = CliRunner().invoke(app, ["show", name], prog_name="gen")
