@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
+from typing import Any
 
 from gen.emit.files import read, write_if_changed
 from gen.errors import StoreError
@@ -75,8 +78,20 @@ def _read(home: Path) -> list[Calibration]:
         content = json.loads(text)
         if content["schema"] != SCHEMA:
             raise ValueError(content["schema"])
-        return [Calibration(**entry) for entry in content["calibrations"]]
+        return [_calibration(entry) for entry in content["calibrations"]]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise StoreError(
             str(home / FILE), "is not what gen writes", error, next_step="Remove it, and run gen calibrate"
         ) from error
+
+
+def _calibration(entry: Mapping[str, Any]) -> Calibration:
+    """One that was stored. Raises ValueError for figures that no device has."""
+    found = Calibration(**entry)
+    figures = {**entry}
+    texts = (figures.pop("device"), figures.pop("driver"))
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(texts)
+    if not all(type(figure) is float and 0 < figure < inf for figure in figures.values()):
+        raise ValueError(figures)
+    return found
