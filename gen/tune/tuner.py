@@ -234,8 +234,12 @@ def _finalists(
     previous: str | None,
     record: Callable[[Trial], None],
 ) -> list[Trial]:
-    """The fastest trials, with base and the winner so far, all ready in the session."""
-    fast = sorted((t for t in done.values() if t.status == "ok"), key=lambda t: (t.median_us, t.variant.name))
+    """The fastest trials, with base and the winner so far, all ready in the session.
+
+    None whose call does more than was timed: a caller pays for the private copy too.
+    """
+    right = [t for t in done.values() if t.status == "ok" and (t.variant == base or not _prepares(t.variant))]
+    fast = sorted(right, key=lambda t: (t.median_us, t.variant.name))
     chosen = fast[:FINALISTS] + [t for t in fast[FINALISTS:] if t.variant == base or t.variant.name == previous]
     ready = {made.name for made in missing}
     finalists = []
@@ -250,6 +254,10 @@ def _finalists(
         else:
             record(again)
     return finalists
+
+
+def _prepares(made: Variant) -> bool:
+    return any(launch.setup for launch in made.plan.launches)
 
 
 def _rounds(

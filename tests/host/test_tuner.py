@@ -115,6 +115,16 @@ def test_a_bad_candidate_never_wins_however_fast(trials: Trials, fault: str) -> 
     assert all(FIRST not in finals for finals in device.finals)
 
 
+def test_a_variant_whose_copy_is_not_timed_never_wins(trials: Trials) -> None:
+    device = FakeDevice(lambda made: 1.0 if made.algorithm.name == "interleaved" else float(len(made.name)))
+    outcome = tuned(device, trials, problem=SUM)
+    assert won(outcome) == min((t for t in outcome.trials if t.median_us > 1), key=lambda t: t.median_us).variant.name
+    assert any(trial.median_us == 1.0 for trial in outcome.trials)  # it is tried all the same
+    assert not any("interleaved" in name for finals in device.finals for name in finals)
+    previous = next(trial.variant.name for trial in outcome.trials if trial.variant.algorithm.name == "interleaved")
+    assert "interleaved" not in won(tuned(device, trials, problem=SUM, previous=previous))
+
+
 def test_a_candidate_that_takes_the_gpu_down_is_named_and_left_out_the_next_time(trials: Trials) -> None:
     device = FakeDevice(times(_20=5.0), deadly=frozenset({FIRST}))
     with pytest.raises(RunError, match=f"{FIRST} took the GPU down .*Run gen tune again"):
