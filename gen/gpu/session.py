@@ -103,7 +103,9 @@ class GpuSession:
                 self._fill_inputs()
                 return trial("wrong_result", reason=reason)
             times = self._times(kernel, 1)
-            if times[0] <= give_up_us:
+            if times[0] > give_up_us:  # unless it was disturbed: a trial is kept for good
+                times += self._times(kernel, 1)
+            if min(times) <= give_up_us:
                 times = self._times(kernel, SAMPLES)
             reason = self._differs(variant) or self._input_changed()
             if reason is not None:

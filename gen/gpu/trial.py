@@ -73,7 +73,7 @@ class Session(Protocol):
     """A problem made ready on a device: inputs there, base proven against NumPy."""
 
     def attempt(self, variant: Variant, compiled: Compiled, give_up_us: float) -> Trial:
-        """Runs a variant, compares its result, times it; one sample is all it gets if that exceeds `give_up_us`."""
+        """Runs a variant, compares its result, times it; two samples are all it gets if both exceed `give_up_us`."""
         ...
 
     def rounds(self, variants: Sequence[Variant], count: int) -> Rounds:

@@ -24,7 +24,7 @@ from gen.tune.choose import Interval, choose, paired_ratio
 
 FINALISTS = 8
 ROUNDS = 30
-SLOWER = 2.0  # a first sample that much over the best so far ends an attempt
+SLOWER = 2.0  # two samples that much over the best so far end an attempt
 
 
 class ManyCompiler(Protocol):

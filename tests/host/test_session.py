@@ -53,13 +53,16 @@ class NumpyService:
 
 
 class NumpyClock:
-    """Every launch takes 3 us."""
+    """Every launch takes 3 us, unless `slow` holds other times for those that come next."""
+
+    def __init__(self) -> None:
+        self.slow: list[float] = []
 
     def times(self, launch: Callable[[], None], samples: int, setup: Callable[[], None]) -> list[float]:
         for _ in range(samples):
             setup()
             launch()
-        return [3.0] * samples
+        return [self.slow.pop(0) if self.slow else 3.0 for _ in range(samples)]
 
 
 class Bench:
@@ -85,12 +88,13 @@ class Bench:
                     self.faults[name](self.gpu, addresses, launches[name])
 
         monkeypatch.setattr(module, "CudaKernel", Kernel)
+        self.clock = NumpyClock()
         self.session = module.GpuSession(
-            self.gpu, NumpyService(self.gpu), NumpyClock(), PROBLEM, BASE, Compiled(BASE.name, "sm_90", b"", {})
+            self.gpu, NumpyService(self.gpu), self.clock, PROBLEM, BASE, Compiled(BASE.name, "sm_90", b"", {})
         )
 
-    def attempt(self, made: Variant) -> Trial:
-        found: Trial = self.session.attempt(made, Compiled(made.name, "sm_90", b"", {}), float("inf"))
+    def attempt(self, made: Variant, give_up_us: float = 10.0) -> Trial:
+        found: Trial = self.session.attempt(made, Compiled(made.name, "sm_90", b"", {}), give_up_us)
         return found
 
 
@@ -121,6 +125,13 @@ def spoil(name: str, when: int = 1) -> Fault:
 def test_a_right_variant_is_timed(bench: Bench) -> None:
     trial = bench.attempt(FIRST)
     assert (trial.status, trial.times_us) == ("ok", (3.0,) * 7)
+
+
+def test_a_slow_variant_is_given_up_and_a_disturbed_one_is_not(bench: Bench) -> None:
+    bench.clock.slow = [50.0, 11.0]
+    assert bench.attempt(FIRST).times_us == (50.0, 11.0)
+    bench.clock.slow = [50.0]
+    assert bench.attempt(SECOND).times_us == (3.0,) * 7
 
 
 @pytest.mark.parametrize("when", [1, 4])
