@@ -12,6 +12,7 @@ from gen.toolchain.compiled import Compiler
 THREADS = 256
 BLOCKS_PER_SM = 8
 GATE_CYCLES = 2_000_000_000  # about a second: then a gate that nobody opens lets go
+GATE_SECONDS = 0.5  # it holds that long on any GPU: none runs at 4 GHz
 _NOT_FOUND = 2**64 - 1
 
 Grid = tuple[int, int, int]

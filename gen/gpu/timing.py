@@ -10,17 +10,20 @@ A protocol says what the caches hold when a kernel starts:
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from gen.errors import RunError
 from gen.families.base import Work
 from gen.gpu.device import CudaDevice, Graph
-from gen.gpu.service import THREADS, Service
+from gen.gpu.service import GATE_SECONDS, THREADS, Service
 
 GRAPH_LAUNCHES = 50
 _SMALL, _LARGE = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
 _BATCH = 50  # samples queued behind one gate: the driver holds about a thousand launches
+_MOST_LATE = 5  # times that the host may be too late for one batch
 
 
 class Protocol(Enum):
@@ -76,11 +79,15 @@ class Clock:
         """Microseconds of isolated launches, each between two events; `setup` is queued before each flush.
 
         Nothing starts before all of it is queued: a host that is busy, or waits for its turn, is never timed.
+
+        Raises RunError if the host does not queue it before the gate lets go, time after time.
         """
         times: list[float] = []
+        late, batch = 0, _BATCH
         while samples > 0:
-            pairs = [(self._device.event(), self._device.event()) for _ in range(min(samples, _BATCH))]
+            pairs = [(self._device.event(), self._device.event()) for _ in range(min(samples, batch))]
             self._open.set(0)
+            start = time.monotonic()
             self._service.gate(self._open)
             try:
                 for before, after in pairs:
@@ -91,7 +98,13 @@ class Clock:
                     self._device.record(after)
             finally:
                 self._open.set(1)
+            queueing = time.monotonic() - start
             self._device.synchronize()
+            if queueing > GATE_SECONDS:
+                late, batch = late + 1, max(len(pairs) // 2, 1)  # the driver's queue may have been full
+                if late == _MOST_LATE:
+                    raise RunError("The host", f"must queue launches within {GATE_SECONDS} s", f"{queueing:.1f} s")
+                continue
             times += [1000 * float(after.time_since(before)) for before, after in pairs]
             samples -= len(pairs)
         return times
