@@ -36,6 +36,11 @@ def cache_home(home: Path) -> Path:
     return home / ".cache"
 
 
+def lock_of(home: Path) -> Path:
+    """The file that whoever changes what `home` holds has locked."""
+    return cache_home(home) / "lock"
+
+
 def templates_root() -> Traversable:
     """The folder of the built-in templates and the partials that every family shares."""
     checkout = _checkout()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gen.errors import GenError
@@ -33,3 +36,17 @@ def read(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise GenError(str(path), "cannot be read as text", error) from error
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Lets one process at a time read files and write them anew; the others wait. `lock` is a file for that alone."""
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    except OSError as error:
+        raise GenError(str(lock), "cannot be written", error.strerror) from error
+    with file:
+        with suppress(OSError):  # a file system that knows no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

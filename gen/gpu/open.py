@@ -9,13 +9,14 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from gen.emit.files import read, write_if_changed
+from gen.emit.files import alone, read, write_if_changed
 from gen.errors import StoreError
 from gen.families.steps import Step
 from gen.gpu.device import CudaDevice, open_device
 from gen.gpu.service import Service, source
 from gen.gpu.session import GpuBench
 from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, calibrate
+from gen.paths import lock_of
 from gen.toolchain.compiled import Compiler
 
 FILE = "calibration.json"
@@ -63,10 +64,11 @@ def stored_calibration(home: Path, device: CudaDevice) -> Calibration | None:
 
 def store_calibration(home: Path, calibration: Calibration) -> Path:
     """Writes a calibration into `home`, over an earlier one of its device."""
-    others = [found for found in _read(home) if found.device != calibration.device]
-    ordered = sorted((*others, calibration), key=lambda found: found.device)
-    content = {"schema": SCHEMA, "calibrations": [asdict(found) for found in ordered]}
-    write_if_changed(home / FILE, json.dumps(content, indent=1) + "\n")
+    with alone(lock_of(home)):
+        others = [found for found in _read(home) if found.device != calibration.device]
+        ordered = sorted((*others, calibration), key=lambda found: found.device)
+        content = {"schema": SCHEMA, "calibrations": [asdict(found) for found in ordered]}
+        write_if_changed(home / FILE, json.dumps(content, indent=1) + "\n")
     return home / FILE
 
 

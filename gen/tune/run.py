@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gen.emit.files import write_if_changed
+from gen.emit.files import alone, write_if_changed
 from gen.emit.generate import generate, texts
 from gen.families.base import Family
 from gen.gpu.trial import Device, Problem
+from gen.paths import lock_of
 from gen.store import tuned
 from gen.store.folder import other_files, prefixes_of, variants_of_home
 from gen.store.trials import Trials
@@ -92,6 +93,7 @@ def _previous(home: Path, device: Device, problem: Problem) -> str | None:
 
 
 def _keep(home: Path, families: Sequence[Family[Any]], winner: tuned.Winner) -> None:
-    winners = tuned.merged(tuned.read_winners(home), [winner])
-    write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
-    generate(home, texts(variants_of_home(families, home), other_files(families)), prefixes_of(families))
+    with alone(lock_of(home)):  # another run may keep a winner of its own
+        winners = tuned.merged(tuned.read_winners(home), [winner])
+        write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
+        generate(home, texts(variants_of_home(families, home), other_files(families)), prefixes_of(families))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -131,7 +133,8 @@ def test_winners_of_other_devices_stay(home: Path) -> None:
 
 def test_a_rerun_changes_no_file(home: Path) -> None:
     tuned(home)
-    kept = {path: (path.read_text(), path.stat().st_mtime_ns) for path in home.iterdir() if path.suffix != ".sqlite"}
+    files = [path for path in home.iterdir() if path.is_file() and path.suffix != ".sqlite"]
+    kept = {path: (path.read_text(), path.stat().st_mtime_ns) for path in files}
     device = FakeDevice(by_length)
     again = tuned(home, device=device)
     assert {path: (path.read_text(), path.stat().st_mtime_ns) for path in kept} == kept
@@ -284,6 +287,22 @@ def test_a_new_winner_takes_the_place_of_its_own_device_spec_and_class_alone() -
     found = merged(old, [Winner("a", "d", "e", "new", {})])
     assert len(found) == len(old)
     assert [(w.device, w.spec, w.shape) for w in found if w.variant == "new"] == [("a", "d", "e")]
+
+
+def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(folder: Path) -> tuple[Winner, ...]:
+        found = read_winners(folder)
+        time.sleep(0.1)
+        return found
+
+    monkeypatch.setattr("gen.store.tuned.read_winners", slowly)
+    winners = [replace(FOREIGN, device=device) for device in ("One GPU", "Other GPU", "Third GPU")]
+    threads = [Thread(target=module._keep, args=(home, FAMILIES, winner)) for winner in winners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(map(str, read_winners(home))) == set(map(str, winners))
 
 
 @dataclass
