@@ -209,6 +209,8 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
     strides = tuple(map(int, strides))
     if len(strides) != len(shape):
         raise ArgumentError(subject, "must have as many strides as extents", strides)
+    if any(extent < 0 for extent in shape):
+        raise ArgumentError(subject, "must have no negative extent", shape)
     if interface.get("mask") is not None:
         raise ArgumentError(subject, "must have no mask")
     ready = interface.get("stream")
