@@ -47,7 +47,7 @@ class Outcome:
     Attributes:
         trials: every variant tried, in order.
         winner: the chosen one; None if nothing was right in time.
-        median_us, interval: of the winner, over the rounds of the finalists; the interval is of its median.
+        median_us: of the winner, over the rounds of the finalists.
         against_base: the winner's time over base's, from the same rounds; None if base did not finish.
         of_limit: the floor over the median.
         seconds: from start to end.
