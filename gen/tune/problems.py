@@ -73,5 +73,7 @@ def _problem(family: Family[Any], spec: Spec, text: str) -> Problem:
     dtype = first.dtype.numpy
     if dtype.itemsize * prod(max(extent, 1) for extent in shape) >= 2**63:
         raise ShapeError("--shape", f"must be of less than 2^63 bytes as {first.dtype.name}", repr(text))
+    if 0 in shape:
+        raise ShapeError("--shape", "must have no extent of 0: there is nothing to time", repr(text))
     strides = tuple(dtype.itemsize * prod(shape[place + 1 :]) for place in range(len(shape)))
     return Problem(family, spec, family.extents(spec, {first.name: Layout(shape, strides, dtype)}))

@@ -128,6 +128,12 @@ def test_a_shape_that_no_memory_holds_is_refused(text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["0", "0x5", "5x0"])
+def test_a_shape_of_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ShapeError, match="must have no extent of 0"):
+        problems(FAMILIES, "reduction", {}, [text])
+
+
 def test_a_spec_of_the_stores_is_found_by_its_name() -> None:
     spec = StencilSpec("mean", (0.0, 0.25, 0.0, 0.25, 0.0, 0.25, 0.0, 0.25, 0.0))
     name = f"stencil_{spec.label}"
