@@ -122,7 +122,7 @@ def compare(calculator: Any, arch: str, *kernel: int) -> None:
     assert virtual == NO_LIMIT, here
 
 
-@settings(max_examples=20 * settings().max_examples + 2000)
+@settings(max_examples=10 * settings().max_examples)
 @given(
     registers=st.integers(0, 260) | st.sampled_from((16, 24, 32, 40, 48, 64, 128, 255)),
     static_shared=st.integers(0, STATIC_SHARED_BYTES) | st.sampled_from((0, 128, 1024, 32768)),

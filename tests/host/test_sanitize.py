@@ -45,6 +45,7 @@ from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.cover import pairs
 from gen.families.names import find_variant, space
+from gen.paths import cache_home, output_home
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, prove
@@ -187,11 +188,11 @@ def test_a_planted_fault_changes_the_text_in_one_place(tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_cpu_run_finds_a_planted_fault_too(tool: str, tmp_path: Path) -> None:
+def test_the_cpu_run_finds_a_planted_fault_too(tool: str) -> None:
     made = find_variant(FAMILIES, FAULTS[tool].variant, {})
     cases, _ = sizes_of(made, sanitize.ALL)
     for text, right in ((render, True), (FAULTS[tool].text, False)):
-        (proof,) = prove(HostRunner(Limits.of("sm_90"), cache=tmp_path, text=text), [made], cases)
+        (proof,) = prove(HostRunner(Limits.of("sm_90"), cache=cache_home(output_home()), text=text), [made], cases)
         assert (proof.failure is None) is right, str(proof.failure)
 
 
