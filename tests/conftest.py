@@ -34,3 +34,19 @@ settings.load_profile(_profile())
 def host_runner() -> HostRunner:
     """The CPU run; what it builds is kept between runs of the tests, by content."""
     return HostRunner(Limits.of("sm_90"), cache=cache_home(output_home()), text=render)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Counts what tests/host/test_mutants.py caught; the workers of pytest-xdist hand on what a test records."""
+    counts = {"caught": [0, 0], "without effect": [0, 0]}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "mutant" and report.when == "call":
+                    counts[value][0] += outcome == "passed"
+                    counts[value][1] += 1
+    (caught, mutants), (proven, others) = counts.values()
+    if mutants or others:
+        terminalreporter.write_line(
+            f"{caught} of {mutants} mutants caught; {proven} of {others} changes without effect proven"
+        )
