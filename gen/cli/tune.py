@@ -29,6 +29,9 @@ CompilerName = Annotated[
 ]
 
 
+WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
+
+
 def add_to(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command(
@@ -56,7 +59,12 @@ def tune(
         ),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="SECONDS", show_default=False, help="The time that the whole run may take.")
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            show_default=False,
+            help="The time that the whole run may take. Default: 170 for every catalogue, no bound for what is named.",
+        ),
     ] = None,
     gpu: Gpu = 0,
     compiler: CompilerName = "nvrtc",
@@ -84,7 +92,9 @@ def tune(
     from gen.tune.device import find_device
     from gen.tune.problems import problems
 
-    if budget is not None and not budget > 0:
+    if budget is None and target is None and not shape:
+        budget = WHOLE_CATALOGUE
+    elif budget is not None and not budget > 0:
         raise OptionError("--budget", "must be a positive number of seconds", budget)
     if arch is None and find_device() is not None:
         families, home = families_of(ctx), home_of(out)
@@ -92,7 +102,7 @@ def tune(
         if _can_measure():
             _measure(wanted, families, home, budget, gpu, compiler, json=json)
             return
-    elif shape or budget is not None:
+    elif shape or budget not in (None, WHOLE_CATALOGUE):
         raise OptionError("--shape and --budget", "need a GPU that measures", arch or "none")
     rehearse(ctx, target, arch, out, json=json)
 

@@ -20,6 +20,8 @@ from gen.proof.oracle import allowance, disagreement, sharpened
 from gen.toolchain.compiled import Compiled
 
 SAMPLES = 7  # of a variant that is worth more than one
+RED_ZONE = 4096  # bytes
+_ZONE = np.full(RED_ZONE, 0xC5, np.uint8)
 POISONS = (0xFFC1A5A5, 0x7FA15A5A)  # two NaN patterns: an element that is not written keeps one of them
 
 
@@ -48,13 +50,21 @@ class GpuBench:
 
 @dataclass
 class _Buffer:
-    """An array operand on the device: `span` bytes from its first to its last, in `size` bytes of whole vectors."""
+    """An array operand on the device: `span` bytes from its first to its last, in `size` bytes of whole vectors.
+
+    Before `address` and behind `size` lies a red zone that no kernel may write.
+    """
 
     operand: Operand
     layout: Layout
     memory: Memory
     span: int
     size: int
+
+    @property
+    def address(self) -> int:
+        """Of its first byte."""
+        return self.memory.address + RED_ZONE
 
     @property
     def has_gaps(self) -> bool:
@@ -78,7 +88,8 @@ class GpuSession:
         operands = [operand for operand in spec.operands if operand.role != "number"]
         self._inputs = [self._buffer(o, layouts[o.name]) for o in operands if o.role == "in"]
         self._outputs = [self._buffer(o, layouts[o.name]) for o in operands if o.role == "out"]
-        self._references = [device.allocate(buffer.memory.size) for buffer in self._outputs]
+        self._references = [device.allocate(buffer.size) for buffer in self._outputs]
+        self._filled_with = 0
         self._expected: dict[str, Expected] = {}
         self._uploaded: dict[str, tuple[Memory, Memory]] = {}
         self._kernels: dict[str, CudaKernel] = {}
@@ -163,14 +174,17 @@ class GpuSession:
             reach = sum((n - 1) * stride for n, stride in zip(layout.shape, layout.strides, strict=True))
             span = layout.dtype.itemsize + reach
         size = -(-max(span, 1) // 16) * 16
-        return _Buffer(operand, layout, self._device.allocate(size), span, size)
+        memory = self._device.allocate(2 * RED_ZONE + size)
+        for zone in (memory.address, memory.address + RED_ZONE + size):
+            self._device.upload(zone, _ZONE)
+        return _Buffer(operand, layout, memory, span, size)
 
     def _prove_base(self, base: Variant, compiled: Compiled) -> None:
         """Compares base with NumPy on the host, and keeps its result."""
         kernel = CudaKernel(base, compiled, self._device, self._device.limits)
         problem = self._problem
         inputs = {
-            b.operand.name: b.view(self._device.download(b.memory.address, b.size)) for b in self._inputs
+            b.operand.name: b.view(self._device.download(b.address, b.size)) for b in self._inputs
         }  # fmt: skip
         self._expected = {
             name: sharpened(one, random_signs=True)
@@ -180,12 +194,12 @@ class GpuSession:
         for poison in POISONS:
             self._run(kernel, poison)
             for buffer, reference in zip(self._outputs, self._references, strict=True):
-                got = buffer.view(self._device.download(buffer.memory.address, buffer.size))
+                got = buffer.view(self._device.download(buffer.address, buffer.size))
                 name = buffer.operand.name
                 wrong = disagreement(self._expected[name], got, roundings, buffer.operand.dtype)
                 if wrong is not None:
                     raise RunError(f"{base.name} on {problem}", f"is wrong: {name}{wrong}")
-                self._service.copy(buffer.memory.address, reference.address, buffer.size)
+                self._service.copy(buffer.address, reference.address, buffer.size)
 
     def _check(self, kernel: CudaKernel) -> str | None:
         """Runs a kernel on two poisons; what is wrong with its results, or with the inputs after it."""
@@ -203,13 +217,30 @@ class GpuSession:
         self._device.synchronize()
 
     def _poison(self, word: int) -> None:
+        self._filled_with = word
         for buffer in self._outputs:
-            self._service.fill(buffer.memory.address, buffer.size, word)
+            self._service.fill(buffer.address, buffer.size, word)
+
+    def _written_beside(self) -> str | None:
+        """Which output's surroundings were written: its red zones, or what fills up its last vector."""
+        for buffer in self._outputs:
+            filled_up = buffer.size - buffer.span  # bytes after the last element, which still hold the poison
+            tail = np.full(4, self._filled_with, np.uint32).view(np.uint8)[16 - filled_up :]
+            before = self._device.download(buffer.memory.address, RED_ZONE)
+            behind = self._device.download(buffer.address + buffer.span, filled_up + RED_ZONE)
+            if not (np.array_equal(before, _ZONE) and np.array_equal(behind, np.concatenate((tail, _ZONE)))):
+                for zone in (buffer.memory.address, buffer.address + buffer.size):
+                    self._device.upload(zone, _ZONE)  # whole again for the next
+                return f"bytes next to {buffer.operand.name} are written"
+        return None
 
     def _differs(self, variant: Variant) -> str | None:
-        """How the outputs differ from base's, or from NumPy's by more than their bound."""
+        """How the outputs differ from base's, or from NumPy's by more than their bound; or what else was written."""
+        beside = self._written_beside()
+        if beside is not None:
+            return beside
         for buffer, reference in zip(self._outputs, self._references, strict=True):
-            got = buffer.memory.address
+            got = buffer.address
             count, first = self._service.differing_words(got, reference.address, buffer.span)
             if count and buffer.has_gaps:  # gaps hold the poison of this run, or of base's
                 count, first = self._host_difference(buffer, reference)
@@ -226,7 +257,7 @@ class GpuSession:
     def _host_difference(self, buffer: _Buffer, reference: Memory) -> tuple[int, int | None]:
         got, kept = (
             buffer.view(self._device.download(address, buffer.size)).tobytes()
-            for address in (buffer.memory.address, reference.address)
+            for address in (buffer.address, reference.address)
         )
         wrong = np.frombuffer(got, np.uint8) != np.frombuffer(kept, np.uint8)
         return int(wrong.sum()), int(wrong.argmax()) // 4 if wrong.any() else None
@@ -248,7 +279,7 @@ class GpuSession:
         relative, absolute = allowance(expected, roundings)
         elements = int(np.asarray(expected.value).size)
         return self._service.beyond_bounds(
-            buffer.memory.address, value.address, magnitude.address, relative, absolute, elements
+            buffer.address, value.address, magnitude.address, relative, absolute, elements
         )
 
     def _times(self, kernel: CudaKernel, samples: int) -> list[float]:
@@ -264,17 +295,17 @@ class GpuSession:
         return self._clock.times(lambda: kernel.queue(timed, addresses), samples, setup=setup)
 
     def _addresses(self, kernel: CudaKernel) -> dict[str, int]:
-        arrays = {buffer.operand.name: buffer.memory.address for buffer in (*self._inputs, *self._outputs)}
+        arrays = {buffer.operand.name: buffer.address for buffer in (*self._inputs, *self._outputs)}
         return kernel.scratch(self._problem.extents) | arrays
 
     def _fill_inputs(self) -> None:
         """Writes the inputs, always the same: a wrong kernel may have changed them under those that come next."""
         for seed, buffer in enumerate(self._inputs):
             floats = buffer.operand.dtype.kind == "float"
-            self._service.random(buffer.memory.address, buffer.size, seed + 1, floats=floats)
+            self._service.random(buffer.address, buffer.size, seed + 1, floats=floats)
 
     def _input_checksums(self) -> list[int]:
-        return [self._service.checksum(buffer.memory.address, buffer.size) for buffer in self._inputs]
+        return [self._service.checksum(buffer.address, buffer.size) for buffer in self._inputs]
 
     def _input_changed(self) -> str | None:
         return None if self._input_checksums() == self._checksums else "an input was written"

@@ -134,6 +134,17 @@ def test_a_slow_variant_is_given_up_and_a_disturbed_one_is_not(bench: Bench) -> 
     assert bench.attempt(SECOND).times_us == (3.0,) * 7
 
 
+@pytest.mark.parametrize("offset", [-4, 35 * 4, 35 * 4 + 100])
+def test_what_is_written_next_to_an_output_is_found(bench: Bench, offset: int) -> None:
+    def beside(gpu: FakeGpu, addresses: Mapping[str, int], _: int) -> None:
+        gpu.upload(addresses["out"] + offset, np.full(4, 0x77, np.uint8))
+
+    bench.faults[FIRST.name] = beside
+    trial = bench.attempt(FIRST)
+    assert (trial.status, trial.reason) == ("wrong_result", "bytes next to out are written")
+    assert bench.attempt(SECOND).status == "ok"  # the zones are whole again
+
+
 @pytest.mark.parametrize("when", [1, 4])
 def test_an_input_that_a_variant_spoils_is_whole_again_for_the_next(bench: Bench, when: int) -> None:
     bench.faults[FIRST.name] = spoil("in", when)

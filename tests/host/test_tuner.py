@@ -16,7 +16,7 @@ from gen.families.names import find_family, find_variant
 from gen.gpu.trial import Problem
 from gen.store.trials import Setting, Trials
 from gen.tune import tuner
-from gen.tune.tuner import FINALISTS, Outcome, candidates, tune, winner_of
+from gen.tune.tuner import FINALISTS, METHOD, Outcome, candidates, tune, winner_of
 from tests.fake_device import SAMPLES, CountingCompiler, FakeDevice
 
 STENCIL = find_family(FAMILIES, "stencil")
@@ -59,7 +59,7 @@ def won(outcome: Outcome) -> str:
 
 def recorded(trials: Trials, device: FakeDevice, name: str, problem: Problem = PROBLEM) -> tuple[str, str] | None:
     """Status and reason that stand in the store."""
-    setting = Setting(device.name, device.driver, "fake 1.0", "cold")
+    setting = Setting(device.name, device.driver, "fake 1.0", METHOD)
     found = trials.find(setting, problem, name, find_variant(FAMILIES, name, {}))
     return None if found is None else (found.status, found.reason)
 
