@@ -1,14 +1,14 @@
-// reduction_sum_f32__grid_tpb256_u2_v16_bpm4_ldcg
+// reduction_sum_f32__grid_tpb256_u2_v16_bpm8_ldcg
 //
 // The sum of n floats; 0 for none.
 // One launch: every block strides through the array with vector loads; the block that finishes
 // last adds up the partial results in index order, so that every run gives the same bits.
 //
-// Launch:   <<<max(min((n + 2047) / 2048, sm_count * 4), 1), 256>>>(in, out, partials, ticket, n)
-// Scratch:  partials, max(min((n + 2047) / 2048, sm_count * 4), 1) * 4 bytes
+// Launch:   <<<max(min((n + 2047) / 2048, sm_count * 8), 1), 256>>>(in, out, partials, ticket, n)
+// Scratch:  partials, max(min((n + 2047) / 2048, sm_count * 8), 1) * 4 bytes
 // Scratch:  ticket, 4 bytes, 0 before the first launch
 // Spec:     {"axes": "all", "dtype": "f32", "op": "sum"}
-// Config:   {"blocks_per_sm": 4, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
+// Config:   {"blocks_per_sm": 8, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
 //           "vec_bytes": 16}
 // Template: reduction/grid.cu.jinja, with its partials sha256 637c9067c0d62196
 //
@@ -50,7 +50,7 @@ __device__ __forceinline__ void add_items(float (&sum)[kVecItems], uint4 vector)
 
 // partials has an element a block; ticket is 0 before the launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__grid_tpb256_u2_v16_bpm4_ldcg(
+    reduction_sum_f32__grid_tpb256_u2_v16_bpm8_ldcg(
         const float* __restrict__ in, float* __restrict__ out, float* partials, unsigned* ticket,
         long long n) {
   __shared__ float warp_sums[kWarps];
