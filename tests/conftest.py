@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,9 +32,15 @@ settings.load_profile(_profile())
 
 
 @pytest.fixture(scope="session")
-def host_runner() -> HostRunner:
-    """The CPU run; what it builds is kept between runs of the tests, by content."""
-    return HostRunner(Limits.of("sm_90"), cache=cache_home(output_home()), text=render)
+def cache() -> Path:
+    """The checkout's cache: what is built for the CPU is kept between tests and between runs of them, by content."""
+    return cache_home(output_home())
+
+
+@pytest.fixture(scope="session")
+def host_runner(cache: Path) -> HostRunner:
+    """The CPU run."""
+    return HostRunner(Limits.of("sm_90"), cache=cache, text=render)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

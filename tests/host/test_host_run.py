@@ -174,11 +174,6 @@ def planted_variants(planted: Planted) -> tuple[Variant, Variant]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def planted_kernels(cache: Path) -> Mapping[str, tuple[HostKernel, HostKernel]]:
     """Every planted fault and its clean twin, built together."""
     pairs = {planted.name: planted_variants(planted) for planted in PLANTED}

@@ -23,11 +23,6 @@ extern "C" __global__ void NAME(float* out) {
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def launch(
     cache: Path, grid: tuple[int, int, int] = (1, 1, 1), block: tuple[int, int, int] = (1, 1, 1), *,
     shared_bytes: int = 0, arch: str = "sm_90", registers: int | None = None,

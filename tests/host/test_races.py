@@ -188,11 +188,6 @@ def variants(planted: Planted) -> tuple[Variant, Variant]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def kernels(cache: Path) -> Mapping[str, tuple[HostKernel, HostKernel]]:
     pairs = {planted.name: variants(planted) for planted in PLANTED}
     texts = {}

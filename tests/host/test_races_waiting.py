@@ -95,11 +95,6 @@ def run(cache: Path, text: str, blocks: int, *, limits: Limits = H100, seed: int
     return out
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("blocks", [1, 2, 7, 132])
 def test_barrier_of_the_whole_grid(cache: Path, blocks: int, seed: int) -> None:
