@@ -18,7 +18,7 @@ from tests.strategies import SM_COUNTS, cases
 VARIANTS = tuple(all_of_catalogue(FAMILIES))
 GROUP = 20  # as many as are built in one translation unit
 # A part of the profile's: each example runs every variant of a group.
-EXAMPLES = max(settings().max_examples // 25, 1)
+EXAMPLES = max(settings().max_examples // 16, 1)
 
 
 def groups() -> list[tuple[Variant, ...]]:
