@@ -15,15 +15,6 @@ __device__ __forceinline__ long long index_stride() {
 // Does nothing: the floor under every launch.
 extern "C" __global__ void gen_empty() {}
 
-// Keeps one thread busy for so many clock cycles, while the host queues what comes next.
-extern "C" __global__ void gen_spin(long long cycles) {
-#ifdef __CUDA_ARCH__
-  const long long start = clock64();
-  while (clock64() - start < cycles) {
-  }
-#endif
-}
-
 // Holds back what is queued behind it until the host writes to open, or for so many clock cycles.
 extern "C" __global__ void gen_gate(const volatile int* open, long long most_cycles) {
 #ifdef __CUDA_ARCH__

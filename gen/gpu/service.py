@@ -36,10 +36,6 @@ class Service:
         """Queues a kernel that does nothing."""
         self._function("gen_empty").launch((1, 1, 1), (32, 1, 1), ())
 
-    def spin(self, cycles: int) -> None:
-        """Queues so many clock cycles of waiting."""
-        self._function("gen_spin").launch((1, 1, 1), (1, 1, 1), [("q", cycles)])
-
     def gate(self, flag: Flag) -> None:
         """Queues a wait for a flag: what follows starts only when all of it is queued."""
         self._function("gen_gate").launch((1, 1, 1), (1, 1, 1), [("P", flag.address), ("q", GATE_CYCLES)])

@@ -45,7 +45,6 @@ OPERANDS = (
 LONG = (I64, size("n"))
 ARGUMENTS: Mapping[str, tuple[str | tuple[DType, Expr], ...]] = {
     "empty": (),
-    "spin": (LONG,),
     "gate": ("open", LONG),
     "fill": ("to", "seed", LONG),
     "copy": ("source", "to", LONG),
@@ -131,7 +130,7 @@ def test_every_kernel_of_the_file_is_tried_here() -> None:
     assert set(re.findall(r"\bgen_(\w+)\(", SOURCE)) == ARGUMENTS.keys()
 
 
-@pytest.mark.parametrize("entry", ["empty", "spin", "gate"])
+@pytest.mark.parametrize("entry", ["empty", "gate"])
 def test_a_kernel_without_data_touches_none(service: Service, entry: str) -> None:
     service(entry, 1000)
 
