@@ -24,6 +24,11 @@ class FakeMemory:
         self.address, self.size = address, size
         self.content = np.zeros(size, np.uint8)
         self.written = np.zeros(size, np.bool_)
+        self.freed = False
+
+    def free(self) -> None:
+        """Whatever comes next may not use it."""
+        self.freed = True
 
 
 class FakeGpu:
@@ -54,6 +59,7 @@ class FakeGpu:
 
     def _at(self, address: int, size: int) -> tuple[FakeMemory, slice]:
         memory = self.allocations[address // APART - 1]
+        assert not memory.freed, "freed before"
         start = address - memory.address
         assert start + size <= memory.size, "out of bounds"
         return memory, slice(start, start + size)

@@ -322,6 +322,13 @@ class Family(ABC, Generic[S]):
     def representative(self, spec: S, shape_class: str) -> Extents:
         """The sizes that stand for a shape class when it is tuned."""
 
+    def provable(self, spec: S, extents: Extents) -> Extents:
+        """The nearest sizes at which NumPy computes the results in seconds.
+
+        Where they are smaller, base is proven at them, and its own result is what others must equal, bit for bit.
+        """
+        return extents
+
     @abstractmethod
     def cases(self, spec: S) -> Iterator[Extents]:
         """Awkward sizes, small enough for the CPU run."""

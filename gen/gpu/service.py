@@ -6,7 +6,10 @@ from importlib.resources import files
 
 import numpy as np
 
+from gen.dtypes import DType
 from gen.gpu.device import CudaDevice, Flag, Function
+from gen.gpu.elements import Rows, kind_of
+from gen.proof.oracle import Allowance
 from gen.toolchain.compiled import Compiler
 
 THREADS = 256
@@ -55,9 +58,9 @@ class Service:
         """Queues reading whole vectors."""
         self._run("gen_read", [("P", address), ("P", self._words.address), ("q", size // 16)], blocks)
 
-    def random(self, address: int, size: int, seed: int, *, floats: bool) -> None:
-        """Queues random words: floats that are whole numbers from 1 to 8 of either sign, or any bits."""
-        self._run("gen_random", [("P", address), ("I", seed), ("i", int(floats)), ("q", size // 4)])
+    def random(self, address: int, size: int, seed: int, dtype: DType) -> None:
+        """Queues random elements: whole numbers from 1 to 8 of either sign, truth values, or any bits."""
+        self._run("gen_random", [("P", address), ("I", seed), ("i", kind_of(dtype)), ("q", size // 4)])
 
     def checksum(self, address: int, size: int) -> int:
         """A digest of the words, the same in every order of threads."""
@@ -67,24 +70,48 @@ class Service:
 
     def differing_words(self, got: int, expected: int, size: int) -> tuple[int, int | None]:
         """How many words differ, and the place of the first."""
-        self._start(0, _NOT_FOUND)
-        counters: list[tuple[str, int | float]] = [("P", self._words.address), ("P", self._words.address + 8)]
-        self._run("gen_compare_words", [("P", got), ("P", expected), *counters, ("q", size // 4)])
-        wrong, first = self._counts()
-        return wrong, None if first == _NOT_FOUND else first
+        return self._count("gen_compare_words", [("P", got), ("P", expected)], size // 4)
+
+    def differing(self, got: int, expected: int, rows: Rows) -> tuple[int, int | None]:
+        """How many elements of two arrays differ, and the place of the first."""
+        if not rows.has_gaps:  # whole words first: nearly always that is all
+            words = rows.span // 4 * 4
+            tail = Rows(1, rows.span - words, 1, rows.span - words)
+            beside = self._differing_elements(got + words, expected + words, tail)
+            if self.differing_words(got, expected, words)[0] == beside[0] == 0:
+                return 0, None
+        return self._differing_elements(got, expected, rows)
+
+    def gaps_written(self, address: int, rows: Rows, poison: int) -> int:
+        """How many bytes between the rows do not hold the poison."""
+        row_bytes = rows.elements * rows.size
+        gap_bytes = (rows.count - 1) * (rows.pitch - row_bytes)
+        arguments: list[tuple[str, int | float]] = [("P", address), ("I", poison), ("q", row_bytes), ("q", rows.pitch)]
+        return self._count("gen_compare_gaps", arguments, gap_bytes)[0]
 
     def beyond_bounds(
-        self, got: int, expected: int, magnitude: int, relative: float, absolute: float, elements: int
+        self, got: int, rows: Rows, dtype: DType, expected: int, magnitude: int, allowed: Allowance
     ) -> tuple[int, int | None]:
-        """How many floats lie further from the doubles expected than their bounds, and the place of the first."""
+        """How many elements lie further from the doubles expected than is allowed, and the place of the first."""
+        arguments: list[tuple[str, int | float]] = [
+            ("P", got), ("i", kind_of(dtype)), ("i", rows.size), ("q", rows.elements), ("q", rows.pitch),
+            ("P", expected), ("P", magnitude), ("d", allowed.relative), ("d", allowed.unit), ("d", allowed.absolute),
+            ("d", allowed.largest),
+        ]  # fmt: skip
+        return self._count("gen_compare_bound", arguments, rows.total)
+
+    def _differing_elements(self, got: int, expected: int, rows: Rows) -> tuple[int, int | None]:
+        arguments: list[tuple[str, int | float]] = [
+            ("P", got), ("P", expected), ("i", rows.size), ("q", rows.elements), ("q", rows.pitch)
+        ]  # fmt: skip
+        return self._count("gen_compare_elements", arguments, rows.total)
+
+    def _count(self, symbol: str, arguments: list[tuple[str, int | float]], total: int) -> tuple[int, int | None]:
+        """Runs a kernel over `total` items that counts the wrong ones and finds the first."""
+        if total == 0:
+            return 0, None
         self._start(0, _NOT_FOUND)
-        counters: list[tuple[str, int | float]] = [("P", self._words.address), ("P", self._words.address + 8)]
-        self._run(
-            "gen_compare_bound", [
-                ("P", got), ("P", expected), ("P", magnitude), ("d", relative), ("d", absolute),
-                *counters, ("q", elements),
-            ],
-        )  # fmt: skip
+        self._run(symbol, [*arguments, ("P", self._words.address), ("P", self._words.address + 8), ("q", total)])
         wrong, first = self._counts()
         return wrong, None if first == _NOT_FOUND else first
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from gen.dtypes import B32, F32
 from gen.errors import RunError
 from gen.families.base import Work
 from gen.gpu.device import CudaDevice, Graph
@@ -62,7 +63,7 @@ class Clock:
         self._bytes = 2 * device.l2_bytes
         self._memory = device.allocate(2 * self._bytes)
         self._open = device.flag()
-        service.random(self._memory.address, 2 * self._bytes, 1, floats=False)
+        service.random(self._memory.address, 2 * self._bytes, 1, B32)
 
     def flush(self, protocol: Protocol) -> None:
         """Queues what brings the caches to where the protocol wants them."""
@@ -118,7 +119,7 @@ def calibrate(device: CudaDevice, service: Service, clock: Clock, empty_graph: G
     """Measures a device: bandwidths as slopes between 1 and 4 GiB, the best of several grids and the driver's own."""
     source, target = device.allocate(_LARGE), device.allocate(_LARGE)
     for memory in (source, target):
-        service.random(memory.address, _LARGE, 7, floats=True)
+        service.random(memory.address, _LARGE, 7, F32)
     grids = [0, *(per_sm * device.limits.sm_count for per_sm in (2, 4, 16, 32)), -1]
 
     def bandwidth(factor: int, *works: Callable[[int, int], None]) -> float:

@@ -53,24 +53,41 @@ def gamma(roundings: int, unit: float) -> float:
     return product / (1 - product) if product < 1 else float("inf")
 
 
-def allowance(expected: Expected, roundings: int) -> tuple[float, float]:
-    """How far an element may lie from the exact one: so much times its sum of magnitudes, and so much more.
+@dataclass(frozen=True)
+class Allowance:
+    """How far an element may lie from the exact one.
 
-    The accumulator's gamma_h and the oracle's own; and for each rounding the smallest number of the type, which is
-    what underflow costs.
+    Attributes:
+        relative: times its sum of magnitudes: the accumulator's gamma_h, and the oracle's own.
+        unit: times its value: one rounding to the type of the result.
+        absolute: for each rounding the smallest number of the type, which is what underflow costs.
+        largest: the accumulator's range; an element whose sum of magnitudes leaves it may be anything.
     """
-    assert expected.accumulator is not None
-    smallest = float(np.finfo(expected.accumulator.numpy).smallest_subnormal)
-    relative = gamma(roundings, expected.accumulator.unit_roundoff) + gamma(ORACLE_ROUNDINGS, 2.0**-53)
-    return relative, roundings * smallest
+
+    relative: float
+    unit: float
+    absolute: float
+    largest: float
+
+    @classmethod
+    def of(cls, expected: Expected, roundings: int, result: DType) -> Allowance:
+        """That of a variant with so many roundings on a path, whose results are stored as `result`."""
+        assert expected.accumulator is not None
+        limits = np.finfo(expected.accumulator.numpy)
+        return cls(
+            gamma(roundings, expected.accumulator.unit_roundoff) + gamma(ORACLE_ROUNDINGS, 2.0**-53),
+            result.unit_roundoff if result != expected.accumulator else 0.0,
+            roundings * float(limits.smallest_subnormal),
+            float(limits.max),
+        )
 
 
 def bounds(expected: Expected, roundings: int, result: DType) -> Array:
-    """How far each element of a result may lie from `expected.value`: its allowance, and one rounding to its type."""
+    """How far each element of a result may lie from `expected.value`."""
     assert expected.magnitude is not None
-    relative, absolute = allowance(expected, roundings)
-    rounding = result.unit_roundoff * np.abs(expected.value) if result != expected.accumulator else 0.0
-    return np.asarray(relative * expected.magnitude + rounding + absolute)
+    allowed = Allowance.of(expected, roundings, result)
+    rounding = allowed.unit * np.abs(expected.value) if allowed.unit else 0.0
+    return np.asarray(allowed.relative * expected.magnitude + rounding + allowed.absolute)
 
 
 def disagreement(expected: Expected, got: Array, roundings: int, result: DType) -> Disagreement | None:
@@ -87,8 +104,7 @@ def disagreement(expected: Expected, got: Array, roundings: int, result: DType) 
         wrong = ~_same(value, got, result)
     else:
         allowed = bounds(expected, roundings, result)
-        largest = float(np.finfo(expected.accumulator.numpy).max)
-        overflows = expected.magnitude > largest
+        overflows = expected.magnitude > float(np.finfo(expected.accumulator.numpy).max)
         with np.errstate(invalid="ignore"):
             near = np.abs(got.astype(np.float64) - value) <= allowed
         finite = np.isfinite(value)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.dtypes import I32
+from gen.dtypes import F32, I32
 from gen.errors import CompileError, DeviceError, RunError
 from gen.families.steps import Step
 from gen.gpu.device import CudaDevice, open_device
@@ -85,7 +85,7 @@ def test_protocols_order_the_times_of_a_small_copy(instruments: Instruments) -> 
     device, service, clock = instruments.device, instruments.service, instruments.clock
     size = device.l2_bytes // 8
     source, target = device.allocate(size), device.allocate(size)
-    service.random(source.address, size, 3, floats=True)
+    service.random(source.address, size, 3, F32)
 
     def launch() -> None:
         service.copy(source.address, target.address, size)

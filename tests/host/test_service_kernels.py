@@ -15,9 +15,10 @@ import clang_format  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
-from gen.dtypes import F32, F64, I32, I64, U32, U64, DType
+from gen.dtypes import B32, BF16, F16, F32, F64, I32, I64, U8, U32, U64, DType
 from gen.families.base import Array, Launch, Limits, Operand, Plan
 from gen.families.expr import ONE, Expr, size
+from gen.gpu.elements import Rows, kind_of
 from gen.paths import cache_home, output_home
 from gen.proof.host import HostKernel, HostRunner
 from tests.fake_family import called_variant
@@ -35,24 +36,44 @@ OPERANDS = (
     Operand("count", "inout", U64, WORDS),
     Operand("first", "inout", U64, WORDS),
     Operand("open", "in", I32, WORDS),
-    Operand("got", "in", F32, WORDS),
+    Operand("bytes", "in", U8, WORDS),
+    Operand("kept", "in", U8, WORDS),
     Operand("expected", "in", F64, WORDS),
     Operand("magnitude", "in", F64, WORDS),
     Operand("seed", "number", U32),
     Operand("relative", "number", F64),
+    Operand("unit", "number", F64),
     Operand("absolute", "number", F64),
+    Operand("largest", "number", F64),
 )
 LONG = (I64, size("n"))
+ROWS = ((I64, size("row")), (I64, size("pitch")))
 ARGUMENTS: Mapping[str, tuple[str | tuple[DType, Expr], ...]] = {
     "empty": (),
     "gate": ("open", LONG),
     "fill": ("to", "seed", LONG),
     "copy": ("source", "to", LONG),
     "read": ("source", "sink", LONG),
-    "random": ("to", "seed", (I32, size("floats")), LONG),
+    "random": ("to", "seed", (I32, size("kind")), LONG),
     "checksum": ("source", "count", LONG),
     "compare_words": ("source", "other", "count", "first", LONG),
-    "compare_bound": ("got", "expected", "magnitude", "relative", "absolute", "count", "first", LONG),
+    "compare_elements": ("bytes", "kept", (I32, size("size")), *ROWS, "count", "first", LONG),
+    "compare_gaps": ("bytes", "seed", *ROWS, "count", "first", LONG),
+    "compare_bound": (
+        "bytes",
+        (I32, size("kind")),
+        (I32, size("size")),
+        *ROWS,
+        "expected",
+        "magnitude",
+        "relative",
+        "unit",
+        "absolute",
+        "largest",
+        "count",
+        "first",
+        LONG,
+    ),
 }
 PLAN = Plan(
     tuple(
@@ -61,6 +82,8 @@ PLAN = Plan(
     )
 )
 GEN = called_variant("gen", OPERANDS, PLAN)
+NO_ROWS = Rows(0, 0, 1, 0)
+POISON = 0xFFC1A5B6
 SIZES = (0, 1, 255, 256, 257, 1000, 4999)
 each_size = pytest.mark.parametrize("n", SIZES)
 each_grid = pytest.mark.parametrize("blocks", [1, 3])
@@ -81,9 +104,14 @@ class Service:
         self._kernels = kernels
 
     def __call__(
-        self, entry: str, n: int, *, blocks: int = 3, floats: bool = False, order: int = 0, **given: Any
-    ) -> None:
-        extents = {**dict.fromkeys(ARGUMENTS, 0), entry: 1, "n": n, "blocks": blocks, "floats": int(floats)}
+        self, entry: str, n: int, *, blocks: int = 3, dtype: DType = B32, rows: Rows = NO_ROWS, order: int = 0,
+        **given: Any,
+    ) -> None:  # fmt: skip
+        row = rows.elements * rows.size if entry == "compare_gaps" else rows.elements
+        extents = {
+            **dict.fromkeys(ARGUMENTS, 0), entry: 1, "n": n, "blocks": blocks, "kind": kind_of(dtype),
+            "size": rows.size, "row": row, "pitch": rows.pitch,
+        }  # fmt: skip
         nothing = {o.name: np.zeros(0, o.dtype.numpy) if o.axes else 0 for o in OPERANDS}
         self._kernels[order].run(extents, nothing | given)
 
@@ -103,17 +131,30 @@ class Service:
         return int(count[0]), int(first[0])
 
     def beyond(
-        self, got: Any, expected: Any, magnitude: Any = 1.0, relative: float = 0.0, absolute: float = 0.0
-    ) -> tuple[int, int]:
-        got = np.atleast_1d(np.asarray(got, np.float32))
+        self, got: Any, expected: Any, magnitude: Any = 1.0, relative: float = 0.0, absolute: float = 0.0, *,
+        unit: float = 0.0, largest: float = np.inf, dtype: DType = F32,
+    ) -> tuple[int, int]:  # fmt: skip
+        got = np.atleast_1d(np.asarray(got).astype(dtype.numpy))
         expected, magnitude = (
             np.ascontiguousarray(np.broadcast_to(np.asarray(x, np.float64), got.shape)) for x in (expected, magnitude)
         )
         count, first = np.zeros(1, np.uint64), np.full(1, NOT_FOUND, np.uint64)
         self(
-            "compare_bound", len(got), got=got, expected=expected, magnitude=magnitude, relative=relative,
-            absolute=absolute, count=count, first=first,
+            "compare_bound", len(got), bytes=got.view(np.uint8), expected=expected, magnitude=magnitude,
+            relative=relative, unit=unit, absolute=absolute, largest=largest, count=count, first=first, dtype=dtype,
+            rows=Rows(1, len(got), dtype.size, got.nbytes),
         )  # fmt: skip
+        return int(count[0]), int(first[0])
+
+    def differing_elements(self, one: Array, other: Array, rows: Rows) -> tuple[int, int]:
+        count, first = np.zeros(1, np.uint64), np.full(1, NOT_FOUND, np.uint64)
+        self("compare_elements", rows.total, bytes=one, kept=other, count=count, first=first, rows=rows)
+        return int(count[0]), int(first[0])
+
+    def gaps_written(self, memory: Array, rows: Rows, poison: int) -> tuple[int, int]:
+        count, first = np.zeros(1, np.uint64), np.full(1, NOT_FOUND, np.uint64)
+        gaps = (rows.count - 1) * (rows.pitch - rows.elements * rows.size)
+        self("compare_gaps", gaps, bytes=memory, seed=poison, count=count, first=first, rows=rows)
         return int(count[0]), int(first[0])
 
 
@@ -187,15 +228,32 @@ def test_read_folds_all_words_of_a_thread_together(service: Service) -> None:
 
 @each_size
 @each_grid
-def test_random_floats_are_whole_numbers_from_1_to_8_with_either_sign(service: Service, n: int, blocks: int) -> None:
-    floats = service.random(n, 1, floats=True, blocks=blocks).view(np.float32)
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=lambda dtype: dtype.name)
+def test_random_floats_are_whole_numbers_from_1_to_8_with_either_sign(
+    service: Service, n: int, blocks: int, dtype: DType
+) -> None:
+    n += n % 2  # an f64 takes two words
+    floats = service.random(n, 1, dtype=dtype, blocks=blocks).view(dtype.numpy).astype(np.float64)
     numbers = {float(number) for magnitude in range(1, 9) for number in (-magnitude, magnitude)}
     assert set(floats.tolist()) <= numbers
     if n > 200:
         found, counts = np.unique(floats, return_counts=True)
         assert set(found.tolist()) == numbers
-        assert counts.min() > n / 16 / 3
-        assert counts.max() < n / 16 * 3
+        assert counts.min() > len(floats) / 16 / 3
+        assert counts.max() < len(floats) / 16 * 3
+
+
+def test_random_halves_of_a_word_differ(service: Service) -> None:
+    for dtype in (F16, BF16):
+        pairs = service.random(4096, 1, dtype=dtype).view(dtype.numpy).reshape(-1, 2).astype(np.float64)
+        assert len(np.unique(pairs, axis=0)) == 16 * 16
+
+
+@each_size
+def test_random_truth_values_are_0_and_1(service: Service, n: int) -> None:
+    found = service.random(n, 1, dtype=DType("bool", "bool", 1, "bool")).view(np.uint8)
+    assert set(found.tolist()) <= {0, 1}
+    assert n < 200 or 0.4 < found.mean() < 0.6
 
 
 def test_random_words_depend_on_seed_and_place_alone(service: Service) -> None:
@@ -311,6 +369,65 @@ def test_elements_beyond_their_bounds_are_counted(service: Service, n: int) -> N
     places = sorted({n // 2, n - 1}) if n else []
     got[places] += np.float32(1e-3)
     assert service.beyond(got, expected, 2 * magnitude, relative=1.0) == (len(places), places[0] if n else NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "magnitude", "unit", "largest", "wrong"),
+    [
+        (1.5, 1.25, 0.0, 0.2, INF, False),  # a fifth of the value
+        (-1.5, -1.25, 0.0, 0.2, INF, False),
+        (1.5, 1.25, 0.0, 0.19, INF, True),
+        (NAN, 1.25, 8.0, 0.0, 7.0, False),  # beyond the accumulator's range
+        (NAN, 1.25, 8.0, 0.0, 8.0, True),
+        (1.0, INF, INF, 0.0, 7.0, False),
+    ],
+)
+def test_a_rounding_of_the_result_and_an_overflow_are_allowed(
+    service: Service, got: float, expected: float, magnitude: float, unit: float, largest: float, wrong: bool
+) -> None:
+    found = service.beyond(got, expected, magnitude, unit=unit, largest=largest)
+    assert found == ((1, 0) if wrong else (0, NOT_FOUND))
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=lambda dtype: dtype.name)
+def test_elements_of_every_floating_type_are_read_as_numpy_reads_them(service: Service, dtype: DType) -> None:
+    if dtype.size == 2:
+        got = np.arange(2**16, dtype=np.uint16).view(dtype.numpy)  # all there are
+    else:
+        got = np.ldexp(np.linspace(-2, 2, 1001), np.arange(1001) % 200 - 150).astype(dtype.numpy)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        value = got.astype(np.float64)
+    assert service.beyond(got, value, dtype=dtype) == (0, NOT_FOUND)
+    value[7] = np.nextafter(value[7], 9.0)
+    assert service.beyond(got, value, dtype=dtype) == (1, 7)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("gap", [0, 3])
+def test_elements_between_gaps_are_compared_and_gaps_are_not(service: Service, size: int, gap: int) -> None:
+    rows = Rows(5, 7, size, (7 + gap) * size)
+    one = words(rows.span // 4 + 4).view(np.uint8)[: rows.span].copy()
+    other = one.copy()
+    assert service.differing_elements(one, other, rows) == (0, NOT_FOUND)
+    for row in range(4):
+        other[row * rows.pitch + 7 * size : (row + 1) * rows.pitch] ^= 0xFF
+    assert service.differing_elements(one, other, rows) == (0, NOT_FOUND)
+    other[2 * rows.pitch + 3 * size - 1] ^= 0x80  # the last byte of an element
+    other[-size] ^= 1  # the first byte of the last
+    assert service.differing_elements(one, other, rows) == (2, 2 * 7 + 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 16])
+def test_a_byte_that_is_written_between_rows_is_found(service: Service, size: int) -> None:
+    rows = Rows(5, 7, size, 10 * size)
+    memory = np.full(rows.span // 4 + 1, POISON, np.uint32).view(np.uint8)[: rows.span].copy()
+    for row in range(5):
+        memory[row * rows.pitch : row * rows.pitch + 7 * size] = 0
+    assert service.gaps_written(memory, rows, POISON) == (0, NOT_FOUND)
+    for place in (7 * size, rows.pitch - 1, 3 * rows.pitch + 8 * size):
+        spoilt = memory.copy()
+        spoilt[place] ^= 0x10
+        assert service.gaps_written(spoilt, rows, POISON) == (1, place)
 
 
 def test_the_file_is_a_fixed_point_of_clang_format(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -11,12 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gen.dtypes import U8, DType
 from gen.errors import DeviceError, RunError
 from gen.families import FAMILIES
-from gen.families.base import Variant
+from gen.families.base import Array, Expected, Extents, Layout, Operand, Variant
 from gen.families.names import find_family, find_variant
+from gen.families.steps import Step
+from gen.families.transpose import Transpose, TransposeSpec
+from gen.gpu.elements import Rows
 from gen.gpu.trial import Problem, Trial
 from gen.toolchain.compiled import Compiled
+from tests.fake_family import FakeFamily, FakeSpec
 from tests.fake_gpu import FakeGpu, FakeKernel
 
 FAMILY = find_family(FAMILIES, "transpose")
@@ -33,10 +39,8 @@ class NumpyService:
     def __init__(self, gpu: FakeGpu) -> None:
         self.gpu = gpu
 
-    def random(self, address: int, size: int, seed: int, *, floats: bool) -> None:
-        low, high = (1, 9) if floats else (0, 2**32)
-        words = np.random.default_rng(seed).integers(low, high, size // 4, np.uint32)
-        self.gpu.upload(address, (words.astype(np.float32) if floats else words).view(np.uint8))
+    def random(self, address: int, size: int, seed: int, dtype: DType) -> None:
+        self.gpu.upload(address, np.random.default_rng((seed, dtype.size)).integers(0, 256, size, np.uint8))
 
     def fill(self, address: int, size: int, word: int) -> None:
         self.gpu.upload(address, np.full(size // 4, word, np.uint32).view(np.uint8))
@@ -47,9 +51,20 @@ class NumpyService:
     def checksum(self, address: int, size: int) -> int:
         return hash(self.gpu.download(address, size).tobytes())
 
-    def differing_words(self, got: int, expected: int, size: int) -> tuple[int, int | None]:
-        wrong = self.gpu.download(got, size).view("u4") != self.gpu.download(expected, size).view("u4")
+    def differing(self, got: int, expected: int, rows: Rows) -> tuple[int, int | None]:
+        wrong = (self._elements(got, rows) != self._elements(expected, rows)).any(axis=-1)
         return int(wrong.sum()), int(wrong.argmax()) if wrong.any() else None
+
+    def gaps_written(self, address: int, rows: Rows, poison: int) -> int:
+        words = np.full(rows.span // 4 + 1, poison, np.uint32).view(np.uint8)[: rows.span]
+        changed = self.gpu.download(address, rows.span) != words
+        return int(changed.sum() - changed[self._places(rows)].sum())
+
+    def _elements(self, address: int, rows: Rows) -> Array:
+        return self.gpu.download(address, rows.span)[self._places(rows)].reshape(rows.total, rows.size)
+
+    def _places(self, rows: Rows) -> Array:
+        return (rows.pitch * np.arange(rows.count)[:, None] + np.arange(rows.elements * rows.size)).reshape(-1)
 
 
 class NumpyClock:
@@ -68,7 +83,7 @@ class NumpyClock:
 class Bench:
     """A session on the fake, whose kernels misbehave where they are told to."""
 
-    def __init__(self, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, module: Any, monkeypatch: pytest.MonkeyPatch, problem: Problem = PROBLEM) -> None:
         self.gpu = FakeGpu()
         self.faults: dict[str, Fault] = {}
         self.idle: dict[str, int] = {}  # from which launch on a kernel does nothing
@@ -89,9 +104,8 @@ class Bench:
 
         monkeypatch.setattr(module, "CudaKernel", Kernel)
         self.clock = NumpyClock()
-        self.session = module.GpuSession(
-            self.gpu, NumpyService(self.gpu), self.clock, PROBLEM, BASE, Compiled(BASE.name, "sm_90", b"", {})
-        )
+        gpu_bench = module.GpuBench(self.gpu, NumpyService(self.gpu), self.clock, None)
+        self.session = gpu_bench.open(problem, BASE, Compiled(BASE.name, "sm_90", b"", {}))
 
     def attempt(self, made: Variant, give_up_us: float = 10.0) -> Trial:
         found: Trial = self.session.attempt(made, Compiled(made.name, "sm_90", b"", {}), give_up_us)
@@ -99,7 +113,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+def open_bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Bench]:
     stub: Any = ModuleType("gen.gpu.device")
     for name in ("CudaDevice", "Memory", "Function", "Flag", "Graph", "bind"):
         setattr(stub, name, None)
@@ -109,7 +123,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     module = import_module("gen.gpu.session")
     for name in ("kernel", "service", "timing", "session"):  # what was imported on the stub is not for others
         monkeypatch.setitem(sys.modules, f"gen.gpu.{name}", sys.modules.pop(f"gen.gpu.{name}"))
-    return Bench(module, monkeypatch)
+    return lambda problem: Bench(module, monkeypatch, problem)
+
+
+@pytest.fixture
+def bench(open_bench: Callable[[Problem], Bench]) -> Bench:
+    return open_bench(PROBLEM)
 
 
 def spoil(name: str, when: int = 1) -> Fault:
@@ -187,3 +206,79 @@ def test_a_variant_that_stops_writing_while_it_is_timed_is_wrong(bench: Bench) -
     assert bench.attempt(SECOND).status == "ok"
     with pytest.raises(RunError, match=SECOND.name):
         bench.session.rounds([SECOND], 30)
+
+
+def test_a_byte_written_between_the_rows_of_an_output_is_found(open_bench: Callable[[Problem], Bench]) -> None:
+    extents = {"rows": 5, "cols": 7, "in_pitch": 9, "out_pitch": 8}
+    bench = open_bench(replace(PROBLEM, extents=extents))
+    assert bench.attempt(SECOND).status == "ok"
+
+    def between(gpu: FakeGpu, addresses: Mapping[str, int], _: int) -> None:
+        gpu.upload(addresses["out"] + 4 * 8 + 4 * 5 + 2, np.full(3, 0x77, np.uint8))
+
+    bench.faults[FIRST.name] = between
+    assert bench.attempt(FIRST).reason == "3 bytes between the rows of out are written"
+    bench.faults[FIRST.name] = spoil("out")
+    assert bench.attempt(FIRST).reason == "out: 1 elements are wrong, the first is element 0"
+
+
+class Trusting(Transpose):
+    """Transposes that NumPy can only do where there are four rows at most."""
+
+    def provable(self, spec: TransposeSpec, extents: Extents) -> Extents:
+        return {"rows": 4, "cols": 3, "in_pitch": 3, "out_pitch": 4}
+
+    def oracle(self, spec: TransposeSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+        assert extents["rows"] <= 4
+        return super().oracle(spec, inputs, extents)
+
+
+def test_where_numpy_is_too_slow_base_is_proven_at_less_and_the_others_give_its_bits(
+    open_bench: Callable[[Problem], Bench],
+) -> None:
+    bench = open_bench(replace(PROBLEM, family=Trusting()))
+    assert bench.attempt(FIRST).status == "ok"
+    bench.faults[SECOND.name] = spoil("out")
+    assert bench.attempt(SECOND).reason == "out: 1 elements are wrong, the first is element 0"
+    freed = [memory.size for memory in bench.gpu.allocations if memory.freed]
+    assert freed == [48 + 8192, 48 + 8192, 48]  # input, output and reference of 4 x 3
+
+
+def test_a_base_that_is_wrong_at_the_provable_sizes_is_reported(
+    open_bench: Callable[[Problem], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*_: Any) -> Mapping[str, Expected]:
+        return {"out": Expected(np.zeros((3, 4), np.uint32))}
+
+    monkeypatch.setattr(Trusting, "oracle", wrong)
+    with pytest.raises(RunError, match="transpose_10_b32 4 x 3"):
+        open_bench(replace(PROBLEM, family=Trusting()))
+
+
+class InPlace(FakeFamily):
+    """Turns every bit of bytes."""
+
+    def layouts(self, spec: FakeSpec, extents: Extents) -> Mapping[str, Layout]:
+        return {"data": Layout((extents["n"],), (1,), np.dtype(np.uint8))}
+
+    def oracle(self, spec: FakeSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+        return {"data": Expected(~inputs["data"])}
+
+
+def test_what_is_changed_in_place_starts_from_the_same_content_every_time(
+    open_bench: Callable[[Problem], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def turn(kernel: FakeKernel, planned: Sequence[Any], addresses: Mapping[str, int]) -> None:
+        if planned:
+            gpu, address = kernel.gpu, addresses["data"]
+            gpu.upload(address, ~gpu.download(address, 13))
+
+    monkeypatch.setattr(FakeKernel, "queue", turn)
+    once = Step("", (1, 1, 1), (1, 1, 1), ("data",), 0, (1, 1, 1), setup=False)
+    monkeypatch.setattr(FakeKernel, "steps", lambda *_: (once,))
+    spec = FakeSpec("flip", (Operand("data", "inout", U8, ("n",)),))
+    bench = open_bench(Problem(InPlace(), spec, {"n": 13}))
+    assert bench.attempt(FIRST).status == "ok"
+    assert len(bench.session.rounds([FIRST], 4).times_us[FIRST.name]) == 4
+    bench.faults[SECOND.name] = spoil("data", 3)
+    assert bench.attempt(SECOND).reason == "after the timing loop: data: 4 elements are wrong, the first is element 0"
