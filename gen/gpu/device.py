@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -249,7 +249,14 @@ class CudaDevice:
         self, cubin: bytes, steps: Sequence[Step], symbol: str, addresses: Mapping[str, int], times: int
     ) -> Graph:
         """A graph of the steps, carried out `times` times one after another."""
-        return Graph(DriverModule(cubin), steps, symbol, addresses, times)
+        module = DriverModule(cubin)
+
+        def queue(stream: int) -> None:
+            for _ in range(times):
+                for step in steps:
+                    module.launch(symbol + step.entry, step, bind(step, addresses), stream)
+
+        return Graph(queue)
 
 
 class DriverModule:
@@ -294,18 +301,28 @@ class DriverModule:
 class Graph:
     """Launches captured once and replayed as one."""
 
-    def __init__(
-        self, module: DriverModule, steps: Sequence[Step], symbol: str, addresses: Mapping[str, int], times: int
-    ) -> None:
-        self._module = module
+    def __init__(self, queue: Callable[[int], None]) -> None:
+        """Captures.
+
+        Args:
+            queue: queues the launches on a stream, given as the driver's handle. It is kept, with all that the
+                launches need. It may allocate.
+        """
+        self._queue = queue
         self.stream = call("cuStreamCreate", bindings.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        mode = bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        call("cuStreamBeginCapture", self.stream, mode)
-        for _ in range(times):
-            for step in steps:
-                module.launch(symbol + step.entry, step, bind(step, addresses), int(self.stream))
+        call("cuStreamBeginCapture", self.stream, bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+        try:
+            queue(int(self.stream))
+        except BaseException:
+            bindings.cuStreamEndCapture(self.stream)  # whatever it says: the error on its way says more
+            call("cuStreamDestroy", self.stream)
+            raise
         self._graph = call("cuStreamEndCapture", self.stream)
         self._executable = call("cuGraphInstantiate", self._graph, 0)
+
+    def replay(self, stream: int = 0) -> None:
+        """Queues all of it on a stream, given as the driver's handle; 0 is the legacy default stream."""
+        call("cuGraphLaunch", self._executable, bindings.CUstream(stream))
 
     def time(self) -> float:
         """Replays it twice; microseconds of the second on the GPU, which is queued while the first runs."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -54,6 +54,18 @@ class Calibration:
         return launch + (work.bytes_read + work.bytes_written) / bandwidth / 1e3
 
 
+def _nothing() -> None:
+    """Queues nothing."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is timed once: `launch`, with `setup` queued before the flush."""
+
+    launch: Callable[[], None]
+    setup: Callable[[], None] = _nothing
+
+
 class Clock:
     """Times launches on one device under a protocol."""
 
@@ -75,9 +87,13 @@ class Clock:
 
     def times(
         self, launch: Callable[[], None], samples: int, protocol: Protocol = Protocol.COLD,
-        setup: Callable[[], None] = lambda: None,
+        setup: Callable[[], None] = _nothing,
     ) -> list[float]:  # fmt: skip
-        """Microseconds of isolated launches, each between two events; `setup` is queued before each flush.
+        """Microseconds of isolated launches of one kind. Raises what `in_turns` raises."""
+        return self.in_turns([Sample(launch, setup)] * samples, protocol)
+
+    def in_turns(self, samples: Sequence[Sample], protocol: Protocol = Protocol.COLD) -> list[float]:
+        """Microseconds of isolated launches, each between two events, one after another in this order.
 
         Nothing starts before all of it is queued: a host that is busy, or waits for its turn, is never timed.
 
@@ -85,17 +101,18 @@ class Clock:
         """
         times: list[float] = []
         late, batch = 0, _BATCH
-        while samples > 0:
-            pairs = [(self._device.event(), self._device.event()) for _ in range(min(samples, batch))]
+        while len(times) < len(samples):
+            queued = samples[len(times) : len(times) + batch]
+            pairs = [(self._device.event(), self._device.event()) for _ in queued]
             self._open.set(0)
             start = time.monotonic()
             self._service.gate(self._open)
             try:
-                for before, after in pairs:
-                    setup()
+                for sample, (before, after) in zip(queued, pairs, strict=True):
+                    sample.setup()
                     self.flush(protocol)
                     self._device.record(before)
-                    launch()
+                    sample.launch()
                     self._device.record(after)
             finally:
                 self._open.set(1)
@@ -107,7 +124,6 @@ class Clock:
                     raise RunError("The host", f"must queue launches within {GATE_SECONDS} s", f"{queueing:.1f} s")
                 continue
             times += [1000 * float(after.time_since(before)) for before, after in pairs]
-            samples -= len(pairs)
         return times
 
     def times_in_graph(self, graph: Graph, samples: int) -> list[float]:

@@ -92,3 +92,16 @@ def test_what_a_late_host_queued_is_not_counted(timing: Any, monkeypatch: pytest
     assert len(launches) == 6
     with pytest.raises(RunError, match="The host must queue launches within"):
         clock.times(lambda: launches.append(1), 3)
+
+
+def test_contenders_are_timed_in_the_order_given(timing: Any) -> None:
+    device = Device()
+    clock = timing.Clock(device, Service(device))
+    queue = device.queued.append
+    one, other = (
+        timing.Sample(lambda name=name: queue(name), lambda name=name: queue(f"before {name}")) for name in "AB"
+    )
+    times = clock.in_turns([one, other, other, one], timing.Protocol.HOT)
+    assert times == pytest.approx([2.0] * 4)
+    launched = [what for what in device.queued if what in ("A", "B", "before A", "before B")]
+    assert launched == ["before A", "A", "before B", "B", "before B", "B", "before A", "A"]
