@@ -63,6 +63,7 @@ class FakeCompiler:
 
     refused: tuple[str, ...] = ()
     version: str = "fake 1.0"
+    options: str = ""
     architectures: tuple[str, ...] = ("sm_75", "sm_90")
 
     def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:

@@ -121,6 +121,10 @@ class Config:
             raise _unreadable(subject, tag, None, left)
         return cls(**values)
 
+    def values(self) -> dict[str, int | bool | str]:
+        """All values by field name, those that are off too."""
+        return {parameter.field: plain(getattr(self, parameter.field)) for parameter in self.parameters()}
+
     def to_json(self) -> dict[str, int | bool | str]:
         """The values by field name, those that are off left out."""
         return {

@@ -29,6 +29,7 @@ class Nvcc:
 
     Attributes:
         version: `nvcc 13.0.88`.
+        options: those beside the architecture.
     """
 
     def __init__(self, cache: Path | None) -> None:
@@ -39,6 +40,7 @@ class Nvcc:
             raise MissingToolError("nvcc", "must be on the PATH", error, next_step="Or leave out --compiler") from error
         found = re.search(r"V(\d+\.\d+\.\d+)", said)
         self.version = f"nvcc {found.group(1) if found else said.split()[-1]}"
+        self.options = " ".join(OPTIONS)
         self._entries = None if cache is None else Cache(cache / "nvcc", ".cubin")
         self._failed = None if cache is None else cache / "failed"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from gen.families.base import Extents, Family, Limits, Spec, Variant
+from gen.families.regions import WIDEST, sizes_of
 from gen.toolchain.compiled import Compiled
 
 Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infeasible", "timeout"]
@@ -14,11 +15,16 @@ Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infea
 
 @dataclass(frozen=True)
 class Problem:
-    """A spec at one size."""
+    """A spec at one size.
+
+    Attributes:
+        alignment: the most bytes, up to 16, that divide the address of every array.
+    """
 
     family: Family[Any]
     spec: Spec
     extents: Extents
+    alignment: int = WIDEST
 
     @property
     def spec_name(self) -> str:
@@ -30,9 +36,14 @@ class Problem:
         """The class of sizes that shares the winner."""
         return self.family.shape_class(self.spec, self.extents)
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """All that may bound a part of its shape class."""
+        return sizes_of(self.family, self.spec, self.extents, self.alignment)
+
     def __str__(self) -> str:
         sizes = " x ".join(str(extent) for name, extent in self.extents.items() if not name.endswith("_pitch"))
-        return f"{self.spec_name} {sizes}"
+        return f"{self.spec_name} {sizes}" + (f" at {self.alignment} bytes" if self.alignment < WIDEST else "")
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,8 @@ class Trial:
     Attributes:
         times_us: of every sample, in order; empty unless it ran and was right.
         reason: what was wrong, in words.
+        compile_ms: what compiling took; 0 where it was compiled before.
+        foreign: processes of others on the GPU meanwhile, a text each.
     """
 
     variant: Variant
@@ -51,6 +64,8 @@ class Trial:
     spill_bytes: int = 0
     shared_bytes: int = 0
     reason: str = ""
+    compile_ms: float = 0.0
+    foreign: tuple[str, ...] = ()
 
     @property
     def median_us(self) -> float:

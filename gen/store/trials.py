@@ -1,7 +1,8 @@
 """Every trial of every tuning run: one row in SQLite, written the moment the trial ends.
 
-A row's key is content: the kernel's text, the compiler, the device, its driver, the problem and the protocol. A rerun
-finds what was measured before and measures what is missing.
+A row's key is content: the kernel's text, the compiler and its options, the device, its driver, the problem with its
+alignment, and the protocol. A rerun finds what was measured before and measures what is missing; a value added to a
+parameter changes no other variant's text, and so no other row.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import hashlib
 import json
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from gen.errors import StoreError
 from gen.families.base import Variant
@@ -23,27 +24,40 @@ from gen.gpu.trial import Problem, Status, Trial
 
 _log = logging.getLogger(__name__)
 FILE = "trials.sqlite"
-SCHEMA = 1
-_TABLE = """
-CREATE TABLE IF NOT EXISTS trials (
-    key TEXT PRIMARY KEY,
-    device TEXT NOT NULL, driver TEXT NOT NULL, compiler TEXT NOT NULL, protocol TEXT NOT NULL,
-    spec TEXT NOT NULL, shape_class TEXT NOT NULL, extents TEXT NOT NULL, variant TEXT NOT NULL,
-    status TEXT NOT NULL, median_us REAL, times_us TEXT NOT NULL, reason TEXT NOT NULL,
-    registers INTEGER NOT NULL, spill_bytes INTEGER NOT NULL, shared_bytes INTEGER NOT NULL,
-    ended TEXT NOT NULL
-)
-"""
+SCHEMA = 2
+# By name; what is added later comes last, with a default for the rows that are there.
+_COLUMNS = {
+    "key": "TEXT PRIMARY KEY",
+    "device": "TEXT NOT NULL", "driver": "TEXT NOT NULL", "compiler": "TEXT NOT NULL", "protocol": "TEXT NOT NULL",
+    "spec": "TEXT NOT NULL", "shape_class": "TEXT NOT NULL", "extents": "TEXT NOT NULL", "variant": "TEXT NOT NULL",
+    "status": "TEXT NOT NULL", "median_us": "REAL", "times_us": "TEXT NOT NULL", "reason": "TEXT NOT NULL",
+    "registers": "INTEGER NOT NULL", "spill_bytes": "INTEGER NOT NULL", "shared_bytes": "INTEGER NOT NULL",
+    "ended": "TEXT NOT NULL",
+    "options": "TEXT NOT NULL DEFAULT ''",
+    "alignment": "INTEGER NOT NULL DEFAULT 16",
+    "algorithm": "TEXT NOT NULL DEFAULT ''",
+    "config": "TEXT NOT NULL DEFAULT '{}'",
+    "compile_ms": "REAL NOT NULL DEFAULT 0",
+    "others": "TEXT NOT NULL DEFAULT '[]'",
+    "source": "TEXT NOT NULL DEFAULT ''",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how trials are measured: all of it stands in a row's key."""
+    """Where and how trials are measured: all of it stands in a row's key.
+
+    Attributes:
+        compiler: with its version.
+        protocol: how times come about.
+        options: the compiler's, but for the architecture, which is the device's.
+    """
 
     device: str
     driver: str
     compiler: str
     protocol: str
+    options: str = ""
 
 
 class Trials:
@@ -70,26 +84,28 @@ class Trials:
 
     def record(self, setting: Setting, problem: Problem, text: str, trial: Trial) -> None:
         """Writes one trial, over an earlier one of the same key."""
-        row = (
-            key(setting, problem, text), setting.device, setting.driver, setting.compiler, setting.protocol,
-            problem.spec_name, problem.shape_class, _json(problem.extents), trial.variant.name,
-            trial.status, trial.median_us if trial.times_us else None, json.dumps(trial.times_us), trial.reason,
-            trial.registers, trial.spill_bytes, trial.shared_bytes,
-            datetime.now(UTC).isoformat(timespec="seconds"),
-        )  # fmt: skip
+        row = {
+            "key": key(setting, problem, text), "device": setting.device, "driver": setting.driver,
+            "compiler": setting.compiler, "options": setting.options, "protocol": setting.protocol,
+            "spec": problem.spec_name, "shape_class": problem.shape_class, "extents": _json(problem.extents),
+            "alignment": problem.alignment, "variant": trial.variant.name,
+            "algorithm": trial.variant.algorithm.name, "config": _json(trial.variant.config.values()),
+            "status": trial.status, "median_us": trial.median_us if trial.times_us else None,
+            "times_us": json.dumps(trial.times_us), "reason": trial.reason, "registers": trial.registers,
+            "spill_bytes": trial.spill_bytes, "shared_bytes": trial.shared_bytes, "compile_ms": trial.compile_ms,
+            "others": json.dumps(trial.foreign), "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        }  # fmt: skip
+        into = f"INSERT OR REPLACE INTO trials ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
         try:
             with self._base:
-                self._base.execute(f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * len(row))})", row)
+                self._base.execute(into, tuple(row.values()))
         except sqlite3.DatabaseError as error:
             raise StoreError(str(self._path), "cannot be written", error) from error
 
     def find(self, setting: Setting, problem: Problem, text: str, variant: Variant) -> Trial | None:
         """The trial of this variant that was recorded under the same conditions."""
-        columns = "status, times_us, registers, spill_bytes, shared_bytes, reason"
         try:
-            row = self._base.execute(
-                f"SELECT {columns} FROM trials WHERE key = ?", (key(setting, problem, text),)
-            ).fetchone()
+            row = self._base.execute("SELECT * FROM trials WHERE key = ?", (key(setting, problem, text),)).fetchone()
         except sqlite3.DatabaseError as error:
             rule = "cannot be read"
             raise StoreError(
@@ -111,30 +127,45 @@ class Trials:
         self._base.close()
 
     def _open(self) -> sqlite3.Connection:
-        base = sqlite3.connect(self._path, timeout=30)
+        base = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        base.row_factory = sqlite3.Row
         try:
             base.execute("PRAGMA journal_mode = WAL")
             sound = base.execute("PRAGMA quick_check(1)").fetchone()[0]
             if sound != "ok":
                 raise sqlite3.DatabaseError(sound)
             base.execute("PRAGMA synchronous = NORMAL")
-            version = base.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, SCHEMA):
-                rule = f"must have schema {SCHEMA}"
-                raise StoreError(str(self._path), rule, version, next_step="Move it away, or use a newer gen")
-            base.execute(_TABLE)
-            base.execute(f"PRAGMA user_version = {SCHEMA}")
+            self._bring_up_to_date(base)
         except BaseException:
             base.close()
             raise
         return base
 
+    def _bring_up_to_date(self, base: sqlite3.Connection) -> None:
+        """Makes the table, or gives one of an older gen the columns that it lacks. One process at a time does so."""
+        base.execute("BEGIN IMMEDIATE")
+        try:
+            version = base.execute("PRAGMA user_version").fetchone()[0]
+            if not 0 <= version <= SCHEMA:
+                rule = f"must have schema {SCHEMA}"
+                raise StoreError(str(self._path), rule, version, next_step="Move it away, or use a newer gen")
+            columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+            base.execute(f"CREATE TABLE IF NOT EXISTS trials ({columns})")
+            if version == 1:
+                for name in [name for name, kind in _COLUMNS.items() if "DEFAULT" in kind]:
+                    base.execute(f"ALTER TABLE trials ADD COLUMN {name} {_COLUMNS[name]}")
+            base.execute(f"PRAGMA user_version = {SCHEMA}")
+            base.execute("COMMIT")
+        except BaseException:
+            base.execute("ROLLBACK")
+            raise
+
 
 def key(setting: Setting, problem: Problem, text: str) -> str:
     """The digest of all that decides what a trial measures."""
     parts = [
-        setting.device, setting.driver, setting.compiler, setting.protocol, problem.spec_name,
-        _json(problem.spec.to_json()), _json(problem.extents), text,
+        setting.device, setting.driver, setting.compiler, setting.options, setting.protocol, problem.spec_name,
+        _json(problem.spec.to_json()), _json(problem.extents), str(problem.alignment), text,
     ]  # fmt: skip
     digest = hashlib.sha256()
     for part in parts:
@@ -143,21 +174,22 @@ def key(setting: Setting, problem: Problem, text: str) -> str:
     return digest.hexdigest()
 
 
-def _trial(variant: Variant, row: Sequence[Any]) -> Trial | None:
+def _trial(variant: Variant, row: sqlite3.Row) -> Trial | None:
     """A row's trial; None if a hand has been at it."""
-    status, times, registers, spilled, shared, reason = row
+    status, reason, compile_ms = row["status"], row["reason"], row["compile_ms"]
+    registers, spilled, shared = row["registers"], row["spill_bytes"], row["shared_bytes"]
     try:
-        times_us = tuple(json.loads(times))
+        times_us, others = tuple(json.loads(row["times_us"])), tuple(json.loads(row["others"]))
     except (TypeError, ValueError, RecursionError):
         return None
     sound = (
         status in get_args(Status)
         and (status == "ok") == bool(times_us)
-        and all(type(time) is float and 0 <= time < inf for time in times_us)
+        and all(type(time) is float and 0 <= time < inf for time in (*times_us, compile_ms))
         and all(type(number) is int for number in (registers, spilled, shared))
-        and isinstance(reason, str)
+        and all(isinstance(text, str) for text in (reason, *others))
     )
-    return Trial(variant, status, times_us, registers, spilled, shared, reason) if sound else None
+    return Trial(variant, status, times_us, registers, spilled, shared, reason, compile_ms, others) if sound else None
 
 
 def _json(content: Mapping[str, object]) -> str:

@@ -46,12 +46,18 @@ class Flags:
     max_registers: int | None = None
     ptxas: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        texts = [f"-std={self.std}", "-lineinfo" if self.line_info else ""]
+        texts.append("" if self.max_registers is None else f"-maxrregcount={self.max_registers}")
+        return " ".join(text for text in (*texts, *self.ptxas) if text)
+
 
 class Nvrtc:
     """The compiler of CUDA's runtime, as a `Compiler` with a cache. Threads may share one.
 
     Attributes:
         version: `nvrtc 13.0.88, headers 13.0.96`.
+        options: `-std=c++17`.
         architectures: what it compiles for: `sm_75`, ... `sm_90`, `sm_90a`, ...
     """
 
@@ -66,6 +72,7 @@ class Nvrtc:
             MissingToolError: NVRTC or the CUDA headers are not installed.
         """
         self.flags = flags or Flags()
+        self.options = str(self.flags)
         self.version = f"nvrtc {nvrtc_version()}, headers {headers_version()}"
         self.architectures = _architectures()
         self._headers = str(headers_folder())

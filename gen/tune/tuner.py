@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gen.emit.render import render
@@ -34,7 +34,12 @@ class ManyCompiler(Protocol):
 
     @property
     def version(self) -> str:
-        """Which compiler, in all that can change its output."""
+        """Which compiler, in all that can change its output but its options."""
+        ...
+
+    @property
+    def options(self) -> str:
+        """Its options, but for the architecture."""
         ...
 
     def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
@@ -54,6 +59,7 @@ class Outcome:
         of_limit: the floor over the median.
         seconds: from start to end.
         left_out: variants that the budget did not reach.
+        rounds_us: times of the finalists in turns, by name.
     """
 
     problem: Problem
@@ -65,6 +71,7 @@ class Outcome:
     floor_us: float
     seconds: float
     left_out: int
+    rounds_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def statuses(self) -> Mapping[Status, int]:
@@ -119,7 +126,7 @@ def tune(
         RunError: base is wrong.
     """
     start = time.monotonic()
-    setting = Setting(device.name, device.driver, compiler.version, METHOD)
+    setting = Setting(device.name, device.driver, compiler.version, METHOD, compiler.options)
     fit, unfit = candidates(problem, device.limits)
     if not fit:
         raise RunError(str(problem), "has no variant that this device can run", device.name)
@@ -295,4 +302,4 @@ def _outcome(
     winner = choose(finalists, times, previous)
     median = Trial(winner.variant, "ok", tuple(times[winner.variant.name])).median_us
     against = paired_ratio(times[winner.variant.name], times[base.name]) if base.name in times else None
-    return Outcome(problem, done, winner, median, against, floor / median, floor, seconds, left)
+    return Outcome(problem, done, winner, median, against, floor / median, floor, seconds, left, times)

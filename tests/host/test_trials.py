@@ -16,6 +16,7 @@ import pytest
 from gen.errors import GenError, StoreError
 from gen.families import FAMILIES
 from gen.families.base import Operand
+from gen.families.config import plain
 from gen.families.names import base_variants, find_family, space, variant
 from gen.families.stencil import StencilSpec
 from gen.gpu.trial import Problem, Trial
@@ -26,10 +27,10 @@ STENCIL = find_family(FAMILIES, "stencil")
 SPEC: StencilSpec = STENCIL.catalogue[0]
 EXTENTS = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96}
 PROBLEM = Problem(STENCIL, SPEC, EXTENTS)
-SETTING = Setting("Fake GPU", "1.0", "nvrtc 13", "cold")
+SETTING = Setting("Fake GPU", "1.0", "nvrtc 13", "cold", "-std=c++17")
 VARIANT = base_variants(STENCIL, SPEC)[0]
 OTHER = variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[-1])
-OK = Trial(VARIANT, "ok", (10.25, 1 / 3, 11.0), 32, 8, 4096)
+OK = Trial(VARIANT, "ok", (10.25, 1 / 3, 11.0), 32, 8, 4096, "", 31.5, ("process 7, 512 MiB",))
 WRONG = Trial(OTHER, "wrong_result", (), 20, 0, 0, 'out: 3 elements are "wrong"\nµ')
 
 
@@ -60,6 +61,10 @@ def test_a_row_can_be_read_without_gen(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (good["spec"], good["variant"]) == (PROBLEM.spec_name, VARIANT.name)
     assert json.loads(good["extents"]) == EXTENTS
+    assert (good["options"], good["alignment"], good["compile_ms"]) == ("-std=c++17", 16, 31.5)
+    assert good["algorithm"] == VARIANT.algorithm.name
+    assert json.loads(good["config"]) == {field.field: plain(field.base) for field in VARIANT.config.parameters()}
+    assert json.loads(good["others"]) == ["process 7, 512 MiB"]
     assert json.loads(good["times_us"]) == list(OK.times_us)
     assert (good["median_us"], bad["median_us"]) == (10.25, None)
     assert bad["reason"] == WRONG.reason
@@ -85,6 +90,8 @@ def differing() -> dict[str, str]:
         "driver": key(replace(SETTING, driver="1.1"), PROBLEM, "text"),
         "compiler": key(replace(SETTING, compiler="nvrtc 14"), PROBLEM, "text"),
         "protocol": key(replace(SETTING, protocol="hot"), PROBLEM, "text"),
+        "options": key(replace(SETTING, options="-maxrregcount=32"), PROBLEM, "text"),
+        "alignment": key(SETTING, replace(PROBLEM, alignment=4), "text"),
         "extents": key(SETTING, replace(PROBLEM, extents={**EXTENTS, "rows": 65}), "text"),
         "pitch": key(SETTING, replace(PROBLEM, extents={**EXTENTS, "in_pitch": 97}), "text"),
         "spec": key(SETTING, replace(PROBLEM, spec=replace(SPEC, weights=weights)), "text"),
@@ -184,13 +191,55 @@ def test_a_file_of_a_newer_gen_is_refused_and_left_as_it_is(tmp_path: Path) -> N
     with sqlite3.connect(tmp_path / FILE) as base:
         base.execute(f"PRAGMA user_version = {module.SCHEMA + 1}")
     base.close()
-    with pytest.raises(StoreError, match=r"must have schema 1 \(got 2\)\. Move it away, or use a newer gen") as caught:
+    with pytest.raises(StoreError, match=r"must have schema 2 \(got 3\)\. Move it away, or use a newer gen") as caught:
         Trials(tmp_path)
     assert str(tmp_path / FILE) in str(caught.value)
     with sqlite3.connect(tmp_path / FILE) as base:
         assert base.execute("SELECT count(*) FROM trials").fetchone() == (1,)
     base.close()
     assert not (tmp_path / f"{FILE}.corrupt").exists()
+
+
+SCHEMA_1 = """
+CREATE TABLE trials (
+    key TEXT PRIMARY KEY, device TEXT NOT NULL, driver TEXT NOT NULL, compiler TEXT NOT NULL, protocol TEXT NOT NULL,
+    spec TEXT NOT NULL, shape_class TEXT NOT NULL, extents TEXT NOT NULL, variant TEXT NOT NULL,
+    status TEXT NOT NULL, median_us REAL, times_us TEXT NOT NULL, reason TEXT NOT NULL,
+    registers INTEGER NOT NULL, spill_bytes INTEGER NOT NULL, shared_bytes INTEGER NOT NULL, ended TEXT NOT NULL
+);
+INSERT INTO trials VALUES ('old', 'GPU', '1', 'c', 'cold 2', 's', 'any size', '{"n": 1}', 'v', 'ok', 2.0, '[2.0]', '',
+    20, 0, 0, '2026-01-01T00:00:00+00:00');
+PRAGMA user_version = 1;
+"""
+
+
+def test_trials_of_an_older_gen_are_kept_beside_new_ones(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.executescript(SCHEMA_1)
+    base.close()
+    start, failed = threading.Barrier(4), list[BaseException]()
+
+    def work(number: int) -> None:
+        try:
+            start.wait()
+            trials = Trials(tmp_path)
+            trials.record(SETTING, PROBLEM, f"text {number}", OK)
+            trials.close()
+        except BaseException as error:  # noqa: BLE001 - told below, in the thread that can fail the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    trials = Trials(tmp_path)
+    assert trials.count() == 5
+    assert trials.find(SETTING, PROBLEM, "text 3", VARIANT) == OK
+    row = trials._base.execute("SELECT * FROM trials WHERE key = 'old'").fetchone()
+    assert (row["median_us"], row["options"], row["alignment"], row["config"]) == (2.0, "", 16, "{}")
+    trials.close()
 
 
 def test_two_at_once_see_each_others_trials(tmp_path: Path) -> None:
@@ -275,6 +324,9 @@ def test_a_disk_that_takes_no_more_is_an_error_in_words(tmp_path: Path) -> None:
         ("times_us", "7"),
         ("times_us", b"\xff"),
         ("registers", "few"),
+        ("compile_ms", "long"),
+        ("others", "[1]"),
+        ("others", "{"),
         ("reason", 5),
     ],
 )
