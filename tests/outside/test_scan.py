@@ -28,7 +28,7 @@ from gen.store.folder import variants_of_home
 from gen.store.specs import FILE
 from tests.host import test_render as rules
 from tests.host.test_cli import run
-from tests.host.test_variants import test_every_legal_variant_equals_numpy as equals_numpy
+from tests.host.test_variants import test_variants_equal_numpy as equals_numpy
 from tests.outside.scan_family.scan import Scan, ScanSpec, Totals, TotalsConfig
 
 CHECKOUT = Path(__file__).parents[2]
@@ -203,7 +203,7 @@ def test_a_wrong_name_within_it_is_bad_usage(name: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", SCAN.algorithms)
-def test_every_legal_variant_equals_numpy(algorithm: str, host_runner: HostRunner) -> None:
+def test_variants_equal_numpy(algorithm: str, host_runner: HostRunner) -> None:
     equals_numpy(tuple(made for made in VARIANTS if made.algorithm.name == algorithm), host_runner)
 
 
