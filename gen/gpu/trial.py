@@ -10,7 +10,7 @@ from gen.families.base import Extents, Family, Limits, Spec, Variant
 from gen.families.regions import WIDEST, sizes_of
 from gen.toolchain.compiled import Compiled
 
-Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infeasible", "timeout"]
+Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infeasible", "timeout", "pruned"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,9 @@ class Trial:
         reason: what was wrong, in words.
         compile_ms: what compiling took; 0 where it was compiled before.
         foreign: processes of others on the GPU meanwhile, a text each.
+        sm_mhz: the clock of the multiprocessors when it had been timed; 0 where nobody looked.
+        throttled: why the GPU held that clock down, in words; empty if it did not.
+        same_as: another variant that has the same machine code and plan, whose times these are.
     """
 
     variant: Variant
@@ -66,6 +69,9 @@ class Trial:
     reason: str = ""
     compile_ms: float = 0.0
     foreign: tuple[str, ...] = ()
+    sm_mhz: int = 0
+    throttled: str = ""
+    same_as: str = ""
 
     @property
     def median_us(self) -> float:

@@ -40,6 +40,9 @@ _COLUMNS = {
     "compile_ms": "REAL NOT NULL DEFAULT 0",
     "others": "TEXT NOT NULL DEFAULT '[]'",
     "source": "TEXT NOT NULL DEFAULT ''",
+    "sm_mhz": "INTEGER NOT NULL DEFAULT 0",
+    "throttled": "TEXT NOT NULL DEFAULT ''",
+    "same_as": "TEXT NOT NULL DEFAULT ''",
 }  # fmt: skip
 
 
@@ -93,7 +96,8 @@ class Trials:
             "status": trial.status, "median_us": trial.median_us if trial.times_us else None,
             "times_us": json.dumps(trial.times_us), "reason": trial.reason, "registers": trial.registers,
             "spill_bytes": trial.spill_bytes, "shared_bytes": trial.shared_bytes, "compile_ms": trial.compile_ms,
-            "others": json.dumps(trial.foreign), "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+            "others": json.dumps(trial.foreign), "sm_mhz": trial.sm_mhz, "throttled": trial.throttled,
+            "same_as": trial.same_as, "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         }  # fmt: skip
         into = f"INSERT OR REPLACE INTO trials ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
         try:
@@ -151,8 +155,9 @@ class Trials:
                 raise StoreError(str(self._path), rule, version, next_step="Move it away, or use a newer gen")
             columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
             base.execute(f"CREATE TABLE IF NOT EXISTS trials ({columns})")
-            if version == 1:
-                for name in [name for name, kind in _COLUMNS.items() if "DEFAULT" in kind]:
+            present = {row["name"] for row in base.execute("PRAGMA table_info(trials)")}
+            if version > 0:
+                for name in [name for name in _COLUMNS if name not in present]:
                     base.execute(f"ALTER TABLE trials ADD COLUMN {name} {_COLUMNS[name]}")
             base.execute(f"PRAGMA user_version = {SCHEMA}")
             base.execute("COMMIT")
@@ -176,20 +181,23 @@ def key(setting: Setting, problem: Problem, text: str) -> str:
 
 def _trial(variant: Variant, row: sqlite3.Row) -> Trial | None:
     """A row's trial; None if a hand has been at it."""
-    status, reason, compile_ms = row["status"], row["reason"], row["compile_ms"]
-    registers, spilled, shared = row["registers"], row["spill_bytes"], row["shared_bytes"]
     try:
         times_us, others = tuple(json.loads(row["times_us"])), tuple(json.loads(row["others"]))
     except (TypeError, ValueError, RecursionError):
         return None
+    numbers = {name: row[name] for name in ("registers", "spill_bytes", "shared_bytes", "sm_mhz")}
+    texts = {name: row[name] for name in ("reason", "throttled", "same_as")}
+    status, compile_ms = row["status"], row["compile_ms"]
     sound = (
         status in get_args(Status)
         and (status == "ok") == bool(times_us)
         and all(type(time) is float and 0 <= time < inf for time in (*times_us, compile_ms))
-        and all(type(number) is int for number in (registers, spilled, shared))
-        and all(isinstance(text, str) for text in (reason, *others))
+        and all(type(number) is int for number in numbers.values())
+        and all(isinstance(text, str) for text in (*texts.values(), *others))
     )
-    return Trial(variant, status, times_us, registers, spilled, shared, reason, compile_ms, others) if sound else None
+    if not sound:
+        return None
+    return Trial(variant, status, times_us, compile_ms=compile_ms, foreign=others, **numbers, **texts)
 
 
 def _json(content: Mapping[str, object]) -> str:

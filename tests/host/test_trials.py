@@ -30,11 +30,14 @@ PROBLEM = Problem(STENCIL, SPEC, EXTENTS)
 SETTING = Setting("Fake GPU", "1.0", "nvrtc 13", "cold", "-std=c++17")
 VARIANT = base_variants(STENCIL, SPEC)[0]
 OTHER = variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[-1])
-OK = Trial(VARIANT, "ok", (10.25, 1 / 3, 11.0), 32, 8, 4096, "", 31.5, ("process 7, 512 MiB",))
+OK = Trial(VARIANT, "ok", (10.25, 1 / 3, 11.0), 32, 8, 4096, "", 31.5, ("process 7, 512 MiB",), 1980, "power", "twin")
 WRONG = Trial(OTHER, "wrong_result", (), 20, 0, 0, 'out: 3 elements are "wrong"\nµ')
 
 
-@pytest.mark.parametrize("trial", [OK, WRONG, Trial(VARIANT, "infeasible", reason="too many threads")])
+@pytest.mark.parametrize(
+    "trial",
+    [OK, WRONG, Trial(VARIANT, "infeasible", reason="too many threads"), Trial(OTHER, "pruned", reason="spills")],
+)
 def test_a_trial_is_found_as_it_was_recorded(tmp_path: Path, trial: Trial) -> None:
     trials = Trials(tmp_path)
     assert trials.find(SETTING, PROBLEM, "text", trial.variant) is None
