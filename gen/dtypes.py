@@ -44,6 +44,29 @@ class DType:
         """Half the distance from 1 to the next number: 2^-24 for f32. 0 for exact types."""
         return 0.0 if self.precision == 0 else 2.0**-self.precision
 
+    @property
+    def largest(self) -> float:
+        """The largest finite number. Raises ValueError unless `kind` is `float`."""
+        return float(self._info().max)
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive number of full precision. Raises ValueError unless `kind` is `float`."""
+        return float(self._info().smallest_normal)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest positive number, which is subnormal. Raises ValueError unless `kind` is `float`."""
+        return float(self._info().smallest_subnormal)
+
+    def _info(self) -> Any:
+        if self.name != "bf16":
+            return np.finfo(self.numpy)
+        import ml_dtypes  # NumPy knows nothing of bfloat16
+
+        finfo: Any = ml_dtypes.finfo  # its types say nothing of its arguments
+        return finfo(self.numpy)
+
     def holds(self, dtype: np.dtype[Any]) -> bool:
         """Whether an array of NumPy's `dtype` can be read as this type. Bits take any type of their size."""
         if self.kind == "bits":

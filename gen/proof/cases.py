@@ -17,12 +17,13 @@ MARGIN = 256  # bytes kept free before and after each array
 
 
 class Content(Enum):
-    """What arrays hold. Bits are always random."""
+    """What arrays hold, by their type. Bits are always random; booleans are mixed, or all alike but for one."""
 
-    RANDOM = "random"  # normal deviates
+    RANDOM = "random"  # normal deviates; integers: all that the type holds
     INTEGERS = "integers"  # non-zero, -8 to 8: every partial sum is exact, so one dropped element shows
-    SPREAD = "spread"  # magnitudes over 2^-60 to 2^60
-    SPECIAL = "special"  # NaN and infinities among normal deviates
+    SPREAD = "spread"  # magnitudes spread evenly over half the type's exponents; integers: over all bits
+    SPECIAL = "special"  # NaN and infinities among normal deviates; integers: the least and the greatest, twice
+    EXTREME = "extreme"  # the ends of the range: most sums of two leave it
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def cases_of(family: Family[Any], spec: Spec) -> Iterator[Case]:
 
     The two differ in where arrays begin and in the device too: also the smallest sizes meet more than one.
     """
-    others = cycle((Content.RANDOM, Content.SPREAD, Content.SPECIAL))
+    others = cycle(content for content in Content if content is not Content.INTEGERS)
     devices = cycle((1, 2, 3, 132))
     for seed, extents in enumerate(family.cases(spec)):
         for place, content in enumerate((Content.INTEGERS, next(others))):
@@ -99,17 +100,69 @@ def allocate(layout: Layout, offset: int, fill: int) -> Block:
 
 
 def fill(array: Array, dtype: DType, content: Content, seed: int) -> None:
-    """Sets an array to random data, never zeros."""
+    """Sets an array to random data, never zeros; a boolean has little else."""
     random = np.random.default_rng(seed)
-    if dtype.kind != "float":
-        bits = random.integers(1, 256, (*array.shape, array.dtype.itemsize), np.uint8)
-        array[...] = bits.reshape(-1).view(array.dtype).reshape(array.shape)
-        return
-    values: Array = np.asarray(random.standard_normal(array.shape))
-    if content is Content.INTEGERS:
-        values = np.asarray(random.integers(1, 9, array.shape) * random.choice((-1.0, 1.0), array.shape))
-    elif content is Content.SPREAD:
-        values = np.ldexp(values, random.integers(-60, 61, array.shape))
-    elif content is Content.SPECIAL and array.size:
-        values.reshape(-1)[random.integers(0, array.size, 2)] = random.choice((np.nan, np.inf, -np.inf), 2)
-    array[...] = values
+    if array.dtype.kind == "b":
+        array[...] = _booleans(random, array.shape, content)
+    elif dtype.kind == "float":
+        array[...] = _floats(random, array.shape, dtype, content)
+    elif dtype.kind == "bits":
+        array[...] = _bits(random, array.shape, array.dtype)
+    else:
+        array[...] = _integers(random, array.shape, array.dtype, content)
+
+
+def _bits(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Any bits, no byte of them 0."""
+    return random.integers(1, 256, (*shape, dtype.itemsize), np.uint8).reshape(-1).view(dtype).reshape(shape)
+
+
+def _booleans(random: np.random.Generator, shape: tuple[int, ...], content: Content) -> Array:
+    """Half of them true; of SPREAD one, of SPECIAL and EXTREME all but one: what `any` and `all` hang on."""
+    if content in (Content.RANDOM, Content.INTEGERS):
+        return random.integers(0, 2, shape).astype(np.bool_)
+    values: Array = np.full(shape, content is not Content.SPREAD)
+    if values.size:
+        values.reshape(-1)[random.integers(values.size)] ^= True
+    return values
+
+
+def _floats(random: np.random.Generator, shape: tuple[int, ...], dtype: DType, content: Content) -> Array:
+    values: Array = np.asarray(random.standard_normal(shape))
+    signs = random.choice((-1.0, 1.0), shape)
+    match content:
+        case Content.RANDOM:
+            smallest = float(dtype.smallest)  # a deviate nearer to 0 would become 0 in a narrow type
+            values = np.where(np.abs(values) < smallest, smallest, values)
+        case Content.INTEGERS:
+            values = np.asarray(random.integers(1, 9, shape) * signs)
+        case Content.SPREAD:
+            half = (
+                int(np.frexp(dtype.largest)[1]) // 2 - 1
+            )  # the product of any two, and the sum of as many, still fits
+            values = np.ldexp(signs * random.uniform(1.0, 2.0, shape), random.integers(-half, half, shape))
+        case Content.SPECIAL if values.size:
+            values.reshape(-1)[random.integers(0, values.size, 2)] = random.choice((np.nan, np.inf, -np.inf), 2)
+        case Content.EXTREME:
+            ends = (dtype.largest, dtype.smallest_normal, dtype.smallest, 1.0, 1.0 + 2 * dtype.unit_roundoff)
+            values = np.asarray(random.choice(ends, shape) * signs)
+    return values
+
+
+def _integers(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], content: Content) -> Array:
+    """Integers of the array's own type, and none of them 0."""
+    least, greatest = (int(end) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    small: Array = random.integers(1, 9, shape).astype(dtype)
+    if least < 0:
+        small = np.where(random.integers(0, 2, shape) == 0, small, -small)
+    values = small
+    if content in (Content.RANDOM, Content.SPREAD):
+        values = random.integers(least, greatest, shape, dtype, endpoint=True)
+    if content is Content.SPREAD:
+        values = np.right_shift(values, random.integers(0, 8 * dtype.itemsize - 1, shape).astype(dtype))
+    elif content is Content.SPECIAL and values.size:
+        values.reshape(-1)[random.integers(0, values.size, 2)] = (least or greatest, greatest)
+    elif content is Content.EXTREME:
+        ends = np.array([least or 1, least + 1, greatest - 1, greatest], dtype)
+        values = random.choice(ends, shape)
+    return np.where(values == 0, np.ones((), dtype), values)

@@ -61,7 +61,7 @@ class Allowance:
         relative: times its sum of magnitudes: the accumulator's gamma_h, and the oracle's own.
         unit: times its value: one rounding to the type of the result.
         absolute: for each rounding the smallest number of the type, which is what underflow costs.
-        largest: the accumulator's range; an element whose sum of magnitudes leaves it may be anything.
+        largest: the accumulator's range, less the errors; an element whose sum of magnitudes leaves it may be anything.
     """
 
     relative: float
@@ -73,13 +73,15 @@ class Allowance:
     def of(cls, expected: Expected, roundings: int, result: DType) -> Allowance:
         """That of a variant with so many roundings on a path, whose results are stored as `result`."""
         assert expected.accumulator is not None
-        limits = np.finfo(expected.accumulator.numpy)
-        return cls(
-            gamma(roundings, expected.accumulator.unit_roundoff) + gamma(ORACLE_ROUNDINGS, 2.0**-53),
-            result.unit_roundoff if result != expected.accumulator else 0.0,
-            roundings * float(limits.smallest_subnormal),
-            float(limits.max),
-        )
+        accumulator = expected.accumulator
+        relative = gamma(roundings, accumulator.unit_roundoff) + gamma(ORACLE_ROUNDINGS, 2.0**-53)
+        absolute = roundings * accumulator.smallest
+        largest = (accumulator.largest - absolute) / (1 + relative)
+        if result == accumulator or result.kind != "float":
+            return cls(relative, 0.0, absolute, largest)
+        # What is rounded is the computed value, which need not be the exact one; and it may underflow.
+        unit = result.unit_roundoff
+        return cls(relative * (1 + unit), unit, absolute * (1 + unit) + result.smallest / 2, largest)
 
 
 def bounds(expected: Expected, roundings: int, result: DType) -> Array:
@@ -93,8 +95,9 @@ def bounds(expected: Expected, roundings: int, result: DType) -> Array:
 def disagreement(expected: Expected, got: Array, roundings: int, result: DType) -> Disagreement | None:
     """Where and how `got` differs from what it must hold; None if it does not.
 
-    Elements whose sum of magnitudes leaves the accumulator's range may be anything: the order of additions decides
-    whether they overflow. Infinities and NaN among the inputs must come out as NumPy has them.
+    Elements whose sum of magnitudes, errors included, leaves the accumulator's range may be anything: the order of
+    additions decides whether they overflow. One that only the result's type does not hold must be infinite, and one at
+    the edge of its range may be. Infinities and NaN among the inputs must come out as NumPy has them.
     """
     value = np.asarray(expected.value)
     if value.shape != got.shape:
@@ -104,11 +107,13 @@ def disagreement(expected: Expected, got: Array, roundings: int, result: DType) 
         wrong = ~_same(value, got, result)
     else:
         allowed = bounds(expected, roundings, result)
-        overflows = expected.magnitude > float(np.finfo(expected.accumulator.numpy).max)
-        with np.errstate(invalid="ignore"):
-            near = np.abs(got.astype(np.float64) - value) <= allowed
-        finite = np.isfinite(value)
-        same = np.where(finite, near, _same(value, got.astype(np.float64), result))
+        wide = got.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            overflows = expected.magnitude > Allowance.of(expected, roundings, result).largest
+            near = np.abs(wide - value) <= allowed
+            if result.kind == "float":
+                near |= np.isinf(wide) & (np.sign(wide) == np.sign(value)) & (np.abs(value) + allowed > result.largest)
+        same = np.where(np.isfinite(value), near, _same(value, wide, result))
         wrong = ~(same | overflows)
     if not wrong.any():
         return None

@@ -81,14 +81,60 @@ def test_integers_take_every_value_of_either_sign() -> None:
     assert set(filled(Content.INTEGERS, 2000).tolist()) == {*range(-8, 0), *range(1, 9)}
 
 
+each_dtype = pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda dtype: dtype.name)
+INTEGERS = [dtype for dtype in DTYPES.values() if dtype.numpy.kind in "iu" and dtype.kind != "bits"]
+FLOATS = [dtype for dtype in DTYPES.values() if dtype.kind == "float"]
+
+
 @pytest.mark.parametrize("content", Content)
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda dtype: dtype.name)
-def test_no_array_holds_a_zero_where_its_type_has_the_range(content: Content, dtype: DType) -> None:
-    if dtype.kind == "float" and dtype.size == 2 and content is Content.SPREAD:
-        content = Content.RANDOM  # 2^-60 is 0 in half
-    array = filled(content, 40, 5, dtype=dtype)
-    # Random bits read as numbers may be signalling NaN, which are not to be compared.
-    assert np.all((array if dtype.kind == "float" else array.view(np.uint8)) != 0)
+@each_dtype
+def test_no_array_holds_a_zero(content: Content, dtype: DType) -> None:
+    array = filled(content, 40, 50, dtype=dtype)
+    if dtype.kind == "bits":  # read as numbers they may be signalling NaN, which are not to be compared
+        assert np.all(array.view(np.uint8) != 0)
+    elif array.dtype.kind != "b":
+        assert np.all(array != 0)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
+def test_integers_of_every_type(dtype: DType) -> None:
+    info = np.iinfo(dtype.numpy)
+    small, any_, spread, special, extreme = (
+        filled(content, 3000, dtype=dtype).astype(object)
+        for content in (Content.INTEGERS, Content.RANDOM, Content.SPREAD, Content.SPECIAL, Content.EXTREME)
+    )
+    signs = (-1, 1) if info.min < 0 else (1,)
+    assert set(small) == {sign * size for sign in signs for size in range(1, 9)}
+    assert max(any_) > info.max // 2
+    assert len({int(value).bit_length() for value in any_}) > 3
+    lengths = {abs(int(value)).bit_length() for value in spread}
+    assert lengths >= set(range(1, 8 * dtype.size - 1))
+    assert {max(special), min(special)} == {info.max, info.min or 1}
+    assert np.count_nonzero((special == info.max) | ((special == info.min) & (info.min < 0))) <= 2
+    assert {info.max, info.min or 1} <= set(extreme) <= {info.min, info.min + 1, 1, info.max - 1, info.max}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
+def test_numbers_of_every_type(dtype: DType) -> None:
+    spread = filled(Content.SPREAD, 3000, dtype=dtype).astype(np.float64)
+    half = int(np.frexp(dtype.largest)[1]) // 2 - 1
+    assert set((np.frexp(np.abs(spread))[1] // 8).tolist()) == set(range((1 - half) // 8, half // 8 + 1))
+    assert np.abs(spread).max() ** 2 < dtype.largest
+    extreme = np.abs(filled(Content.EXTREME, 300, dtype=dtype).astype(np.float64))
+    assert {dtype.largest, dtype.smallest, dtype.smallest_normal, 1 + 2.0 ** (1 - dtype.precision)} <= set(extreme)
+    for content in Content:
+        assert np.isfinite(filled(content, 300, dtype=dtype).astype(np.float64)).all() == (content != Content.SPECIAL)
+
+
+@pytest.mark.parametrize("content", Content)
+def test_booleans_decide_any_and_all(content: Content) -> None:
+    dtype = DType("bool", "bool", 1, "uint")
+    values: np.ndarray[Any, Any] = np.zeros((7, 50), np.bool_)
+    fill(values, dtype, content, 1)
+    true = np.count_nonzero(values)
+    assert true == {Content.SPREAD: 1, Content.SPECIAL: 349, Content.EXTREME: 349}.get(content, true)
+    assert 0 < true < 350
+    fill(np.zeros((0, 3), np.bool_), dtype, content, 1)
 
 
 def test_spread_covers_many_magnitudes() -> None:
@@ -118,7 +164,7 @@ def test_bits_are_random_whatever_the_content() -> None:
         assert len(np.unique(array.view(np.uint8))) > 200
 
 
-@given(st.sampled_from(Content), st.sampled_from(("f32", "f64", "b32", "i8")), st.integers(0, 2**20))
+@given(st.sampled_from(Content), st.sampled_from(("f32", "bf16", "b32", "i8", "u64")), st.integers(0, 2**20))
 def test_the_seed_says_all(content: Content, name: str, seed: int) -> None:
     dtype = DTYPES[name]
     assert (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage  # type: ignore[import-untyped]
 
-from gen.dtypes import B32, B128, DTYPES, F16, F32, F64, DType
+from gen.dtypes import B32, B128, BF16, DTYPES, F16, F32, F64, DType
 from gen.families.base import Array, Expected, Limits
 from gen.families.exact import sums_are_exact
 from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
@@ -85,9 +85,32 @@ def test_the_bound_counts_the_oracle_the_rounding_of_the_result_and_underflow() 
     same = float(bounds(Expected(value, magnitude, F32), 5, F32))
     assert same == pytest.approx(gamma(5, 2.0**-24) * 10 + oracle, rel=1e-12)
     narrower = float(bounds(Expected(value, magnitude, F32), 5, F16))
-    assert narrower - same == pytest.approx(3 * 2.0**-11)
+    assert narrower - same == pytest.approx((3 + same) * 2.0**-11 + 2.0**-25, rel=1e-12)
     none = float(bounds(Expected(np.asarray(0.0), np.asarray(0.0), F32), 5, F32))
     assert none == 5 * 2.0**-149
+
+
+@pytest.mark.parametrize("result", [F16, BF16, F32], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_result_that_its_type_does_not_hold_is_infinite(result: DType, sign: int) -> None:
+    def wrong(value: float, got: float) -> bool:
+        expected = Expected(np.asarray(sign * value), np.asarray(value), F64)
+        return disagreement(expected, np.asarray(sign * got).astype(result.numpy), 1, result) is not None
+
+    assert not wrong(result.largest * 1.01, INF)
+    assert wrong(result.largest * 1.01, -INF)
+    assert wrong(result.largest * 1.01, result.largest)
+    assert wrong(result.largest * 0.99, INF)
+    for got in (result.largest, INF):  # half way to the next number, had the type one
+        assert not wrong(result.largest * (1 + result.unit_roundoff / 2), got)
+    assert not wrong(result.smallest / 2, 0.0)
+    assert wrong(result.smallest, 0.0)
+
+
+def test_errors_of_intermediate_results_may_overflow() -> None:
+    largest = np.asarray(F32.largest)
+    assert disagreement(Expected(largest, largest, F32), np.asarray(INF, np.float32), 2, F32) is None
+    assert disagreement(Expected(largest / 2, largest / 2, F32), np.asarray(INF, np.float32), 2, F32) is not None
 
 
 @given(st.integers(0, 2**20), st.integers(1, 2000), st.data())
