@@ -1,0 +1,145 @@
+"""One run at a time has a GPU: others wait, say for whom, and go on when it ends, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from gen.errors import DeviceError
+from gen.gpu import lock
+from gen.gpu.lock import alone_on, gpu_uuid
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from gen.gpu.lock import alone_on
+with alone_on("GPU-1", "gen tune\x01" if "rude" in sys.argv else "gen tune transpose", say=print, folder=Path(sys.argv[1])):
+    print("have it", flush=True)
+    time.sleep(60)
+"""  # noqa: E501
+
+
+class Other:
+    """Another process that holds the lock."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-c", HOLD, str(folder), *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "have it\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_the_second_waits_and_says_for_whom_and_gets_it_when_the_first_is_killed(tmp_path: Path) -> None:
+    other, said = Other(tmp_path), list[str]()
+
+    def say(line: str) -> None:
+        said.append(line)
+        threading.Timer(0.2, other.process.kill).start()
+
+    with alone_on("GPU-1", "gen tune", say=say, folder=tmp_path):
+        pass
+    other.kill()
+    assert other.process.returncode == -signal.SIGKILL
+    (line,) = said
+    assert f"process {other.process.pid} of " in line
+    assert "(gen tune transpose, since " in line
+    assert line.endswith("waiting for it to end.")
+
+
+def test_a_wait_ends_with_its_time_and_names_the_holder(tmp_path: Path) -> None:
+    other = Other(tmp_path)
+    with (
+        pytest.raises(DeviceError, match=rf"The GPU is in use by process {other.process.pid} .*--budget"),
+        alone_on("GPU-1", "gen tune", say=lambda _: None, seconds=0.15, folder=tmp_path),
+    ):
+        pytest.fail("it is in use")
+    other.kill()
+
+
+def test_another_gpu_is_another_lock(tmp_path: Path) -> None:
+    with (
+        alone_on("GPU-1", "a", say=pytest.fail, folder=tmp_path),
+        alone_on("GPU-2", "b", say=pytest.fail, folder=tmp_path),
+    ):
+        pass
+
+
+def test_it_is_free_again_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), alone_on("GPU-1", "a", say=pytest.fail, folder=tmp_path):
+        raise ZeroDivisionError
+    with alone_on("GPU-1", "b", say=pytest.fail, folder=tmp_path):
+        pass
+
+
+def test_what_a_holder_says_cannot_disturb_a_terminal(tmp_path: Path) -> None:
+    other = Other(tmp_path, "rude")
+    with (
+        pytest.raises(DeviceError, match="in use by another process"),
+        alone_on("GPU-1", "gen tune", say=lambda _: None, seconds=0, folder=tmp_path),
+    ):
+        pytest.fail("it is in use")
+    other.kill()
+
+
+@pytest.mark.parametrize("content", ["", "[", "[1]", "{}", '{"pid": 1}', "[" * 5000, "\x00"])
+def test_a_file_that_says_nothing_names_nobody(tmp_path: Path, content: str) -> None:
+    place = tmp_path / "gen-GPU-1.lock"
+    place.write_text(content)
+    with place.open("rb") as file:
+        assert lock._holder(file) == "another process"
+
+
+def test_every_user_may_take_the_lock_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with alone_on("GPU-1", "a", say=pytest.fail, folder=tmp_path):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "gen-GPU-1.lock").stat().st_mode & 0o777 == 0o666
+
+
+def test_where_there_can_be_no_lock_that_is_said_and_work_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with alone_on("GPU-1", "a", say=pytest.fail, folder=tmp_path / "missing"):
+        pass
+    assert "No lock keeps other runs from the GPU" in caplog.text
+
+
+def test_many_take_turns(tmp_path: Path) -> None:
+    inside, most, turns = 0, 0, 0
+
+    def work() -> None:
+        nonlocal inside, most, turns
+        with alone_on("GPU-1", "a", say=lambda _: None, folder=tmp_path):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.01)
+            inside -= 1
+            turns += 1
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, turns) == (1, 5)
+
+
+def test_a_gpu_that_there_is_not_has_no_uuid() -> None:
+    assert gpu_uuid(10_000) is None
+    found = gpu_uuid(0)
+    assert found is None or str(UUID(found[4:])) == found[4:]
