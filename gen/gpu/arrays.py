@@ -18,35 +18,43 @@ class DeviceArray:
 
     Attributes:
         operand, layout, rows: what it is, and how its elements lie.
-        size: bytes of whole vectors that its elements take.
-        address: of its first byte. Before it, and behind `size`, lies a red zone that no kernel may write.
+        start, size: whole vectors that hold its elements. Before and behind them lies a red zone that no kernel may
+            write.
+        offset: bytes from `start` to its first element.
+        address: of its first element.
     """
 
-    def __init__(self, device: CudaDevice, operand: Operand, layout: Layout) -> None:
+    def __init__(self, device: CudaDevice, operand: Operand, layout: Layout, alignment: int = VECTOR) -> None:
+        """Allocates it at an address that so many bytes divide, and no larger power of two up to 16."""
         self.operand, self.layout, self.rows = operand, layout, Rows.of(layout)
-        self.size = -(-max(self.rows.span, 1) // VECTOR) * VECTOR
+        self.offset = alignment % VECTOR
+        self.size = -(-max(self.offset + self.rows.span, 1) // VECTOR) * VECTOR
         self._device = device
         self._memory: Memory = device.allocate(2 * RED_ZONE + self.size)
-        self.address = self._memory.address + RED_ZONE
+        self.start = self._memory.address + RED_ZONE
+        self.address = self.start + self.offset
         self._mark()
 
     def download(self) -> Array:
         """The array, copied to the host."""
-        content = self._device.download(self.address, self.size)
+        content = self._device.download(self.start, self.size)[self.offset :]
         return np.ndarray(self.layout.shape, self.layout.dtype, content.data, 0, self.layout.strides)
 
     def surroundings_changed(self, poison: int | None) -> bool:
-        """Whether the red zones were written, or what fills up the last vector.
+        """Whether the red zones were written, or what fills up the first vector and the last.
 
-        That holds the poison; where `poison` is None it is not looked at.
+        Those hold the poison; where `poison` is None they are not looked at.
         """
-        span, filled_up = self.rows.span, self.size - self.rows.span
-        before = self._device.download(self.address - RED_ZONE, RED_ZONE)
-        behind = self._device.download(self.address + span, filled_up + RED_ZONE)
-        tail = behind[:filled_up]
+        end = self.offset + self.rows.span
+        filled_up = self.size - end
+        before = self._device.download(self.start - RED_ZONE, RED_ZONE + self.offset)
+        behind = self._device.download(self.start + end, filled_up + RED_ZONE)
+        head, tail = before[RED_ZONE:], behind[:filled_up]
         if poison is not None:
-            tail = np.full(VECTOR // 4, poison, np.uint32).view(np.uint8)[VECTOR - filled_up :]
-        if np.array_equal(before, _ZONE) and np.array_equal(behind, np.concatenate((tail, _ZONE))):
+            vector = np.full(VECTOR // 4, poison, np.uint32).view(np.uint8)
+            head, tail = vector[: self.offset], vector[VECTOR - filled_up :]
+        whole_before = np.array_equal(before, np.concatenate((_ZONE, head)))
+        if whole_before and np.array_equal(behind, np.concatenate((tail, _ZONE))):
             return False
         self._mark()  # whole again for the next kernel
         return True
@@ -56,5 +64,5 @@ class DeviceArray:
         self._memory.free()
 
     def _mark(self) -> None:
-        for zone in (self.address - RED_ZONE, self.address + self.size):
+        for zone in (self.start - RED_ZONE, self.start + self.size):
             self._device.upload(zone, _ZONE)

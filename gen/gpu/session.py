@@ -64,7 +64,11 @@ class GpuSession:
     ) -> None:  # fmt: skip
         self._device, self._service, self._clock, self._problem = device, service, clock, problem
         layouts = problem.family.layouts(problem.spec, problem.extents)
-        arrays = [DeviceArray(device, o, layouts[o.name]) for o in problem.spec.operands if o.role != "number"]
+        arrays = [
+            DeviceArray(device, operand, layouts[operand.name], problem.alignment)
+            for operand in problem.spec.operands
+            if operand.role != "number"
+        ]
         self._inputs = [array for array in arrays if array.operand.role == "in"]
         self._outputs = [array for array in arrays if array.operand.role == "out"]
         self._changing = [array for array in arrays if array.operand.role == "inout"]
@@ -178,7 +182,7 @@ class GpuSession:
         """Runs base, and keeps its result."""
         self._run(base, poison)
         for array in self._written:
-            self._service.copy(array.address, self._references[array.operand.name].address, array.size)
+            self._service.copy(array.start, self._references[array.operand.name].address, array.size)
 
     def _check(self, kernel: CudaKernel) -> str | None:
         """Runs a kernel on two poisons; what is wrong with its results, or with the inputs after it."""
@@ -205,7 +209,7 @@ class GpuSession:
     def _poison(self, word: int) -> None:
         self._filled_with = word
         for array in self._outputs:
-            self._service.fill(array.address, array.size, word)
+            self._service.fill(array.start, array.size, word)
 
     def _differs(self, variant: Variant) -> str | None:
         """How the outputs differ from base's, or from NumPy's by more than their bound; or what else was written."""
@@ -218,7 +222,8 @@ class GpuSession:
                 count = self._service.gaps_written(array.address, rows, filled_with)
                 if count:
                     return f"{count} bytes between the rows of {name} are written"
-            count, first = self._service.differing(array.address, self._references[name].address, rows)
+            kept = self._references[name].address + array.offset
+            count, first = self._service.differing(array.address, kept, rows)
             expected = self._expected.get(name)
             if count and expected is not None and expected.magnitude is not None:
                 count, first = self._beyond(variant, array, expected)
@@ -267,10 +272,10 @@ class GpuSession:
         """Writes random elements, always the same: a kernel may have changed them under those that come next."""
         for array in arrays:
             place = self._problem.spec.operands.index(array.operand)
-            self._service.random(array.address, array.size, place + 1, array.operand.dtype)
+            self._service.random(array.start, array.size, place + 1, array.operand.dtype)
 
     def _input_checksums(self) -> list[int]:
-        return [self._service.checksum(array.address, array.size) for array in self._inputs]
+        return [self._service.checksum(array.start, array.size) for array in self._inputs]
 
     def _input_changed(self) -> str | None:
         return None if self._input_checksums() == self._checksums else "an input was written"

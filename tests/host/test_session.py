@@ -222,6 +222,28 @@ def test_a_byte_written_between_the_rows_of_an_output_is_found(open_bench: Calla
     assert bench.attempt(FIRST).reason == "out: 1 elements are wrong, the first is element 0"
 
 
+@pytest.mark.parametrize("alignment", [4, 8, 16])
+def test_arrays_lie_at_addresses_of_the_problems_alignment(
+    open_bench: Callable[[Problem], Bench], alignment: int
+) -> None:
+    bench = open_bench(replace(PROBLEM, extents={**PROBLEM.extents, "out_pitch": 6}, alignment=alignment))
+    seen: dict[str, int] = {}
+    bench.faults[FIRST.name] = lambda _, addresses, __: seen.update(addresses)
+    assert bench.attempt(FIRST).status == "ok"
+    assert {address % 16 for address in seen.values()} == {alignment % 16}
+    beyond, gap = "bytes next to out are written", "1 bytes between the rows of out are written"
+    for offset, reason in ((-1, beyond), (4 * 5, gap), (41 * 4, beyond)):
+
+        def beside(gpu: FakeGpu, addresses: Mapping[str, int], _: int, at: int = offset) -> None:
+            gpu.upload(addresses["out"] + at, np.full(1, 0x77, np.uint8))
+
+        bench.faults[FIRST.name] = beside
+        assert bench.attempt(FIRST).reason == reason
+    bench.faults[FIRST.name] = spoil("out")
+    assert bench.attempt(FIRST).reason == "out: 1 elements are wrong, the first is element 0"
+    assert bench.attempt(SECOND).status == "ok"
+
+
 class Trusting(Transpose):
     """Transposes that NumPy can only do where there are four rows at most."""
 
