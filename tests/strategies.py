@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Extents, Family, Spec, Variant
 from gen.families.config import Config
+from gen.families.layout import shape_of
 from gen.families.names import illegal, variant
 from gen.families.stencil import StencilSpec
 from gen.proof.cases import Case, Content
@@ -68,16 +70,19 @@ def sizes(largest: int) -> SearchStrategy[int]:
 
 
 @st.composite
-def extents(draw: st.DrawFn, spec: Spec) -> Extents:
-    """Extents of every axis of a spec's operands; a pitch is at least its row."""
+def extents(draw: st.DrawFn, spec: Spec, times: int = 1) -> Extents:
+    """Extents of every axis of a spec's operands; a pitch is at least its row. `times` the size for the CPU run."""
     found: dict[str, int] = {}
     for operand in spec.operands:
-        for axis in operand.axes:
+        free = [axis for axis in operand.axes if isinstance(axis, str)]
+        fixed = prod(axis for axis in operand.axes if isinstance(axis, int))
+        for axis in free:
             if axis not in found:
-                found[axis] = draw(sizes(_LARGEST.get(len(operand.axes), 12)), label=axis)
+                found[axis] = draw(sizes(times * _LARGEST.get(len(free), 12) // fixed), label=axis)
     for operand in spec.operands:
         if operand.pitch and operand.pitch not in found:
-            found[operand.pitch] = found[operand.axes[-1]] + draw(st.integers(0, MOST_GAP), label=operand.pitch)
+            row = shape_of(operand, found)[-1]
+            found[operand.pitch] = row + draw(st.integers(0, MOST_GAP), label=operand.pitch)
     return found
 
 

@@ -30,14 +30,15 @@ class Operand:
     """One array or number of a call, in the user's order.
 
     Attributes:
-        axes: the extents that are its shape, slowest first; none for a number or a 0-d array.
+        axes: the extents that are its shape, slowest first, a number for one that is always the same; none for a
+            number or a 0-d array.
         pitch: the extent that counts elements from one row to the next; empty where rows follow each other.
     """
 
     name: str
     role: Role
     dtype: DType
-    axes: tuple[str, ...] = ()
+    axes: tuple[str | int, ...] = ()
     pitch: str = ""
 
 

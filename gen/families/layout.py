@@ -9,9 +9,14 @@ from gen.errors import ShapeError
 from gen.families.base import Extents, Layout, Operand
 
 
+def shape_of(operand: Operand, extents: Extents) -> tuple[int, ...]:
+    """An operand's shape in a problem of these extents."""
+    return tuple(axis if isinstance(axis, int) else extents[axis] for axis in operand.axes)
+
+
 def layout_of(operand: Operand, extents: Extents) -> Layout:
     """How an operand of these extents lies in memory."""
-    shape = tuple(extents[axis] for axis in operand.axes)
+    shape = shape_of(operand, extents)
     strides = [operand.dtype.size] * len(shape)
     for place in range(len(shape) - 2, -1, -1):
         strides[place] = strides[place + 1] * max(shape[place + 1], 1)
@@ -43,14 +48,17 @@ def measure(operands: Sequence[Operand], layouts: Mapping[str, Layout]) -> dict[
         check_dtype(operand, layout)
         if len(layout.shape) != len(operand.axes):
             raise ShapeError(operand.name, f"must have {len(operand.axes)} axes", layout.shape)
-        for axis, extent in zip(operand.axes, layout.shape, strict=True):
-            if extents.setdefault(axis, extent) != extent:
+        for place, (axis, extent) in enumerate(zip(operand.axes, layout.shape, strict=True)):
+            if isinstance(axis, int):
+                if extent != axis:
+                    raise ShapeError(operand.name, f"must have an extent of {axis} along axis {place}", layout.shape)
+            elif extents.setdefault(axis, extent) != extent:
                 raise ShapeError(operand.name, f"must have {extents[axis]} {axis}", layout.shape)
     for operand in operands:
         if operand.name in layouts:
             extents |= _pitch(operand, layouts[operand.name])
         elif operand.pitch:
-            extents[operand.pitch] = extents[operand.axes[-1]]
+            extents[operand.pitch] = shape_of(operand, extents)[-1]
     return extents
 
 

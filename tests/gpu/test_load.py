@@ -18,10 +18,12 @@ import gen
 from gen.errors import ArgumentError, ShapeError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Family, Limits, Spec
+from gen.families.layout import shape_of
 from gen.families.names import find_variant
 from gen.proof.cases import Content, fill
 from gen.proof.oracle import disagreement
 from gen.runtime.results import DeviceArray
+from tests.strategies import extents
 
 if TYPE_CHECKING:
     from gen.gpu.device import CudaDevice
@@ -48,19 +50,19 @@ def smooth(image: Floats) -> Floats:
     return (wide[1:-1, 1:-1] / 2 + around / 8).astype(np.float32)
 
 
-def check(family: Family[Any], spec: Spec, kernel: Any, extents: Extents, content: Content, limits: Limits) -> None:
+def check(family: Family[Any], spec: Spec, kernel: Any, sizes: Extents, content: Content, limits: Limits) -> None:
     """Calls a kernel with NumPy arrays of these sizes, and compares with the oracle."""
     inputs = {}
     for seed, operand in enumerate(x for x in spec.operands if x.role == "in"):
-        layout = family.layouts(spec, extents)[operand.name]
+        layout = family.layouts(spec, sizes)[operand.name]
         inputs[operand.name] = np.empty(layout.shape, layout.dtype)
         fill(inputs[operand.name], operand.dtype, content, seed)
     results = kernel(*inputs.values())
     outs = [x for x in spec.operands if x.role == "out"]
     made = find_variant(FAMILIES, kernel.variant_for(next(iter(inputs.values())).shape), {})
-    roundings = made.algorithm.roundings(spec, made.config, extents, limits)
+    roundings = made.algorithm.roundings(spec, made.config, sizes, limits)
     for operand, result in zip(outs, results if len(outs) > 1 else (results,), strict=True):
-        expected = family.oracle(spec, inputs, extents)[operand.name]
+        expected = family.oracle(spec, inputs, sizes)[operand.name]
         assert disagreement(expected, np.asarray(result), roundings, operand.dtype) is None
 
 
@@ -74,26 +76,21 @@ def test_awkward_sizes_of_every_family(
 ) -> None:
     family, spec = pair
     kernel = gen.load(spec, device=device, home=home)
-    for extents in family.cases(spec):
-        check(family, spec, kernel, extents, content, device.limits)
+    for sizes in family.cases(spec):
+        check(family, spec, kernel, sizes, content, device.limits)
 
 
 @pytest.mark.parametrize("pair", SPECS, ids=label)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=st.integers(0, 1500), cols=st.integers(0, 1500), content=st.sampled_from(Content))
+@given(data=st.data(), content=st.sampled_from(Content))
 def test_any_size_of_every_family(
-    pair: tuple[Family[Any], Spec], rows: int, cols: int, content: Content, device: CudaDevice, home: Path
+    pair: tuple[Family[Any], Spec], data: st.DataObject, content: Content, device: CudaDevice, home: Path
 ) -> None:
     family, spec = pair
     kernel = gen.load(spec, device=device, home=home)
-    axes = next(x for x in spec.operands if x.role == "in").axes
-    known = {"n": rows * cols, "rows": rows, "cols": cols, "in_pitch": cols}
-    extents = dict(known) if len(axes) == 2 else {"n": rows * cols}
-    if len(axes) == 2:
-        out = next(x for x in spec.operands if x.role == "out")
-        extents["out_pitch"] = known[out.axes[-1]]
-        del extents["n"]
-    check(family, spec, kernel, extents, content, device.limits)
+    drawn = data.draw(extents(spec, times=8))
+    dense = {operand.pitch: shape_of(operand, drawn)[-1] for operand in spec.operands if operand.pitch}
+    check(family, spec, kernel, {**drawn, **dense}, content, device.limits)
 
 
 def test_the_photograph(photograph: Floats, home: Path) -> None:

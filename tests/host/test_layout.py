@@ -14,7 +14,7 @@ from gen.dtypes import DTYPES, F32
 from gen.errors import ShapeError
 from gen.families import FAMILIES
 from gen.families.base import Array, Family, Layout, Operand, Spec
-from gen.families.layout import is_contiguous, layouts_of, measure
+from gen.families.layout import is_contiguous, layouts_of, measure, shape_of
 from gen.families.reduction import Reduction, ReductionSpec
 from gen.families.stencil import Stencil
 from gen.families.transpose import Transpose, TransposeSpec
@@ -43,8 +43,9 @@ def test_extents_are_measured_back_from_their_layouts(family: Family[Any], spec:
     drawn = dict(data.draw(extents(spec)))
     found = family.extents(spec, family.layouts(spec, drawn))
     for operand in spec.operands:
-        if operand.pitch and (drawn[operand.axes[0]] <= 1 or drawn[operand.axes[-1]] == 0):
-            drawn[operand.pitch] = drawn[operand.axes[-1]]  # no row follows another
+        shape = shape_of(operand, drawn)
+        if operand.pitch and (shape[0] <= 1 or shape[-1] == 0):
+            drawn[operand.pitch] = shape[-1]  # no row follows another
     assert found == drawn
 
 
@@ -185,6 +186,17 @@ def test_only_the_rows_of_a_pitched_operand_lie_apart() -> None:
     assert layout.shape == (2, 3, 5)
     assert layout.strides == (96, 32, 4)
     assert measure([operand], {"in": layout}) == sizes
+
+
+def test_an_extent_that_is_always_the_same_is_no_extent_of_the_problem() -> None:
+    points = Operand("in", "in", F32, ("n", 3))
+    sizes = {"n": 7}
+    (layout,) = layouts_of([points], sizes).values()
+    assert layout.shape == (7, 3)
+    assert layout.strides == (12, 4)
+    assert measure([points], {"in": layout}) == sizes
+    with pytest.raises(ShapeError, match=r"in must have an extent of 3 along axis 1 \(got \(7, 2\)\)"):
+        measure([points], {"in": Layout((7, 2), (8, 4), np.dtype("f4"))})
 
 
 def test_alignment_is_what_divides_address_and_strides() -> None:

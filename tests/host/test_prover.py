@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Variant
+from gen.families.layout import shape_of
 from gen.families.names import base_variants, variant
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
@@ -31,10 +32,11 @@ def awkward(made: Variant, **sizes: int) -> Case:
     drawn: dict[str, int] = {}
     for operand in made.spec.operands:
         for place, axis in enumerate(operand.axes):
-            drawn.setdefault(axis, 5 + place)
+            if isinstance(axis, str):
+                drawn.setdefault(axis, 5 + place)
     for operand in made.spec.operands:
         if operand.pitch:
-            drawn[operand.pitch] = drawn[operand.axes[-1]] + MOST_GAP
+            drawn[operand.pitch] = shape_of(operand, drawn)[-1] + MOST_GAP
     return Case({**drawn, **sizes}, Content.INTEGERS, offset=1)
 
 
@@ -80,7 +82,7 @@ def test_a_dropped_element_shows_at_any_length() -> None:
 def test_a_kernel_that_leaves_an_element_unwritten_is_wrong(made: Variant) -> None:
     case = awkward(made)
     (out,) = (operand for operand in made.spec.operands if operand.role == "out")
-    index = [case.extents[axis] - 1 for axis in out.axes]
+    index = [extent - 1 for extent in shape_of(out, case.extents)]
     assert reason(NumpyKernel(made, leave=True), case).startswith(f"out{index or ''} must be")
 
 
