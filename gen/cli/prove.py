@@ -60,7 +60,10 @@ def prove(
     if json:
         show.data({"seed": seed, **count(found), "variants": [as_json(verdict) for verdict in found]})
     else:
-        show.table(("variant", "cases", "verdict"), [(v.variant.name, v.cases, v.status) for v in found])
+        show.table(
+            ("variant", "cases", "verdict"),
+            [(v.variant.name, v.cases, v.status + (f": {v.kind}" if v.kind else "")) for v in found],
+        )
         show_reasons(found)
         show.text()
         show.text(", ".join(f"{number} {status}" for status, number in count(found).items()))
@@ -79,6 +82,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "name": verdict.variant.name,
         "verdict": verdict.status,
         "cases": verdict.cases,
+        "kind": verdict.kind or None,
         "reason": verdict.reason or None,
     }
 

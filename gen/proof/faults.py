@@ -29,6 +29,7 @@ _RULES = {
     "division": "makes a division by zero",
     "shift": "makes a shift by more bits than there are",
     "no return": "reaches the end of a function that must return a value",
+    "stack overflow": "overflows the stack of a thread",
 }
 
 
@@ -94,6 +95,14 @@ def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], d
         rule, value, kind=kind, kernel=kernel.name, block=block, thread=thread, line=line, source=source,
         buffer=place.name if place else "", offset=offset if place else 0,
     )  # fmt: skip
+
+
+def explain_undefined(fault: Fault, code: Code) -> str:
+    """Where a launch that ended well first got an undefined value."""
+    lines = _lines(code, int(fault.pc))
+    place = f"{code.name}.cu:{lines[0]}: `{_source(code, lines[0])}`: " if lines else ""
+    text = fault.text.decode("utf-8", "replace")
+    return f"{place}thread {fault.thread.as_tuple()} of block {fault.block.as_tuple()}: {text}"
 
 
 def _other(fault: Fault, code: Code) -> str:

@@ -17,7 +17,7 @@ from gen.families.steps import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel
-from gen.proof.faults import HostFault, Place, explain
+from gen.proof.faults import HostFault, Place, explain, explain_undefined
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
 from gen.proof.parameters import Taken, together
@@ -111,7 +111,12 @@ class _Storage:
 
 
 class HostKernel:
-    """A variant ready to run, with scratch of its own that stays from run to run."""
+    """A variant ready to run, with scratch of its own that stays from run to run.
+
+    Attributes:
+        undefined: where a thread got an undefined value in the last run, in words; empty if none did. That breaks no
+            rule unless the result hangs on the value.
+    """
 
     def __init__(self, variant: Variant, plan: Plan, code: Code, runtime: native.Runtime, limits: Limits, seed: int,
                  steps_per_thread: int, registers: Mapping[str, int]) -> None:  # fmt: skip
@@ -127,6 +132,7 @@ class HostKernel:
         self._scratch = {scratch.name: ScratchMemory(zeroed=scratch.zeroed) for scratch in plan.scratch}
         self._shadows = {name: Shadow() for name in (*self._operands, *self._scratch)}
         self._runs = 0
+        self.undefined = ""
 
     def run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
         """Runs the plan once on arrays by operand name; raises RunError, HostFault where the kernel is to blame.
@@ -138,6 +144,7 @@ class HostKernel:
             self._run(extents, buffers)
 
     def _run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
+        self.undefined = ""
         sizes = {**extents, **self._limits.sizes()}
         arrays, numbers = self._sort(buffers)
         spans = {name: Span.of(array) for name, array in arrays.items()}
@@ -197,8 +204,10 @@ class HostKernel:
             code_bytes=self._code.machine_code.bytes,
         )
         fault = self._runtime.run(request)
-        if fault is not None:
+        if fault.kind:
             raise explain(fault, self._code, kernel, places, dynamic_bytes)
+        if fault.pc and not self.undefined:
+            self.undefined = explain_undefined(fault, self._code)
 
     def _sort(self, buffers: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and numbers of a call, each checked against its operand."""

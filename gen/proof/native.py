@@ -24,6 +24,7 @@ KINDS = (
     "division",
     "shift",
     "no return",
+    "stack overflow",
 )
 """What a fault can be, in the order of the runtime's `Kind`."""
 
@@ -112,10 +113,10 @@ class Runtime:
             cls._loaded[library.name] = cls(library)
         return cls._loaded[library.name]
 
-    def run(self, launch: Launch) -> Fault | None:
-        """Runs one launch. Returns the fault that ended it, or None. Raises MemoryError if memory is short."""
+    def run(self, launch: Launch) -> Fault:
+        """Runs one launch. Returns what ended it, of kind 0 if nothing did. Raises MemoryError if memory is short."""
         fault = Fault()
         status = self._run(ctypes.byref(launch), ctypes.byref(fault))
         if status == 2:
             raise MemoryError("no memory for the stacks and shared memory of a launch")
-        return fault if status else None
+        return fault

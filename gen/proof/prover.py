@@ -17,15 +17,26 @@ from gen.proof.oracle import disagreement, sharpened
 _FILLS = (0xA5, 0x5A)
 
 
+WRONG, AGAIN, BESIDE, CHANGED, REFUSED = (
+    "wrong result", "other bits the second time", "write beside the output", "changed input", "refused launch"
+)  # fmt: skip
+"""What a failure can be, beside the kinds of a `HostFault`."""
+
+
 @dataclass(frozen=True)
 class Failure:
-    """A case in which a variant is wrong, and how."""
+    """A case in which a variant is wrong, and how.
+
+    Attributes:
+        kind: what found it: a `HostFault`'s kind, or one of the names above.
+    """
 
     case: Case
     reason: str
+    kind: str
 
     def __str__(self) -> str:
-        return f"{self.reason}\n  on {self.case}"
+        return f"{self.kind}: {self.reason}\n  on {self.case}"
 
 
 @dataclass(frozen=True)
@@ -116,13 +127,14 @@ def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
         try:
             kernel.run(case.extents, {name: block.array for name, block in blocks.items()})
         except RunError as error:
-            return Failure(case, str(error))
+            return Failure(case, str(error), getattr(error, "kind", REFUSED))
         for operand in arrays:
             memory, outside = before[operand.name]
             if operand.role == "in" and not np.array_equal(blocks[operand.name].memory, memory):
-                return Failure(case, f"{variant.name}: the input {operand.name} is changed")
+                return Failure(case, f"{variant.name}: the input {operand.name} is changed", CHANGED)
             if not np.array_equal(blocks[operand.name].outside(), outside):
-                return Failure(case, f"{variant.name}: bytes between the rows of {operand.name}, or next to it, change")
+                reason = f"{variant.name}: bytes between the rows of {operand.name}, or next to it, change"
+                return Failure(case, reason, BESIDE)
         results.append({o.name: blocks[o.name].array.copy() for o in arrays if o.role in ("out", "inout")})
     roundings = variant.algorithm.roundings(spec, variant.config, case.extents, limits)
     for operand in arrays:
@@ -131,10 +143,17 @@ def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
         got, again = results[0][operand.name], results[1][operand.name]
         wrong = disagreement(expected[operand.name], got, roundings, operand.dtype)
         if wrong is not None:
-            return Failure(case, f"{variant.name}: {operand.name}{wrong}")
+            return Failure(case, f"{variant.name}: {operand.name}{wrong}{_undefined(kernel)}", WRONG)
         if got.tobytes() != again.tobytes():
-            return Failure(case, f"{variant.name}: a second run gives other bits in {operand.name}")
+            reason = f"{variant.name}: a second run gives other bits in {operand.name}{_undefined(kernel)}"
+            return Failure(case, reason, AGAIN)
     return None
+
+
+def _undefined(kernel: Kernel) -> str:
+    """What may be behind a wrong result: a value that is undefined, where the CPU run has seen one."""
+    seen = getattr(kernel, "undefined", "")
+    return f"; a value was undefined at {seen}" if seen else ""
 
 
 def _cases(variant: Variant, cases: Sequence[Case] | None) -> Sequence[Case]:

@@ -23,12 +23,14 @@ class Verdict:
     Attributes:
         cases: on how many problems the variant was right.
         reason: why it failed or was skipped, with the case; empty if it was proven.
+        kind: what found it, if it failed: a kind of `Failure`, or `compile error`.
     """
 
     variant: Variant
     status: Status
     cases: int
     reason: str = ""
+    kind: str = ""
 
 
 def verdicts(runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int = 0) -> Iterator[Verdict]:
@@ -52,7 +54,7 @@ def refused(variants: Sequence[Variant], error: CompileError) -> Verdict:
     """The verdict on the variant that a compiler refused. Raises `error` if it is the fault of none of them."""
     for made in variants:
         if made.name == error.subject:
-            return Verdict(made, "failed", 0, str(error))
+            return Verdict(made, "failed", 0, str(error), "compile error")
     raise error
 
 
@@ -76,7 +78,7 @@ def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequ
 
 def _verdict(proof: Proof) -> Verdict:
     if proof.failure is not None:
-        return Verdict(proof.variant, "failed", proof.cases, str(proof.failure))
+        return Verdict(proof.variant, "failed", proof.cases, str(proof.failure), proof.failure.kind)
     if proof.skipped is not None:
         return Verdict(proof.variant, "skipped", 0, proof.skipped)
     if proof.cases == 0:

@@ -240,7 +240,9 @@ def test_prove_prints_a_failure_whole_and_ends_with_1(oracle: OracleRunner) -> N
     assert "rows" in shown.out.partition(f"{bad} failed:")[2]
     data = run("prove", "transpose", "--json")
     assert data.status == 1
-    assert [one["name"] for one in data.data["variants"] if one["verdict"] == "failed"] == [bad]
+    failed = [(one["name"], one["kind"]) for one in data.data["variants"] if one["verdict"] == "failed"]
+    assert failed == [(bad, "wrong result")]
+    assert "failed: wrong result" in shown.out
     assert run("prove", "transposeSmem").status == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +131,6 @@ PLANTED = (
             threads=48),
     Planted("mask_without_the_caller", "absent lane", "__ballot_sync(1u, 1);  // here",
             "if (threadIdx.x % 32 == 0) __ballot_sync(1u, 1);"),
-    Planted("shuffle_reads_outside_its_mask", "absent lane",
-            "if (threadIdx.x % 32 < 16) __shfl_xor_sync(0x0000ffffu, 1, 16);  // here",
-            "if (threadIdx.x % 32 < 16) __shfl_xor_sync(0x0000ffffu, 1, 8);"),
     Planted("warp_at_two_collectives", "lanes disagree",
             f"if (threadIdx.x % 2) __syncwarp();  // here\nelse __ballot_sync({FULL}, 1);  // here",
             f"__syncwarp();\n__ballot_sync({FULL}, 1);"),
@@ -153,6 +151,14 @@ PLANTED = (
     Planted("divides_by_zero", "division", GUARD + "out[i] = 7 / (n - 100);  // here", GUARD + "out[i] = 7 / n;"),
     Planted("shifts_too_far", "shift", GUARD + "out[i] = 1u << (n - 50);  // here",
             GUARD + "out[i] = 1u << (n % 32);"),
+    Planted("recursion_without_end", "stack overflow", GUARD + "out[i] = deep(i);",
+            GUARD + "out[i] = deep(0);",
+            before="__device__ __noinline__ int deep(int n) {\nvolatile int kept = n;  // here\n"
+            "return kept == 0 ? 0 : deep(kept + 1) + kept;  // here\n}\n"),
+    Planted("array_larger_than_the_stack", "stack overflow", GUARD + "out[i] = wide<90000>(i);",
+            GUARD + "out[i] = wide<900>(i);",
+            before="template <int n>\n__device__ __noinline__ float wide(int i) {  // here\n"
+            "volatile float kept[n];  // here\nkept[i] = 1.0f;  // here\nreturn kept[i];\n}\n"),
     Planted("index_in_a_helper", "out-of-bounds read", GUARD + "out[i] = get(in, i + 1);",
             GUARD + "out[i] = get(in, i);",
             "in", before="__device__ __forceinline__ float get(const float* p, int i) {\nreturn p[i];  // here\n}\n"),
@@ -227,6 +233,39 @@ def run_text(
 
 def one_launch(threads: int = 64, blocks: Expr = ONE, *arguments: str | tuple[DType, Expr], **others: Any) -> Plan:
     return Plan((Launch(grid(blocks), (threads, 1, 1), arguments or ("in", "out", COUNT), **others),))
+
+
+SHUFFLE = """
+extern "C" __global__ void NAME(const float* in, float* out, int n) {
+  if (threadIdx.x >= 24) return;
+  const float other = __shfl_down_sync(0x00ffffffu, in[threadIdx.x], 8);
+  out[threadIdx.x] = USED ? other : 0.0f;
+}
+"""
+
+
+def _text_in(texts: Mapping[str, str], variant: Variant) -> str:
+    return texts[variant.name]
+
+
+def test_a_value_from_a_lane_outside_the_mask_may_be_dropped_and_shows_where_it_is_used(cache: Path) -> None:
+    """PTX ISA: a shuffle from a lane that its mask does not name gives an undefined value, and breaks no rule."""
+    results = {}
+    for used in ("threadIdx.x < 16", "true"):
+        made = fake_variant(f"shuffle_{len(used)}", (IN, OUT), one_launch(32))
+        texts = {made.name: SHUFFLE.replace("NAME", made.name).replace("USED", used)}
+        (kernel,) = HostRunner(H100, cache=cache, text=partial(_text_in, texts)).load([made])
+        runs = [arrays(24), arrays(24)]
+        for buffers in runs:
+            kernel.run({"n": 24}, buffers)
+        assert "which its mask 0x00ffffff does not name" in kernel.undefined
+        assert f"{made.name}.cu:4: `const float other" in kernel.undefined
+        results[used] = [buffers["out"] for buffers in runs]
+    first, second = results["threadIdx.x < 16"]
+    assert np.array_equal(first, second)
+    assert np.array_equal(first[:16], np.arange(8, 24))
+    first, second = results["true"]
+    assert not np.array_equal(first[16:], second[16:])
 
 
 COPY = """

@@ -18,7 +18,7 @@ from gen.families.names import base_variants, variant
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
 from gen.proof.cases import Case, Content, cases_of
-from gen.proof.prover import check, prove
+from gen.proof.prover import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, check, prove
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner, beside, flip, last
 from tests.strategies import MOST_GAP, cases, variants
 
@@ -40,10 +40,12 @@ def awkward(made: Variant, **sizes: int) -> Case:
     return Case({**drawn, **sizes}, Content.INTEGERS, offset=1)
 
 
-def reason(kernel: NumpyKernel, case: Case) -> str:
+def reason(kernel: NumpyKernel, case: Case, kind: str = WRONG) -> str:
     failure = check(kernel, LIMITS, case)
     assert failure is not None, "the kernel passes"
     assert failure.case == case
+    assert failure.kind == kind
+    assert str(failure).startswith(f"{kind}: {kernel.variant.name}: ")
     assert str(case) in str(failure)
     assert failure.reason.startswith(kernel.variant.name)
     return failure.reason.removeprefix(kernel.variant.name + ": ")
@@ -93,7 +95,7 @@ def test_an_unwritten_element_that_held_the_right_value_by_luck_is_found(made: V
             out = buffers["out"]
             out[last(out)] = np.frombuffer(b"\x5a" * out.itemsize, out.dtype)[0]
 
-    assert reason(NumpyKernel(made, leave), awkward(made)) == "a second run gives other bits in out"
+    assert reason(NumpyKernel(made, leave), awkward(made), AGAIN) == "a second run gives other bits in out"
 
 
 @each_variant
@@ -102,7 +104,10 @@ def test_a_kernel_that_writes_beside_its_rows_is_reported(made: Variant) -> None
         wide = beside(buffers["out"])
         flip(wide, (0,) * (wide.ndim - 1) + (wide.shape[-1] - 1,))
 
-    assert reason(NumpyKernel(made, stray), awkward(made)) == "bytes between the rows of out, or next to it, change"
+    assert (
+        reason(NumpyKernel(made, stray), awkward(made), BESIDE)
+        == "bytes between the rows of out, or next to it, change"
+    )
 
 
 @each_variant
@@ -112,7 +117,7 @@ def test_a_kernel_that_writes_behind_its_output_is_reported(made: Variant) -> No
         flip(wide, last(wide))
 
     dense = awkward(made)
-    assert reason(NumpyKernel(made, stray), dense) == "bytes between the rows of out, or next to it, change"
+    assert reason(NumpyKernel(made, stray), dense, BESIDE) == "bytes between the rows of out, or next to it, change"
 
 
 @each_variant
@@ -120,7 +125,7 @@ def test_a_kernel_that_changes_its_input_is_reported(made: Variant) -> None:
     def change(buffers: Buffers, _run: int) -> None:
         flip(buffers["in"], (0,) * buffers["in"].ndim)
 
-    assert reason(NumpyKernel(made, change), awkward(made)) == "the input in is changed"
+    assert reason(NumpyKernel(made, change), awkward(made), CHANGED) == "the input in is changed"
 
 
 @each_variant
@@ -129,7 +134,7 @@ def test_a_kernel_that_changes_what_lies_beside_its_input_is_reported(made: Vari
         wide = beside(buffers["in"])
         flip(wide, last(wide))
 
-    assert reason(NumpyKernel(made, change), awkward(made)) == "the input in is changed"
+    assert reason(NumpyKernel(made, change), awkward(made), CHANGED) == "the input in is changed"
 
 
 @each_variant
@@ -139,7 +144,7 @@ def test_a_kernel_that_gives_other_bits_the_second_time_is_reported(made: Varian
             flip(buffers["out"], last(buffers["out"]))
 
     case = replace(awkward(made), content=Content.RANDOM)  # the last bit is within every bound
-    assert reason(NumpyKernel(made, waver), case) == "a second run gives other bits in out"
+    assert reason(NumpyKernel(made, waver), case, AGAIN) == "a second run gives other bits in out"
 
 
 @each_variant
@@ -147,7 +152,7 @@ def test_a_rule_broken_on_the_way_is_the_reason(made: Variant) -> None:
     def crash(_buffers: Buffers, _run: int) -> None:
         raise RunError(f"{made.name}: a barrier", "must be reached by all threads")
 
-    assert reason(NumpyKernel(made, crash), awkward(made)) == "a barrier must be reached by all threads"
+    assert reason(NumpyKernel(made, crash), awkward(made), REFUSED) == "a barrier must be reached by all threads"
 
 
 @each_variant

@@ -42,7 +42,7 @@ CUDA_ON_HOST_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, i
 }
 template <class T>
 CUDA_ON_HOST_INLINE T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
-  const int source = cuda_on_host::lane() ^ lane_mask;
+  const int source = cuda_on_host::lane() ^ (lane_mask & 31);
   const int last = cuda_on_host::first_of_group(width) + width - 1;  // lanes of earlier groups may be read
   return cuda_on_host::shuffle(mask, value, source > last ? cuda_on_host::lane() : source);
 }

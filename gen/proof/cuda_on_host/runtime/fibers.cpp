@@ -9,7 +9,11 @@ namespace cuda_on_host {
 char* map_stacks(size_t count) {
   void* stacks = mmap(nullptr, count * kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  return stacks == MAP_FAILED ? nullptr : static_cast<char*>(stacks);
+  if (stacks == MAP_FAILED) return nullptr;
+  for (size_t i = 0; i < count; ++i) {
+    if (mprotect(static_cast<char*>(stacks) + i * kStackBytes, kGuardBytes, PROT_NONE) != 0) break;
+  }
+  return static_cast<char*>(stacks);
 }
 
 #if defined(__x86_64__) && !defined(CUDA_ON_HOST_UCONTEXT)

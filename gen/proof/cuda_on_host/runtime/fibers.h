@@ -19,8 +19,10 @@ struct Context {
 #endif
 
 constexpr size_t kStackBytes = size_t(1) << 18;
+constexpr size_t kGuardBytes = size_t(1) << 14;  // the lowest of them, which nothing may touch: a multiple of any page
 
-// A lazily mapped stack for each of `count` fibers, or null if memory is short.
+// A lazily mapped stack for each of `count` fibers, or null if memory is short. Where the system has no more ranges of
+// pages to give, the last ones are not guarded.
 char* map_stacks(size_t count);
 
 // Makes `context` start `function` on the stack when it is switched to. Fibers start at different cache sets.

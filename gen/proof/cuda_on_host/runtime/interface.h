@@ -54,10 +54,12 @@ enum class Kind : int32_t {
   kDivision,
   kShift,
   kNoReturn,
+  kStackOverflow,
 };
 
 constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;
 
+// What ended a launch. Where nothing did, `pc` may be where a thread first got a value that is undefined.
 struct Fault {
   Kind kind;
   int32_t bytes;   // of the access

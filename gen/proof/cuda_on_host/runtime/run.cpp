@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "overflow.h"
 #include "state.h"
 #include "watchdog.h"
 
@@ -18,13 +19,6 @@ constexpr int kFruitless = 64;             // turns of a block in which nothing 
 Block first_block;  // kept from launch to launch; most launches need no other
 uint64_t random_state;
 
-// SplitMix64 (Steele, Lea, Flood 2014): enough to vary an order.
-uint64_t random_number() {
-  uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 uint64_t random_below(uint64_t bound) { return uint64_t((unsigned __int128)random_number() * bound >> 64); }
 
 void start() {
@@ -257,6 +251,14 @@ class Blocks {
 
 }  // namespace
 
+// SplitMix64 (Steele, Lea, Flood 2014): enough to vary an order.
+uint64_t random_number() {
+  uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
 }  // namespace cuda_on_host
 
 using namespace cuda_on_host;
@@ -278,6 +280,7 @@ extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault*
   if (!prepare_shared() || !prepare_words()) return 2;
   random_state = launch->seed;
   const Watchdog watchdog;
+  const StackGuard stack_guard;
   const bool enough = Blocks().run_all();
   run.current = nullptr;
   forget_chains();

@@ -103,6 +103,7 @@ inline void draw_epoch(Block& block) {
   run.now = block.epoch = ++run.epoch;
   run.owners.push_back(block.number);
 }
+uint64_t random_number();  // the next of this launch
 Index block_at(uint64_t number);
 Index thread_at(int number);
 

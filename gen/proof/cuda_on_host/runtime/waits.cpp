@@ -68,6 +68,20 @@ void synchronise(Thread* warp, uint32_t mask) {
   if (run.block->chained) join_lanes(warp->warp(), mask);
 }
 
+// A shuffle from a lane that its mask does not name gives a value that is undefined (PTX ISA, shfl.sync). A kernel may
+// drop it; so that a result which hangs on it shows, it is other bits in every run.
+void undefined(Thread& thread) {
+  const uint64_t bits = random_number();
+  memcpy(thread.waiting.received, &bits, sizeof bits);
+  Fault& fault = *run.fault;
+  if (fault.pc != 0) return;
+  fault.pc = reinterpret_cast<uint64_t>(thread.wait_pc);
+  fault.block = run.block->index;
+  fault.thread = thread.index;
+  snprintf(fault.text, sizeof fault.text, "a shuffle reads lane %d, which its mask 0x%08x does not name",
+           thread.waiting.source, thread.waiting.mask);
+}
+
 // Hands every lane of the mask its result. All have come.
 void complete(Thread* warp, Collective kind, uint32_t mask) {
   const auto each = [&](auto&& act) {
@@ -75,7 +89,13 @@ void complete(Thread* warp, Collective kind, uint32_t mask) {
   };
   if (kind == Collective::kSync) return synchronise(warp, mask);
   if (kind == Collective::kShuffle) {
-    return each([&](int, Waiting& w) { memcpy(w.received, warp[w.source].waiting.brought, w.bytes); });
+    return each([&](int lane, Waiting& w) {
+      if (mask >> w.source & 1) {
+        memcpy(w.received, warp[w.source].waiting.brought, w.bytes);
+      } else {
+        undefined(warp[lane]);
+      }
+    });
   }
   if (kind == Collective::kMatch) {
     return each([&](int, Waiting& w) {
@@ -135,10 +155,7 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
     snprintf(text, sizeof text, "the mask 0x%08x of %s does not name the calling lane %d", mask, name(kind), me.lane());
     fail(Kind::kAbsentLane, pc, text);
   }
-  if (kind == Collective::kShuffle && (unsigned(source) >= unsigned(kWarp) || (mask >> source & 1) == 0)) {
-    snprintf(text, sizeof text, "a shuffle reads lane %d, which its mask 0x%08x does not name", source, mask);
-    fail(Kind::kAbsentLane, pc, text);
-  }
+  me.wait_pc = pc;
   me.waiting.kind = kind;
   me.waiting.source = source;
   me.waiting.bytes = bytes;
