@@ -64,7 +64,8 @@ def show_tuned(
 def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]:
     """By device, then as the family orders its shape classes; those that it no longer has come last."""
     places = {shape: place for place, shape in enumerate(classes)}
-    return sorted(winners, key=lambda winner: (winner.device, places.get(winner.shape, len(places))))
+    last = len(places)
+    return sorted(winners, key=lambda winner: (winner.device, places.get(winner.shape, last), winner.words))
 
 
 def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tuple[str | None, list[dict[str, str]]]:
@@ -80,7 +81,7 @@ def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tupl
     if device is not None:
         try:
             chooser = Chooser(family, spec, winners, device.name, Limits.of(device.arch))
-            found = [(shape, chooser.choose(shape)) for shape in classes]
+            found = [part for shape in classes for part in chooser.choices(shape)]
         except UnknownNameError:  # an architecture whose limits only its driver knows
             pass
         else:
@@ -93,7 +94,8 @@ def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tupl
 
 def _winner(winner: Winner) -> dict[str, Any]:
     return {
-        "device": winner.device, "shape": winner.shape, "variant": winner.variant,
+        "device": winner.device, "shape": winner.shape, "within": winner.region.to_json(), "for": winner.words,
+        "variant": winner.variant,
         "median_us": _number(winner.evidence.get("median_us")), "of_limit": _number(winner.evidence.get("of_limit")),
         "driver": winner.evidence.get("driver"),
     }  # fmt: skip
@@ -121,7 +123,7 @@ def _print(report: dict[str, Any]) -> None:
     if report["winners"]:
         rows = [
             (
-                one["device"], one["shape"], one["variant"], _format(one["median_us"], 1, " us"),
+                one["device"], one["for"], one["variant"], _format(one["median_us"], 1, " us"),
                 _format(one["of_limit"], 100, " %"), one["file"] or "not written",
             )
             for one in report["winners"]

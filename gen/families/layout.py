@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from gen.errors import ShapeError
-from gen.families.base import Extents, Layout, Operand
+from gen.families.base import Extents, Family, Layout, Operand, Spec
 
 
 def shape_of(operand: Operand, extents: Extents) -> tuple[int, ...]:
@@ -23,6 +26,35 @@ def layout_of(operand: Operand, extents: Extents) -> Layout:
         if operand.pitch and place == len(shape) - 2:
             strides[place] = extents[operand.pitch] * operand.dtype.size
     return Layout(shape, tuple(strides), operand.dtype.numpy)
+
+
+def dense(operand: Operand, shape: Sequence[int]) -> Layout:
+    """An array of this shape whose elements all follow each other."""
+    strides = [operand.dtype.size] * len(shape)
+    for place in range(len(shape) - 2, -1, -1):
+        strides[place] = strides[place + 1] * max(shape[place + 1], 1)
+    return Layout(tuple(shape), tuple(strides), operand.dtype.numpy)
+
+
+def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
+    """The sizes of a problem whose first input has this shape, and is dense.
+
+    Raises ShapeError if the shape is none, or the spec takes no such input.
+    """
+    numbers = (shape,) if isinstance(shape, int | np.integer) else shape
+    if not isinstance(numbers, tuple | list) or not all(
+        isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in numbers
+    ):
+        raise ShapeError("shape", "must be a number or a tuple of numbers, none negative", repr(shape))
+    arrays = [x for x in spec.operands if x.role in ("in", "inout")]
+    first = tuple(int(n) for n in numbers)
+    shapes = {arrays[0].name: first}
+    known = dict(zip(arrays[0].axes, first, strict=False))
+    for other in arrays[1:]:
+        if not all(axis in known for axis in other.axes):
+            raise ShapeError("shape", f"of {arrays[0].name} alone does not say that of {other.name}", first)
+        shapes[other.name] = tuple(known[axis] for axis in other.axes)
+    return family.extents(spec, {operand.name: dense(operand, shapes[operand.name]) for operand in arrays})
 
 
 def layouts_of(operands: Sequence[Operand], extents: Extents) -> dict[str, Layout]:

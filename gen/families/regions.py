@@ -129,9 +129,9 @@ class Region:
 WHOLE = Region()
 
 
-def most_special(regions: Iterable[Region]) -> list[Region]:
-    """Regions in the order in which they are asked: single problems, then those of most bounds, then a whole class."""
-    return sorted(regions, key=lambda region: (not region.one, -len(region.bounds), region.words))
+def most_special_first(region: Region) -> tuple[bool, int, str]:
+    """Sorts regions as they are asked: single problems, then those of most bounds, then a whole class."""
+    return not region.one, -len(region.bounds), region.words
 
 
 def _power(value: int) -> str:

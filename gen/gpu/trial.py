@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from gen.families.base import Extents, Family, Limits, Spec, Variant
-from gen.families.regions import WIDEST, sizes_of
+from gen.families.regions import WHOLE, WIDEST, Region, sizes_of
 from gen.toolchain.compiled import Compiled
 
 Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infeasible", "timeout", "pruned"]
@@ -19,12 +19,14 @@ class Problem:
 
     Attributes:
         alignment: the most bytes, up to 16, that divide the address of every array.
+        region: the part of its shape class that gets what wins.
     """
 
     family: Family[Any]
     spec: Spec
     extents: Extents
     alignment: int = WIDEST
+    region: Region = WHOLE
 
     @property
     def spec_name(self) -> str:

@@ -1,4 +1,4 @@
-"""Which variant a device gets for a shape class, and why."""
+"""Which variant a device gets for a problem, and why."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import Extents, Family, Limits, Spec, Variant
 from gen.families.names import base_variants, find_spec, find_variant, variant
+from gen.families.regions import WHOLE, WIDEST, Region, most_special_first, sizes_of
 from gen.store.specs import FILE as SPECS_FILE
 from gen.store.specs import read_specs
 from gen.store.tuned import Winner, read_winners
@@ -36,7 +37,7 @@ class Choice:
 
 
 class Chooser:
-    """Chooses among what was tuned for a device, and base; each shape class once."""
+    """Chooses among what was tuned for a device, and base: for a problem, else a part of its shape class, else that."""
 
     def __init__(
         self, family: Family[Any], spec: Spec, winners: Iterable[Winner], device: str, limits: Limits, driver: str = ""
@@ -57,17 +58,37 @@ class Chooser:
         self._device = device
         self._limits = limits
         self._driver = driver
-        self._winners = {w.shape: w for w in winners if w.device == device and w.spec == self.name}
-        self._choices: dict[str, Choice] = {}
+        self._winners: dict[str, list[Winner]] = {}
+        for winner in winners:
+            if winner.device == device and winner.spec == self.name:
+                self._winners.setdefault(winner.shape, []).append(winner)
+        for found in self._winners.values():
+            found.sort(key=lambda winner: most_special_first(winner.region))
+        self._choices: dict[tuple[str, Region], Choice] = {}
 
-    def choose(self, shape_class: str) -> Choice:
-        """The tuned variant of a shape class, else base; a winner that cannot be used is reported.
+    def choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
+        """The tuned variant of a problem, else base; a winner that cannot be used is reported.
 
-        Raises ConfigError if this device can run no base variant either.
+        Args:
+            extents: the problem's sizes.
+            alignment: the most bytes, up to 16, that divide the address of every array.
+
+        Raises:
+            ConfigError: this device can run no base variant either.
         """
-        if shape_class not in self._choices:
-            self._choices[shape_class] = self._choose(shape_class)
-        return self._choices[shape_class]
+        shape_class = self.family.shape_class(self.spec, extents)
+        winners = self._winners.get(shape_class, [])
+        if any(winner.region.bounds for winner in winners):
+            sizes = sizes_of(self.family, self.spec, extents, alignment)
+            winners = [winner for winner in winners if winner.region.holds(sizes)]
+        return self._chosen(shape_class, winners[0] if winners else None)
+
+    def choices(self, shape_class: str) -> list[tuple[str, Choice]]:
+        """What a shape class gets, in words, with what each part of it gets that was tuned for itself."""
+        winners = self._winners.get(shape_class, [])
+        parts = [(winner.words, self._chosen(shape_class, winner)) for winner in winners if winner.region.bounds]
+        whole = next((winner for winner in winners if not winner.region.bounds), None)
+        return [(shape_class, self._chosen(shape_class, whole)), *parts]
 
     def covering(self, choice: Choice, extents: Extents) -> Choice:
         """The choice, or base if the chosen variant cannot take these sizes.
@@ -90,8 +111,14 @@ class Chooser:
             _said.add((self._device, self.name))
             log.log(logging.INFO if choice.tuned else logging.WARNING, "%s: %s", choice.variant.name, choice.why)
 
-    def _choose(self, shape_class: str) -> Choice:
-        winner = self._winners.get(shape_class)
+    def _chosen(self, shape_class: str, winner: Winner | None) -> Choice:
+        """The choice of a winner, made once."""
+        place = (shape_class, WHOLE if winner is None else winner.region)
+        if place not in self._choices:
+            self._choices[place] = self._choose(shape_class, winner)
+        return self._choices[place]
+
+    def _choose(self, shape_class: str, winner: Winner | None) -> Choice:
         if winner is None:
             why = f"base, because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
             return Choice(self._base(shape_class), f"{why}; gen tune {self.name} would find the fastest", False)
@@ -100,7 +127,7 @@ class Chooser:
         except (GenError, TypeError, ValueError, AttributeError, LookupError) as error:  # a file edited by hand
             log.warning(
                 "The tuned variant %r of %s (%s) on %s cannot be used, and base is: %s",
-                winner.variant, self.name, shape_class, self._device, error,
+                winner.variant, self.name, winner.words, self._device, error,
             )  # fmt: skip
             why = f"base, because the tuned variant {winner.variant!r} cannot be used: {error}"
             return Choice(self._base(shape_class), why, False)
@@ -133,7 +160,7 @@ class Chooser:
         return made.algorithm.uncovered(made.spec, made.config, extents, self._limits)
 
     def _why(self, winner: Winner) -> str:
-        why = f"tuned on {winner.device} for {winner.shape}"
+        why = f"tuned on {winner.device} for {winner.words}"
         median: Any = winner.evidence.get("median_us")
         of_limit: Any = winner.evidence.get("of_limit")
         if is_number(median):

@@ -13,12 +13,14 @@ from gen.emit.render import render
 from gen.errors import ArgumentError, GenError, RunError
 from gen.families.backend import LEGACY_STREAM, Backend, Code, Prepared
 from gen.families.base import Extents, Variant
+from gen.families.layout import extents_of
+from gen.families.regions import WIDEST
 from gen.families.steps import steps
 from gen.runtime.arrays import Given, Kind, Shape, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
 from gen.runtime.results import make
 from gen.runtime.scratch import Buffers, Needed, Workspace
-from gen.runtime.signature import ALIGNMENT, Results, Signature, extents_of
+from gen.runtime.signature import ALIGNMENT, Results, Signature
 from gen.runtime.streams import handle_of
 
 MOST_SHAPES = 1024  # calls that are remembered
@@ -221,15 +223,15 @@ class Kernel:
 
     def _make_ready(self, given: Mapping[str, Given]) -> Ready:
         extents, results = self._signature.check(given)
-        made = self._choose(extents).variant
+        made = self._choose(extents, self._signature.alignment(given)).variant
         sizes = {**extents, **self._backend.limits.sizes()}
         plan = made.plan
         scratch = tuple(Needed(s.name, s.bytes.at(sizes), s.zeroed) for s in plan.scratch)
         return Ready(self._code(made).prepare(extents, tuple(steps(plan, sizes))), scratch, results)
 
-    def _choose(self, extents: Extents) -> Choice:
+    def _choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
         chooser = self._chooser
-        choice = self._bound or chooser.choose(chooser.family.shape_class(chooser.spec, extents))
+        choice = self._bound or chooser.choose(extents, alignment)
         choice = chooser.covering(choice, extents)
         chooser.say_once(choice)
         return choice

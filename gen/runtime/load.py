@@ -10,10 +10,10 @@ from gen.errors import DeviceError, GenError
 from gen.families import families
 from gen.families.backend import Backend
 from gen.families.base import Spec
+from gen.families.layout import extents_of
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
-from gen.runtime.signature import extents_of
 
 if TYPE_CHECKING:
     from gen.gpu.device import CudaDevice

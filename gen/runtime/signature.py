@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from gen.errors import ArgumentError, ShapeError
 from gen.families.backend import Backend
 from gen.families.base import Extents, Family, Layout, Operand, Spec
+from gen.families.regions import WIDEST
 from gen.runtime.arrays import Given, Kind, Shape, overlap
 from gen.runtime.numbers import pack
 
@@ -114,6 +116,14 @@ class Signature:
                 raise ShapeError(name, f"must hold {dtype} elements", given[name].dtype)
         return extents, results
 
+    def alignment(self, given: Mapping[str, Given]) -> int:
+        """The most bytes, up to 16, that divide the addresses of all arrays but those of a few bytes.
+
+        Outputs that the call makes lie where they should.
+        """
+        large = [one for one in given.values() if prod(one.shape) * one.dtype.itemsize > WIDEST]
+        return gcd(WIDEST, *(one.address for one in large))
+
     def _result_dtype(self, operand: Operand, layouts: Mapping[str, Layout]) -> np.dtype[Any]:
         """The operand's; elements that are only moved keep the type that the input gave them."""
         if operand.dtype.kind == "bits":
@@ -121,34 +131,6 @@ class Signature:
                 if other.dtype == operand.dtype:
                     return layouts[other.name].dtype
         return operand.dtype.numpy
-
-
-def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
-    """The sizes of a problem whose first input has this shape, and is dense.
-
-    Raises ShapeError if the shape is none, or the spec takes no such input.
-    """
-    numbers = (shape,) if isinstance(shape, int | np.integer) else shape
-    if not isinstance(numbers, tuple | list) or not all(
-        isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in numbers
-    ):
-        raise ShapeError("shape", "must be a number or a tuple of numbers, none negative", repr(shape))
-    arrays = [x for x in spec.operands if x.role in ("in", "inout")]
-    dense = tuple(int(n) for n in numbers)
-    shapes = {arrays[0].name: dense}
-    known = dict(zip(arrays[0].axes, dense, strict=False))
-    for other in arrays[1:]:
-        if not all(axis in known for axis in other.axes):
-            raise ShapeError("shape", f"of {arrays[0].name} alone does not say that of {other.name}", dense)
-        shapes[other.name] = tuple(known[axis] for axis in other.axes)
-    layouts = {}
-    for operand in arrays:
-        extents = shapes[operand.name]
-        strides = [operand.dtype.size] * len(extents)
-        for place in range(len(extents) - 2, -1, -1):
-            strides[place] = strides[place + 1] * max(extents[place + 1], 1)
-        layouts[operand.name] = Layout(extents, tuple(strides), operand.dtype.numpy)
-    return family.extents(spec, layouts)
 
 
 def _layout(given: Given) -> Layout:

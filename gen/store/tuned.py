@@ -1,7 +1,8 @@
 """The winners of tuning runs: `tuned.json`, one winner a line.
 
-The file: `{"schema": 1, "winners": [{"device", "spec", "shape", "variant", ...}]}`; what else stands in a winner is
-its evidence.
+The file: `{"schema": 1, "winners": [{"device", "spec", "shape", "within", "variant", ...}]}`. `within` bounds the part
+of the shape class that a winner is for, `{"rows": [1, 64]}`; without it, a winner is for all sizes of the class that no
+other is for. What else stands in a winner is its evidence.
 """
 
 from __future__ import annotations
@@ -14,22 +15,35 @@ from pathlib import Path
 from typing import Any
 
 from gen.errors import StoreError
+from gen.families.regions import WHOLE, Region
 from gen.paths import shipped_winners
 
 FILE = "tuned.json"
 SCHEMA = 1
 _KEYS = ("device", "spec", "shape", "variant")
+_WITHIN = "within"
 
 
 @dataclass(frozen=True)
 class Winner:
-    """The variant chosen for a device, a spec and a shape class, with the evidence it was chosen on."""
+    """The variant chosen for a device, a spec and a shape class or a part of it, with the evidence it was chosen on."""
 
     device: str
     spec: str
     shape: str
     variant: str
     evidence: Mapping[str, Any]
+    region: Region = WHOLE
+
+    @property
+    def words(self) -> str:
+        """What it is for: `more than 2^20 elements, aligned to 4 bytes`."""
+        return ", ".join(part for part in (self.shape, self.region.words) if part)
+
+    @property
+    def place(self) -> tuple[str, str, str, Region]:
+        """What there is one winner for."""
+        return self.spec, self.shape, self.device, self.region
 
 
 def read_winners(home: Path) -> tuple[Winner, ...]:
@@ -64,15 +78,20 @@ def _winner(place: Traversable, number: int, entry: object) -> Winner:
     for key in _KEYS:
         if not isinstance(entry.get(key), str):
             raise StoreError(subject, f"must have a text {key!r}", repr(entry.get(key)), next_step=again)
-    evidence = {key: value for key, value in entry.items() if key not in _KEYS}
-    return Winner(entry["device"], entry["spec"], entry["shape"], entry["variant"], evidence)
+    try:
+        region = Region.from_json(entry.get(_WITHIN, {}))
+    except ValueError:
+        rule = f'must have bounds in {_WITHIN!r}, such as {{"rows": [1, 64]}}'
+        raise StoreError(subject, rule, repr(entry[_WITHIN]), next_step=again) from None
+    evidence = {key: value for key, value in entry.items() if key not in (*_KEYS, _WITHIN)}
+    return Winner(entry["device"], entry["spec"], entry["shape"], entry["variant"], evidence, region)
 
 
 def text_of_winners(winners: Iterable[Winner]) -> str:
     """The file's text: sorted, one winner a line."""
     entries = [
-        {"device": w.device, "spec": w.spec, "shape": w.shape, "variant": w.variant, **w.evidence}
-        for w in sorted(winners, key=lambda w: (w.spec, w.shape, w.device))
+        {"device": w.device, "spec": w.spec, "shape": w.shape, **_within(w), "variant": w.variant, **w.evidence}
+        for w in sorted(winners, key=lambda w: (w.spec, w.shape, w.device, w.region.words))
     ]
     if not entries:
         return json.dumps({"schema": SCHEMA, "winners": []}) + "\n"
@@ -81,6 +100,9 @@ def text_of_winners(winners: Iterable[Winner]) -> str:
 
 
 def merged(old: Iterable[Winner], new: Iterable[Winner]) -> tuple[Winner, ...]:
-    """All winners, a new one in the place of the old one of its device, spec and shape class."""
-    found = {(w.device, w.spec, w.shape): w for w in (*old, *new)}
-    return tuple(found.values())
+    """All winners, a new one in the place of the old one of its device, spec, shape class and region."""
+    return tuple({winner.place: winner for winner in (*old, *new)}.values())
+
+
+def _within(winner: Winner) -> dict[str, Any]:
+    return {_WITHIN: winner.region.to_json()} if winner.region.bounds else {}

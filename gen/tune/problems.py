@@ -8,15 +8,23 @@ from math import prod
 from typing import Any
 
 from gen.errors import ShapeError, UnknownNameError
-from gen.families.base import Family, Layout, Spec
+from gen.families.base import Family, Spec
+from gen.families.layout import extents_of
 from gen.families.names import Known, find_spec
+from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Bound, Region, sizes_of
 from gen.gpu.trial import Problem
 
 _POWER = re.compile(r"([0-9]{1,20})\^([0-9]{1,2})")
 
 
 def problems(
-    families: Sequence[Family[Any]], target: str | None, known: Known, shapes: Sequence[str] = ()
+    families: Sequence[Family[Any]],
+    target: str | None,
+    known: Known,
+    shapes: Sequence[str] = (),
+    *,
+    classes: Sequence[str] = (),
+    alignment: int = WIDEST,
 ) -> tuple[Problem, ...]:
     """The problems of a family, of a spec, or of every catalogue.
 
@@ -24,21 +32,28 @@ def problems(
         families: all families.
         target: a family, or a spec by name; None for every catalogue.
         known: JSON of specs by name.
-        shapes: of the first input, such as `8192x8192` or `2^28`; none: one that stands for each shape class.
+        shapes: of the first input, such as `8192x8192` or `2^28`: what wins is for that shape alone. None: one that
+            stands for each shape class.
+        classes: only these shape classes, in words.
+        alignment: bytes that divide the address of every array; where less than 16, what wins is for no more than that.
 
     Raises:
-        UnknownNameError: nothing has this name.
-        ShapeError: a shape cannot be read, or is none of the spec's.
+        UnknownNameError: nothing has this name, or no spec has this shape class.
+        ShapeError: a shape cannot be read, or is none of the spec's; or its elements are never aligned so.
     """
     found: list[Problem] = []
     for family, spec in _specs(families, target, known):
+        _check_alignment(spec, alignment)
         if shapes:
-            found += [_problem(family, spec, shape) for shape in shapes]
-        else:
-            found += [
-                Problem(family, spec, family.representative(spec, shape_class))
-                for shape_class in family.shape_classes(spec)
-            ]
+            found += [_problem(family, spec, shape, alignment) for shape in shapes]
+            continue
+        region = WHOLE if alignment == WIDEST else Region((Bound(ALIGNMENT, 0, alignment),))
+        found += [
+            Problem(family, spec, family.representative(spec, shape_class), alignment, region)
+            for shape_class in family.shape_classes(spec)
+            if not classes or shape_class in classes
+        ]
+    _check_classes(classes, found)
     return tuple(found)
 
 
@@ -67,7 +82,7 @@ def _specs(families: Sequence[Family[Any]], target: str | None, known: Known) ->
     return [find_spec(families, target, known)]
 
 
-def _problem(family: Family[Any], spec: Spec, text: str) -> Problem:
+def _problem(family: Family[Any], spec: Spec, text: str, alignment: int) -> Problem:
     shape = read_shape(text)
     first = next(operand for operand in spec.operands if operand.role != "number")
     dtype = first.dtype.numpy
@@ -75,5 +90,21 @@ def _problem(family: Family[Any], spec: Spec, text: str) -> Problem:
         raise ShapeError("--shape", f"must be of less than 2^63 bytes as {first.dtype.name}", repr(text))
     if 0 in shape:
         raise ShapeError("--shape", "must have no extent of 0: there is nothing to time", repr(text))
-    strides = tuple(dtype.itemsize * prod(shape[place + 1 :]) for place in range(len(shape)))
-    return Problem(family, spec, family.extents(spec, {first.name: Layout(shape, strides, dtype)}))
+    extents = extents_of(family, spec, shape)
+    return Problem(family, spec, extents, alignment, Region.exactly(sizes_of(family, spec, extents, alignment)))
+
+
+def _check_alignment(spec: Spec, alignment: int) -> None:
+    largest = max(operand.dtype.size for operand in spec.operands if operand.role != "number")
+    least = min(largest & -largest, WIDEST)
+    if alignment not in (1, 2, 4, 8, WIDEST) or alignment < least:
+        rule = f"must be a power of two from {least}, which divides the elements, to {WIDEST}"
+        raise ShapeError("--alignment", rule, alignment)
+
+
+def _check_classes(classes: Sequence[str], found: Sequence[Problem]) -> None:
+    """Raises UnknownNameError for a class that none of the problems is of."""
+    for name in classes:
+        if not any(problem.shape_class == name for problem in found):
+            rule = "must be one that gen show lists for the spec, in the same words"
+            raise UnknownNameError("--class", rule, repr(name))

@@ -86,10 +86,8 @@ def run(
 
 
 def _previous(home: Path, device: Device, problem: Problem) -> str | None:
-    for winner in tuned.read_winners(home):
-        if (winner.device, winner.spec, winner.shape) == (device.name, problem.spec_name, problem.shape_class):
-            return winner.variant
-    return None
+    place = (problem.spec_name, problem.shape_class, device.name, problem.region)
+    return next((winner.variant for winner in tuned.read_winners(home) if winner.place == place), None)
 
 
 def _keep(home: Path, families: Sequence[Family[Any]], winner: tuned.Winner) -> None:

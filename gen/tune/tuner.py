@@ -189,7 +189,8 @@ def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping
         **evidence,
     }
     problem = outcome.problem
-    return Winner(device.name, problem.spec_name, problem.shape_class, outcome.winner.variant.name, measured)
+    variant = outcome.winner.variant.name
+    return Winner(device.name, problem.spec_name, problem.shape_class, variant, measured, problem.region)
 
 
 def _base(problem: Problem, fit: Sequence[Variant]) -> Variant:

@@ -516,6 +516,39 @@ def test_tuned_for_this_device_and_shape_class(
     assert record.levelno == logging.INFO
 
 
+SMALL_PART = "reduction_sum_f32__grid_tpb128_u8_v16_bpm4"
+UNALIGNED, EXACT = "reduction_sum_f32__grid_tpb256_u8_v4_bpm4", "reduction_sum_f32__shfl_tpb256_u8"
+PARTS = (
+    winner(TUNED), winner(SMALL_PART, within={"n": [0, 2**22]}), winner(UNALIGNED, within={"alignment": [0, 8]}),
+    winner(EXACT, within={"n": [2**21 + 5, 2**21 + 5], "alignment": [16, 16]}),
+)  # fmt: skip
+
+
+def test_the_winner_for_a_part_of_a_class_goes_before_that_of_the_class(backend: FakeBackend, tmp_path: Path) -> None:
+    kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, *PARTS))
+    assert kernel.variant_for(2**28) == TUNED
+    assert kernel.variant_for(2**22 + 1) == TUNED
+    assert kernel.variant_for(2**22) == SMALL_PART
+    assert kernel.variant_for(2**21 + 5) == EXACT
+    assert kernel.why_for(2**22) == f"tuned on Fake GPU for {LARGE}, n up to 2^22"
+    assert kernel.variant_for(5) == "reduction_sum_f32__grid_tpb1024_u8_v16_bpm1"
+
+
+def test_an_array_gets_the_winner_of_its_alignment(backend: FakeBackend, tmp_path: Path) -> None:
+    kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, *PARTS))
+    memory = np.zeros(2**22 + 64, np.float32)
+    start = -memory.__array_interface__["data"][0] % 16 // 4
+    for place, variant in ((0, TUNED), (1, UNALIGNED), (2, UNALIGNED), (3, UNALIGNED), (4, TUNED)):
+        array = memory[start + place : start + place + 2**22 + 1]
+        kernel(OnDevice(array))
+        assert backend.launched[-1].variant == variant
+    scalar = np.zeros(4, np.float32)[1:2].reshape(())  # it is no row of anything
+    kernel(OnDevice(memory[start : start + 2**22 + 1]), out=OnDevice(scalar))
+    assert backend.launched[-1].variant == TUNED
+    kernel(memory[start + 1 : start + 2 + 2**22])  # copied to where it is aligned
+    assert backend.launched[-1].variant == TUNED
+
+
 def test_a_winner_stays_after_a_new_driver(backend: FakeBackend, tmp_path: Path) -> None:
     home = tuned(tmp_path, winner(TUNED, driver="570.1, CUDA 12.8", median_us="fast", of_limit=None))
     why = gen.load(SUM, shape=2**28, device=backend, home=home).why

@@ -116,6 +116,38 @@ def test_shapes_are_those_of_the_first_input() -> None:
     assert str(one) == "reduction_sum_f32 60000"
 
 
+def test_what_wins_for_a_shape_is_for_that_alone() -> None:
+    (one,) = problems(FAMILIES, "transpose", {}, ["300x200"])
+    assert one.region.holds(one.sizes)
+    assert one.region.words == "cols 200, rows 300, aligned to 16 bytes"
+    for other in problems(FAMILIES, "transpose", {}, ["300x201", "301x200", "200x300", "60000x1"]):
+        assert not one.region.holds(other.sizes)
+    assert not one.region.holds({**one.sizes, "alignment": 8})
+    assert one.region.holds({**one.sizes, "cells": 1})
+
+
+def test_what_wins_for_less_alignment_is_for_that_and_less() -> None:
+    for problem in problems(FAMILIES, "transpose", {}, alignment=8):
+        assert problem.alignment == problem.sizes["alignment"] == 8
+        assert [problem.region.holds({"alignment": by}) for by in (4, 8, 16)] == [True, True, False]
+    (one,) = problems(FAMILIES, "reduction", {}, ["2^20"], alignment=4)
+    assert one.region.words == "n 2^20, aligned to 4 bytes"
+    assert str(one) == "reduction_sum_f32 1048576 at 4 bytes"
+
+
+@pytest.mark.parametrize("alignment", [0, -4, 1, 2, 3, 12, 32])
+def test_an_alignment_that_elements_cannot_have_is_refused(alignment: int) -> None:
+    with pytest.raises(ShapeError, match=r"--alignment must be a power of two from 4, .* to 16"):
+        problems(FAMILIES, "reduction", {}, alignment=alignment)
+
+
+def test_one_shape_class_is_meant_by_its_words() -> None:
+    large = "more than 2^20 elements"
+    assert [one.shape_class for one in problems(FAMILIES, None, {}, classes=[large])] == [large]
+    with pytest.raises(UnknownNameError, match=r"--class must be one that gen show lists .*'large'"):
+        problems(FAMILIES, "reduction", {}, classes=[large, "large"])
+
+
 def test_a_shape_that_is_none_of_the_specs_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"in must have.*1048576"):
         problems(FAMILIES, "transpose", {}, ["2^20"])

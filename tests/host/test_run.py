@@ -121,6 +121,21 @@ def test_a_winner_that_is_replaced_goes_with_its_file(home: Path) -> None:
     assert gen("generate", "--check", "--out", home)[0] == 0
 
 
+def test_a_winner_for_one_shape_leaves_that_of_its_class(home: Path) -> None:
+    tuned(home, TRANSPOSE)
+    (before,) = read_winners(home)
+    one = problems(FAMILIES, "transpose", {}, ["64x96"])
+    tuned(home, one, FakeDevice(lambda made: 3.0 if "t16" in made.name else 9.0))
+    found = {winner.words: winner for winner in read_winners(home)}
+    assert found.pop(before.words) == before
+    ((words, special),) = found.items()
+    assert words == "any size, cols 96, rows 64, aligned to 16 bytes"
+    assert "t16" in special.variant
+    assert {path.stem for path in home.glob("*.cu")} >= {before.variant, special.variant}
+    told: list[str | None] = [module._previous(home, FakeDevice(), problem) for problem in (*TRANSPOSE, *one)]
+    assert told == [before.variant, special.variant]
+
+
 def test_winners_of_other_devices_stay(home: Path) -> None:
     home.mkdir()
     (home / FILE).write_text(text_of_winners([FOREIGN]))

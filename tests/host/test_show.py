@@ -58,6 +58,18 @@ def test_shape_classes_stand_in_the_order_of_the_family(home: Path) -> None:
     assert [winner["shape"] for winner in winners] == [*classes, gone]
 
 
+def test_parts_of_a_class_stand_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {**WINNER, "variant": "reduction_sum_f32__shfl_tpb256_u8", "within": {"n": [0, 2**22]}}
+    write(home, part, WINNER)
+    here(monkeypatch, Device("NVIDIA H100 80GB HBM3", "sm_90"))
+    report = json.loads(shown(SUM, "--json"))
+    words = [LARGE, f"{LARGE}, n up to 2^22"]
+    assert [winner["for"] for winner in report["winners"]] == words
+    assert [winner["within"] for winner in report["winners"]] == [{}, {"n": [0, 2**22]}]
+    assert [one["variant"] for one in report["choices"] if one["shape"] in words] == [TUNED, part["variant"]]
+    assert f"{LARGE}, n up to 2^22: {part['variant']}" in shown(SUM)
+
+
 def test_a_spec_on_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, Device("NVIDIA H100 80GB HBM3", "sm_90"))
     text = shown(SUM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from gen.errors import StoreError
 from gen.families import FAMILIES
 from gen.families.names import find_spec
+from gen.families.regions import Bound, Region
 from gen.paths import shipped_winners
 from gen.store import specs, tuned
 from gen.store.specs import read_specs, text_of_specs
-from gen.store.tuned import Winner, read_winners
+from gen.store.tuned import Winner, merged, read_winners, text_of_winners
 from tests.strategies import json_values
 
 WINNER = {"device": "H100", "spec": "reduction_sum_f32", "shape": "any size", "variant": "reduceShfl"}
@@ -60,7 +62,30 @@ def test_without_a_file_no_specs_are_known(tmp_path: Path) -> None:
 def test_winners_are_read_with_their_evidence(tmp_path: Path) -> None:
     write(tmp_path, "tuned.json", {"schema": 1, "winners": [{**WINNER, "us": 12.5, "driver": "580"}, WINNER]})
     evidence = {"us": 12.5, "driver": "580"}
-    assert read_winners(tmp_path) == (Winner(**WINNER, evidence=evidence), Winner(**WINNER, evidence={}))
+    plain = Winner(WINNER["device"], WINNER["spec"], WINNER["shape"], WINNER["variant"], {})
+    assert read_winners(tmp_path) == (replace(plain, evidence=evidence), plain)
+
+
+def test_winners_for_parts_of_a_class_stand_beside_that_of_the_class(tmp_path: Path) -> None:
+    plain = Winner(WINNER["device"], WINNER["spec"], WINNER["shape"], WINNER["variant"], {})
+    narrow = replace(plain, region=Region((Bound("rows", 1, 64), Bound("alignment", 0, 8))))
+    one = replace(plain, region=Region.exactly({"rows": 4, "alignment": 16}))
+    write(tmp_path, "tuned.json", text_of_winners([narrow, one, plain]))
+    found = read_winners(tmp_path)
+    assert set(map(str, found)) == set(map(str, (plain, narrow, one)))
+    assert text_of_winners(found) == (tmp_path / "tuned.json").read_text()
+    assert [winner.words for winner in found] == [
+        "any size", "any size, rows 4, aligned to 16 bytes", "any size, rows from 1 to 64, aligned to 8 bytes at most",
+    ]  # fmt: skip
+    better = replace(narrow, variant="better")
+    assert sorted(w.variant for w in merged(found, [better])) == ["better", plain.variant, plain.variant]
+
+
+@pytest.mark.parametrize("within", [None, [], {"rows": 3}, {"rows": [5, 1]}, {"rows": ["1", None]}])
+def test_bounds_that_are_none_are_refused(within: object, tmp_path: Path) -> None:
+    write(tmp_path, "tuned.json", {"schema": 1, "winners": [{**WINNER, "within": within}]})
+    with pytest.raises(StoreError, match=r"winner 0 must have bounds in 'within', such as"):
+        read_winners(tmp_path)
 
 
 def test_own_winners_hide_those_that_came_with_gen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
