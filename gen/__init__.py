@@ -5,25 +5,27 @@ Importing `gen` loads nothing else: neither NumPy nor a compiler nor a driver.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gen.errors import GenError
+    from gen.families.transpose import transpose
     from gen.runtime.load import load
 
 __version__ = "0.1.0"
 
-__all__ = ["GenError", "__version__", "load"]
+__all__ = ["GenError", "__version__", "load", "transpose"]
+
+_HOMES = {
+    "GenError": "gen.errors",
+    "load": "gen.runtime.load",
+    "transpose": "gen.families.transpose",
+}
 
 
 def __getattr__(name: str) -> object:
     """Imports a public name when it is first asked for."""
-    if name == "GenError":
-        from gen.errors import GenError
-
-        return GenError
-    if name == "load":
-        from gen.runtime.load import load
-
-        return load
-    raise AttributeError(f"module 'gen' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gen' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

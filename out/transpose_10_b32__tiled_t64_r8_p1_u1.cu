@@ -5,10 +5,10 @@
 // of the output: both sides are coalesced. Padding spreads a column of the tile over the banks.
 //
 // Launch:   <<<((rows + 63) / 64) * ((cols + 63) / 64), dim3(64, 8, 1)>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, (cols + 63) / 64)
+//           in_pitch, out_pitch, (rows + 63) / 64, (cols + 63) / 64)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_rows": 8, "padding": 1, "tile_dim": 64, "unroll": 1}
-// Template: transpose/tiled.cu.jinja, with its partials sha256 e1448e508715c4c9
+// Template: transpose/tiled.cu.jinja, with its partials sha256 f9706452a5148646
 //
 // Written by gen: change the template, not this file.
 
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__tiled_t64_r8_p1_u1(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned tiles_across) {
+        unsigned tiles_down, unsigned tiles_across) {
   __shared__ unsigned tile[kTileDim][kTileCols + kPadding];
   const long long tile_row = blockIdx.x / tiles_across;
   const long long tile_col = blockIdx.x % tiles_across;

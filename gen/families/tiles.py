@@ -1,21 +1,26 @@
-"""A matrix cut into tiles, one block each, folded into grid.x: grid.y and grid.z end at 65,535."""
+"""Matrices cut into tiles, one block each, folded into grid.x: grid.y and grid.z end at 65,535."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gen.families.base import MAX_GRID_X, Extents
-from gen.families.expr import Expr
+from gen.families.expr import ONE, Expr
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Tiles of `tile_rows` x `tile_cols` that cover `rows` x `cols`; block b has tile (b / across, b % across)."""
+    """Tiles of `tile_rows` x `tile_cols` that cover `rows` x `cols`; block b has tile (b / across, b % across).
+
+    Attributes:
+        matrices: how many there are of such a matrix; the blocks of each follow those of the one before.
+    """
 
     rows: Expr
     cols: Expr
     tile_rows: int
     tile_cols: int
+    matrices: Expr = ONE
 
     @property
     def across(self) -> Expr:
@@ -23,9 +28,15 @@ class Tiles:
         return self.cols.ceil_div(self.tile_cols)
 
     @property
+    def down(self) -> Expr:
+        """Tiles in a column of tiles."""
+        return self.rows.ceil_div(self.tile_rows)
+
+    @property
     def count(self) -> Expr:
         """All tiles; 0 for an empty matrix."""
-        return self.rows.ceil_div(self.tile_rows) * self.across
+        tiles = self.down * self.across
+        return tiles if self.matrices == ONE else tiles * self.matrices
 
     def uncovered(self, extents: Extents) -> str | None:
         """Why a grid cannot hold them."""

@@ -48,7 +48,7 @@ class Toy(Config):
 class LaterTiledConfig(TiledConfig):
     """As if a parameter had been added since."""
 
-    swizzle: int = tunable("z", (0, 8), base=0, off=0, help="added later")
+    later: int = tunable("z", (0, 8), base=0, off=0, help="added later")
 
 
 @each_config
@@ -133,12 +133,12 @@ def test_a_parameter_added_at_off_renames_nothing() -> None:
         assert new.tag == old.tag
         assert new.to_json() == old.to_json()
         assert LaterTiledConfig.from_tag(old.tag) == new == LaterTiledConfig.from_json(old.to_json())
-    assert LaterTiledConfig(swizzle=8).tag == TiledConfig().tag + "_z8"
+    assert LaterTiledConfig(later=8).tag == TiledConfig().tag + "_z8"
 
 
 def test_a_derived_config_has_parameters_of_its_own() -> None:
     assert [parameter.field for parameter in TiledConfig.parameters()] == [field.name for field in fields(TiledConfig)]
-    assert LaterTiledConfig.parameters()[-1].field == "swizzle"
+    assert LaterTiledConfig.parameters()[-1].field == "later"
     assert TiledConfig.parameters() == LaterTiledConfig.parameters()[:-1]
 
 

@@ -34,6 +34,7 @@ INTERLEAVED = "reduction/interleaved.cu.jinja"
 SHFL = "reduction/shfl.cu.jinja"
 TILED = "transpose/tiled.cu.jinja"
 TURNED = "transpose/naive.cu.jinja"
+TILES = "transpose/_tile.cu.jinja"
 STENCIL = "stencil/naive.cu.jinja"
 SCANS = "scan/_scan.cu.jinja"
 TOTALS = "scan/totals.cu.jinja"
@@ -335,17 +336,20 @@ MUTANTS = (
         "if (row < cols && col < rows) {\n        {{", OUTSIDE_READ,
         (("if (row < rows && col < cols) {\n        tile", "if (row < cols && col < rows) {\n        tile"),),
     ),
-    Mutant("tiled: row of the tile too short", ON_TILED, TILED, "[kTileCols + kPadding]", "[kTileCols - 1]", INDEX),
     Mutant(
-        "tiled: padding before the row when read", ON_TILED, TILED, "tile[x][y + j + i]",
-        "tile[x][kPadding + y + j + i]", UNINITIALISED,
+        "tiled: row of the tile too short", ON_TILED, TILED, "tile[kTileDim][kTileCols + kPadding];",
+        "tile[kTileDim][kTileCols - 1];", INDEX,
     ),
     Mutant(
-        "tiled: padding twice", ON_TILED, TILED, "tile[y + j][x + i]", "tile[y + j][2 * kPadding + x + i]",
+        "tiled: padding before the row when read", ON_TILED, TILED, 'at("x", "y + j + i")',
+        'at("x", "kPadding + y + j + i")', UNINITIALISED,
+    ),
+    Mutant(
+        "tiled: padding twice", ON_TILED, TILED, 'at("y + j", "x + i")', 'at("y + j", "2 * kPadding + x + i")',
         UNINITIALISED,
     ),
     Mutant(
-        "tiled: tile read as it was written", ON_TILED, TILED, "tile[x][y + j + i]", "tile[y + j][x + i]",
+        "tiled: tile read as it was written", ON_TILED, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")',
         UNINITIALISED,
     ),
     Mutant("tiled: copies [9]", ON_TILED, TILED, '"col * out_pitch + row"', '"row * cols + col"', WRONG),
@@ -367,14 +371,14 @@ MUTANTS = (
     ),
     Mutant("tiled: tiles overlap", ON_TILED, TILED, "tile_col * kTileCols", "tile_col * kTileDim", RACE),
     Mutant(
-        "tiled: rows and columns of tiles exchanged", ON_TILED, TILED, "tile_row = blockIdx.x / tiles_across",
-        "tile_row = blockIdx.x % tiles_across", WRONG,
-        (("tile_col = blockIdx.x % tiles_across", "tile_col = blockIdx.x / tiles_across"),),
+        "tiled: rows and columns of tiles exchanged", ON_TILED, TILES, "tile_row = {{ tile }} / tiles_across;",
+        "tile_row = {{ tile }} % tiles_across;", WRONG,
+        (("tile_col = {{ tile }} % tiles_across;", "tile_col = {{ tile }} / tiles_across;"),),
     ),
     Mutant(
-        "tiled: square diagonal formula [8]", ON_TILED, TILED, "tile_row = blockIdx.x / tiles_across",
-        "tile_row = blockIdx.x % tiles_across", RACE,
-        (("tile_col = blockIdx.x % tiles_across", f"tile_col = {DIAGONAL}"),),
+        "tiled: square diagonal formula [8]", ON_TILED, TILES, "tile_row = {{ tile }} / tiles_across;",
+        "tile_row = blockIdx.x % tiles_across;", RACE,
+        (("tile_col = {{ tile }} % tiles_across;", f"tile_col = {DIAGONAL};"),),
     ),
     Mutant(
         "tiled: strips that do not fill a tile", ON_TILED, TILED, "kBlockRows = {{ block_rows }};",
@@ -411,9 +415,9 @@ MUTANTS = (
     Mutant("turned: blocks overlap", ON_TURNED, TURNED, "(kBlockX * kUnroll)", "kBlockX", RACE),
     Mutant("turned: elements kBlockY apart", ON_TURNED, TURNED, "first + u * kBlockX", "first + u * kBlockY", RACE),
     Mutant(
-        "turned: square diagonal formula [8]", ON_COLUMNS, TURNED, "tile_down = blockIdx.x / tiles_across",
-        "tile_down = blockIdx.x % tiles_across", RACE,
-        (("tile_across = blockIdx.x % tiles_across", f"tile_across = {DIAGONAL}"),),
+        "turned: square diagonal formula [8]", ON_COLUMNS, TILES, "tile_row = {{ tile }} / tiles_across;",
+        "tile_row = blockIdx.x % tiles_across;", RACE,
+        (("tile_col = {{ tile }} % tiles_across;", f"tile_col = {DIAGONAL};"),),
     ),
     # stencil
     Mutant("stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "inside ? {{", "true ? {{", OUTSIDE_READ),
@@ -501,7 +505,8 @@ UNCHANGED = (
         "data[i + stride];\n    if (stride > 1) __sync", "thread 0 alone takes the last step, and reads its result",
     ),
     Unchanged(
-        "tiled: no padding", ON_TILED, TILED, "[kTileCols + kPadding]", "[kTileCols]",
+        "tiled: no padding", ON_TILED, TILED, "tile[kTileDim][kTileCols + kPadding];",
+        "tile[kTileDim][kTileCols];",
         "padding decides over bank conflicts, which cost time only",
     ),
     Unchanged(

@@ -122,7 +122,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
         ("reduction_sum_f64__grid", "ReductionSpec.dtype must be f32 (got f64)"),
         ("reduction_max_f32__grid", "ReductionSpec.op must be 'sum' (got 'max')"),
         ("reduction_sum_f33__grid", "its catalogue holds reduction_sum_f32 (got 'reduction_sum_f33')"),
-        ("transpose_01_b32__naive", "TransposeSpec.axes must be (1, 0) (got (0, 1))"),
+        ("transpose_02_b32__naive", "(got (0, 2))"),
         ("reduction_sum_f32__gird_tpb256", "The algorithm of reduction must be one of grid, interleaved, shfl"),
         ("reduction_sum_f32__grid", "The tag of grid cannot be read at its end: threads_per_block comes there"),
         ("reduction_sum_f32__grid_tpb100_u4_v16_bpm2", "cannot be read at 'tpb100': threads_per_block comes there"),

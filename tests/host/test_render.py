@@ -252,15 +252,16 @@ def test_no_date_host_or_path_is_in_any_text(texts: Mapping[str, str]) -> None:
 
 def test_parameters_that_are_off_are_not_in_the_text(texts: Mapping[str, str]) -> None:
     for made in all_of_catalogue(FAMILIES):
+        header = " ".join(texts[made.name].partition(MARK)[0].replace("//", "").split())
         for parameter in made.config.parameters():
             off = parameter.off is not None and getattr(made.config, parameter.field) == parameter.off
-            assert (f'"{parameter.field}": ' in texts[made.name]) != off
+            assert (f'"{parameter.field}": ' in header) != off
 
 
 def test_a_parameter_added_at_off_changes_no_text() -> None:
     @dataclass(frozen=True, kw_only=True)
     class LaterConfig(TiledConfig):
-        swizzle: int = tunable("z", (0, 8), base=0, off=0, help="added later")
+        later: int = tunable("z", (0, 8), base=0, off=0, help="added later")
 
     class Later(Tiled):
         config = LaterConfig

@@ -1,0 +1,64 @@
+"""Which block moves which tile, and what every kernel is told: shared by the algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from gen.dtypes import I64, U32, DType
+from gen.families.base import Extents, Launch, Plan
+from gen.families.expr import ONE, ZERO, Expr, size
+from gen.families.tiles import Tiles
+from gen.families.transpose.spec import TransposeSpec
+
+
+class Order(Enum):
+    """The order in which blocks go over the tiles of a matrix."""
+
+    ROW = "row"  # along rows of the input
+    COL = "col"  # along rows of the output: consecutive blocks extend what the one before has written
+    GROUPED = "grouped"  # down 8 rows of tiles, then on to the next column
+    DIAGONAL = "diagonal"  # along diagonals, of any grid
+    SQUARE = "square"  # the literature's formula for them: right where there are as many tiles down as across
+
+    def uncovered(self, tiles: Tiles, extents: Extents) -> str | None:
+        """Why a problem's tiles cannot be taken in this order."""
+        if self is not Order.SQUARE:
+            return None
+        down, across = tiles.down.at(extents), tiles.across.at(extents)
+        return None if down == across else f"its order needs a square of tiles, and these are {down} x {across}"
+
+
+def matrices(spec: TransposeSpec) -> Expr:
+    """How many matrices a call turns."""
+    count = ONE
+    for place in range(spec.batches):
+        extent = size(f"batch{place}")
+        count = extent if place == 0 else count * extent
+    return count
+
+
+def batch_arguments(spec: TransposeSpec) -> tuple[tuple[DType, Expr], ...]:
+    """What a kernel is told of the other axes."""
+    return tuple(
+        (I64, size(f"batch{place}{end}")) for place in range(spec.batches) for end in ("", "_in", "_out")
+    )  # fmt: skip
+
+
+def tiled_launch(
+    spec: TransposeSpec, tiles: Tiles, block: tuple[int, int, int], shared_bytes: int = 0
+) -> Plan:  # fmt: skip
+    """One launch with a block for each tile, which it finds by `place_tile` of the templates."""
+    numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
+    launch = Launch(
+        grid=(tiles.count, ONE, ONE),
+        block=block,
+        arguments=("in", "out", *numbers, *batch_arguments(spec), (U32, tiles.down), (U32, tiles.across)),
+        shared_bytes=ZERO + shared_bytes,
+    )
+    return Plan((launch,))
+
+
+def placing(spec: TransposeSpec, order: Order = Order.ROW) -> Mapping[str, object]:
+    """What the templates' `place_tile` reads."""
+    return {"element": spec.dtype.cuda, "batches": spec.batches, "order": order.value}

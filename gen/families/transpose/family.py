@@ -1,0 +1,122 @@
+"""The family of transposes: what the rest of gen asks about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import DTYPES, read_dtype
+from gen.errors import ShapeError
+from gen.families.base import Algorithm, Array, Expected, Extents, Layout, Named
+from gen.families.config import Config
+from gen.families.dense import DenseFamily
+from gen.families.layout import layout_of, measure
+from gen.families.transpose.canonical import canonical
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.tiled import Naive, Tiled, TiledConfig
+from gen.paths import templates_root
+
+_SHAPES = {
+    1: ((0,), (1,), (5,), (64,), (1000,), (65,)),
+    2: (
+        (0, 0), (0, 5), (5, 0), (1, 1), (1, 37), (37, 1), (2, 3), (16, 16), (31, 33), (32, 32), (33, 31), (50, 50),
+        (64, 64), (64, 96), (96, 64), (63, 130), (100, 64), (129, 65), (3, 1021), (1021, 3), (33, 65),
+    ),
+}  # fmt: skip
+_MANY = (
+    (0, 3, 5), (3, 0, 5), (1, 1, 1), (1, 7, 1), (1, 33, 40), (40, 1, 33), (33, 40, 1), (2, 3, 4), (3, 16, 16),
+    (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3),
+)  # fmt: skip
+
+
+class Transpose(DenseFamily[TransposeSpec]):
+    """The family of transposes."""
+
+    name = "transpose"
+    summary = "the axes of an array in another order"
+    algorithms: Mapping[str, Algorithm[TransposeSpec, Any]] = {a.name: a for a in (Naive(), Tiled())}
+    named = (
+        Named("transposeNaiveRow", "naive", {"order": "row", "unroll": 1}, {}, rank=3),
+        Named("transposeNaiveCol", "naive", {"order": "col", "unroll": 1}, {}, rank=4),
+        Named("transposeUnroll4Row", "naive", {"order": "row", "unroll": 4}, {}, rank=5),
+        Named("transposeUnroll4Col", "naive", {"order": "col", "unroll": 4}, {}, rank=6),
+        Named("transposeSmem", "tiled", {"padding": 0, "unroll": 1}, {}, rank=11),
+        Named("transposeSmemPad", "tiled", {"padding": 1, "unroll": 1}, {}, rank=12),
+        Named("transposeSmemUnrollPad", "tiled", {"padding": 1, "unroll": 2}, {}, rank=13),
+        Named("transposeSmemUnrollPadDyn", "tiled", {"padding": 1, "unroll": 2, "dynamic": True}, {}, rank=14),
+        Named("transposeDiagonal", "tiled", {"padding": 1, "unroll": 1, "block_order": "diagonal"}, {}, rank=15),
+    )
+    catalogue = (TransposeSpec(),)
+    templates = templates_root()
+
+    def spell(self, label: str) -> TransposeSpec | None:
+        """`{axes}_{dtype}`."""
+        axes, _, dtype = label.partition("_")
+        if not axes.isdecimal() or dtype not in DTYPES:
+            return None
+        return TransposeSpec(tuple(int(axis) for axis in axes), DTYPES[dtype])
+
+    def from_json(self, content: Mapping[str, Any]) -> TransposeSpec:
+        """The inverse of `TransposeSpec.to_json`."""
+        axes: Any = content.get("axes")
+        dtype = read_dtype(content.get("dtype"), "TransposeSpec.dtype")
+        return TransposeSpec(tuple(axes) if isinstance(axes, list) else axes, dtype)
+
+    def extents(self, spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:
+        """Every axis, every pitch in elements, and the canonical form."""
+        found = measure(spec.operands, layouts)
+        for operand in spec.operands:
+            if operand.pitch and operand.name in layouts:
+                found[operand.pitch] = _pitch(layouts[operand.name])
+        planned = {operand.name: layout_of(operand, found) for operand in spec.operands}
+        for name, layout in layouts.items():
+            expected = planned[name].strides
+            if 0 not in layout.shape and any(
+                n > 1 and a != b for n, a, b in zip(layout.shape, layout.strides, expected, strict=True)
+            ):
+                rule = f"must have a gap after its rows at most, and none after other axes: strides {expected}"
+                raise ShapeError(name, rule, layout.strides)
+        return {**found, **self._canonical(spec, planned)}
+
+    def layouts(self, spec: TransposeSpec, extents: Extents) -> Mapping[str, Layout]:
+        """Both arrays."""
+        return {operand.name: layout_of(operand, extents) for operand in spec.operands}
+
+    def _canonical(self, spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:
+        """How kernels see the problem; a matrix that is turned they see as it is."""
+        if "axis0" not in spec.operands[0].axes:
+            return {}
+        size = spec.dtype.size
+        source, result = layouts["in"], layouts["out"]
+        there = {axis: stride // size for axis, stride in zip(spec.axes, result.strides, strict=True)}
+        strides = [stride // size for stride in source.strides]
+        return canonical(source.shape, strides, [there[axis] for axis in range(len(strides))]).extents(spec.batches)
+
+    def oracle(self, spec: TransposeSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+        """`numpy.transpose`, bit for bit."""
+        return {"out": Expected(np.transpose(inputs["in"], spec.axes))}
+
+    def representative(self, spec: TransposeSpec, shape_class: str) -> Extents:
+        """The size that stands for a class when it is tuned."""
+        return {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192}
+
+    def cases(self, spec: TransposeSpec) -> Iterator[Extents]:
+        """Nothing, one, one off a tile, non-square, skinny, pitched."""
+        one, two = spec.operands
+        for shape in _SHAPES.get(len(one.axes), _MANY):
+            known = dict(zip(map(str, one.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(one.axes)], strict=True))
+            for gap in (0, 7) if known[str(one.axes[-1])] == 65 else (0,):
+                pitches = {o.pitch: known[str(o.axes[-1])] + gap for o in (one, two) if o.pitch}
+                yield self.extents(spec, self.layouts(spec, known | pitches))
+
+    def base(self, spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
+        """`tiled`, 64 wide: half as many, twice as long row segments as the literature's 32."""
+        return "tiled", TiledConfig(tile_dim=64, block_rows=8, padding=1)
+
+
+def _pitch(layout: Layout) -> int:
+    """Elements from one row to the next; of a single row, or none, its length."""
+    rows = [stride for extent, stride in zip(layout.shape[:-1], layout.strides[:-1], strict=True) if extent > 1]
+    return rows[-1] // layout.dtype.itemsize if rows and 0 not in layout.shape else layout.shape[-1]
