@@ -51,9 +51,9 @@ def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
     shapes = {arrays[0].name: first}
     known = dict(zip(arrays[0].axes, first, strict=False))
     for other in arrays[1:]:
-        if not all(axis in known for axis in other.axes):
+        if not all(isinstance(axis, int) or axis in known for axis in other.axes):
             raise ShapeError("shape", f"of {arrays[0].name} alone does not say that of {other.name}", first)
-        shapes[other.name] = tuple(known[axis] for axis in other.axes)
+        shapes[other.name] = tuple(axis if isinstance(axis, int) else known[axis] for axis in other.axes)
     return family.extents(spec, {operand.name: dense(operand, shapes[operand.name]) for operand in arrays})
 
 

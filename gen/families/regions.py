@@ -57,14 +57,14 @@ class Bound:
         if self.size == ALIGNMENT:
             if self.most is None or self.most in (WIDEST, self.least):
                 return f"aligned to {self.least} bytes"
-            return f"aligned to {self.most} bytes at most"
-        if self.most is None:
-            return f"{self.size} from {_power(self.least)}"
+            return f"aligned to {1 << self.most.bit_length() - 1} bytes at most"  # the power of two that it allows
         if self.least == self.most:
             return f"{self.size} {_power(self.least)}"
-        if self.least == 0:
-            return f"{self.size} up to {_power(self.most)}"
-        return f"{self.size} from {_power(self.least)} to {_power(self.most)}"
+        least = f"from {_power(self.least)}" if self.least else ""
+        if self.least > 2 and _is_power(self.least - 1):
+            least = f"over {_power(self.least - 1)}"
+        most = "" if self.most is None else f"up to {_power(self.most)}"
+        return " ".join(part for part in (self.size, least, most) if part)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class Region:
         """The parts where a size is less than `at`, and where it is not."""
         old = next((bound for bound in self.bounds if bound.size == size), Bound(size))
         others = tuple(bound for bound in self.bounds if bound.size != size)
-        return Region((*others, Bound(size, old.least, at - 1))), Region((*others, Bound(size, at, old.most)))
+        below = Bound(size, old.least, at - 1 if old.most is None else min(at - 1, old.most))
+        return Region((*others, below)), Region((*others, Bound(size, max(at, old.least), old.most)))
 
     @property
     def one(self) -> bool:
@@ -136,6 +137,8 @@ def most_special_first(region: Region) -> tuple[bool, int, str]:
 
 def _power(value: int) -> str:
     """A number as people say it: powers of two from 2^15 on as such."""
-    if value >= 2**15 and value & (value - 1) == 0:
-        return f"2^{value.bit_length() - 1}"
-    return str(value)
+    return f"2^{value.bit_length() - 1}" if value >= 2**15 and _is_power(value) else str(value)
+
+
+def _is_power(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0

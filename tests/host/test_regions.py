@@ -81,7 +81,8 @@ def test_the_most_special_comes_first() -> None:
     one = Region.exactly({"rows": 64, "cols": 64, "alignment": 16})
     narrow = Region((Bound("rows", 0, 64), Bound("alignment", 16)))
     wide = Region((Bound("rows", 0, 64),))
-    assert sorted([WHOLE, wide, one, narrow], key=most_special_first) == [one, narrow, wide, WHOLE]
+    small = Region.exactly({"n": 64})
+    assert sorted([WHOLE, wide, one, small, narrow], key=most_special_first) == [one, small, narrow, wide, WHOLE]
 
 
 @pytest.mark.parametrize(
@@ -89,10 +90,14 @@ def test_the_most_special_comes_first() -> None:
     [
         (Bound("rows", 0, 64), "rows up to 64"),
         (Bound("n", 2**20), "n from 2^20"),
-        (Bound("n", 2**20 + 1, 2**24), "n from 1048577 to 2^24"),
+        (Bound("n", 2**20 + 1, 2**24), "n over 2^20 up to 2^24"),
+        (Bound("n", 7, 2**24), "n from 7 up to 2^24"),
+        (Bound("n", 65), "n over 64"),
+        (Bound("n"), "n"),
         (Bound("rows", 7, 7), "rows 7"),
         (Bound("alignment", 16), "aligned to 16 bytes"),
         (Bound("alignment", 0, 8), "aligned to 8 bytes at most"),
+        (Bound("alignment", 0, 15), "aligned to 8 bytes at most"),
         (Bound("alignment", 16, 16), "aligned to 16 bytes"),
         (Bound("alignment", 4, 4), "aligned to 4 bytes"),
     ],

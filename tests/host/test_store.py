@@ -75,8 +75,10 @@ def test_winners_for_parts_of_a_class_stand_beside_that_of_the_class(tmp_path: P
     assert set(map(str, found)) == set(map(str, (plain, narrow, one)))
     assert text_of_winners(found) == (tmp_path / "tuned.json").read_text()
     assert [winner.words for winner in found] == [
-        "any size", "any size, rows 4, aligned to 16 bytes", "any size, rows from 1 to 64, aligned to 8 bytes at most",
-    ]  # fmt: skip
+        "any size",
+        "any size, rows 4, aligned to 16 bytes",
+        "any size, rows from 1 up to 64, aligned to 8 bytes at most",
+    ]
     better = replace(narrow, variant="better")
     assert sorted(w.variant for w in merged(found, [better])) == ["better", plain.variant, plain.variant]
 

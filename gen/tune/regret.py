@@ -1,0 +1,175 @@
+"""How well a shape class's winner does on sizes that were not tuned, and where the class should be split.
+
+The regret of a variant on a problem is how much longer it takes than the fastest there: 0.05 is 5 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf, isqrt
+
+import numpy as np
+
+from gen.errors import GenError
+from gen.families.base import Extents
+from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Region
+from gen.gpu.trial import Problem, Trial
+
+MOST_REGRET = 0.05  # a class whose winner has more is split
+SHRINK = (4, 16, 128)  # the parts of the representative that are probed
+SKEW = 64  # how much longer one axis gets, and another shorter
+
+
+def probes(problem: Problem) -> tuple[Problem, ...]:
+    """Problems of the same shape class that nobody tuned for, from sizes that stand for the class.
+
+    Smaller ones; one whose axes are each one shorter, and so rows start anywhere; longer and wider ones; and arrays
+    that are aligned no better than their elements.
+    """
+    family, spec, extents = problem.family, problem.spec, problem.extents
+    axes = [axis for axis in _axes(problem) if extents[axis] > 1]
+    changed = [{axis: max(1, round(extents[axis] / part ** (1 / len(axes)))) for axis in axes} for part in SHRINK]
+    changed.append({axis: extents[axis] - 1 for axis in axes})
+    if len(axes) > 1:
+        for longer, shorter in ((axes[0], axes[-1]), (axes[-1], axes[0])):
+            changed.append({longer: extents[longer] * SKEW, shorter: max(1, extents[shorter] // SKEW)})
+    found = [replace(problem, extents=sizes) for sizes in (_with(problem, change) for change in changed) if sizes]
+    least = max(operand.dtype.size & -operand.dtype.size for operand in spec.operands if operand.role != "number")
+    if least < WIDEST:
+        found.append(replace(problem, alignment=least))
+    of_class = [one for one in found if family.shape_class(spec, one.extents) == problem.shape_class]
+    return tuple({str(one): one for one in of_class if one != problem}.values())
+
+
+@dataclass(frozen=True)
+class Point:
+    """A problem on which many variants were timed.
+
+    Attributes:
+        sizes: all that may bound a region.
+        times_us: median by variant; a variant that is missing was not right there, or not tried.
+    """
+
+    problem: Problem
+    sizes: Mapping[str, int]
+    times_us: Mapping[str, float]
+
+    @classmethod
+    def of(cls, problem: Problem, trials: Sequence[Trial], rounds_us: Mapping[str, Sequence[float]]) -> Point:
+        """From all trials of a problem; times of the finals go before those of a trial."""
+        times = {}
+        for trial in trials:
+            if trial.status == "ok":
+                turns = rounds_us.get(trial.variant.name) or rounds_us.get(trial.same_as) or ()
+                times[trial.variant.name] = float(np.median(turns)) if len(turns) else trial.median_us
+        return cls(problem, problem.sizes, times)
+
+    def regret(self, variant: str) -> float:
+        """How much longer a variant takes than the fastest; infinite for one without a time."""
+        return self.times_us[variant] / min(self.times_us.values()) - 1 if variant in self.times_us else inf
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a shape class, and the variant that does best there.
+
+    Attributes:
+        points: the problems of it that were measured.
+        variant: has the least regret where it has most.
+        regret: the variant's on the point where it has most.
+    """
+
+    region: Region
+    points: tuple[Point, ...]
+    variant: str
+    regret: float
+
+
+def worst(variant: str, points: Sequence[Point]) -> float:
+    """A variant's regret on the point where it has most."""
+    return max(point.regret(variant) for point in points)
+
+
+def split(points: Sequence[Point], winner: str, region: Region = WHOLE) -> tuple[Part, ...]:
+    """Cuts a shape class until no part's variant has more than 5 % regret on any of its points.
+
+    Every cut is by one size, at a power of two between two measured problems where there is one. The winner of the
+    class keeps the parts where it does well.
+
+    Args:
+        points: every problem of the class that was measured, that of the winner among them.
+        winner: the variant that won the class.
+        region: the part of the class that holds all points.
+    """
+    best = _best(points, winner)
+    if worst(best, points) <= MOST_REGRET or len(points) == 1:
+        return (Part(region, tuple(points), best, worst(best, points)),)
+    cuts = [
+        (size, at) for size in points[0].sizes for at in _places(size, sorted({point.sizes[size] for point in points}))
+    ]
+    if not cuts:  # problems that no size tells apart
+        return (Part(region, tuple(points), best, worst(best, points)),)
+    size, at = min(cuts, key=lambda cut: _cost(points, winner, *cut))
+    below, above = region.cut(size, at)
+    return (
+        *split([point for point in points if point.sizes[size] < at], winner, below),
+        *split([point for point in points if point.sizes[size] >= at], winner, above),
+    )
+
+
+def _best(points: Sequence[Point], winner: str) -> str:
+    """The winner, if it does well on all points; else the variant of the least regret where it has most."""
+    if worst(winner, points) <= MOST_REGRET:
+        return winner
+    names = {name for point in points for name in point.times_us}
+    return min(sorted(names), key=lambda name: worst(name, points), default=winner)
+
+
+def _places(size: str, values: Sequence[int]) -> list[int]:
+    """Where to cut between values: the first that belongs above."""
+    if size == ALIGNMENT:
+        return list(values[1:])  # what lies between was not measured, and may be as slow as the lower
+    return [_between(low, high) for low, high in pairwise(values)]
+
+
+def _between(low: int, high: int) -> int:
+    """One over the power of two nearest to the middle of two sizes, as a factor; or the upper of them."""
+    power = 1 << max(isqrt(low * high).bit_length() - 1, 0)
+    for found in (power, 2 * power):
+        if low <= found < high:
+            return found + 1
+    return high
+
+
+def _cost(points: Sequence[Point], winner: str, size: str, at: int) -> tuple[int, float, int]:
+    """How good a cut is, the least best: parts that need more cuts, the regret that stays, the points lost."""
+    sides = [[p for p in points if p.sizes[size] < at], [p for p in points if p.sizes[size] >= at]]
+    chosen = [_best(side, winner) for side in sides]
+    regrets = [worst(name, side) for name, side in zip(chosen, sides, strict=True)]
+    lost = sum(len(side) for name, side in zip(chosen, sides, strict=True) if name != winner)
+    # Regrets under the limit are as good as none: then the class's winner should keep as much as it can.
+    return sum(regret > MOST_REGRET for regret in regrets), max(0.0, max(regrets) - MOST_REGRET), lost
+
+
+def _axes(problem: Problem) -> list[str]:
+    """The axes of all operands by name, each once, slowest first."""
+    found = [axis for operand in problem.spec.operands for axis in operand.axes if isinstance(axis, str)]
+    return [axis for axis in dict.fromkeys(found) if axis in problem.extents]
+
+
+def _with(problem: Problem, change: Mapping[str, int]) -> Extents | None:
+    """Extents with other axes and dense rows; None where the spec has no such problem."""
+    extents = {**problem.extents, **change}
+    for operand in problem.spec.operands:
+        if operand.pitch:
+            last = operand.axes[-1]
+            extents[operand.pitch] = last if isinstance(last, int) else extents[last]
+    family, spec = problem.family, problem.spec
+    try:
+        layouts = family.layouts(spec, extents)
+        measured = family.extents(spec, layouts)
+    except GenError:
+        return None
+    return extents if all(extents.get(name) == extent for name, extent in measured.items()) else None

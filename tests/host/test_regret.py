@@ -1,0 +1,150 @@
+"""What a class's winner loses on sizes that nobody tuned, and how classes are split where that is too much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.families import FAMILIES
+from gen.families.names import base_variants, space, variant
+from gen.families.regions import WHOLE, Bound, Region
+from gen.gpu.trial import Problem, Trial
+from gen.tune.problems import problems
+from gen.tune.regret import MOST_REGRET, Part, Point, probes, split, worst
+
+TRANSPOSE = problems(FAMILIES, "transpose", {})[0]
+EVERY = [(problem.spec_name, problem) for problem in problems(FAMILIES, None, {})]
+
+
+@pytest.mark.parametrize("problem", [one for _, one in EVERY], ids=[f"{name}-{k}" for k, (name, _) in enumerate(EVERY)])
+def test_probes_are_other_problems_of_the_same_class(problem: Problem) -> None:
+    found = probes(problem)
+    assert len(found) >= 4
+    assert len(set(map(str, found))) == len(found)
+    assert problem not in found
+    for one in found:
+        assert one.shape_class == problem.shape_class
+        layouts = one.family.layouts(one.spec, one.extents)
+        assert one.family.extents(one.spec, layouts) == one.extents
+        assert one.sizes["cells"] <= problem.sizes["cells"]
+    assert {one.sizes["alignment"] for one in found} == {4, 16}
+
+
+def test_probes_of_a_matrix_are_smaller_odd_long_wide_and_unaligned() -> None:
+    assert [str(one).removeprefix("transpose_10_b32 ") for one in probes(TRANSPOSE)] == [
+        "4096 x 4096", "2048 x 2048", "724 x 724", "8191 x 8191", "524288 x 128", "128 x 524288",
+        "8192 x 8192 at 4 bytes",
+    ]  # fmt: skip
+
+
+def point(times: dict[str, float], **sizes: int) -> Point:
+    return Point(TRANSPOSE, {"rows": 64, "cols": 64, "cells": 4096, "alignment": 16, **sizes}, times)
+
+
+def words(parts: tuple[Part, ...]) -> dict[str, str]:
+    return {part.region.words: part.variant for part in parts}
+
+
+def test_regret_is_the_time_lost_to_the_fastest() -> None:
+    one = point({"a": 11.0, "b": 10.0})
+    assert one.regret("a") == pytest.approx(0.1)
+    assert one.regret("b") == 0.0
+    assert one.regret("c") == float("inf")
+    assert worst("a", [one, point({"a": 9.0, "b": 10.0})]) == pytest.approx(0.1)
+
+
+def test_a_class_whose_winner_does_well_stays_whole() -> None:
+    points = [point({"a": 10.0, "b": 9.6}, rows=64), point({"a": 10.4, "b": 10.0}, rows=8)]
+    (part,) = split(points, "a")
+    assert (part.region, part.variant) == (WHOLE, "a")
+    assert part.regret == pytest.approx(10.0 / 9.6 - 1)
+
+
+def test_a_class_is_cut_where_its_winner_stops_to_do_well() -> None:
+    parts = split(
+        [
+            point({"a": 10.0, "b": 20.0}, rows=8192, cells=2**20),
+            point({"a": 10.0, "b": 11.0}, rows=1024, cells=2**12),
+            point({"a": 20.0, "b": 10.0}, rows=64, cells=2**20),
+            point({"a": 30.0, "b": 10.0}, rows=1, cells=2**12),
+        ],
+        "a",
+    )
+    assert words(parts) == {"rows up to 256": "b", "rows over 256": "a"}
+
+
+def test_arrays_that_are_not_aligned_become_a_part_of_their_own() -> None:
+    parts = split([point({"a": 10.0, "b": 20.0}), point({"a": 20.0, "b": 10.0}, alignment=4)], "a")
+    assert words(parts) == {"aligned to 8 bytes at most": "b", "aligned to 16 bytes": "a"}
+    assert parts[0].region == Region((Bound("alignment", 0, 15),))
+
+
+def test_a_part_may_be_cut_again() -> None:
+    times = {"a": 20.0, "b": 20.0, "c": 20.0}
+    parts = split(
+        [
+            point({**times, "a": 10.0}, rows=8192),
+            point({**times, "b": 10.0}, rows=128),
+            point({**times, "c": 10.0}, rows=2),
+        ],
+        "a",
+    )
+    assert words(parts) == {"rows up to 16": "c", "rows over 16 up to 1024": "b", "rows over 1024": "a"}
+
+
+def test_a_variant_that_cannot_run_somewhere_is_cut_off_there() -> None:
+    parts = split([point({"a": 10.0, "b": 20.0}, rows=2**20), point({"b": 20.0}, rows=2**25)], "a")
+    assert words(parts) == {"rows up to 2^22": "a", "rows over 2^22": "b"}
+
+
+def test_a_region_is_cut_within_its_bounds() -> None:
+    within = Region((Bound("rows", 0, 2**20),))
+    parts = split([point({"a": 10.0, "b": 20.0}, rows=64), point({"a": 20.0, "b": 10.0}, rows=2**16)], "a", within)
+    assert words(parts) == {"rows up to 2048": "a", "rows over 2048 up to 2^20": "b"}
+
+
+NAMES = ("a", "b", "c", "d")
+
+
+@st.composite
+def measured(draw: st.DrawFn) -> list[Point]:
+    several = []
+    for _ in range(draw(st.integers(1, 6))):
+        sizes = {name: draw(st.integers(1, 40)) for name in ("rows", "cols", "cells")}
+        sizes["alignment"] = draw(st.sampled_from([4, 8, 16]))
+        names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+        several.append(Point(TRANSPOSE, sizes, {name: draw(st.floats(1, 2)) for name in names}))
+    return several
+
+
+@given(measured(), st.sampled_from(NAMES))
+def test_every_point_lies_in_one_part_whose_variant_does_well(points: list[Point], winner: str) -> None:
+    parts = split(points, winner)
+    assert sum(len(part.points) for part in parts) == len(points)
+    for one in points:
+        assert [part.region.holds(one.sizes) for part in parts].count(True) == 1
+    for part in parts:
+        assert all(part.region.holds(one.sizes) for one in part.points)
+        assert part.regret == worst(part.variant, part.points)
+        alike = len({tuple(one.sizes.items()) for one in part.points}) == 1
+        assert part.regret <= MOST_REGRET or (alike and len(part.points) > 1)
+        if worst(winner, part.points) <= MOST_REGRET:
+            assert part.variant == winner
+
+
+def test_times_of_the_finals_go_before_those_of_a_trial() -> None:
+    spec = TRANSPOSE.spec
+    base = base_variants(TRANSPOSE.family, spec)[0]
+    twin, wrong = (
+        variant(TRANSPOSE.family, spec, base.algorithm, config) for config in space(base.algorithm, spec)[:2]
+    )
+    trials: list[Any] = [
+        Trial(base, "ok", (12.0,)), Trial(twin, "ok", (12.0,), same_as=base.name), Trial(wrong, "wrong_result"),
+    ]  # fmt: skip
+    found = Point.of(TRANSPOSE, trials, {base.name: [10.0, 11.0, 10.5]})
+    assert found.times_us == {base.name: 10.5, twin.name: 10.5}
+    assert found.sizes == TRANSPOSE.sizes
+    assert Point.of(TRANSPOSE, trials, {}).times_us == {base.name: 12.0, twin.name: 12.0}
