@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gen.errors import GenError
+    from gen.families.stencil.builder import box, central_difference, star, stencil
     from gen.families.transpose import transpose
     from gen.runtime.load import load
 
 __version__ = "0.1.0"
 
-__all__ = ["GenError", "__version__", "load", "transpose"]
+__all__ = ["GenError", "__version__", "box", "central_difference", "load", "star", "stencil", "transpose"]
 
 _HOMES = {
     "GenError": "gen.errors",
+    "box": "gen.families.stencil.builder",
+    "central_difference": "gen.families.stencil.builder",
     "load": "gen.runtime.load",
+    "star": "gen.families.stencil.builder",
+    "stencil": "gen.families.stencil.builder",
     "transpose": "gen.families.transpose",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeVar
@@ -9,12 +10,13 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from gen.dtypes import F16, F32, F64
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Extents, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.layout import shape_of
 from gen.families.names import illegal, variant
-from gen.families.stencil import StencilSpec
+from gen.families.stencil.spec import BOUNDARIES, StencilSpec
 from gen.proof.cases import Case, Content
 
 C = TypeVar("C", bound=Config)
@@ -90,7 +92,7 @@ def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
     """Problems of a spec, on devices of several sizes."""
     return st.builds(
         Case,
-        extents=extents(spec).map(lambda drawn: _measurable(family, spec, drawn)),
+        extents=st.builds(lambda drawn, counted: {**drawn, **counted}, measurable(family, spec), counts(family, spec)),
         content=st.sampled_from(Content),
         seed=st.integers(0, 2**20),
         offset=st.integers(0, MOST_OFFSET),
@@ -98,21 +100,36 @@ def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
     )
 
 
-def _measurable(family: Family[Any], spec: Spec, drawn: Extents) -> Extents:
-    """As arrays of these extents are measured: a matrix of one row, or an empty one, has no pitch to be found."""
-    return family.extents(spec, family.layouts(spec, drawn))
+def measurable(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
+    """Extents as arrays of them are measured: a matrix of one row, or an empty one, has no pitch to be found."""
+    return extents(spec).map(lambda drawn: family.extents(spec, family.layouts(spec, drawn)))
 
 
-def stencils() -> SearchStrategy[StencilSpec]:
-    """Stars of radius 1 with any weights that f32 holds."""
-    weight = st.one_of(st.just(0.0), st.just(-0.0), st.floats(width=32, allow_nan=False, allow_infinity=False))
+def counts(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
+    """What a call may count: none, one, few."""
+    few = st.sampled_from((1, 0, 2, 3, 5, 8, 13))
+    return st.fixed_dictionaries(dict.fromkeys(family.counts(spec), few))
+
+
+@st.composite
+def stencils(draw: st.DrawFn, weights: SearchStrategy[float] | None = None, most: int = 17) -> StencilSpec:
+    """Stencils of one or two axes, of any boundaries and origin; many weights are 0."""
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    word = st.builds(str.__add__, st.sampled_from(letters), st.text(letters + "0123456789", max_size=23))
-    star = st.tuples(weight, weight, weight, weight, weight)
-    return st.builds(
-        lambda word, w: StencilSpec(word, (0, w[0], 0, w[1], w[2], w[3], 0, w[4], 0)),
+    word = draw(st.sampled_from(letters)) + draw(st.text(letters + "0123456789", max_size=23))
+    dtype = draw(st.sampled_from((F32, F16, F64)))
+    small = st.integers(1, min(most, 5))
+    shape = draw(st.one_of(st.tuples(small, small), st.tuples(st.integers(1, most)), st.tuples(st.integers(1, most))))
+    anything = st.floats(width=64 if dtype == F64 else 32, allow_nan=False, allow_infinity=False)
+    weight = st.one_of(st.just(0.0), st.just(-0.0), weights or anything)
+    count = math.prod(shape)
+    return StencilSpec(
         word,
-        star,
+        tuple(draw(st.lists(weight, min_size=count, max_size=count))),
+        shape,
+        dtype,
+        tuple(draw(st.sampled_from(BOUNDARIES)) for _ in shape),
+        draw(st.sampled_from((0.0, -1.5, 3.0))),
+        tuple(draw(st.integers(-(extent // 2), (extent - 1) // 2)) for extent in shape),
     )
 
 

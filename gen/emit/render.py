@@ -186,7 +186,9 @@ def _launch(launch: Launch) -> str:
     if str(launch.shared_bytes) != "0":
         shape += f", {launch.shared_bytes}"
     arguments = ", ".join(a if isinstance(a, str) else str(a[1]) for a in launch.arguments)
-    return f"{entry}<<<{shape}>>>({arguments})"
+    times = f", {launch.times} times" if str(launch.times) != "1" else ""
+    swaps = "".join(f"; then {one} and {other} change places" for one, other in launch.swap)
+    return f"{entry}<<<{shape}>>>({arguments}){times}{swaps}"
 
 
 def _json(content: Mapping[str, object]) -> str:

@@ -234,12 +234,16 @@ class Expected:
         magnitude: per element, the sum of the finite magnitudes of what was added; None: every bit must agree.
         accumulator: the type in which the kernel adds.
         integral: only whole numbers of magnitude 8 at most are added, each once.
+        slack: per element, how far it may lie off beyond that, whatever the variant.
+        same_bits: every variant gives the very bits that base gives, however far both are from the value.
     """
 
     value: Array
     magnitude: Array | None = None
     accumulator: DType | None = None
     integral: bool = False
+    slack: Array | None = None
+    same_bits: bool = False
 
 
 @dataclass(frozen=True)
@@ -294,6 +298,13 @@ class Family(ABC, Generic[S]):
     @abstractmethod
     def from_json(self, content: Mapping[str, Any]) -> S:
         """The inverse of `Spec.to_json`."""
+
+    def counts(self, spec: S) -> Mapping[str, int]:
+        """Sizes that no array has and a call states by name, with what they are where it does not: `{"steps": 1}`.
+
+        They are extents like any other, so that plans may name them; `extents` gives them these values.
+        """
+        return {}
 
     @abstractmethod
     def extents(self, spec: S, layouts: Mapping[str, Layout]) -> Extents:

@@ -21,8 +21,8 @@ class DenseFamily(Family[S]):
     """
 
     def extents(self, spec: S, layouts: Mapping[str, Layout]) -> Extents:
-        """Every axis of the operands, and every pitch in elements."""
-        return measure(spec.operands, layouts)
+        """Every axis of the operands, every pitch in elements, and what a call may count."""
+        return {**measure(spec.operands, layouts), **self.counts(spec)}
 
     def layouts(self, spec: S, extents: Extents) -> Mapping[str, Layout]:
         """Every array among the operands."""

@@ -89,7 +89,9 @@ def bounds(expected: Expected, roundings: int, result: DType) -> Array:
     assert expected.magnitude is not None
     allowed = Allowance.of(expected, roundings, result)
     rounding = allowed.unit * np.abs(expected.value) if allowed.unit else 0.0
-    return np.asarray(allowed.relative * expected.magnitude + rounding + allowed.absolute)
+    slack = 0.0 if expected.slack is None else expected.slack
+    with np.errstate(invalid="ignore"):  # where the magnitude is infinite anything goes
+        return np.asarray(allowed.relative * expected.magnitude + rounding + allowed.absolute + slack)
 
 
 def disagreement(expected: Expected, got: Array, roundings: int, result: DType) -> Disagreement | None:

@@ -13,6 +13,7 @@ from gen.emit.render import render
 from gen.errors import ArgumentError, GenError, RunError
 from gen.families.backend import LEGACY_STREAM, Backend, Code, Prepared
 from gen.families.base import Extents, Variant
+from gen.families.counts import counted
 from gen.families.layout import extents_of
 from gen.families.regions import WIDEST
 from gen.families.steps import steps
@@ -55,7 +56,7 @@ class Kernel:
         self._signature = Signature(chooser.family, chooser.spec)
         self._lock = threading.RLock()
         self._codes: dict[str, Code] = {}
-        self._ready: dict[tuple[Place, ...], Ready] = {}
+        self._ready: dict[tuple[Place | int, ...], Ready] = {}
         self._workspace = Workspace(backend)
         self._bound: Choice | None = None
         if extents is not None:
@@ -82,13 +83,13 @@ class Kernel:
         """Why this variant was chosen, in a sentence."""
         return self._one().why
 
-    def variant_for(self, shape: Any) -> str:
-        """The name of the variant that an input of this shape gets."""
-        return self._choose(extents_of(self._chooser.family, self._chooser.spec, shape)).variant.name
+    def variant_for(self, shape: Any, **counts: int) -> str:
+        """The name of the variant that an input of this shape gets; `counts` as in a call: `steps=100`."""
+        return self._choose(self._extents(shape, counts)).variant.name
 
-    def why_for(self, shape: Any) -> str:
+    def why_for(self, shape: Any, **counts: int) -> str:
         """Why an input of this shape gets that variant, in a sentence."""
-        return self._choose(extents_of(self._chooser.family, self._chooser.spec, shape)).why
+        return self._choose(self._extents(shape, counts)).why
 
     def __repr__(self) -> str:
         what = self._chooser.name if self._bound is None else self._bound.variant.name
@@ -102,7 +103,7 @@ class Kernel:
             out: where the result goes: an array, or a tuple of them where there are several outputs.
             stream: of torch or CuPy, or the driver's handle. Without it: the current stream of torch or CuPy, if the
                 first array is theirs; else the one that its interface names; else the legacy default stream.
-            **numbers: the spec's numbers by name, in place of those by position.
+            **numbers: the spec's numbers by name, in place of those by position, and counts: `steps=100`.
 
         Returns:
             The output, or a tuple of them, of the same kind as the first input; `out` itself where it was given.
@@ -111,6 +112,7 @@ class Kernel:
             GenError: an argument is not what the spec takes. Nothing was launched.
             RunError: the device refused a launch.
         """
+        counts = self._signature.counted(numbers)
         inputs, values = self._signature.sort(arguments, numbers)
         given: dict[str, Given] = {
             x.name: read(x.name, value) for x, value in zip(self._signature.inputs, inputs, strict=True)
@@ -122,15 +124,17 @@ class Kernel:
         entered = self._backend.enter()
         try:
             if self._signature.check_kinds(given, self._backend):
-                results = self._run_on_host_arrays(given, values, handle or LEGACY_STREAM)
+                results = self._run_on_host_arrays(given, counts, values, handle or LEGACY_STREAM)
             else:
-                results = self._run_in_place(given, values, handle)
+                results = self._run_in_place(given, counts, values, handle)
         finally:
             self._backend.leave(entered)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _run_in_place(self, given: dict[str, Given], values: Mapping[str, bytes], chosen: int | None) -> list[Any]:
-        ready = self._find_ready(given)
+    def _run_in_place(
+        self, given: dict[str, Given], counts: Mapping[str, int], values: Mapping[str, bytes], chosen: int | None
+    ) -> list[Any]:
+        ready = self._find_ready(given, counts)
         self._signature.check_overlap(given)
         stream = self._stream(given, chosen)
         first = given[self._signature.inputs[0].name]
@@ -141,9 +145,11 @@ class Kernel:
         self._launch(ready, {name: one.address for name, one in given.items()}, values, stream)
         return [given[x.name].array for x in self._signature.outputs or self._signature.inputs if x.role != "in"]
 
-    def _run_on_host_arrays(self, given: dict[str, Given], values: Mapping[str, bytes], stream: int) -> list[Any]:
+    def _run_on_host_arrays(
+        self, given: dict[str, Given], counts: Mapping[str, int], values: Mapping[str, bytes], stream: int
+    ) -> list[Any]:
         """Copies NumPy arrays to the device, densely, and the results back."""
-        results = self._signature.check(given)[1]
+        results = self._signature.check(given, counts)[1]
         self._signature.check_overlap(given)
         if self._backend.capture_of(stream):
             raise ArgumentError("stream", "must not be capturing a graph: NumPy arrays cannot be part of one", stream)
@@ -158,7 +164,7 @@ class Kernel:
         dense = {
             name: read(name, array)._replace(address=memory[name].address) for name, array in content.items()
         }  # fmt: skip
-        ready = self._find_ready(dense)
+        ready = self._find_ready(dense, counts)
         for operand in self._signature.inputs:
             self._backend.upload(memory[operand.name].address, content[operand.name], stream)
         buffers = self._launch(ready, {name: one.address for name, one in memory.items()}, values, stream)
@@ -210,24 +216,31 @@ class Kernel:
                 self._backend.wait(stream, other)
         return stream
 
-    def _find_ready(self, given: Mapping[str, Given]) -> Ready:
-        key = tuple([None if (g := given.get(x.name)) is None else _place(g) for x in self._signature.arrays])
+    def _find_ready(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> Ready:
+        key: tuple[Place | int, ...] = tuple(
+            [None if (g := given.get(x.name)) is None else _place(g) for x in self._signature.arrays]
+        )
+        key += tuple(counts.values())
         ready = self._ready.get(key)
         if ready is None:
             with self._lock:
-                ready = self._make_ready(given)
+                ready = self._make_ready(given, counts)
                 if len(self._ready) >= MOST_SHAPES:
                     self._ready.clear()
                 self._ready[key] = ready
         return ready
 
-    def _make_ready(self, given: Mapping[str, Given]) -> Ready:
-        extents, results = self._signature.check(given)
+    def _make_ready(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> Ready:
+        extents, results = self._signature.check(given, counts)
         made = self._choose(extents, self._signature.alignment(given)).variant
         sizes = {**extents, **self._backend.limits.sizes()}
         plan = made.plan
         scratch = tuple(Needed(s.name, s.bytes.at(sizes), s.zeroed) for s in plan.scratch)
         return Ready(self._code(made).prepare(extents, tuple(steps(plan, sizes))), scratch, results)
+
+    def _extents(self, shape: Any, counts: Mapping[str, int]) -> Extents:
+        family, spec = self._chooser.family, self._chooser.spec
+        return {**extents_of(family, spec, shape), **counted(family, spec, counts)}
 
     def _choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
         chooser = self._chooser

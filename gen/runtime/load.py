@@ -6,10 +6,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gen.errors import DeviceError, GenError
+from gen.errors import ArgumentError, DeviceError, GenError
 from gen.families import families
 from gen.families.backend import Backend
 from gen.families.base import Spec
+from gen.families.counts import counted
 from gen.families.layout import extents_of
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
@@ -28,6 +29,7 @@ def load(
     shape: int | tuple[int, ...] | None = None,
     device: int | CudaDevice | Backend | None = None,
     home: Path | str | None = None,
+    **counts: int,
 ) -> Kernel:
     """Loads the kernel for a spec: the one that was tuned for this device, else base.
 
@@ -37,6 +39,7 @@ def load(
             without it every call picks the variant of its sizes.
         device: a GPU by number, or opened; the first if None.
         home: the folder of what gen wrote, `tuned.json` above all; where commands look if None.
+        **counts: with `shape`, what calls will count: `steps=100` binds a stencil to the variant for many steps.
 
     Raises:
         UnknownNameError: there is no such spec.
@@ -48,7 +51,11 @@ def load(
     family, meant = family_and_spec(families(), spec, folder)
     backend = _backend(device, folder)
     chooser = Chooser(family, meant, winners_of(folder), backend.name, backend.limits, backend.driver)
-    return Kernel(chooser, backend, None if shape is None else extents_of(family, meant, shape))
+    if shape is None and counts:
+        raise ArgumentError(next(iter(counts)), "must come with shape: without one every call says it")
+    if shape is None:
+        return Kernel(chooser, backend)
+    return Kernel(chooser, backend, {**extents_of(family, meant, shape), **counted(family, meant, counts)})
 
 
 def _folder(home: Path | str | None) -> Path:

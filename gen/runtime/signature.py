@@ -12,6 +12,7 @@ import numpy as np
 from gen.errors import ArgumentError, ShapeError
 from gen.families.backend import Backend
 from gen.families.base import Extents, Family, Layout, Operand, Spec
+from gen.families.counts import counted
 from gen.families.regions import WIDEST
 from gen.runtime.arrays import Given, Kind, Shape, overlap
 from gen.runtime.numbers import pack
@@ -30,6 +31,7 @@ class Signature:
         outputs: arrays that a call makes, or is given by `out=`.
         arrays: both.
         numbers: operands that are numbers.
+        counts: sizes that a call states by name, with what they are where it does not.
     """
 
     def __init__(self, family: Family[Any], spec: Spec) -> None:
@@ -40,6 +42,14 @@ class Signature:
         self.outputs = tuple(x for x in spec.operands if x.role == "out")
         self.arrays = self.inputs + self.outputs
         self.numbers = tuple(x for x in spec.operands if x.role == "number")
+        self.counts = dict(family.counts(spec))
+
+    def counted(self, numbers: dict[str, Any]) -> dict[str, int]:
+        """Takes the counts out of what a call gives by name. Raises ArgumentError for one that is no count."""
+        if not self.counts:
+            return {}
+        stated = {name: numbers.pop(name) for name in self.counts if name in numbers}
+        return counted(self._family, self._spec, stated)
 
     def sort(self, arguments: Sequence[Any], numbers: dict[str, Any]) -> tuple[Sequence[Any], dict[str, bytes]]:
         """Arrays, and numbers as their types store them. Raises ArgumentError for too few, too many or unknown ones."""
@@ -102,11 +112,11 @@ class Signature:
             if overlap(given[one.name], given[other.name]):
                 raise ArgumentError(other.name, f"must not overlap {one.name}", hex(given[other.name].address))
 
-    def check(self, given: Mapping[str, Given]) -> tuple[Extents, Results]:
+    def check(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> tuple[Extents, Results]:
         """The problem's sizes and its results. Raises ShapeError if an array is not what its operand says."""
         # In the order of the spec's operands, so that errors name the first that is wrong.
         layouts = {x.name: _layout(given[x.name]) for x in self._spec.operands if x.name in given}
-        extents = self._family.extents(self._spec, layouts)
+        extents = {**self._family.extents(self._spec, layouts), **counts}
         expected = self._family.layouts(self._spec, extents)
         results = {x.name: (expected[x.name].shape, self._result_dtype(x, layouts)) for x in self.outputs}
         for name, (shape, dtype) in results.items():

@@ -21,7 +21,7 @@ from gen.tune.tuner import tune
 
 STENCIL = find_family(FAMILIES, "stencil")
 SMALL = Problem(
-    STENCIL, STENCIL.catalogue[0], {"rows": 1024, "cols": 2048, "in_pitch": 2048, "out_pitch": 2048}
+    STENCIL, STENCIL.catalogue[0], {"rows": 1024, "cols": 2048, "in_pitch": 2048, "out_pitch": 2048, "steps": 1}
 )  # fmt: skip
 
 

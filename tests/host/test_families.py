@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.dtypes import B32, DTYPES, F16, F32, F64, DType, LoadModifier, StoreModifier, read_dtype
+from gen.dtypes import B32, BF16, DTYPES, F16, F32, F64, DType, LoadModifier, StoreModifier, read_dtype
 from gen.emit.generate import all_of_catalogue
 from gen.errors import SpecError
 from gen.families import FAMILIES
@@ -49,7 +49,7 @@ def test_any_stencil_reads_back_from_its_json(spec: StencilSpec) -> None:
     again = FAMILIES[2].from_json(spec.to_json())
     assert again == spec
     assert again.label == spec.label
-    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]*_[0-9a-f]{8}_f32", spec.label)
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]*_[0-9a-f]{8}_f(16|32|64)", spec.label)
 
 
 def test_stencils_that_are_equal_have_one_label() -> None:
@@ -57,7 +57,8 @@ def test_stencils_that_are_equal_have_one_label() -> None:
     one = StencilSpec("s", zero)
     other = StencilSpec("s", tuple(float(weight) + 0.0 for weight in zero), cval=-0.0)
     assert one == other
-    assert one.label == other.label == StencilSpec("s", zero, (3, 3), cval=False).label
+    assert one.label == other.label == StencilSpec("s", zero, (3, 3), boundary=("constant", "constant")).label
+    assert StencilSpec("s", zero, boundary="wrap", cval=3.0) == StencilSpec("s", zero, boundary="wrap")
     assert "-0" not in str(one.to_json()) + str(other.to_json())
     assert one.label != StencilSpec("s", (0, 0, 0, 0, 2, 0, 0, 0, 0)).label
 
@@ -89,19 +90,25 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: StencilSpec("h\u00e4", HEAT), "(got 'h\u00e4')"),
     (lambda: StencilSpec("heat\n", HEAT), "(got 'heat\\n')"),
     (lambda: StencilSpec("w" * 25, HEAT), f"(got '{'w' * 25}')"),
-    (lambda: StencilSpec("heat", HEAT, dtype=F16), "StencilSpec.dtype must be f32 (got f16)"),
-    (lambda: StencilSpec("heat", HEAT[1:]), "StencilSpec.weights must be 3 x 3 (got 8 weights of shape (3, 3))"),
-    (lambda: StencilSpec("heat", HEAT, shape=(9, 1)), "must be 3 x 3 (got 9 weights of shape (9, 1))"),
-    (lambda: StencilSpec("heat", HEAT, boundary="wrap"), "StencilSpec.boundary must be 'constant' with cval 0"),
-    (lambda: StencilSpec("heat", HEAT, cval=1.0), "(got ('constant', 1.0))"),
-    (lambda: StencilSpec("heat", (1, *HEAT[1:])), "StencilSpec.weights must be a star: 0 in the corners (got (1.0"),
+    (lambda: StencilSpec("heat", HEAT, dtype=BF16), "StencilSpec.dtype must be one of f16, f32, f64 (got bf16)"),
+    (lambda: StencilSpec("heat", HEAT[1:]), "as many as their shape says (got 8 weights of shape (3, 3))"),
+    (lambda: StencilSpec("heat", (1.0,) * 18, shape=(18,)), "StencilSpec.weights must be 1 to 17 along each of 1 or 2"),
+    (lambda: StencilSpec("heat", (1.0,) * 8, shape=(2, 2, 2)), "1 or 2 axes, as many as their shape says (got 8"),
+    (lambda: StencilSpec("heat", (), shape=(0,)), "(got 0 weights of shape (0,))"),
+    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "boundary": "around"}), "StencilSpec.boundary must be one of constan"),
+    (lambda: StencilSpec("heat", HEAT, boundary=("wrap",)), "or 2 of them, one an axis (got ('wrap',))"),
+    (lambda: StencilSpec("heat", HEAT, cval=float("nan")), "cval must be a number, finite as f32 (got nan)"),
+    (lambda: StencilSpec("heat", HEAT, cval=True), "StencilSpec.cval must be a number, finite as f32 (got True)"),
+    (lambda: StencilSpec("heat", HEAT, dtype=F16, cval=1e5), "StencilSpec.cval must be a number, finite as f16"),
+    (lambda: StencilSpec("heat", HEAT, origin=2), "StencilSpec.origin must be from -1 to 1 where there are 3 weights"),
+    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "origin": [0, 0.5]}), "or 2, one an axis (got (0, 0.5))"),
     (lambda: StencilSpec("heat", (0, 1e39, *HEAT[2:])), "weights must be numbers, finite as f32 (got (0, 1e"),
     (lambda: StencilSpec("heat", (0, float("nan"), *HEAT[2:])), "must be numbers, finite as f32 (got (0, nan"),
     (lambda: StencilSpec("heat", (0, 10**400, *HEAT[2:])), "must be numbers, finite as f32 (got (0, 1000"),
     (lambda: FAMILIES[0].from_json({}), "ReductionSpec.dtype must be one of f16, bf16"),
     (lambda: FAMILIES[0].from_json({"dtype": ["f32"]}), "(got ['f32'])"),
     (lambda: FAMILIES[1].from_json({"dtype": "b32", "axes": 10}), "such as (1, 0) (got 10)"),
-    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "weights": 3}), "must be 3 x 3 (got 0 weights of shape (3, 3))"),
+    (lambda: FAMILIES[2].from_json({**HEAT_JSON, "weights": 3}), "shape says (got 0 weights of shape (3, 3))"),
     (lambda: FAMILIES[2].from_json({**HEAT_JSON, "word": 3}), "StencilSpec.word must be a letter"),
     (lambda: FAMILIES[2].from_json({**HEAT_JSON, "weights": ["0"] * 9}), "must be numbers"),
     (lambda: FAMILIES[2].from_json({**HEAT_JSON, "weights": [True] * 9}), "must be numbers"),
@@ -202,7 +209,7 @@ def test_a_plan_can_be_launched_at_every_size(data: st.DataObject) -> None:
         assert 0 <= y <= 65_535
         assert 0 <= z <= 65_535
         assert 1 <= np.prod(launch.block) <= 1024
-        assert launch.times.at(sizes) == 1
+        assert launch.times.at(sizes) >= 0
         for argument in launch.arguments:
             if isinstance(argument, str):
                 assert argument in operands | scratch
@@ -219,7 +226,7 @@ def test_the_outputs_are_written_even_if_nothing_is_read(algorithm: Algorithm[An
     (family,) = [family for family in FAMILIES if algorithm in family.algorithms.values()]
     spec = family.catalogue[0]
     names = {name for operand in spec.operands for name in (*operand.axes, operand.pitch)}
-    empty = {name: 0 for name in names if name and isinstance(name, str)}
+    empty = {name: 0 for name in names if name and isinstance(name, str)} | dict(family.counts(spec))
     plan = algorithm.plan(spec, algorithm.config())
     launched = [launch for launch in plan.launches if launch.grid[0].at({**empty, "sm_count": 132})]
     written = {argument for launch in launched for argument in launch.arguments if isinstance(argument, str)}
@@ -242,7 +249,7 @@ def test_a_template_is_given_text_numbers_and_records_of_these() -> None:
     for made in all_of_catalogue(FAMILIES):
         for value in made.algorithm.inputs(made.spec, made.config).values():
             records = value if isinstance(value, tuple) else ()
-            assert type(value) in (str, int, bool) or records
+            assert type(value) in (str, int, bool, tuple)
             assert all(type(field) in (str, int, bool) for record in records for field in vars(record).values())
 
 

@@ -420,23 +420,26 @@ MUTANTS = (
         (("tile_col = {{ tile }} % tiles_across;", f"tile_col = {DIAGONAL};"),),
     ),
     # stencil
-    Mutant("stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "inside ? {{", "true ? {{", OUTSIDE_READ),
-    Mutant("stencil: row before the first [11]", ON_STENCIL, STENCIL, "0 <= row && ", "", OUTSIDE_READ),
-    Mutant("stencil: row after the last [2]", ON_STENCIL, STENCIL, "row < rows && ", "row <= rows && ", OUTSIDE_READ),
-    Mutant("stencil: column after the last [2]", ON_STENCIL, STENCIL, "col < cols;", "col <= cols;", OUTSIDE_READ),
     Mutant(
-        "stencil: wraps at row ends and past both ends", ON_STENCIL, STENCIL, "0 <= col && col < cols", "true",
+        "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "if (rows_inside && cols_inside)", "if (true)",
         OUTSIDE_READ,
     ),
+    Mutant("stencil: row before the first [11]", ON_STENCIL, STENCIL, "row < 0 || ", "", OUTSIDE_READ),
+    Mutant("stencil: row after the last [2]", ON_STENCIL, STENCIL, "|| row >= rows)", "|| row > rows)", OUTSIDE_READ),
     Mutant(
-        "stencil: wraps at row ends", ON_STENCIL, STENCIL, "0 <= row && row < rows && 0 <= col && col < cols;",
-        "0 <= row * in_pitch + col && row * in_pitch + col < (rows - 1) * in_pitch + cols;", WRONG,
+        "stencil: column after the last [2]", ON_STENCIL, STENCIL, "|| col >= cols)", "|| col > cols)", OUTSIDE_READ,
     ),
-    Mutant("stencil: another value outside", ON_STENCIL, STENCIL, " : {{ zero }};", " : 1.0f;", WRONG),
+    Mutant(
+        "stencil: wraps at row ends and past both ends", ON_STENCIL, STENCIL, "rows_inside && cols_inside",
+        "rows_inside", WRONG,
+    ),
+    Mutant("stencil: another value outside", ON_STENCIL, STENCIL, "return {{ cval }};", "return 1.0f;", WRONG),
     Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum = {{ zero }};", "sum = 1.0f;", WRONG),
-    Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ element }} sum =", "int sum =", WRONG),
+    Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum =", "int sum =", WRONG),
     Mutant("stencil: last rows unguarded", ON_STENCIL, STENCIL, "    if (row >= rows) return;\n", "", OUTSIDE_WRITE),
-    Mutant("stencil: one row too many [2]", ON_STENCIL, STENCIL, "if (row >= rows)", "if (row > rows)", OUTSIDE_WRITE),
+    Mutant(
+        "stencil: one row too many [2]", ON_STENCIL, STENCIL, "if (row >= rows) r", "if (row > rows) r", OUTSIDE_WRITE,
+    ),
     Mutant("stencil: last columns unguarded", ON_STENCIL, STENCIL, "  if (col >= cols) return;\n", "", OUTSIDE_WRITE),
     Mutant(
         "stencil: swapped extents [6]", ON_STENCIL, STENCIL, "if (col >= cols) return;", "if (col >= rows) return;",
@@ -514,8 +517,8 @@ UNCHANGED = (
         '"(first_col + y + i + j * rows) * out_pitch + row"', "with block_rows equal to tile_dim, j is 0 only",
     ),
     Unchanged(
-        "stencil: goes on past the last row", ON_STENCIL, STENCIL, "if (row >= rows) return;",
-        "if (row >= rows) continue;", "a thread's rows grow: none after the first past the end lies within",
+        "stencil: goes on past the last row", ON_STENCIL, STENCIL, "if (row >= rows) return;\n",
+        "if (row >= rows) continue;\n", "a thread's rows grow: none after the first past the end lies within",
     ),
 )  # fmt: skip
 

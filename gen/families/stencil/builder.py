@@ -1,0 +1,134 @@
+"""Stencils in a line of Python: weights that have a name, and the spec that `gen.load` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import factorial
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import read_dtype
+from gen.errors import SpecError
+from gen.families.base import Array
+from gen.families.stencil.spec import DTYPES, MOST_AXES, MOST_WEIGHTS, Boundary, StencilSpec
+
+MOST_RADIUS = MOST_WEIGHTS // 2
+
+
+def stencil(
+    weights: Any,
+    *,
+    boundary: Boundary | Sequence[Boundary] = "constant",
+    dtype: Any = "f32",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    word: str = "stencil",
+) -> StencilSpec:
+    """The spec of a correlation, as `scipy.ndimage.correlate` has it; `gen.load(spec)` computes it.
+
+    Args:
+        weights: an array of one or two axes, up to 17 along each; a weight of 0 reads nothing.
+        boundary: what lies outside, one for all axes or one for each: `constant` (cval), `nearest`, `reflect`
+            (dcba|abcd), `mirror` (dcb|abcd), `wrap`, or `frozen`: cells whose neighbours lie outside stay as they are.
+        dtype: of the cells: `f16`, which adds in f32, `f32` or `f64`, or NumPy's names for them.
+        cval: the value outside where the boundary is `constant`.
+        origin: shifts the weights, as SciPy's `origin`.
+        word: what stands in the kernel's name.
+
+    Raises:
+        SpecError: names the argument, the rule and the value.
+    """
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiu" or array.ndim not in range(1, MOST_AXES + 1):
+        got = f"{array.ndim} axes of {array.dtype}"
+        raise SpecError("stencil.weights", f"must be an array of numbers with 1 to {MOST_AXES} axes", got)
+    return StencilSpec(
+        word=word,
+        weights=tuple(float(weight) for weight in array.reshape(-1)),
+        shape=array.shape,
+        dtype=read_dtype(_name_of(dtype), "stencil.dtype"),
+        boundary=boundary if isinstance(boundary, str) else tuple(boundary),
+        cval=cval,
+        origin=origin if isinstance(origin, int) else tuple(origin),
+    )
+
+
+def star(ndim: int, radius: int) -> Array:
+    """Equal weights, together 1, of a cell and its neighbours up to `radius` along each axis."""
+    _check(ndim, radius)
+    shape = (2 * radius + 1,) * ndim
+    off_axis = sum(index != radius for index in np.indices(shape))
+    weights = np.asarray(off_axis <= 1, np.float64)
+    return weights / weights.sum()
+
+
+def box(ndim: int, radius: int) -> Array:
+    """Equal weights, together 1, of all cells up to `radius` away along every axis."""
+    _check(ndim, radius)
+    shape = (2 * radius + 1,) * ndim
+    return np.full(shape, 1.0 / np.prod(shape))
+
+
+def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: float = 1.0) -> Array:
+    """Weights of a central difference; with `ndim` 2 the sum of those along both axes: of order 8, 17 points.
+
+    The weights of least width for which Taylor's series holds up to the error h^order.
+
+    Args:
+        derivative: 1 for the slope, 2 for the curvature, and so on.
+        order: of the error, even.
+        ndim: axes.
+        spacing: h, between cells.
+
+    Raises:
+        SpecError: the radius would be over 8, or a number is none that makes sense.
+    """
+    for name, value in (("derivative", derivative), ("order", order)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise SpecError(f"central_difference.{name}", "must be a whole number from 1", repr(value))
+    if order % 2:
+        raise SpecError("central_difference.order", "must be even: central differences have no odd errors", order)
+    if not np.isfinite(spacing) or spacing <= 0:
+        raise SpecError("central_difference.spacing", "must be positive", spacing)
+    radius = (derivative + 1) // 2 - 1 + order // 2
+    _check(ndim, radius)
+    offsets = np.arange(-radius, radius + 1, dtype=np.float64)
+    powers = np.vander(offsets, increasing=True).T  # row k holds the offsets to the power k
+    wanted = np.zeros(2 * radius + 1)
+    wanted[derivative] = factorial(derivative)
+    line = np.linalg.solve(powers, wanted)
+    line = (line + (-1) ** derivative * line[::-1]) / 2  # the symmetry that rounding may have lost
+    line[np.abs(line) < 1e-12] = 0.0
+    line /= spacing**derivative
+    if ndim == 1:
+        return line
+    weights = np.zeros((2 * radius + 1,) * 2)
+    weights[radius, :] += line
+    weights[:, radius] += line
+    return weights
+
+
+def _check(ndim: int, radius: int) -> None:
+    if isinstance(ndim, bool) or ndim not in range(1, MOST_AXES + 1):
+        raise SpecError("ndim", f"must be 1 to {MOST_AXES}", repr(ndim))
+    if isinstance(radius, bool) or radius not in range(MOST_RADIUS + 1):
+        raise SpecError("radius", f"must be 0 to {MOST_RADIUS}", repr(radius))
+
+
+def _name_of(dtype: Any) -> Any:
+    """The short name of an element type, given by that, by NumPy's, or as a type."""
+    if isinstance(dtype, str) and any(dtype == known.name for known in DTYPES):
+        return dtype
+    known_name = getattr(dtype, "name", None)
+    if any(known_name == known.name for known in DTYPES):
+        return known_name
+    try:
+        meant = np.dtype(dtype)
+    except TypeError:
+        return dtype
+    found = [known.name for known in DTYPES if known.numpy == meant]
+    if found:
+        return found[0]
+    rule = "must be one of " + ", ".join(known.name for known in DTYPES)
+    raise SpecError("stencil.dtype", rule, repr(dtype))

@@ -1,0 +1,91 @@
+"""The family of stencils: sizes, shape classes, cases, least work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gen.families.base import Algorithm, Array, Expected, Extents
+from gen.families.config import Config
+from gen.families.dense import DenseFamily
+from gen.families.stencil.naive import Naive, NaiveConfig
+from gen.families.stencil.oracle import expected
+from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.paths import templates_root
+
+ONE_STEP, MANY_STEPS = "1 step", "many steps"
+TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
+_PROVABLE = {1: 1 << 20, 2: 1000}  # extents of one and two axes for which NumPy takes a second or two
+_PROVABLE_STEPS = 20
+
+
+class Stencil(DenseFamily[StencilSpec]):
+    """The family of stencils."""
+
+    name = "stencil"
+    summary = "each cell from its neighbours, once or many times over"
+    algorithms: Mapping[str, Algorithm[StencilSpec, Any]] = {a.name: a for a in (Naive(),)}
+    # An explicit step of the heat equation, at half the largest stable time step.
+    catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
+    templates = templates_root()
+
+    def from_json(self, content: Mapping[str, Any]) -> StencilSpec:
+        """The inverse of `StencilSpec.to_json`."""
+        return StencilSpec.from_json(content)
+
+    def counts(self, spec: StencilSpec) -> Mapping[str, int]:
+        """How many steps a call takes."""
+        return {STEPS: 1}
+
+    def oracle(self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+        """The correlation in float64 over padded indices, as often as there are steps."""
+        return {"out": expected(spec, inputs["in"], extents.get(STEPS, 1))}
+
+    def shape_classes(self, spec: StencilSpec) -> tuple[str, ...]:
+        """One sweep, which moves bytes, and many, which may stay on chip."""
+        return (ONE_STEP, MANY_STEPS)
+
+    def shape_class(self, spec: StencilSpec, extents: Extents) -> str:
+        """By the steps."""
+        return ONE_STEP if extents.get(STEPS, 1) <= 1 else MANY_STEPS
+
+    def representative(self, spec: StencilSpec, shape_class: str) -> Extents:
+        """The size that stands for a class when it is tuned."""
+        steps = 1 if shape_class == ONE_STEP else TUNED_STEPS
+        return _extents(spec, (1 << 26,) if len(spec.axes) == 1 else (8192, 8192), steps)
+
+    def provable(self, spec: StencilSpec, extents: Extents) -> Extents:
+        """As much of it as NumPy computes in a second or two."""
+        most = _PROVABLE[len(spec.axes)]
+        shape = [min(extents[axis], most) for axis in spec.axes]
+        steps = min(extents.get(STEPS, 1), _PROVABLE_STEPS)
+        if steps == extents.get(STEPS, 1) and all(extents[axis] <= most for axis in spec.axes):
+            return extents
+        return _extents(spec, shape, steps)
+
+    def cases(self, spec: StencilSpec) -> Iterator[Extents]:
+        """Nothing, one, thinner than the radius, one off a block, pitched; no step, one, several."""
+        if len(spec.axes) == 1:
+            for place, cols in enumerate((0, 1, 2, 3, 5, 31, 33, 256, 257, 1023, 2049)):
+                yield _extents(spec, (cols,), (1, 2, 3, 0)[place % 4])
+            return
+        shapes = (
+            (0, 0), (0, 4), (4, 0), (1, 1), (1, 2), (2, 1), (3, 3), (1, 131), (131, 1), (7, 31), (8, 32), (9, 33),
+            (17, 127), (33, 65),
+        )  # fmt: skip
+        for place, shape in enumerate(shapes):
+            yield _extents(spec, shape, (1, 2, 5, 3, 1, 0, 17)[place % 7])
+        yield {"rows": 19, "cols": 37, "in_pitch": 40, "out_pitch": 41, STEPS: 2}
+        yield {"rows": 39, "cols": 260, "in_pitch": 264, "out_pitch": 268, STEPS: 7}
+
+    def base(self, spec: StencilSpec, shape_class: str) -> tuple[str, Config]:
+        """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""
+        return "naive", NaiveConfig()
+
+
+def _extents(spec: StencilSpec, shape: tuple[int, ...] | list[int], steps: int) -> Extents:
+    """Dense arrays of this shape."""
+    sizes = dict(zip(spec.axes, shape, strict=True))
+    if len(spec.axes) > 1:
+        sizes |= {"in_pitch": sizes["cols"], "out_pitch": sizes["cols"]}
+    return {**sizes, STEPS: steps}

@@ -1,0 +1,237 @@
+"""What a stencil computes: weights, element type, and what lies outside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from numbers import Real
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+
+from gen.dtypes import F16, F32, F64, DType, read_dtype
+from gen.errors import SpecError
+from gen.families.base import Operand
+
+Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
+"""What lies outside along one axis, in SciPy's words: `constant` cval, `nearest` aaaa|abcd, `reflect` dcba|abcd,
+`mirror` dcb|abcd, `wrap` abcd|abcd. `frozen`, which SciPy has not: cells whose neighbours lie outside stay as they are.
+"""
+
+BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
+DTYPES = (F16, F32, F64)
+MOST_AXES = 2
+MOST_WEIGHTS = 17  # along an axis: radius 8
+AXES = {1: ("cols",), 2: ("rows", "cols")}
+STEPS = "steps"
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,23}")
+
+
+@dataclass(frozen=True)
+class StencilSpec:
+    """A correlation: each cell is the weighted sum of its neighbours, as `scipy.ndimage.correlate` has it.
+
+    Terms are added in the row-major order of the weights, by fused multiply-add, from 0: a cell's value depends on
+    nothing but this spec.
+
+    Attributes:
+        word: what the reader calls it; stands in the label.
+        weights: in row-major order, as the kernel's arithmetic rounds them; a weight of 0 reads nothing.
+        shape: extents of the weights, one or two, each up to 17.
+        dtype: of cells: f16, which adds in f32, f32 or f64.
+        boundary: what lies outside; one for all axes, or one for each.
+        cval: the value outside along `constant` axes.
+        origin: shifts the weights along each axis, as SciPy's `origin`; one for all axes, or one for each.
+    """
+
+    word: str
+    weights: tuple[float, ...]
+    shape: tuple[int, ...] = (3, 3)
+    dtype: DType = F32
+    boundary: Boundary | tuple[Boundary, ...] = "constant"
+    cval: float = 0.0
+    origin: int | tuple[int, ...] = 0
+
+    def __post_init__(self) -> None:
+        word: object = self.word  # JSON may hold anything
+        if not isinstance(word, str) or not _WORD.fullmatch(word):
+            raise SpecError("StencilSpec.word", "must be a letter and up to 23 letters and digits", repr(self.word))
+        if self.dtype not in DTYPES:
+            rule = "must be one of " + ", ".join(dtype.name for dtype in DTYPES)
+            raise SpecError("StencilSpec.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
+        # Specs that are equal have one JSON, and so one label.
+        object.__setattr__(self, "shape", _shape(self.shape, len(self.weights)))
+        object.__setattr__(self, "weights", self._rounded_weights())
+        axes = len(self.shape)
+        object.__setattr__(self, "boundary", _boundaries(self.boundary, axes))
+        object.__setattr__(self, "origin", _origins(self.origin, self.shape))
+        object.__setattr__(self, "cval", self._rounded_cval())
+
+    def _rounded_weights(self) -> tuple[float, ...]:
+        rounded = tuple(_rounded(weight, self.accumulator) for weight in self.weights)
+        if not np.all(np.isfinite(rounded)):
+            rule = f"must be numbers, finite as {self.accumulator.name}"
+            raise SpecError("StencilSpec.weights", rule, self.weights)
+        return rounded
+
+    def _rounded_cval(self) -> float:
+        if "constant" not in self.boundaries:
+            return 0.0  # nothing reads it
+        rounded = _rounded(self.cval, self.dtype)
+        if not np.isfinite(rounded):
+            raise SpecError("StencilSpec.cval", f"must be a number, finite as {self.dtype.name}", repr(self.cval))
+        return rounded
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes, slowest first."""
+        return AXES[len(self.shape)]
+
+    @property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """What lies outside along each axis."""
+        return cast("tuple[Boundary, ...]", self.boundary)
+
+    @property
+    def accumulator(self) -> DType:
+        """The type in which terms are added."""
+        return F32 if self.dtype == F16 else self.dtype
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The cells before and after; rows of both may be pitched."""
+        pitched = len(self.axes) > 1
+        return (
+            Operand("in", "in", self.dtype, self.axes, pitch="in_pitch" if pitched else ""),
+            Operand("out", "out", self.dtype, self.axes, pitch="out_pitch" if pitched else ""),
+        )
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """How far the weights reach towards lower indices, along each axis."""
+        origins = cast("tuple[int, ...]", self.origin)
+        return tuple(extent // 2 + shift for extent, shift in zip(self.shape, origins, strict=True))
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """How far the weights reach towards higher indices, along each axis."""
+        return tuple(extent - 1 - before for extent, before in zip(self.shape, self.before, strict=True))
+
+    @property
+    def taps(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """Offset and weight of every neighbour that is read, in row-major order."""
+        offsets = (
+            tuple(place - before for place, before in zip(index, self.before, strict=True))
+            for index in product(*(range(extent) for extent in self.shape))
+        )
+        return tuple((offset, weight) for offset, weight in zip(offsets, self.weights, strict=True) if weight != 0)
+
+    @property
+    def label(self) -> str:
+        """For instance `heat_3fa94c01_f32`: no name can hold the weights."""
+        content = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return f"{self.word}_{hashlib.sha256(content.encode()).hexdigest()[:8]}_{self.dtype.name}"
+
+    @property
+    def summary(self) -> str:
+        """What is computed."""
+        where = " x ".join(self.axes)
+        outside = " and ".join(
+            f"{_OUTSIDE[boundary].format(cval=f'{self.cval:g}')}{f' along {axis}' if self.differ else ''}"
+            for axis, boundary in zip(self.axes, self.boundaries, strict=True)
+            if self.differ or axis == self.axes[0]
+        )
+        pitches = " Pitches count cells from row to row." if len(self.axes) > 1 else ""
+        count = len(self.taps)
+        cells = "1 cell" if count == 1 else f"{count} cells"
+        return f"Each cell of {where} becomes the weighted sum of {cells} around it, steps times; {outside}.{pitches}"
+
+    @property
+    def differ(self) -> bool:
+        """Whether the axes have different boundaries."""
+        return len(set(self.boundaries)) > 1
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields; what is the same along all axes is said once."""
+        content: dict[str, Any] = {
+            "word": self.word,
+            "shape": list(self.shape),
+            "weights": list(self.weights),
+            "dtype": self.dtype.name,
+            "boundary": list(self.boundaries) if self.differ else self.boundaries[0],
+            "cval": self.cval,
+        }
+        if any(cast("tuple[int, ...]", self.origin)):
+            content["origin"] = list(cast("tuple[int, ...]", self.origin))
+        return content
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> StencilSpec:
+        """The inverse of `to_json`. Raises SpecError for what is no spec."""
+        weights, shape = content.get("weights"), content.get("shape")
+        boundary, origin = content.get("boundary", "constant"), content.get("origin", 0)
+        return cls(
+            word=content.get("word", ""),
+            weights=tuple(weights) if isinstance(weights, list | tuple) else (),
+            shape=tuple(shape) if isinstance(shape, list | tuple) else (),
+            dtype=read_dtype(content.get("dtype"), "StencilSpec.dtype"),
+            boundary=tuple(boundary) if isinstance(boundary, list) else boundary,
+            cval=content.get("cval", 0.0),
+            origin=tuple(origin) if isinstance(origin, list) else origin,
+        )
+
+
+_OUTSIDE: Mapping[Boundary, str] = {
+    "constant": "outside lies {cval}",
+    "nearest": "outside lies the nearest cell",
+    "reflect": "outside lies the mirror image, dcba|abcd",
+    "mirror": "outside lies the mirror image, dcb|abcd",
+    "wrap": "outside the array begins again",
+    "frozen": "cells whose neighbours lie outside stay as they are",
+}
+
+
+def _shape(given: object, weights: int) -> tuple[int, ...]:
+    shape = tuple(given) if isinstance(given, list | tuple) else ()
+    extents = [int(n) for n in shape if isinstance(n, int | np.integer) and not isinstance(n, bool)]
+    right = len(extents) == len(shape) and 1 <= len(shape) <= MOST_AXES
+    if not right or any(not 1 <= n <= MOST_WEIGHTS for n in extents) or weights != np.prod(extents):
+        rule = f"must be 1 to {MOST_WEIGHTS} along each of 1 or 2 axes, as many as their shape says"
+        raise SpecError("StencilSpec.weights", rule, f"{weights} weights of shape {given}")
+    return tuple(extents)
+
+
+def _boundaries(given: object, axes: int) -> tuple[Boundary, ...]:
+    listed = given if isinstance(given, tuple) else (given,) * axes
+    if len(listed) != axes or not all(isinstance(one, str) and one in BOUNDARIES for one in listed):
+        rule = f"must be one of {', '.join(BOUNDARIES)}, or {axes} of them, one an axis"
+        raise SpecError("StencilSpec.boundary", rule, repr(given))
+    return cast("tuple[Boundary, ...]", listed)
+
+
+def _origins(given: object, shape: Sequence[int]) -> tuple[int, ...]:
+    listed = given if isinstance(given, tuple) else (given,) * len(shape)
+    whole = [isinstance(one, int | np.integer) and not isinstance(one, bool) for one in listed]
+    if len(listed) != len(shape) or not all(whole):
+        raise SpecError("StencilSpec.origin", f"must be a whole number, or {len(shape)}, one an axis", repr(given))
+    for extent, shift in zip(shape, listed, strict=True):
+        if not -(extent // 2) <= shift <= (extent - 1) // 2:
+            rule = f"must be from {-(extent // 2)} to {(extent - 1) // 2} where there are {extent} weights"
+            raise SpecError("StencilSpec.origin", rule, repr(given))
+    return tuple(int(shift) for shift in listed)
+
+
+def _rounded(number: object, dtype: DType) -> float:
+    """The number as its type holds it, and 0 for -0; NaN for what is no number."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return float("nan")
+    try:
+        with np.errstate(over="ignore"):
+            return float(dtype.numpy.type(float(number))) + 0.0
+    except OverflowError:  # an integer that no float holds
+        return float("inf")

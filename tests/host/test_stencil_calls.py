@@ -1,0 +1,140 @@
+"""Stencils as callers meet them: specs in a line, any number of steps in a call, errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import ndimage  # type: ignore[import-untyped]
+
+import gen
+from gen.dtypes import F16, F64
+from gen.errors import ArgumentError, GenError, SpecError
+from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.oracle import expected
+from gen.proof.host import HostRunner
+from tests.fake_backend import FakeBackend
+
+
+@pytest.fixture
+def computing(host_runner: HostRunner) -> FakeBackend:
+    """Launches run the emitted text on the CPU."""
+    return FakeBackend(host_runner)
+
+
+def whole_numbers(*shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(1).integers(-8, 9, shape).astype(np.float32)
+
+
+def test_a_spec_in_one_line_is_scipys_correlation(computing: FakeBackend, tmp_path: Path) -> None:
+    weights = np.array([[0, 1, 0], [2, -4, 3], [0, 1, 0.5]])
+    image = whole_numbers(19, 37)
+    kernel = gen.load(gen.stencil(weights, boundary="mirror"), device=computing, home=tmp_path)
+    assert np.array_equal(kernel(image), ndimage.correlate(image.astype(np.float64), weights, mode="mirror"))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 6, 7])
+def test_a_call_takes_any_number_of_steps(computing: FakeBackend, tmp_path: Path, steps: int) -> None:
+    spec = Stencil().catalogue[0]
+    image = whole_numbers(9, 40)
+    kernel = gen.load(spec, device=computing, home=tmp_path)
+    out = np.full((9, 48), -1, np.float32)[:, :40]
+    assert kernel(image, steps=steps, out=out) is out
+    now = image
+    for _ in range(steps):
+        now = np.asarray(expected(spec, now, 1).value, np.float32)
+    if steps <= 3:  # eighths of whole numbers: nothing is rounded
+        assert np.array_equal(out, now)
+    np.testing.assert_allclose(out, now, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, True, "3", 2**31])
+def test_steps_are_a_whole_number_that_is_not_negative(computing: FakeBackend, tmp_path: Path, steps: Any) -> None:
+    kernel = gen.load(Stencil().catalogue[0], device=computing, home=tmp_path)
+    with pytest.raises(ArgumentError, match=r"steps must be a whole number, not negative and below 2\^31"):
+        kernel(whole_numbers(4, 4), steps=steps)
+    with pytest.raises(ArgumentError, match="steps must be a whole number"):
+        gen.load(Stencil().catalogue[0], shape=(4, 4), steps=steps, device=computing, home=tmp_path)
+
+
+def test_counts_go_with_a_shape_and_with_a_spec_that_has_them(computing: FakeBackend, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="steps must come with shape"):
+        gen.load(Stencil().catalogue[0], steps=3, device=computing, home=tmp_path)
+    with pytest.raises(ArgumentError, match="steps is nothing that transpose_10_b32 counts"):
+        gen.load("transpose_10_b32", shape=(4, 4), steps=3, device=computing, home=tmp_path)
+    with pytest.raises(ArgumentError, match="steps is no number of this kernel"):
+        gen.load("transpose_10_b32", device=computing, home=tmp_path)(whole_numbers(4, 4), steps=3)
+
+
+def test_the_choice_is_by_steps(computing: FakeBackend, tmp_path: Path) -> None:
+    kernel = gen.load(Stencil().catalogue[0], device=computing, home=tmp_path)
+    assert "(1 step)" in kernel.why_for((64, 64))
+    assert "(many steps)" in kernel.why_for((64, 64), steps=5)
+    assert kernel.variant_for((64, 64), steps=5).startswith("stencil_heat")
+
+
+def test_an_output_that_overlaps_the_input_is_refused(computing: FakeBackend, tmp_path: Path) -> None:
+    image = whole_numbers(8, 8)
+    with pytest.raises(ArgumentError, match="out must not overlap in"):
+        gen.load(Stencil().catalogue[0], device=computing, home=tmp_path)(image, out=image, steps=2)
+
+
+def test_weights_with_a_name() -> None:
+    assert gen.star(2, 1).tolist() == [[0, 0.2, 0], [0.2, 0.2, 0.2], [0, 0.2, 0]]
+    assert gen.star(1, 2).tolist() == [0.2] * 5
+    assert gen.box(2, 1).tolist() == [[1 / 9] * 3] * 3
+    assert np.count_nonzero(gen.star(2, 8)) == 33
+    np.testing.assert_allclose(gen.central_difference(1, 2), [-0.5, 0, 0.5])
+    eighth = [1 / 280, -4 / 105, 1 / 5, -4 / 5, 0, 4 / 5, -1 / 5, 4 / 105, -1 / 280]
+    np.testing.assert_allclose(gen.central_difference(1, 8), eighth, atol=1e-15)
+    second = [-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560]
+    np.testing.assert_allclose(gen.central_difference(2, 8, spacing=0.5), np.multiply(second, 4), atol=1e-13)
+    laplacian = gen.central_difference(2, 2, ndim=2)
+    np.testing.assert_allclose(laplacian, [[0, 1, 0], [1, -4, 1], [0, 1, 0]], atol=1e-15)
+    assert np.count_nonzero(gen.central_difference(2, 8, ndim=2)) == 17
+
+
+@pytest.mark.parametrize("derivative", [1, 2, 3, 4])
+@pytest.mark.parametrize("order", [2, 4, 6])
+def test_a_central_difference_is_exact_for_polynomials_of_its_order(derivative: int, order: int) -> None:
+    weights = gen.central_difference(derivative, order)
+    radius = len(weights) // 2
+    for power in range(derivative + order):
+        polynomial = np.polynomial.Polynomial([0] * power + [1])
+        found = float(weights @ polynomial(np.arange(-radius, radius + 1.0)))
+        assert found == pytest.approx(float(polynomial.deriv(derivative)(0.0)), abs=1e-6)
+
+
+def test_dtypes_are_taken_by_any_of_their_names() -> None:
+    for name in ("f16", "float16", np.float16, np.dtype("f2"), F16):
+        assert gen.stencil(gen.star(1, 1), dtype=name).dtype == F16
+    assert gen.stencil(gen.star(1, 1), dtype=float).dtype == F64
+
+
+WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
+    (lambda: gen.stencil([[[1.0]]]), "stencil.weights must be an array of numbers with 1 to 2 axes"),
+    (lambda: gen.stencil(["a"]), "stencil.weights must be an array of numbers"),
+    (lambda: gen.stencil(3.0), "(got 0 axes of float64)"),
+    (lambda: gen.stencil([1.0, np.inf]), "StencilSpec.weights must be numbers, finite as f32"),
+    (lambda: gen.stencil([1.0, np.nan]), "StencilSpec.weights must be numbers, finite as f32"),
+    (lambda: gen.stencil([1.0], boundary="periodic"), "StencilSpec.boundary must be one of"),  # type: ignore[arg-type]
+    (lambda: gen.stencil([1.0], dtype="int32"), "stencil.dtype must be one of f16, f32, f64 (got 'int32')"),
+    (lambda: gen.stencil([1.0], dtype="f33"), "stencil.dtype must be one of"),
+    (lambda: gen.stencil(gen.star(3, 1)), "ndim must be 1 to 2 (got 3)"),
+    (lambda: gen.stencil(gen.box(2, 9)), "radius must be 0 to 8 (got 9)"),
+    (lambda: gen.stencil(gen.central_difference(1, 18)), "radius must be 0 to 8 (got 9)"),
+    (lambda: gen.stencil(gen.central_difference(1, 3)), "order must be even"),
+    (lambda: gen.stencil(gen.central_difference(0, 2)), "derivative must be a whole number from 1"),
+    (lambda: gen.stencil(gen.central_difference(1, 2, spacing=0.0)), "spacing must be positive"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG, ids=[says for _, says in WRONG])
+def test_what_is_no_stencil_is_refused_in_words(make: Callable[[], StencilSpec], says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make()
+    assert isinstance(caught.value, GenError)
+    assert says in str(caught.value)

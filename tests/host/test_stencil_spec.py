@@ -1,0 +1,168 @@
+"""What a stencil means: its oracle against SciPy, its boundaries, the cone of a NaN, the error it may make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import ndimage  # type: ignore[import-untyped]
+
+from gen.dtypes import F16, F32, F64, DType
+from gen.families.base import Array
+from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.oracle import OUTSIDE, expected, padded_indices
+from gen.families.stencil.spec import BOUNDARIES, Boundary
+from gen.proof.cases import Content, fill
+from gen.proof.oracle import bounds
+
+SCIPYS: tuple[Boundary, ...] = ("constant", "nearest", "reflect", "mirror", "wrap")
+each_boundary = pytest.mark.parametrize("boundary", BOUNDARIES)
+WEIGHT = st.one_of(st.just(0.0), st.integers(-4, 4), st.floats(2**-8, 2**8, width=16))
+
+
+def cells_of(shape: tuple[int, ...], dtype: DType = F32, content: Content = Content.RANDOM, seed: int = 0) -> Array:
+    array = np.empty(shape, dtype.numpy)
+    fill(array, dtype, content, seed)
+    return array
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[StencilSpec, Array]:
+    """A spec of one boundary for all axes, and cells: fewer than the weights reach, too."""
+    axes = draw(st.integers(1, 2))
+    shape = tuple(draw(st.integers(1, 17 if axes == 1 else 6)) for _ in range(axes))
+    count = int(np.prod(shape))
+    spec = StencilSpec(
+        "any",
+        tuple(draw(st.lists(WEIGHT, min_size=count, max_size=count))),
+        shape,
+        draw(st.sampled_from((F32, F64))),
+        draw(st.sampled_from(SCIPYS)),
+        draw(st.sampled_from((0.0, 2.5))),
+        tuple(draw(st.integers(-(n // 2), (n - 1) // 2)) for n in shape),
+    )
+    cells = tuple(draw(st.integers(1, 9)) for _ in range(axes))
+    return spec, cells_of(cells, spec.dtype, draw(st.sampled_from((Content.RANDOM, Content.INTEGERS))))
+
+
+@given(problems())
+def test_one_step_is_scipys_correlation(problem: tuple[StencilSpec, Array]) -> None:
+    spec, cells = problem
+    found = expected(spec, cells, 1)
+    kernel = np.array(spec.weights).reshape(spec.shape)
+    wide = cells.astype(np.float64)
+    if not kernel.any():
+        assert not found.value.any()
+        return
+    scipys = ndimage.correlate(wide, kernel, mode=spec.boundaries[0], cval=spec.cval, origin=spec.origin)
+    largest = max(np.abs(wide).max(), abs(spec.cval)) * np.abs(kernel).sum()
+    np.testing.assert_allclose(found.value, scipys, rtol=1e-14, atol=1e-14 * largest)
+
+
+@given(problems(), st.integers(0, 4))
+def test_steps_are_one_after_another(problem: tuple[StencilSpec, Array], steps: int) -> None:
+    spec, cells = problem
+    now = cells.astype(np.float64)
+    wide = StencilSpec("any", spec.weights, spec.shape, F64, spec.boundary, spec.cval, spec.origin)
+    for _ in range(steps):
+        now = np.asarray(expected(wide, now, 1).value, np.float64)
+    found = expected(wide, cells.astype(np.float64), steps)
+    np.testing.assert_allclose(found.value, now, rtol=1e-12, atol=1e-12 * np.abs(now).max(initial=0.0))
+
+
+@pytest.mark.parametrize("boundary", SCIPYS)
+@given(extent=st.integers(1, 8), reach=st.integers(0, 16))
+def test_what_lies_outside_is_what_scipy_pads(boundary: Boundary, extent: int, reach: int) -> None:
+    places = np.arange(float(extent))
+    found = padded_indices(extent, reach, reach, boundary)
+    kernel = np.zeros(2 * reach + 1)
+    for offset in range(-reach, reach + 1):
+        kernel[:] = 0
+        kernel[offset + reach] = 1
+        moved = ndimage.correlate1d(places, kernel, mode=boundary, cval=OUTSIDE)
+        assert np.array_equal(found[reach + offset : reach + offset + extent], moved)
+
+
+@each_boundary
+@given(rows=st.integers(1, 9), cols=st.integers(1, 9), steps=st.integers(1, 4), seed=st.integers(0, 99))
+def test_a_nan_spreads_through_its_cone_and_no_further(
+    boundary: Boundary, rows: int, cols: int, steps: int, seed: int
+) -> None:
+    spec = StencilSpec("any", (0, 1, 0, 2, 3, 0, 0, 0, 0), boundary=boundary)  # up, left and itself
+    cells = cells_of((rows, cols), seed=seed)
+    row, col = seed % rows, seed // rows % cols
+    cells[row, col] = np.nan
+    cone = np.zeros((rows, cols))
+    cone[row, col] = 1
+    ones = StencilSpec("any", spec.weights, spec.shape, F64, boundary)
+    for _ in range(steps):
+        cone = (np.asarray(expected(ones, cone, 1).value) != 0).astype(np.float64)
+    assert np.array_equal(np.isnan(np.asarray(expected(spec, cells, steps).value, np.float64)), cone != 0)
+
+
+def test_frozen_cells_are_those_whose_weights_reach_outside() -> None:
+    spec = StencilSpec("any", (1.0,) * 15, (3, 5), boundary=("frozen", "wrap"))
+    cells = cells_of((7, 9))
+    found = np.asarray(expected(spec, cells, 3).value)
+    changed = found != cells
+    assert changed[1:-1].all()
+    assert not changed[[0, -1]].any()
+    both = StencilSpec("any", (1.0,) * 15, (3, 5), boundary="frozen")
+    changed = np.asarray(expected(both, cells, 3).value) != cells
+    assert changed[1:-1, 2:-2].all()
+    assert changed.sum() == 5 * 5
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
+def test_whole_numbers_and_short_weights_are_exact(dtype: DType) -> None:
+    cells = cells_of((9, 9), dtype, Content.INTEGERS)
+    heat = StencilSpec("heat", Stencil().catalogue[0].weights, dtype=dtype)
+    for steps in (1, 2):
+        assert expected(heat, cells, steps).magnitude is None
+    tenth = StencilSpec("any", (0, 0.1, 0, 0, 0, 0, 0, 0, 0), dtype=dtype)
+    assert expected(tenth, cells, 1).magnitude is not None
+
+
+@given(st.sampled_from((F16, F32, F64)), st.integers(1, 6), st.integers(0, 99), st.sampled_from(BOUNDARIES))
+def test_a_plain_computation_lies_within_the_bound_and_a_wrong_one_does_not(
+    dtype: DType, steps: int, seed: int, boundary: Boundary
+) -> None:
+    weights = tuple(np.random.default_rng(seed).standard_normal(9) / 3)
+    spec = StencilSpec("any", weights, dtype=dtype, boundary=boundary)
+    cells = cells_of((6, 7), dtype, seed=seed)
+    found = expected(spec, cells, steps)
+    right = plain(spec, cells, steps)
+    allowed = bounds(found, len(spec.taps), dtype)
+    assert (np.abs(right.astype(np.float64) - found.value) <= allowed).all()
+    wrong = plain(StencilSpec("any", (*weights[:8], weights[8] + 0.25), dtype=dtype, boundary=boundary), cells, steps)
+    if boundary != "frozen":
+        assert (np.abs(wrong.astype(np.float64) - found.value) > allowed).any()
+
+
+def plain(spec: StencilSpec, cells: Array, steps: int) -> Array:
+    """The same in the type of the kernel, with a rounding more for each term: NumPy has no fused multiply-add."""
+    number: Any = spec.accumulator.numpy.type
+    for _ in range(steps):
+        (up, left), (rows, cols) = spec.before, cells.shape
+        index = [
+            padded_indices(extent, before, after, boundary)
+            for extent, before, after, boundary in zip(
+                cells.shape, spec.before, spec.after, spec.boundaries, strict=True
+            )
+        ]
+        after = cells.copy()
+        for row in range(rows):
+            for col in range(cols):
+                around = [(index[0][row + up + dy], index[1][col + left + dx]) for (dy, dx), _ in spec.taps]
+                if OUTSIDE in np.ravel(around) and "frozen" in spec.boundaries:
+                    continue
+                total = number(0)
+                for (y, x), (_, weight) in zip(around, spec.taps, strict=True):
+                    cell = spec.cval if OUTSIDE in (y, x) else cells[y, x]
+                    total = number(np.float64(weight) * np.float64(cell) + np.float64(total))
+                after[row, col] = total
+        cells = after
+    return cells
