@@ -433,7 +433,10 @@ MUTANTS = (
         "stencil: wraps at row ends and past both ends", ON_STENCIL, STENCIL, "rows_inside && cols_inside",
         "rows_inside", WRONG,
     ),
-    Mutant("stencil: another value outside", ON_STENCIL, STENCIL, "return {{ cval }};", "return 1.0f;", WRONG),
+    Mutant(
+        "stencil: another value outside", ON_STENCIL, STENCIL, "|| row >= rows) return {{ cval }};",
+        "|| row >= rows) return 1.0f;", WRONG,
+    ),
     Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum = {{ zero }};", "sum = 1.0f;", WRONG),
     Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum =", "int sum =", WRONG),
     Mutant("stencil: last rows unguarded", ON_STENCIL, STENCIL, "    if (row >= rows) return;\n", "", OUTSIDE_WRITE),

@@ -60,7 +60,7 @@ def star(ndim: int, radius: int) -> Array:
     shape = (2 * radius + 1,) * ndim
     off_axis = sum(index != radius for index in np.indices(shape))
     weights = np.asarray(off_axis <= 1, np.float64)
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
 def box(ndim: int, radius: int) -> Array:
@@ -85,11 +85,13 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
         SpecError: the radius would be over 8, or a number is none that makes sense.
     """
     for name, value in (("derivative", derivative), ("order", order)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise SpecError(f"central_difference.{name}", "must be a whole number from 1", repr(value))
+        if isinstance(value, bool) or value not in range(1, MOST_WEIGHTS + 1):
+            raise SpecError(
+                f"central_difference.{name}", f"must be a whole number from 1 to {MOST_WEIGHTS}", repr(value)
+            )
     if order % 2:
         raise SpecError("central_difference.order", "must be even: central differences have no odd errors", order)
-    if not np.isfinite(spacing) or spacing <= 0:
+    if not 0 < spacing < float("inf"):
         raise SpecError("central_difference.spacing", "must be positive", spacing)
     radius = (derivative + 1) // 2 - 1 + order // 2
     _check(ndim, radius)
@@ -102,7 +104,7 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
     line[np.abs(line) < 1e-12] = 0.0
     line /= spacing**derivative
     if ndim == 1:
-        return line
+        return np.asarray(line)
     weights = np.zeros((2 * radius + 1,) * 2)
     weights[radius, :] += line
     weights[:, radius] += line

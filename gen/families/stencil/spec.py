@@ -215,7 +215,7 @@ def _boundaries(given: object, axes: int) -> tuple[Boundary, ...]:
 
 
 def _origins(given: object, shape: Sequence[int]) -> tuple[int, ...]:
-    listed = given if isinstance(given, tuple) else (given,) * len(shape)
+    listed: tuple[Any, ...] = given if isinstance(given, tuple) else (given,) * len(shape)
     whole = [isinstance(one, int | np.integer) and not isinstance(one, bool) for one in listed]
     if len(listed) != len(shape) or not all(whole):
         raise SpecError("StencilSpec.origin", f"must be a whole number, or {len(shape)}, one an axis", repr(given))
