@@ -112,6 +112,8 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
 
 def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, otherwise: str = "") -> GenError:
     """The error for a name that finds nothing, with the nearest names that would; `otherwise` if none is near."""
-    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    found = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    likeness = [difflib.SequenceMatcher(None, one, name).ratio() for one in found]
+    near = [one for one, ratio in zip(found, likeness, strict=True) if ratio > 0.75 * likeness[0]]
     next_step = "Did you mean " + " or ".join(near) + "?" if near else otherwise
     return UnknownNameError(subject, rule or "must be one of " + ", ".join(choices), repr(name), next_step=next_step)

@@ -75,10 +75,8 @@ def test_a_kernel_of_the_literature_is_found_with_what_it_fixes(family: Family[A
     made = find_variant(FAMILIES, named.name, {})
     assert made == named_variant(family, named)
     assert made.algorithm.name == named.algorithm
-    assert {name: made.config.to_json()[name] for name in named.config} == named.config
-    base = made.algorithm.config().to_json()
-    left_open = base.keys() - named.config.keys()
-    assert {name: made.config.to_json()[name] for name in left_open} == {name: base[name] for name in left_open}
+    chosen, base = made.config.values(), made.algorithm.config().values()
+    assert chosen == {**base, **named.config}
     assert find_variant(FAMILIES, made.name, {}) == made
 
 
@@ -116,7 +114,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
     ("name", "says"),
     [
         ("", "The variant must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature (got '')"),
-        ("reduceShlf", "(got 'reduceShlf'). Did you mean reduceShfl or "),
+        ("reduceShlf", "(got 'reduceShlf'). Did you mean reduceShfl?"),
         ("reduction_sum_f32", "(got 'reduction_sum_f32'). gen list shows what names are put together from"),
         ("reductoin_sum_f32__grid", "(got 'reductoin_sum_f32'). Did you mean reduction_sum_f32?"),
         ("reduction_sum_f64__grid", "ReductionSpec.dtype must be f32 (got f64)"),
@@ -211,8 +209,8 @@ def test_a_family_from_elsewhere_is_found_by_module_and_name(monkeypatch: pytest
     assert families() == FAMILIES
     assert families("gen.families.stencil:Stencil") == FAMILIES
     extra = families("a_module_from_elsewhere:Elsewhere")
-    assert extra[:3] == FAMILIES
-    assert isinstance(extra[3], Elsewhere)
+    assert extra[:-1] == FAMILIES
+    assert isinstance(extra[-1], Elsewhere)
     with pytest.raises(UnknownNameError, match="there is one already"):
         families("a_module_from_elsewhere:Impostor")
 

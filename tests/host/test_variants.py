@@ -35,7 +35,7 @@ def proven(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any]) -> l
         first = spec == family.catalogue[0]
         if not first or len(legal) > FEW:
             chosen = pairwise(legal)
-        if first:
+        if first and legal:
             chosen = tuple(dict.fromkeys((*chosen, *legal[:: -(-len(legal) // FEW)])))
     return [variant(family, spec, algorithm, config) for config in chosen]
 
