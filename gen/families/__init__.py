@@ -10,6 +10,7 @@ from typing import Any
 
 from gen.errors import UnknownNameError
 from gen.families.base import Family
+from gen.families.probe import Probes
 from gen.families.reduction import Reduction
 from gen.families.stencil import Stencil
 from gen.families.transpose import Transpose
@@ -18,6 +19,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     Reduction(),
     Transpose(),
     Stencil(),
+    Probes(),
 )
 
 ENTRY_POINTS = "gen.families"
