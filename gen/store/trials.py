@@ -11,39 +11,25 @@ import hashlib
 import json
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import inf
 from pathlib import Path
-from typing import get_args
 
 from gen.errors import StoreError
 from gen.families.base import Variant
-from gen.gpu.trial import Problem, Status, Trial
+from gen.gpu.trial import Problem, Trial
+from gen.store.rows import Row, table
 
 _log = logging.getLogger(__name__)
 FILE = "trials.sqlite"
 SCHEMA = 2
-# By name; what is added later comes last, with a default for the rows that are there.
-_COLUMNS = {
-    "key": "TEXT PRIMARY KEY",
-    "device": "TEXT NOT NULL", "driver": "TEXT NOT NULL", "compiler": "TEXT NOT NULL", "protocol": "TEXT NOT NULL",
-    "spec": "TEXT NOT NULL", "shape_class": "TEXT NOT NULL", "extents": "TEXT NOT NULL", "variant": "TEXT NOT NULL",
-    "status": "TEXT NOT NULL", "median_us": "REAL", "times_us": "TEXT NOT NULL", "reason": "TEXT NOT NULL",
-    "registers": "INTEGER NOT NULL", "spill_bytes": "INTEGER NOT NULL", "shared_bytes": "INTEGER NOT NULL",
-    "ended": "TEXT NOT NULL",
-    "options": "TEXT NOT NULL DEFAULT ''",
-    "alignment": "INTEGER NOT NULL DEFAULT 16",
-    "algorithm": "TEXT NOT NULL DEFAULT ''",
-    "config": "TEXT NOT NULL DEFAULT '{}'",
-    "compile_ms": "REAL NOT NULL DEFAULT 0",
-    "others": "TEXT NOT NULL DEFAULT '[]'",
-    "source": "TEXT NOT NULL DEFAULT ''",
-    "sm_mhz": "INTEGER NOT NULL DEFAULT 0",
-    "throttled": "TEXT NOT NULL DEFAULT ''",
-    "same_as": "TEXT NOT NULL DEFAULT ''",
-}  # fmt: skip
+# What a trial tells by the names of its fields; everything else in a row says what was tried, where and how.
+_OF_A_TRIAL = (
+    "status", "times_us", "reason", "registers", "spill_bytes", "shared_bytes", "compile_ms", "sm_mhz", "throttled",
+    "same_as",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,40 +73,61 @@ class Trials:
 
     def record(self, setting: Setting, problem: Problem, text: str, trial: Trial) -> None:
         """Writes one trial, over an earlier one of the same key."""
-        row = {
-            "key": key(setting, problem, text), "device": setting.device, "driver": setting.driver,
-            "compiler": setting.compiler, "options": setting.options, "protocol": setting.protocol,
-            "spec": problem.spec_name, "shape_class": problem.shape_class, "extents": _json(problem.extents),
-            "alignment": problem.alignment, "variant": trial.variant.name,
-            "algorithm": trial.variant.algorithm.name, "config": _json(trial.variant.config.values()),
-            "status": trial.status, "median_us": trial.median_us if trial.times_us else None,
-            "times_us": json.dumps(trial.times_us), "reason": trial.reason, "registers": trial.registers,
-            "spill_bytes": trial.spill_bytes, "shared_bytes": trial.shared_bytes, "compile_ms": trial.compile_ms,
-            "others": json.dumps(trial.foreign), "sm_mhz": trial.sm_mhz, "throttled": trial.throttled,
-            "same_as": trial.same_as, "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-        }  # fmt: skip
-        into = f"INSERT OR REPLACE INTO trials ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+        variant = trial.variant
+        self._write(
+            Row(
+                key=key(setting, problem, text),
+                device=setting.device,
+                driver=setting.driver,
+                compiler=setting.compiler,
+                options=setting.options,
+                protocol=setting.protocol,
+                spec=problem.spec_name,
+                shape_class=problem.shape_class,
+                extents=dict(problem.extents),
+                alignment=problem.alignment,
+                variant=variant.name,
+                algorithm=variant.algorithm.name,
+                config=variant.config.values(),
+                ended=datetime.now(UTC).isoformat(timespec="seconds"),
+                others=trial.foreign,
+                **{name: getattr(trial, name) for name in _OF_A_TRIAL},
+            ),
+            "REPLACE",
+        )
+
+    def add(self, rows: Iterable[Row]) -> int:
+        """Takes rows from elsewhere, all or none, but for those whose key is there; returns how many it took."""
+        before = self.count()
+        with self._together():
+            for row in rows:
+                self._write(row, "IGNORE")
+        return self.count() - before
+
+    def rows(self, **wanted: str) -> Iterator[Row]:
+        """Every row that has these values in these columns, as they were recorded; a torn one is left out."""
+        where = " AND ".join(f"{column} = ?" for column in wanted) or "TRUE"
         try:
-            with self._base:
-                self._base.execute(into, tuple(row.values()))
+            for found in self._base.execute(f"SELECT * FROM trials WHERE {where} ORDER BY rowid", (*wanted.values(),)):
+                row = Row.read(found)
+                if row is not None:
+                    yield row
         except sqlite3.DatabaseError as error:
-            raise StoreError(str(self._path), "cannot be written", error) from error
+            raise self._unreadable(error) from error
 
     def find(self, setting: Setting, problem: Problem, text: str, variant: Variant) -> Trial | None:
         """The trial of this variant that was recorded under the same conditions."""
         try:
             row = self._base.execute("SELECT * FROM trials WHERE key = ?", (key(setting, problem, text),)).fetchone()
         except sqlite3.DatabaseError as error:
-            rule = "cannot be read"
-            raise StoreError(
-                str(self._path), rule, error, next_step="Move it away; trials are recorded anew"
-            ) from error
+            raise self._unreadable(error) from error
         if row is None:
             return None
-        found = _trial(variant, row)
+        found = Row.read(row)
         if found is None:
             _log.warning("%s holds a trial of %s that gen did not write: it is measured anew", self._path, variant.name)
-        return found
+            return None
+        return Trial(variant, foreign=found.others, **{name: getattr(found, name) for name in _OF_A_TRIAL})
 
     def count(self) -> int:
         """How many trials there are."""
@@ -129,6 +136,31 @@ class Trials:
     def close(self) -> None:
         """Closes the file."""
         self._base.close()
+
+    def _write(self, row: Row, conflict: str) -> None:
+        values = row.columns()
+        places = ", ".join("?" * len(values))
+        try:
+            self._base.execute(
+                f"INSERT OR {conflict} INTO trials ({', '.join(values)}) VALUES ({places})", (*values.values(),)
+            )
+        except sqlite3.DatabaseError as error:
+            raise StoreError(str(self._path), "cannot be written", error) from error
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """All that is written within, or nothing."""
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._base.execute("ROLLBACK")
+            raise
+        self._base.execute("COMMIT")
+
+    def _unreadable(self, error: sqlite3.DatabaseError) -> StoreError:
+        again = "Move it away; trials are recorded anew"
+        return StoreError(str(self._path), "cannot be read", error, next_step=again)
 
     def _open(self) -> sqlite3.Connection:
         base = sqlite3.connect(self._path, timeout=30, isolation_level=None)
@@ -153,12 +185,13 @@ class Trials:
             if not 0 <= version <= SCHEMA:
                 rule = f"must have schema {SCHEMA}"
                 raise StoreError(str(self._path), rule, version, next_step="Move it away, or use a newer gen")
-            columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+            wanted = table()
+            columns = ", ".join(f"{name} {kind}" for name, kind in wanted.items())
             base.execute(f"CREATE TABLE IF NOT EXISTS trials ({columns})")
             present = {row["name"] for row in base.execute("PRAGMA table_info(trials)")}
             if version > 0:
-                for name in [name for name in _COLUMNS if name not in present]:
-                    base.execute(f"ALTER TABLE trials ADD COLUMN {name} {_COLUMNS[name]}")
+                for name in [name for name in wanted if name not in present]:
+                    base.execute(f"ALTER TABLE trials ADD COLUMN {name} {wanted[name]}")
             base.execute(f"PRAGMA user_version = {SCHEMA}")
             base.execute("COMMIT")
         except BaseException:
@@ -177,27 +210,6 @@ def key(setting: Setting, problem: Problem, text: str) -> str:
         content = part.encode()
         digest.update(b"%d:" % len(content) + content)
     return digest.hexdigest()
-
-
-def _trial(variant: Variant, row: sqlite3.Row) -> Trial | None:
-    """A row's trial; None if a hand has been at it."""
-    try:
-        times_us, others = tuple(json.loads(row["times_us"])), tuple(json.loads(row["others"]))
-    except (TypeError, ValueError, RecursionError):
-        return None
-    numbers = {name: row[name] for name in ("registers", "spill_bytes", "shared_bytes", "sm_mhz")}
-    texts = {name: row[name] for name in ("reason", "throttled", "same_as")}
-    status, compile_ms = row["status"], row["compile_ms"]
-    sound = (
-        status in get_args(Status)
-        and (status == "ok") == bool(times_us)
-        and all(type(time) is float and 0 <= time < inf for time in (*times_us, compile_ms))
-        and all(type(number) is int for number in numbers.values())
-        and all(isinstance(text, str) for text in (*texts.values(), *others))
-    )
-    if not sound:
-        return None
-    return Trial(variant, status, times_us, compile_ms=compile_ms, foreign=others, **numbers, **texts)
 
 
 def _json(content: Mapping[str, object]) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -278,6 +281,46 @@ def test_many_may_begin_and_record_at_the_same_time(tmp_path: Path) -> None:
     trials = Trials(tmp_path / "new")
     assert trials.count() == 80
     trials.close()
+
+
+WRITER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from gen.store.trials import Trials
+from tests.host.test_trials import OK, PROBLEM, SETTING
+trials = Trials(Path(sys.argv[1]))
+print(flush=True)
+for number in range(10**6):
+    trials.record(SETTING, PROBLEM, f"{sys.argv[2]} {number}", OK)
+    print(number, flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_loses_nothing_that_it_recorded(tmp_path: Path) -> None:
+    """Two at a time, each killed after another number of milliseconds; what they had told is there."""
+    told: dict[str, int] = {}
+    for milliseconds in (0, 3, 20):
+        running = {}
+        for name in (f"a{milliseconds}", f"b{milliseconds}"):
+            command = [sys.executable, "-c", WRITER, str(tmp_path), name]
+            running[name] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for process in running.values():
+            assert process.stdout is not None
+            process.stdout.readline()  # it begins
+        time.sleep(milliseconds / 1000)
+        for name, process in running.items():
+            process.kill()
+            said = process.communicate()[0].rpartition("\n")[0].split()  # not a line that was cut
+            told[name] = len(said)
+    trials = Trials(tmp_path)
+    for name, count in told.items():
+        for number in range(count):
+            assert trials.find(SETTING, PROBLEM, f"{name} {number}", VARIANT) == OK
+    assert sum(told.values()) <= trials.count() <= sum(told.values()) + len(told)  # one more was on its way
+    assert sum(told.values()) > 0
+    trials.close()
+    assert not (tmp_path / f"{FILE}.corrupt").exists()
 
 
 def a_file_above(home: Path) -> None:

@@ -1,0 +1,211 @@
+"""`gen trials`: what was tried and what came of it; as files for other tuners, and from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import Json, OptionError, Out, home_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gen.store.rows import Row
+
+FORMS = ("t4", "csv", "kernel-tuner")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        "trials",
+        epilog="Examples: `gen trials`, `gen trials transpose_10_b32 --status wrong_result`, "
+        "`gen trials --export trials.json`, `gen trials --import theirs.json`.",
+    )(trials)
+
+
+def trials(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FAMILY|SPEC|NAME", show_default=False, help="Only those of a family, a spec or a variant."
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="TEXT", help="Only of devices whose names hold this.")] = None,
+    status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only of this status: ok, wrong_result.")] = None,
+    shape: Annotated[
+        str | None, typer.Option(metavar="SHAPE", help="Only of these sizes, as listed: 8192x8192, 2^28.")
+    ] = None,
+    algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this algorithm.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many to list, fastest first.")] = 20,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Write them to a file instead of listing them."),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(FORMS),
+            show_default=False,
+            help="Of that file: T4 results, a table, or a cache of Kernel Tuner. Default: by its name, else T4.",
+        ),
+    ] = None,
+    read: Annotated[
+        Path | None,
+        typer.Option("--import", metavar="FILE", show_default=False, help="Take trials from a file of T4 results."),
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """List what was tried, one line a trial, or one a problem where nothing is asked for.
+
+    Trials can be exported as T4 results, which other auto-tuners read, as a table to replay searches on, or as a cache
+    of Kernel Tuner; and T4 results can be imported: those of gen are found again by a later run on the same device,
+    those of others can be listed and exported.
+    """
+    from gen.store.trials import FILE, Trials
+
+    home = home_of(out)
+    if read is not None and export is not None:
+        raise OptionError("--import and --export", "do not go together")
+    if read is None and not (home / FILE).is_file():
+        show.text(f"No trial is recorded in {home / FILE}. On a machine with a GPU, gen tune records them.")
+        return
+    store = Trials(home)
+    try:
+        if read is not None:
+            _import(store, read)
+            return
+        rows = [
+            row
+            for row in store.rows(**({"status": status} if status else {}))
+            if _wanted(row, target, device, shape, algorithm)
+        ]
+    finally:
+        store.close()
+    if export is not None:
+        _export(rows, export, form)
+    elif json:
+        show.data([_as_json(row) for row in rows])
+    elif any((target, device, status, shape, algorithm)):
+        _list(rows, limit)
+    else:
+        _summarise(rows)
+
+
+def _wanted(row: Row, target: str | None, device: str | None, shape: str | None, algorithm: str | None) -> bool:
+    return (
+        (target is None or target in (row.spec, row.variant) or row.spec.startswith(f"{target}_"))
+        and (device is None or device.lower() in row.device.lower())
+        and (shape is None or _sizes(row) == _canonical(shape))
+        and (algorithm is None or row.algorithm == algorithm)
+    )
+
+
+def _canonical(shape: str) -> str:
+    from gen.tune.problems import read_shape
+
+    return "x".join(str(extent) for extent in read_shape(shape))
+
+
+def _sizes(row: Row) -> str:
+    """The sizes without what only says how rows follow each other."""
+    return "x".join(str(extent) for name, extent in row.extents.items() if not name.endswith("_pitch"))
+
+
+def _import(store: Any, place: Path) -> None:
+    from gen.errors import StoreError
+    from gen.store.t4 import rows_of_t4
+
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise StoreError(str(place), "must be a file that can be read", error.strerror) from error
+    rows = rows_of_t4(content, place.name)
+    new = store.add(rows)
+    show.text(f"{new} trials of {len(rows)} are new.")
+
+
+def _export(rows: Sequence[Row], place: Path, form: str | None) -> None:
+    from gen.errors import StoreError
+    from gen.store.kernel_tuner import text_of_cache
+    from gen.store.spaces import write_table
+    from gen.store.t4 import text_of_t4
+
+    form = form or ("csv" if place.name.endswith((".csv", ".csv.gz")) else "t4")
+    if form not in FORMS:
+        raise OptionError("--form", "must be one of " + ", ".join(FORMS), form)
+    try:
+        if form == "csv":
+            write_table(place, rows)
+        else:
+            text = text_of_t4(rows) if form == "t4" else text_of_cache(rows)
+            place.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise StoreError(str(place), "cannot be written", error.strerror) from error
+    show.text(f"{len(rows)} trials are in {place}.")
+
+
+def _list(rows: Sequence[Row], limit: int) -> None:
+    ordered = sorted(rows, key=lambda row: (row.median_us is None, row.median_us, row.variant))
+    lines = [
+        (
+            _clean(row.variant), _at(row), row.status,
+            "" if row.median_us is None else f"{row.median_us:.2f}", row.registers, row.spill_bytes, row.shared_bytes,
+            _clean(_notes(row)), row.ended[:19],
+        )
+        for row in ordered[:limit]
+    ]  # fmt: skip
+    columns = ("variant", "sizes", "status", "us", "registers", "spills", "shared", "notes", "ended")
+    show.table(columns, lines)
+    if len(ordered) > limit:
+        show.text(f"{len(ordered) - limit} more; --limit shows them.")
+    elif not ordered:
+        show.text("No trial is like that.")
+
+
+def _summarise(rows: Sequence[Row]) -> None:
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.device, row.spec, _at(row)), []).append(row)
+    lines = []
+    for (device, spec, at), found in sorted(groups.items()):
+        right = [row for row in found if row.median_us is not None]
+        best = min(right, key=lambda row: row.median_us or 0.0, default=None)
+        bad = sum(row.status not in ("ok", "infeasible", "pruned") for row in found)
+        lines.append(
+            (
+                _clean(device), _clean(spec), at, len(found), len(right), bad,
+                "" if best is None else f"{best.median_us:.2f}",
+                "" if best is None else _clean(best.variant.partition("__")[2] or best.variant),
+            )
+        )  # fmt: skip
+    show.table(("device", "spec", "sizes", "trials", "right", "failed", "best us", "by"), lines)
+    if lines:
+        show.text("Name a spec to list its trials, fastest first; gen show says which variants were chosen.")
+
+
+def _at(row: Row) -> str:
+    return _sizes(row) + (f" at {row.alignment} bytes" if row.alignment < 16 else "")
+
+
+def _notes(row: Row) -> str:
+    """What a reader should know of a trial beside its time."""
+    notes = [row.reason, f"same code as {row.same_as.partition('__')[2]}" if row.same_as else "", row.throttled]
+    notes += [f"beside {other}" for other in row.others]
+    notes.append(f"from {row.source}" if row.source else "")
+    return "; ".join(note for note in notes if note)
+
+
+def _clean(text: str) -> str:
+    """What a terminal shows as it is: the text may come from a file of somebody else's."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _as_json(row: Row) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(row), "median_us": row.median_us}

@@ -1,0 +1,200 @@
+"""Trials as T4 results, the form in which auto-tuners exchange what they measured: schema 1.0.0, JSON, milliseconds.
+
+A result has a configuration, times, an invalidity, a correctness, and measurements by name. Whatever gen knows beyond
+that stands among the measurements, so that rows come back as they went; results of other tuners become rows that hold
+what they say. Foreign text is parsed as JSON and checked, never evaluated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from gen.errors import StoreError
+from gen.gpu.trial import Status
+from gen.store.rows import Row
+
+VERSION = "1.0.0"
+_INVALIDITY: dict[Status, str] = {
+    "ok": "correct", "wrong_result": "correctness", "launch_failed": "runtime", "compile_failed": "compile",
+    "infeasible": "constraints", "pruned": "constraints", "timeout": "timeout",
+}  # fmt: skip
+# The columns that a result has no place for; what no result says is a trial's default.
+_MEASURED = (
+    "key", "device", "driver", "compiler", "options", "protocol", "spec", "shape_class", "extents", "alignment",
+    "variant", "status", "reason", "registers", "spill_bytes", "shared_bytes", "others", "source", "sm_mhz",
+    "throttled", "same_as",
+)  # fmt: skip
+_UNITS = {"registers": "registers", "spill_bytes": "B", "shared_bytes": "B", "alignment": "B", "sm_mhz": "MHz"}
+_MOST = 1e300  # JSON holds numbers of any length
+_ALGORITHM = "algorithm"  # the first parameter of a configuration
+
+
+def text_of_t4(rows: Iterable[Row]) -> str:
+    """The rows as a T4 results file, one result a line."""
+    lines = ",\n".join(f"    {json.dumps(_result(row), allow_nan=False)}" for row in rows)
+    return f'{{\n  "schema_version": "{VERSION}",\n  "results": [\n{lines}\n  ]\n}}\n'
+
+
+def rows_of_t4(text: str | bytes, source: str) -> tuple[Row, ...]:
+    """The rows that a T4 results file holds.
+
+    Args:
+        text: the file's content.
+        source: its name, which stands in rows that gen did not write.
+
+    Raises:
+        StoreError: it is no such file; or a result is not one, by its number.
+    """
+    try:
+        content = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(source, "must be JSON", error) from error
+    if not isinstance(content, dict) or not isinstance(content.get("results"), list):
+        raise StoreError(source, "must be an object with a list of results, as T4 has it")
+    version = content.get("schema_version")
+    if not isinstance(version, str) or version.partition(".")[0] != VERSION.partition(".")[0]:
+        raise StoreError(source, f"must have schema_version {VERSION}", repr(version))
+    return tuple(_row(result, f"{source}: result {number}", source) for number, result in enumerate(content["results"]))
+
+
+def _result(row: Row) -> dict[str, Any]:
+    columns = row.columns()
+    measurements: list[dict[str, Any]] = []
+    if row.median_us is not None:
+        measurements.append({"name": "time", "value": row.median_us / 1000, "unit": "ms"})
+    measurements += [{"name": name, "value": columns[name], "unit": _UNITS.get(name, "")} for name in _MEASURED]
+    return {
+        "timestamp": row.ended,
+        "configuration": {_ALGORITHM: row.algorithm, **row.config},
+        "objectives": ["time"],
+        # The schema's name for the time of compiling, and the one that most writers use.
+        "times": {
+            "compilation_time": row.compile_ms,
+            "compilation": row.compile_ms,
+            "runtimes": [time / 1000 for time in row.times_us],
+        },
+        "invalidity": _INVALIDITY[row.status],
+        "correctness": 1.0 if row.status == "ok" else 0.0,
+        "measurements": measurements,
+    }
+
+
+def _row(result: object, subject: str, source: str) -> Row:
+    if not isinstance(result, dict):
+        raise StoreError(subject, "must be an object", type(result).__name__)
+    configuration, times = _mapping(result, "configuration", subject), _mapping(result, "times", subject)
+    invalidity = result.get("invalidity")
+    if invalidity not in _INVALIDITY.values():
+        rule = "must have an invalidity of " + ", ".join(dict.fromkeys(_INVALIDITY.values()))
+        raise StoreError(subject, rule, repr(invalidity))
+    if not _is_number(result.get("correctness")):
+        raise StoreError(subject, "must have a number as correctness", repr(result.get("correctness")))
+    measured = _measurements(result.get("measurements", []), subject)
+    runtimes = _runtimes(times, measured, subject) if invalidity == "correct" else ()
+    if all(name in measured for name in ("key", "spec", "variant", "status", "extents")):
+        columns = {name: measured[name] for name in _MEASURED if name in measured}
+    else:
+        columns = _foreign(result, measured, source)
+    config = {name: value for name, value in configuration.items() if name != _ALGORITHM or "key" not in measured}
+    columns |= {
+        "algorithm": str(configuration.get(_ALGORITHM, "")),
+        "config": _json({name: _plain(value) for name, value in config.items()}),
+        "times_us": _json([_micro(time) for time in runtimes]),
+        "compile_ms": _compilation(times),
+        "ended": result["timestamp"] if isinstance(result.get("timestamp"), str) else "",
+    }
+    columns["source"] = columns.get("source") or source
+    row = Row.checked({**_empty(), **columns})
+    if row is None or _INVALIDITY[row.status] != invalidity:
+        raise StoreError(subject, "must hold what a trial holds", _short(result))
+    return row
+
+
+def _foreign(result: Mapping[str, Any], measured: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The columns of a result that another tuner wrote: what it says, under a key of its content."""
+    content = _json([source, result])
+    statuses = {invalidity: status for status, invalidity in reversed(_INVALIDITY.items())}
+    known = {name: measured[name] for name in ("device", "reason") if isinstance(measured.get(name), str)}
+    return {
+        "key": f"t4 {hashlib.sha256(content.encode()).hexdigest()}",
+        "spec": source.rpartition("/")[2].partition(".")[0],
+        "variant": ",".join(f"{name}={value}" for name, value in result["configuration"].items()),
+        "status": statuses[result["invalidity"]],
+        **known,
+    }
+
+
+def _empty() -> dict[str, Any]:
+    """What stands in the columns that a result says nothing of."""
+    return Row(
+        key="", device="", driver="", compiler="", protocol="", spec="", shape_class="", extents={}, variant="",
+        status="infeasible", times_us=(), reason="", registers=0, spill_bytes=0, shared_bytes=0, ended="",
+    ).columns()  # fmt: skip
+
+
+def _mapping(result: Mapping[str, Any], name: str, subject: str) -> Mapping[str, Any]:
+    found = result.get(name)
+    if not isinstance(found, dict):
+        raise StoreError(subject, f"must have an object {name!r}", repr(found))
+    return found
+
+
+def _measurements(listed: object, subject: str) -> dict[str, Any]:
+    if not isinstance(listed, list):
+        raise StoreError(subject, "must have a list of measurements", repr(listed))
+    found: dict[str, Any] = {}
+    for one in listed:
+        if not (isinstance(one, dict) and isinstance(one.get("name"), str) and "value" in one):
+            raise StoreError(subject, "must have measurements with a name and a value", _short(one))
+        found[one["name"]] = one["value"]
+    return found
+
+
+def _runtimes(times: Mapping[str, Any], measured: Mapping[str, Any], subject: str) -> Sequence[float]:
+    """The times of one that was right, in milliseconds: of each run, else the one that stands for all."""
+    runtimes = times.get("runtimes", [])
+    if not runtimes and _is_number(measured.get("time")):
+        runtimes = [measured["time"]]
+    if not isinstance(runtimes, list) or not runtimes or not all(_is_number(time) and time >= 0 for time in runtimes):
+        raise StoreError(subject, "must have runtimes, since it is correct", _short(runtimes))
+    return runtimes
+
+
+def _compilation(times: Mapping[str, Any]) -> float:
+    for name in ("compilation_time", "compilation"):
+        if _is_number(times.get(name)) and times[name] >= 0:
+            return float(times[name])
+    return 0.0
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+
+
+def _micro(milliseconds: float) -> float:
+    """Microseconds of which these are the thousandth part, to the last bit where there are any."""
+    near = milliseconds * 1000
+    return float(
+        min((near, round(near, 3), round(near, 6), round(near, 9)), key=lambda us: abs(us / 1000 - milliseconds))
+    )
+
+
+def _plain(value: object) -> int | float | bool | str:
+    """A parameter's value; what is no number, text or truth value is kept as JSON."""
+    return value if isinstance(value, int | float | bool | str) else _json(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,268 @@
+"""Trials go to other tuners and come back: T4 results, tables of search spaces, caches of Kernel Tuner."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.errors import StoreError
+from gen.gpu.trial import Status
+from gen.store.kernel_tuner import text_of_cache
+from gen.store.rows import Row
+from gen.store.spaces import Measured, file_of_device, read_table, write_table
+from gen.store.t4 import _INVALIDITY, rows_of_t4, text_of_t4
+from gen.store.trials import Trials
+from tests.strategies import json_values
+
+SCHEMA = json.loads((Path(__file__).parent.parent / "t4-results.schema.json").read_text())
+ROW = Row(
+    key="1f", device="NVIDIA H100 80GB HBM3", driver="580.1, CUDA 13.0", compiler="nvrtc 13", options="-std=c++17",
+    protocol="cold 2", spec="transpose_10_b32", shape_class="any size", extents={"rows": 64, "cols": 96},
+    variant="transpose_10_b32__tiled_t64_r8_p1_u1", algorithm="tiled",
+    config={"tile_dim": 64, "load_modifier": "none", "swizzle": True}, status="ok", times_us=(10.25, 1 / 3, 11.0),
+    reason="", registers=32, spill_bytes=8, shared_bytes=4096, ended="2026-11-22T02:13:00+00:00", compile_ms=31.5,
+    others=("process 7 (python3), 512 MiB",), sm_mhz=1980,
+)  # fmt: skip
+WRONG = replace(ROW, key="2e", status="wrong_result", times_us=(), reason='out: 3 "elements"\nµ', alignment=4)
+texts = st.text(max_size=8)
+numbers = st.integers(0, 2**40)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    status = draw(st.sampled_from(get_args(Status)))
+    times = st.lists(st.floats(0, 1e9), min_size=1, max_size=3).map(tuple)
+    values = {one.name: draw(texts) for one in fields(Row) if one.type == "str"}
+    names = st.text(max_size=8).filter(lambda name: name != "algorithm")
+    return Row(
+        **{**values, "key": draw(st.text(min_size=1, max_size=8)), "source": ""},
+        status=status,
+        times_us=draw(times) if status == "ok" else (),
+        extents=draw(st.dictionaries(texts, numbers, max_size=2)),
+        config=draw(st.dictionaries(names, st.booleans() | numbers | texts | st.floats(-1e9, 1e9), max_size=3)),
+        others=draw(st.lists(texts, max_size=2).map(tuple)),
+        registers=draw(numbers), spill_bytes=draw(numbers), shared_bytes=draw(numbers), sm_mhz=draw(numbers),
+        alignment=draw(st.sampled_from([1, 2, 4, 8, 16])), compile_ms=draw(st.floats(0, 1e9)),
+    )  # fmt: skip
+
+
+def alike(one: Row, other: Row) -> bool:
+    """Whether rows are the same but for the last bits of their times."""
+    times = [pytest.approx(time, rel=1e-12, abs=1e-300) for time in one.times_us]
+    return replace(one, times_us=()) == replace(other, times_us=()) and times == list(other.times_us)
+
+
+@given(st.lists(rows(), max_size=3))
+def test_rows_are_valid_t4_and_come_back(given_rows: list[Row]) -> None:
+    text = text_of_t4(given_rows)
+    jsonschema.validate(json.loads(text), SCHEMA)
+    found = rows_of_t4(text, "theirs.json")
+    assert len(found) == len(given_rows)
+    for one, other in zip(given_rows, found, strict=True):
+        assert alike(replace(one, source="theirs.json"), other)
+
+
+def test_a_result_says_what_other_tuners_look_for() -> None:
+    content = json.loads(text_of_t4([ROW, WRONG]))
+    assert content["schema_version"] == "1.0.0"
+    right, wrong = content["results"]
+    assert right["configuration"] == {"algorithm": "tiled", "tile_dim": 64, "load_modifier": "none", "swizzle": True}
+    assert right["times"]["runtimes"] == [0.01025, 1 / 3000, 0.011]
+    assert right["times"]["compilation"] == right["times"]["compilation_time"] == 31.5
+    assert (right["invalidity"], right["correctness"]) == ("correct", 1.0)
+    assert right["measurements"][0] == {"name": "time", "value": 0.01025, "unit": "ms"}
+    assert right["timestamp"] == ROW.ended
+    assert (wrong["invalidity"], wrong["correctness"], wrong["times"]["runtimes"]) == ("correctness", 0.0, [])
+
+
+def test_every_status_has_an_invalidity_of_the_format() -> None:
+    assert set(_INVALIDITY) == set(get_args(Status))
+    assert set(_INVALIDITY.values()) == set(SCHEMA["$defs"]["result"]["properties"]["invalidity"]["enum"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema_version",), "1.0"),
+        (("results", 0, "invalidity"), "ok"),
+        (("results", 0, "correctness"), "yes"),
+        (("results", 0, "configuration"), []),
+        (("results", 0, "times", "runtimes"), []),
+        (("results", 0, "times", "compilation_time"), "1"),
+        (("results", 0, "measurements", 0, "value"), {}),
+    ],
+)
+def test_the_schema_refuses_what_is_none(path: tuple[Any, ...], value: object) -> None:
+    content = json.loads(text_of_t4([ROW]))
+    place = content
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, SCHEMA)
+
+
+FOREIGN: Mapping[str, Any] = {
+    "timestamp": "2025-01-01 10:00:00",
+    "configuration": {"block_size_x": 32, "tile": [1, 2], "use": True},
+    "times": {"compilation": 80.5, "benchmark": 3.0, "runtimes": [0.5, 0.25, 0.75]},
+    "invalidity": "correct",
+    "correctness": 1,
+    "objectives": ["time"],
+    "measurements": [{"name": "time", "value": 0.5, "unit": "ms"}, {"name": "GFLOP/s", "value": 7.5, "unit": ""}],
+}
+
+
+def foreign(**changed: object) -> str:
+    result = {name: value for name, value in {**FOREIGN, **changed}.items() if value is not None}
+    return json.dumps({"schema_version": "1.0.0", "results": [result]})
+
+
+def test_results_of_another_tuner_become_rows() -> None:
+    (row,) = rows_of_t4(foreign(), "convolution_a4000.json")
+    assert (row.spec, row.source, row.status) == ("convolution_a4000", "convolution_a4000.json", "ok")
+    assert row.config == {"block_size_x": 32, "tile": "[1, 2]", "use": True}
+    assert (row.times_us, row.median_us, row.compile_ms) == ((500.0, 250.0, 750.0), 500.0, 80.5)
+    assert row.ended == "2025-01-01 10:00:00"
+    (other,) = rows_of_t4(foreign(times={"runtimes": [0.5]}), "convolution_a4000.json")
+    assert other.key != row.key
+    (failed,) = rows_of_t4(foreign(invalidity="runtime", correctness=0, times={}), "a.json")
+    assert (failed.status, failed.times_us) == ("launch_failed", ())
+    (mean,) = rows_of_t4(foreign(times={}), "a.json")
+    assert mean.times_us == (500.0,)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"configuration": None}, "must have an object 'configuration'"),
+        ({"times": [1]}, "must have an object 'times'"),
+        ({"invalidity": "fine"}, "must have an invalidity of correct, correctness, runtime"),
+        ({"invalidity": None}, "must have an invalidity of"),
+        ({"correctness": "1"}, "must have a number as correctness"),
+        ({"correctness": None}, "must have a number as correctness"),
+        ({"measurements": {"time": 1}}, "must have a list of measurements"),
+        ({"measurements": [1]}, "must have measurements with a name and a value"),
+        ({"times": {"runtimes": ["__import__('os')"]}}, "must have runtimes"),
+        ({"times": {"runtimes": [-1.0]}}, "must have runtimes"),
+        ({"times": {"runtimes": [10**400]}}, "must have runtimes"),
+        ({"times": {"runtimes": []}, "measurements": []}, "must have runtimes"),
+        ({"configuration": {"a": 10**400}, "timestamp": "\ud800"}, "must hold what a trial holds"),
+    ],
+)
+def test_a_result_that_is_none_is_named_by_its_number(changed: dict[str, object], says: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        rows_of_t4(foreign(**changed), "theirs.json")
+    assert str(caught.value).startswith("theirs.json: result 0 ")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "must be JSON"),
+        ("[" * 100_000, "must be JSON"),
+        ('{"schema_version": "1.0.0", "results": [NaN]}', "must be JSON"),
+        (b"\xff\xfe", "must be JSON"),
+        ("[]", "must be an object with a list of results"),
+        ('{"results": []}', "must have schema_version 1.0.0"),
+        ('{"schema_version": "2.0.0", "results": []}', "must have schema_version 1.0.0 (got '2.0.0')"),
+        ('{"schema_version": "1.0.0", "results": [3]}', "must be an object"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(text: str | bytes, says: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        rows_of_t4(text, "theirs.json")
+    assert says in str(caught.value)
+
+
+@given(json_values(), st.sampled_from([None, *FOREIGN]))
+def test_any_json_is_read_or_refused(content: Any, place: str | None) -> None:
+    result = content if place is None else {**FOREIGN, place: content}
+    try:
+        found = rows_of_t4(json.dumps({"schema_version": "1.0.0", "results": [result]}), "theirs.json")
+    except StoreError:
+        return
+    jsonschema.validate(json.loads(text_of_t4(found)), SCHEMA)
+
+
+@pytest.mark.parametrize("column", ["registers", "status", "extents", "others", "key"])
+def test_a_row_of_gen_that_was_edited_is_refused(column: str) -> None:
+    content = json.loads(text_of_t4([ROW]))
+    for measured in content["results"][0]["measurements"]:
+        if measured["name"] == column:
+            measured["value"] = 2**70 if column == "registers" else ["wrong_result"]
+    with pytest.raises(StoreError, match="must hold what a trial holds"):
+        rows_of_t4(json.dumps(content), "theirs.json")
+
+
+def test_what_is_imported_is_kept_once_and_hides_nothing_that_was_measured(tmp_path: Path) -> None:
+    store = Trials(tmp_path)
+    assert store.add([ROW, WRONG]) == 2
+    other = replace(ROW, times_us=(1.0,), source="theirs.json")
+    assert store.add([other, replace(WRONG, key="3d")]) == 1
+    assert [row.key for row in store.rows()] == ["1f", "2e", "3d"]
+    assert next(store.rows(status="ok")) == ROW
+    store.close()
+
+
+def test_a_table_keeps_configurations_with_their_times(tmp_path: Path) -> None:
+    other = replace(ROW, key="4", algorithm="naive", config={"block_x": 32}, times_us=(2000.0,), compile_ms=0.0)
+    place = tmp_path / file_of_device(ROW.device)
+    assert place.name == "nvidia-h100-80gb-hbm3.csv.gz"
+    write_table(place, [WRONG, other, ROW])
+    first = place.read_bytes()
+    write_table(place, [ROW, WRONG, other])
+    assert place.read_bytes() == first
+    lines = gzip.decompress(first).decode().splitlines()
+    assert lines[0] == "spec,shape,algorithm,block_x,load_modifier,swizzle,tile_dim,time_ms,compile_ms"
+    assert lines[3] == "transpose_10_b32,cols=96 rows=64,tiled,,none,1,64,0.01025,31.5"
+    tiled = {"load_modifier": "none", "swizzle": "1", "tile_dim": "64"}
+    assert list(read_table(place)) == [
+        Measured("transpose_10_b32", "alignment=4 cols=96 rows=64", "tiled", tiled, None, 31.5),
+        Measured("transpose_10_b32", "cols=96 rows=64", "naive", {"block_x": "32"}, 2.0, 0.0),
+        Measured("transpose_10_b32", "cols=96 rows=64", "tiled", tiled, 0.01025, 31.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"a,b\n", b"spec,shape,algorithm,time_ms,compile_ms\nx,y,z,1\n",
+     b"spec,shape,algorithm,time_ms,compile_ms\nx,y,z,fast,1\n", b"spec,shape,algorithm,u,u,time_ms,compile_ms\n",
+     b"\xff", b"\x00"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_table_that_is_none_is_refused(tmp_path: Path, content: bytes, name: str) -> None:
+    place = tmp_path / name
+    place.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(StoreError, match=r"a\.csv"):
+        list(read_table(place))
+    place.write_bytes(b"no gzip")
+    with pytest.raises(StoreError, match=r"a\.csv"):
+        list(read_table(place))
+
+
+def test_a_kernel_tuner_cache_holds_one_algorithm_on_one_problem() -> None:
+    wrong = replace(WRONG, alignment=16, config={**ROW.config, "tile_dim": 8})
+    content = json.loads(text_of_cache([ROW, wrong]))
+    assert content["schema_version"] == "1.1.0"
+    assert content["kernel_name"] == "transpose_10_b32__tiled"
+    assert content["tune_params_keys"] == ["tile_dim", "load_modifier", "swizzle"]
+    assert content["tune_params"] == {"tile_dim": [8, 64], "load_modifier": ["none"], "swizzle": [True]}
+    right, failed = content["cache"]["64,none,True"], content["cache"]["8,none,True"]
+    assert (right["time"], right["times"]) == (0.01025, [0.01025, 1 / 3000, 0.011])
+    assert (failed["time"], failed["tile_dim"]) == ("RuntimeFailedConfig", 8)
+    needed = {"compile_time", "verification_time", "benchmark_time", "strategy_time", "framework_time", "timestamp"}
+    assert needed <= right.keys()
+    for several in ([], [ROW, WRONG], [ROW, replace(ROW, algorithm="naive")]):
+        with pytest.raises(StoreError, match="must be of one device, spec, shape and algorithm"):
+            text_of_cache(several)

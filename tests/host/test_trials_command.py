@@ -1,0 +1,126 @@
+"""What `gen trials` lists, leaves out, exports and imports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gen.cli.app import app
+from gen.store.spaces import read_table
+from gen.store.trials import FILE, Trials
+from tests.host.test_exchange import ROW, WRONG, foreign
+
+SLOW = replace(ROW, key="a", variant="transpose_10_b32__naive_x32", algorithm="naive", times_us=(20.0,), others=())
+SUM = replace(ROW, key="b", spec="reduction_sum_f32", variant="reduction_sum_f32__shfl", extents={"n": 2**20})
+EXTENTS = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 64}
+ALL = (SLOW, WRONG, replace(ROW, extents=EXTENTS), replace(SUM, device="NVIDIA A100"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with some trials."""
+    monkeypatch.setenv("GEN_HOME", str(tmp_path / "home"))
+    store = Trials(tmp_path / "home")
+    store.add(ALL)
+    store.close()
+    return tmp_path / "home"
+
+
+def gen(*arguments: str | Path, status: int = 0) -> str:
+    result = CliRunner(env={"COLUMNS": "250"}).invoke(app, ["trials", *map(str, arguments)], prog_name="gen")
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def keys(*arguments: str) -> set[str]:
+    return {row["key"] for row in json.loads(gen(*arguments, "--json"))}
+
+
+@pytest.mark.usefixtures("home")
+def test_without_a_filter_there_is_a_line_for_each_problem() -> None:
+    lines = gen().splitlines()
+    assert len(lines) == 5
+    assert lines[1].split() == ["NVIDIA", "A100", "reduction_sum_f32", "1048576", "1", "1", "0", "10.25", "shfl"]
+    assert lines[2].split()[5:] == ["64x96", "2", "2", "0", "10.25", "tiled_t64_r8_p1_u1"]
+    assert lines[3].split()[5:] == ["64x96", "at", "4", "bytes", "1", "0", "1"]
+    assert "Name a spec to list its trials" in lines[4]
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["transpose"], {"a", "1f", "2e"}),
+        (["transpose_10_b32"], {"a", "1f", "2e"}),
+        ([ROW.variant], {"1f", "2e"}),
+        (["--status", "wrong_result"], {"2e"}),
+        (["--device", "a100"], {"b"}),
+        (["--shape", "64x96", "--status", "ok"], {"a", "1f"}),
+        (["--shape", "2^20"], {"b"}),
+        (["--algorithm", "naive"], {"a"}),
+        (["trans"], set()),
+    ],
+)
+def test_filters_leave_the_rest_out(arguments: list[str], found: set[str]) -> None:
+    assert keys(*arguments) == found
+
+
+@pytest.mark.usefixtures("home")
+def test_trials_stand_fastest_first_with_what_is_to_be_known_of_them() -> None:
+    lines = gen("transpose").splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == [ROW.variant, SLOW.variant, WRONG.variant]
+    assert "beside process 7 (python3), 512 MiB" in lines[1]
+    assert 'out: 3 "elements" µ' in lines[3]
+    assert "1 more; --limit shows them." in gen("transpose", "--limit", "2")
+    assert "No trial is like that." in gen("--status", "lost")
+
+
+def test_text_of_others_cannot_disturb_a_terminal(home: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs.json"
+    theirs.write_text(foreign(configuration={"a\x1b[2J": "\x07"}))
+    assert gen("--import", theirs) == "1 trials of 1 are new.\n"
+    assert "\x1b" not in gen("theirs")
+    assert "\x07" not in gen()
+    assert (home / FILE).is_file()
+
+
+def test_what_is_exported_can_be_imported_elsewhere(home: Path, tmp_path: Path) -> None:
+    exported, other = tmp_path / "trials.json", tmp_path / "other"
+    assert gen("transpose", "--export", exported) == f"3 trials are in {exported}.\n"
+    assert gen("--import", exported, "--out", other) == "3 trials of 3 are new.\n"
+    assert gen("--import", exported, "--out", other) == "0 trials of 3 are new.\n"
+    store = Trials(other)
+    assert [replace(row, source="") for row in store.rows()] == [row for row in ALL if row.spec == ROW.spec]
+    store.close()
+    assert gen("--import", exported) == "0 trials of 3 are new.\n"
+    assert home.is_dir()
+
+
+@pytest.mark.usefixtures("home")
+def test_a_table_and_a_cache_are_exported_by_name_or_form(tmp_path: Path) -> None:
+    place = tmp_path / "h100.csv.gz"
+    gen("--export", place)
+    assert len(list(read_table(place))) == 4
+    cache = tmp_path / "cache.json"
+    gen("--algorithm", "naive", "--form", "kernel-tuner", "--export", cache)
+    assert json.loads(cache.read_text())["kernel_name"] == "transpose_10_b32__naive"
+    assert "must be of one device" in gen("--form", "kernel-tuner", "--export", cache, status=1)
+    assert "--form must be one of t4, csv, kernel-tuner (got xml)" in gen("--form", "xml", "--export", cache, status=2)
+
+
+@pytest.mark.usefixtures("home")
+def test_files_that_cannot_be_used_are_errors_in_words(tmp_path: Path) -> None:
+    assert "must be a file that can be read" in gen("--import", tmp_path / "missing.json", status=1)
+    assert "cannot be written" in gen("--export", tmp_path / "no" / "folder.json", status=1)
+    assert "do not go together" in gen("--import", "a", "--export", "b", status=2)
+    assert "--shape must be numbers joined by x" in gen("--shape", "wide", status=2)
+
+
+def test_where_nothing_was_recorded_that_is_said_and_nothing_is_made(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    assert "No trial is recorded in" in gen("--out", empty)
+    assert not empty.exists()
