@@ -180,6 +180,7 @@ class Algorithm(ABC, Generic[S, C]):
     config: type[C]
     repeatable: ClassVar[bool] = True  # False: never chosen unless asked for
     not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it
+    not_sampled: ClassVar[str | None] = None  # why the CPU cannot run a few blocks of a large grid without the others
 
     def refuses(self, spec: S, config: C) -> str | None:
         """Why this config cannot compute this spec."""
@@ -317,6 +318,27 @@ class Family(ABC, Generic[S]):
     @abstractmethod
     def oracle(self, spec: S, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """What NumPy says the outputs are."""
+
+    def part(
+        self, spec: S, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
+    ) -> Expected | None:
+        """What NumPy says of single elements of an output that is too large to be computed whole.
+
+        A family that has this is proven on more than 2^32 elements too: chosen blocks of a large grid are run.
+
+        Args:
+            spec: what is computed.
+            inputs: whole, but of no more memory than is looked at; none of them may be copied. For an output without
+                axes: only the elements that the chosen blocks have read, in order.
+            extents: those of `inputs`.
+            name: the output.
+            index: an array of places along each of its axes: as many elements as each array has.
+
+        Returns:
+            The elements along one axis; the one of an output without axes. None if it cannot be said: for an output
+            without axes, unless partial results that are missing, and so 0, change nothing.
+        """
+        return None
 
     @abstractmethod
     def work(self, spec: S, extents: Extents) -> Work:

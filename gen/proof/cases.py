@@ -36,6 +36,7 @@ class Case:
         seed: of their random numbers.
         offset: elements between a 256-byte boundary and the first array; the k-th begins k times that, modulo 4.
         sm_count: multiprocessors of the device that is played; few make grid-stride loops go round.
+        sampled: it is too large to be run whole: chosen blocks of it are.
     """
 
     extents: Extents
@@ -43,10 +44,12 @@ class Case:
     seed: int = 0
     offset: int = 0
     sm_count: int = 132
+    sampled: bool = False
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} {extent}" for name, extent in self.extents.items())
-        return f"{sizes}; {self.content.value} seed {self.seed}; offset {self.offset}; {self.sm_count} multiprocessors"
+        device = f"{self.sm_count} multiprocessors" + ("; chosen blocks only" if self.sampled else "")
+        return f"{sizes}; {self.content.value} seed {self.seed}; offset {self.offset}; {device}"
 
 
 def cases_of(family: Family[Any], spec: Spec) -> Iterator[Case]:

@@ -30,6 +30,7 @@ _RULES = {
     "shift": "makes a shift by more bits than there are",
     "no return": "reaches the end of a function that must return a value",
     "stack overflow": "overflows the stack of a thread",
+    "too long": "takes too long",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from gen.proof.faults import HostFault, Place, explain, explain_undefined
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
 from gen.proof.parameters import Taken, together
+from gen.proof.storage import Share, Storage
 
 __all__ = ["HostFault", "HostKernel", "HostRunner"]
 
@@ -93,23 +93,6 @@ class HostRunner:
         )
 
 
-@dataclass
-class _Storage:
-    """Where one buffer of a call lies while it runs."""
-
-    low: int
-    high: int
-    pointer: int  # its first element; not its first byte where a stride is negative
-    writable: bool
-    written: int | None
-    place: Place
-
-    @property
-    def granule(self) -> int:
-        """Bytes of it that threads are likely to touch together."""
-        return next(size for size in (4, 2, 1) if (self.place.element_bytes or 4) % size == 0)
-
-
 class HostKernel:
     """A variant ready to run, with scratch of its own that stays from run to run.
 
@@ -162,28 +145,49 @@ class HostKernel:
                 if self._operands[name].role != "in":
                     ctypes.memmove(span.low, addresses[name], span.bytes)
 
-    def _run_plan(self, sizes: Mapping[str, int], storage: dict[str, _Storage], numbers: Mapping[str, Any]) -> None:
+    def run_share(
+        self, step: Step, storage: Mapping[str, Storage], numbers: Mapping[str, Any], share: Share
+    ) -> tuple[int, ...]:
+        """Runs chosen blocks of one launch on memory that the caller has made ready; raises as `run` does.
+
+        Returns, for each of them, how many bytes it touched of the storage whose touches are marked.
+        """
+        with _lock:
+            self.undefined = ""
+            self._fill_constants()
+            table, places = self._table(storage)
+            self._runs += 1
+            return self._launch(step, storage, numbers, table, places, 1, share)
+
+    def _run_plan(self, sizes: Mapping[str, int], storage: dict[str, Storage], numbers: Mapping[str, Any]) -> None:
+        table, places = self._table(storage)
+        bytes_per_thread = STEPS_PER_BYTE * sum(s.high - s.low for s in storage.values())
+        everything = Share((), self._steps_per_thread + bytes_per_thread, native.ANY_STEPS)
+        for count, step in enumerate(steps(self._plan, sizes), start=1):
+            self._launch(step, storage, numbers, table, places, count, everything)
+
+    def _table(self, storage: Mapping[str, Storage]) -> tuple[ctypes.Array[native.Buffer], list[Place]]:
+        """All that a launch may touch, as the runtime takes it, and as messages name it."""
         order = list(storage.values())
         fixed = [(constant, Place(constant.name, constant.bytes)) for constant in self._code.constants]
         fixed += [(table, Place(table.name, table.bytes)) for table in self._code.read_only]
         table = (native.Buffer * (len(order) + len(fixed)))(
-            *(native.Buffer(s.low, s.high, s.written, s.writable, s.granule) for s in order),
-            *(native.Buffer(variable.start, variable.start + variable.bytes, None, 0) for variable, _ in fixed),
+            *(native.Buffer(s.low, s.high, s.written, s.touched, s.writable, s.granule) for s in order),
+            *(native.Buffer(variable.start, variable.start + variable.bytes, None, None, 0) for variable, _ in fixed),
         )
-        places = [s.place for s in order] + [place for _, place in fixed]
-        touched = sum(s.high - s.low for s in order)
-        for count, step in enumerate(steps(self._plan, sizes), start=1):
-            self._launch(step, storage, numbers, table, places, touched, count)
+        return table, [s.place for s in order] + [place for _, place in fixed]
 
-    def _launch(self, step: Step, named: Mapping[str, _Storage], numbers: Mapping[str, Any],
+    def _launch(self, step: Step, named: Mapping[str, Storage], numbers: Mapping[str, Any],
                 table: ctypes.Array[native.Buffer], places: Sequence[Place],
-                touched: int, count: int) -> None:  # fmt: skip
+                count: int, share: Share) -> tuple[int, ...]:  # fmt: skip
         kernel = self._code.kernels[self.variant.name + step.entry]
         check_launch(kernel, step, self._limits, self._registers.get(kernel.name))
         dynamic_bytes = step.shared_bytes
         values = self._arguments(kernel, step, named, numbers)
         for buffer, way in zip(table, _ways(kernel, step, named), strict=False):
             buffer.taken = way
+        blocks = (ctypes.c_uint64 * len(share.blocks))(*share.blocks) if share.blocks else None
+        touched = (ctypes.c_uint64 * len(share.blocks))() if share.blocks else None
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         request = native.Launch(
             enter=kernel.enter,
@@ -192,7 +196,7 @@ class HostKernel:
             block=step.block,
             # Two orders in turn: a plan that runs twice sees both, and a case that is replayed sees the same two.
             seed=(self._seed << 32) + 2 * count + self._runs % 2,
-            steps_per_thread=self._steps_per_thread + STEPS_PER_BYTE * (touched + dynamic_bytes + kernel.shared_bytes),
+            steps_per_thread=share.steps_per_thread + STEPS_PER_BYTE * (dynamic_bytes + kernel.shared_bytes),
             resident_blocks=resident_blocks(kernel, step, self._limits),
             shared=self._code.shared_address,
             objects=kernel.objects,
@@ -202,12 +206,17 @@ class HostKernel:
             buffer_count=len(table),
             code=self._code.machine_code.start,
             code_bytes=self._code.machine_code.bytes,
+            blocks=blocks,
+            block_count=len(share.blocks),
+            touched=touched,
+            steps=share.steps,
         )
         fault = self._runtime.run(request)
         if fault.kind:
             raise explain(fault, self._code, kernel, places, dynamic_bytes)
         if fault.pc and not self.undefined:
             self.undefined = explain_undefined(fault, self._code)
+        return tuple(touched or ())
 
     def _sort(self, buffers: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and numbers of a call, each checked against its operand."""
@@ -226,25 +235,23 @@ class HostKernel:
                 arrays[name] = value
         return arrays, numbers
 
-    def _operand_storage(self, operand: Operand, array: Array, span: Span, address: int) -> _Storage:
+    def _operand_storage(self, operand: Operand, array: Array, span: Span, address: int) -> Storage:
         first = int(array.__array_interface__["data"][0])
         written = self._shadows[operand.name].cleared(span.bytes) if operand.role == "out" else None
-        return _Storage(
-            address, address + span.bytes, address + first - span.low, operand.role != "in", written,
-            Place(operand.name, span.bytes, operand.dtype.size),
-        )  # fmt: skip
+        place = Place(operand.name, span.bytes, operand.dtype.size)
+        pointer = address + first - span.low
+        return Storage.of_elements(address, pointer, place, writable=operand.role != "in", written=written)
 
-    def _scratch_storage(self, sizes: Mapping[str, int]) -> dict[str, _Storage]:
-        storage: dict[str, _Storage] = {}
+    def _scratch_storage(self, sizes: Mapping[str, int]) -> dict[str, Storage]:
+        storage: dict[str, Storage] = {}
         for scratch in self._plan.scratch:
             size = scratch.bytes.at(sizes)
             memory = self._scratch[scratch.name]
             memory.ensure(size)
             # What an earlier run left behind is nothing to read, unless the plan promises that it is zero.
             written = None if scratch.zeroed else self._shadows[scratch.name].cleared(size)
-            place = Place(scratch.name, size)
-            storage[scratch.name] = _Storage(
-                memory.address, memory.address + size, memory.address, True, written, place
+            storage[scratch.name] = Storage.of_elements(
+                memory.address, memory.address, Place(scratch.name, size), writable=True, written=written
             )
         return storage
 
@@ -258,7 +265,7 @@ class HostKernel:
             ctypes.memmove(known[name].start, content, len(content))
 
     def _arguments(
-        self, kernel: Kernel, step: Step, named: Mapping[str, _Storage], numbers: Mapping[str, Any]
+        self, kernel: Kernel, step: Step, named: Mapping[str, Storage], numbers: Mapping[str, Any]
     ) -> list[ctypes.Array[ctypes.c_char]]:
         """The arguments as bytes. Raises RunError where plan and kernel disagree on them."""
         contents = []
@@ -279,7 +286,7 @@ class HostKernel:
         return [ctypes.create_string_buffer(value, 16) for value in contents]
 
 
-def _ways(kernel: Kernel, step: Step, named: Mapping[str, _Storage]) -> list[Taken]:
+def _ways(kernel: Kernel, step: Step, named: Mapping[str, Storage]) -> list[Taken]:
     """How a launch takes each buffer, in their order."""
     ways: dict[str, set[Taken]] = {name: set() for name in named}
     for argument, way in zip(step.arguments, kernel.taken, strict=True):

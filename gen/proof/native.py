@@ -25,9 +25,12 @@ KINDS = (
     "shift",
     "no return",
     "stack overflow",
+    "too long",
 )
 """What a fault can be, in the order of the runtime's `Kind`."""
 
+TOUCHED_BY_READ, TOUCHED_BY_WRITE = 1, 2  # marks in `Buffer.touched`
+ANY_STEPS = 2**63  # as many as a launch likes
 STATIC_SHARED, DYNAMIC_SHARED = -2, -3  # `Fault.buffer` for shared memory
 
 
@@ -48,6 +51,7 @@ class Buffer(ctypes.Structure):
         ("low", ctypes.c_uint64),
         ("high", ctypes.c_uint64),
         ("written", ctypes.c_void_p),
+        ("touched", ctypes.c_void_p),
         ("writable", ctypes.c_int32),
         ("granule", ctypes.c_int32),
         ("taken", ctypes.c_int32),
@@ -74,6 +78,10 @@ class Launch(ctypes.Structure):
         ("buffer_count", ctypes.c_int64),
         ("code", ctypes.c_uint64),
         ("code_bytes", ctypes.c_uint64),
+        ("blocks", ctypes.POINTER(ctypes.c_uint64)),
+        ("block_count", ctypes.c_uint64),
+        ("touched", ctypes.POINTER(ctypes.c_uint64)),
+        ("steps", ctypes.c_uint64),
     ]
 
 

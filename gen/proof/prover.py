@@ -11,32 +11,12 @@ import numpy as np
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
 from gen.proof.cases import Case, Content, allocate, cases_of, fill
+from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure
 from gen.proof.oracle import disagreement, sharpened
+from gen.proof.sampled import can_sample, check_sampled, sampled_cases
 
 # Two different fills: an element that a kernel does not write differs between the two runs.
 _FILLS = (0xA5, 0x5A)
-
-
-WRONG, AGAIN, BESIDE, CHANGED, REFUSED = (
-    "wrong result", "other bits the second time", "write beside the output", "changed input", "refused launch"
-)  # fmt: skip
-"""What a failure can be, beside the kinds of a `HostFault`."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A case in which a variant is wrong, and how.
-
-    Attributes:
-        kind: what found it: a `HostFault`'s kind, or one of the names above.
-    """
-
-    case: Case
-    reason: str
-    kind: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.reason}\n  on {self.case}"
 
 
 @dataclass(frozen=True)
@@ -78,9 +58,10 @@ def prove(
             continue
         proven, failure = 0, None
         for case in _cases(variant, cases):
-            if uncovered(variant, case, devices[case.sm_count]):
+            kernel = kernels[case.sm_count][variant]
+            if uncovered(variant, case, devices[case.sm_count]) or (case.sampled and not can_sample(kernel)):
                 continue
-            failure = check(kernels[case.sm_count][variant], devices[case.sm_count], case)
+            failure = check(kernel, devices[case.sm_count], case)
             if failure is not None:
                 break
             proven += 1
@@ -94,15 +75,21 @@ def load(runner: AdjustableRunner, variants: Sequence[Variant], limits: Limits) 
 
 def uncovered(variant: Variant, case: Case, limits: Limits) -> str | None:
     """Why the variant cannot take this case."""
+    if case.sampled and variant.algorithm.not_sampled is not None:
+        return variant.algorithm.not_sampled
     return variant.algorithm.uncovered(variant.spec, variant.config, case.extents, limits)
 
 
 def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
     """Runs a kernel on a case, twice on the same scratch; the first thing that is wrong, or None.
 
+    Of a case that is sampled chosen blocks run, once.
+
     Right means: every output within its bound of NumPy's, the same bits in both runs, no byte written outside the
     outputs, no input changed, and no rule broken on the way.
     """
+    if case.sampled:
+        return check_sampled(kernel, limits, case)
     variant = kernel.variant
     family, spec = variant.family, variant.spec
     layouts = family.layouts(spec, case.extents)
@@ -157,4 +144,6 @@ def _undefined(kernel: Kernel) -> str:
 
 
 def _cases(variant: Variant, cases: Sequence[Case] | None) -> Sequence[Case]:
-    return tuple(cases_of(variant.family, variant.spec)) if cases is None else cases
+    if cases is not None:
+        return cases
+    return (*cases_of(variant.family, variant.spec), *sampled_cases(variant.family, variant.spec))

@@ -1,8 +1,7 @@
 """Templates broken on purpose: for each of these mutants the CPU run must fail, by the detector that is named here.
 
 Numbers in brackets are those of the defects that the literature's printed listings have. Not among the mutants: 12 and
-13, which are faults of a harness, not of a kernel; and indices of 32 bits where 64 are needed, since no case is larger
-than 2^31 elements.
+13, which are faults of a harness, not of a kernel.
 """
 
 from __future__ import annotations
@@ -24,8 +23,10 @@ from gen.families.base import Family, Limits, Variant
 from gen.families.names import find_family, find_variant, variant
 from gen.paths import cache_home, output_home, templates_root
 from gen.proof.build import VARIANTS_PER_UNIT
+from gen.proof.failure import AGAIN, BESIDE, UNTOUCHED, WRONG
 from gen.proof.host import HostRunner
-from gen.proof.prover import AGAIN, BESIDE, WRONG, prove
+from gen.proof.prover import prove
+from gen.proof.sampled import sampled_cases
 from tests.outside.scan_family.scan import Scan
 
 BLOCK = "_block.cu.jinja"
@@ -61,6 +62,7 @@ DIAGONAL = "(blockIdx.x % tiles_across + blockIdx.x / tiles_across) % tiles_acro
 REFUSED = "static_assert"
 OUTSIDE_READ, OUTSIDE_WRITE = "out-of-bounds read", "out-of-bounds write"
 UNINITIALISED, RACE, BARRIER, ABSENT, INDEX = "uninitialised read", "race", "barrier", "absent lane", "index"
+OVERFLOW = "signed overflow"
 
 
 @dataclass(frozen=True)
@@ -452,8 +454,8 @@ MUTANTS = (
         "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col"', '"row * cols + col"', WRONG,
     ),
     Mutant(
-        "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "out[row * out_pitch + col]",
-        "out[row * in_pitch + col]", BESIDE,
+        "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
+        "out[row * in_pitch + col] = {{", BESIDE,
     ),
     Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
     # scan, the family from outside
@@ -483,7 +485,129 @@ MUTANTS = (
     Mutant("scan: carry from the last lane but one", ON_TOTALS, TOTALS, "sums[u], 31", "sums[u], 30", WRONG),
 )  # fmt: skip
 
+# Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
+LARGE_MUTANTS = (
+    Mutant("grid: i of 31 bits", ON_SINGLES, GRID, "  long long i = first;", "  int i = first;", OUTSIDE_READ),
+    Mutant("grid: i of 32 bits", ON_SINGLES, GRID, "  long long i = first;", "  unsigned i = first;", "hang"),
+    Mutant("grid: vectors counted in 31 bits", ON_SINGLES, GRID, "long long vectors =", "int vectors =", UNTOUCHED),
+    Mutant(
+        "grid: tail at an index of 31 bits", ON_GRID, GRID, "in[n - tail + first]", "in[int(n - tail + first)]",
+        UNTOUCHED,
+    ),
+    Mutant(
+        "grid: tail at an index of 32 bits", ON_GRID, GRID, "in[n - tail + first]", "in[unsigned(n - tail + first)]",
+        UNTOUCHED,
+    ),
+    Mutant(
+        "interleaved: share begins at 31 bits", ON_INTERLEAVED, INTERLEAVED,
+        "static_cast<long long>(blockIdx.x) * kUnroll", "static_cast<int>(blockIdx.x) * kUnroll", OVERFLOW,
+    ),
+    Mutant(
+        "interleaved: share begins at 32 bits", ON_INTERLEAVED, INTERLEAVED,
+        "static_cast<long long>(blockIdx.x) * kUnroll", "blockIdx.x * kUnroll", (RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "interleaved: elements left in 31 bits", ON_INTERLEAVED, INTERLEAVED, "long long left =", "int left =",
+        UNTOUCHED,
+    ),
+    Mutant(
+        "interleaved: copy in 31 bits", ON_INTERLEAVED, INTERLEAVED, "for (long long i = first;", "for (int i = first;",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "interleaved: copy in 32 bits", ON_INTERLEAVED, INTERLEAVED, "for (long long i = first;",
+        "for (unsigned i = first;", "hang",
+    ),
+    Mutant(
+        "interleaved: copy from 32 bits", ON_INTERLEAVED, INTERLEAVED, "work[i] = in[i];", "work[i] = in[unsigned(i)];",
+        WRONG,
+    ),
+    Mutant(
+        "interleaved: copy from and to 32 bits", ON_INTERLEAVED, INTERLEAVED, "work[i] = in[i];",
+        "work[unsigned(i)] = in[unsigned(i)];", UNTOUCHED,
+    ),
+    Mutant(
+        "shfl: share begins at 31 bits", ON_SHFL, SHFL, "static_cast<long long>(blockIdx.x)",
+        "static_cast<int>(blockIdx.x)", OVERFLOW,
+    ),
+    Mutant(
+        "shfl: share begins at 32 bits", ON_SHFL, SHFL, "static_cast<long long>(blockIdx.x)", "blockIdx.x", UNTOUCHED,
+    ),
+    Mutant("shfl: index of 31 bits", ON_SHFL, SHFL, "const long long i =", "const int i =", OUTSIDE_READ),
+    Mutant("shfl: index of 32 bits", ON_SHFL, SHFL, "const long long i =", "const unsigned i =", UNTOUCHED),
+    Mutant("shfl: guard of 31 bits", ON_SHFL, SHFL, "if (i < n) sum", "if (i < int(n)) sum", UNTOUCHED),
+    Mutant(
+        "tiled: loads at row times pitch in 31 bits", ON_TILED, TILED, '"row * in_pitch + col"',
+        '"int(row) * int(in_pitch) + int(col)"', OVERFLOW,
+    ),
+    Mutant(
+        "tiled: loads at an index of 32 bits", ON_TILED, TILED, '"row * in_pitch + col"',
+        '"unsigned(row * in_pitch + col)"', (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "tiled: stores at an index of 32 bits", ON_TILED, TILED, '"col * out_pitch + row"',
+        '"unsigned(col * out_pitch + row)"', (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "tiled: rows of tiles in 31 bits", ON_TILED, TILED, "const long long first_row = tile_row * kTileDim",
+        "const int first_row = int(tile_row) * kTileDim", OVERFLOW,
+    ),
+    Mutant(
+        "tiled: columns of tiles in 32 bits", ON_TILED, TILED, "const long long first_col = tile_col * kTileCols",
+        "const unsigned first_col = unsigned(tile_col) * kTileCols", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "tiled: index of both arrays in 32 bits", ON_TILED, TILED, '"row * in_pitch + col"',
+        '"unsigned(row * in_pitch + col)"', (WRONG, RACE, UNTOUCHED),
+        (('"col * out_pitch + row"', '"unsigned(col * out_pitch + row)"'),),
+    ),
+    Mutant(
+        "turned: index of the output in 31 bits", ON_TURNED, TURNED, "out[col * out_pitch + row]",
+        "out[int(col) * int(out_pitch) + int(row)]", OVERFLOW,
+    ),
+    Mutant(
+        "turned: index of the input in 32 bits", ON_COLUMNS, TURNED, "in[row * in_pitch + col]",
+        "in[unsigned(row * in_pitch + col)]", (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "turned: first element of a thread in 32 bits", ON_TURNED, TURNED, "const long long first = tile_col",
+        "const unsigned first = unsigned(tile_col)", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "turned: rows in 31 bits", ON_TURNED, TURNED, "const long long {{ other }} = tile_row * kBlockY",
+        "const int {{ other }} = int(tile_row) * kBlockY", OVERFLOW,
+    ),
+    Mutant(
+        "stencil: index of the input in 31 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col"',
+        '"int(row) * int(in_pitch) + int(col)"', OVERFLOW,
+    ),
+    Mutant(
+        "stencil: index of the input in 32 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col"',
+        '"unsigned(row * in_pitch + col)"', (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "stencil: index of the output in 32 bits", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
+        "out[unsigned(row * out_pitch + col)] = {{", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "stencil: columns in 31 bits", ON_STENCIL, STENCIL, "const long long col = tile_col * kBlockX",
+        "const int col = int(tile_col) * kBlockX", OVERFLOW,
+    ),
+    Mutant(
+        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const long long first_row = tile_row *",
+        "const unsigned first_row = unsigned(tile_row) *", (WRONG, RACE, UNTOUCHED),
+    ),
+)  # fmt: skip
+
 UNCHANGED = (
+    Unchanged(
+        "grid: first of 32 bits", ON_GRID, GRID, "static_cast<long long>(blockIdx.x)", "blockIdx.x",
+        "a grid as large as the device has fewer than 2^32 threads",
+    ),
+    Unchanged(
+        "finish: partials counted in 31 bits", ON_SHFL, BLOCK, "for (long long i = threadIdx.x;",
+        "for (int i = threadIdx.x;", "a grid has fewer than 2^31 blocks, and each one partial result",
+    ),
     Unchanged(
         "block sum: shuffles down", ON_GRID, BLOCK, "__shfl_xor_sync", "__shfl_down_sync",
         "only lane 0 of a warp uses the sum, and it adds the same lanes in the same order",
@@ -525,7 +649,7 @@ UNCHANGED = (
     ),
 )  # fmt: skip
 
-CHANGES: tuple[Mutant | Unchanged, ...] = (*MUTANTS, *UNCHANGED)
+CHANGES: tuple[Mutant | Unchanged, ...] = (*MUTANTS, *LARGE_MUTANTS, *UNCHANGED)
 TOGETHER = 2 * VARIANTS_PER_UNIT  # two translation units, for two cores
 
 
@@ -609,6 +733,21 @@ def test_mutant_is_caught(
             runner.load([made])
         return
     (proof,) = prove(runner, [made])
+    assert proof.failure is not None, "nothing was reported"
+    assert proof.failure.kind in detectors(mutant), str(proof.failure)
+
+
+@pytest.mark.parametrize("mutant", LARGE_MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_is_caught_on_a_large_problem(
+    mutant: Mutant,
+    built: Callable[[Mutant | Unchanged], Variant],
+    runner: HostRunner,
+    record_property: Callable[[str, object], None],
+) -> None:
+    record_property("mutant", "caught")
+    made = built(mutant)
+    assert body(made, mutant.variant) != body(whole(mutant.variant), mutant.variant)
+    (proof,) = prove(runner, [made], tuple(sampled_cases(made.family, made.spec)))
     assert proof.failure is not None, "nothing was reported"
     assert proof.failure.kind in detectors(mutant), str(proof.failure)
 

@@ -18,7 +18,8 @@ from gen.families.names import base_variants, variant
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
 from gen.proof.cases import Case, Content, cases_of
-from gen.proof.prover import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, check, prove
+from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG
+from gen.proof.prover import check, prove
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner, beside, flip, last
 from tests.strategies import MOST_GAP, cases, variants
 

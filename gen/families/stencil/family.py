@@ -9,7 +9,7 @@ from gen.families.base import Algorithm, Array, Expected, Extents
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.stencil.naive import Naive, NaiveConfig
-from gen.families.stencil.oracle import expected
+from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.paths import templates_root
 
@@ -40,6 +40,12 @@ class Stencil(DenseFamily[StencilSpec]):
     def oracle(self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """The correlation in float64 over padded indices, as often as there are steps."""
         return {"out": expected(spec, inputs["in"], extents.get(STEPS, 1))}
+
+    def part(
+        self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
+    ) -> Expected | None:
+        """One step, of these cells alone."""
+        return expected_at(spec, inputs["in"], index) if extents.get(STEPS, 1) == 1 else None
 
     def shape_classes(self, spec: StencilSpec) -> tuple[str, ...]:
         """One sweep, which moves bytes, and many, which may stay on chip."""

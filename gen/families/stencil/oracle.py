@@ -36,28 +36,59 @@ def expected(spec: StencilSpec, cells: Array, steps: int) -> Expected:
     return Expected(now.value, wild, spec.accumulator, slack=slack, same_bits=True)
 
 
+def expected_at(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Expected:
+    """Single cells after one step: an array of places along each axis says which."""
+    value, magnitude = np.zeros(index[0].shape), np.zeros(index[0].shape)
+    frozen = np.zeros(index[0].shape, bool)
+    for place, extent, before, after, boundary in zip(
+        index, cells.shape, spec.before, spec.after, spec.boundaries, strict=True
+    ):
+        frozen |= (boundary == "frozen") & ((place < before) | (place >= extent - after))
+    seen = [np.asarray([spec.cval])]
+    for offset, weight in spec.taps:
+        at = [
+            places_inside(place + move, extent, boundary)
+            for place, move, extent, boundary in zip(index, offset, cells.shape, spec.boundaries, strict=True)
+        ]
+        beyond = np.any([places == OUTSIDE for places in at], axis=0)
+        near = cells[tuple(np.where(beyond, 0, places) for places in at)].astype(np.float64)
+        around = np.where(beyond, spec.cval, near)
+        seen.append(around)
+        value += weight * around
+        magnitude += abs(weight) * np.abs(around)
+    value = np.where(frozen, cells[index], value)
+    largest = float(magnitude.max(initial=0.0))
+    if sums_are_exact(spec.accumulator, largest, np.concatenate(seen), np.asarray(spec.weights)):
+        return Expected(value.astype(spec.dtype.numpy))
+    return Expected(value, np.where(frozen, 0.0, magnitude), spec.accumulator)
+
+
 def padded_indices(extent: int, before: int, after: int, boundary: Boundary) -> Array:
     """For each place from `before` below the first to `after` beyond the last: the cell that stands there.
 
     OUTSIDE where there is none: along `constant` axes, where cval is read, and `frozen` ones, where nothing is.
     """
-    place = np.arange(-before, extent + after)
+    return places_inside(np.arange(-before, extent + after), extent, boundary)
+
+
+def places_inside(place: Array, extent: int, boundary: Boundary) -> Array:
+    """The cell that stands at each place of an axis; OUTSIDE where there is none."""
     if extent == 0:
         return np.full(place.shape, OUTSIDE)
     match boundary:
         case "nearest":
-            return place.clip(0, extent - 1)
+            return np.asarray(place.clip(0, extent - 1))
         case "wrap":
-            return place % extent
+            return np.asarray(place % extent)
         case "reflect":
             turned = place % (2 * extent)
-            return np.minimum(turned, 2 * extent - 1 - turned)
+            return np.asarray(np.minimum(turned, 2 * extent - 1 - turned))
         case "mirror":
             period = max(2 * (extent - 1), 1)
             turned = place % period
-            return np.minimum(turned, period - turned) if extent > 1 else np.zeros_like(place)
+            return np.asarray(np.minimum(turned, period - turned) if extent > 1 else np.zeros_like(place))
         case "constant" | "frozen":
-            return np.where((place >= 0) & (place < extent), place, OUTSIDE)
+            return np.asarray(np.where((place >= 0) & (place < extent), place, OUTSIDE))
 
 
 def frozen_cells(spec: StencilSpec, shape: tuple[int, ...]) -> Array:

@@ -110,6 +110,11 @@ inline void check(const volatile void* pointer, int size, const void* pc, bool a
       }
       if (writes(touch)) memset(written, 1, size);
     }
+    if (buffer.touched != nullptr) [[unlikely]] {
+      constexpr uint8_t marks = (reads(touch) ? kTouchedByRead : 0) | (writes(touch) ? kTouchedByWrite : 0);
+      for (int k = 0; k < size; ++k) buffer.touched[place + k] |= marks;
+      if (launch.touched != nullptr) launch.touched[run.block->turn] += size;
+    }
     if (asks) look(pointer, size, pc);
     return;
   }

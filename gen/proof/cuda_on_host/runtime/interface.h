@@ -15,11 +15,14 @@ enum class Taken : int32_t { kMutable, kConst, kReadOnly, kMutableAndReadOnly };
 struct Buffer {
   uint64_t low, high;
   uint8_t* written;  // one byte a byte: set once it has been written; null where all are from the start
+  uint8_t* touched;  // one byte a byte: kTouchedByRead, kTouchedByWrite; null where nobody asks
   int32_t writable;
   int32_t granule;  // bytes that are mostly accessed together: 1, 2 or 4
   Taken taken;
   int32_t reserved;
 };
+
+constexpr uint8_t kTouchedByRead = 1, kTouchedByWrite = 2;
 
 struct Launch {
   void (*enter)(void**);
@@ -34,6 +37,10 @@ struct Launch {
   const Buffer* buffers;
   int64_t buffer_count;
   uint64_t code, code_bytes;  // the machine code of the kernel's library
+  const uint64_t* blocks;     // the numbers of those that run; null: all
+  uint64_t block_count;
+  uint64_t* touched;  // by each of them: bytes of buffers of which somebody asks what is touched
+  uint64_t steps;     // of all threads together, after which the launch is given up
 };
 
 enum class Kind : int32_t {
@@ -55,6 +62,7 @@ enum class Kind : int32_t {
   kShift,
   kNoReturn,
   kStackOverflow,
+  kTooLong,
 };
 
 constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;

@@ -117,7 +117,12 @@ Outcome run_block(Block& block) {
       run.current = block.queue[block.first];
       block.first = (block.first + 1) % run.thread_count;
       --block.count;
+      const uint64_t steps = run.current->steps;
       switch_context(run.scheduler, run.current->context);
+      run.steps += run.current->steps - steps;
+      if (run.steps > run.launch->steps && run.fault->kind == Kind::kNone) {
+        record(Kind::kTooLong, nullptr, "its blocks do more than is tried here");
+      }
       if (run.fault->kind != Kind::kNone) return Outcome::kFault;
       if (block.idle == idle) block.idle = 0;
     }
@@ -138,7 +143,7 @@ Outcome run_block(Block& block) {
 // All blocks of a launch: those to come, in an order that needs no list, and those that were set aside.
 class Blocks {
  public:
-  Blocks() : count_(uint64_t(run.launch->grid.x) * run.launch->grid.y * run.launch->grid.z) {
+  Blocks() : count_(count()) {
     // A random step that shares no factor with their number leads to every block once.
     do {
       stride_ = 1 + random_below(count_);
@@ -183,13 +188,19 @@ class Blocks {
   }
 
  private:
+  static uint64_t count() {
+    const Launch& launch = *run.launch;
+    return launch.blocks != nullptr ? launch.block_count : uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+  }
+
   static uint64_t greatest_common_divisor(uint64_t a, uint64_t b) {
     return b == 0 ? a : greatest_common_divisor(b, a % b);
   }
 
   bool begin(Block& block) {
     if (!equip(block)) return false;
-    begin_block(block, next_);
+    block.turn = next_;
+    begin_block(block, run.launch->blocks != nullptr ? run.launch->blocks[next_] : next_);
     next_ = (next_ + stride_) % count_;
     ++begun_;
     block.fruitless = 0;
@@ -276,7 +287,7 @@ extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault*
   }
   run.begin = run.epoch;
   run.owners.clear();
-  run.changes = 0;
+  run.changes = run.steps = 0;
   if (!prepare_shared() || !prepare_words()) return 2;
   random_state = launch->seed;
   const Watchdog watchdog;

@@ -61,6 +61,7 @@ struct Cell {
 // A block that runs, or that was set aside because all its threads wait for other blocks.
 struct Block {
   uint32_t number;  // x first, then y, then z
+  uint64_t turn;    // the same, or its place among the chosen blocks
   Index index;
   std::vector<Thread> threads;
   char* stacks = nullptr;
@@ -91,6 +92,7 @@ struct Run {
   int thread_count;
   uint32_t epoch;                // the last one drawn; they go on from launch to launch
   uint32_t begin;                // all epochs up to this one belong to earlier launches
+  uint64_t steps;                // of all threads of this launch
   uint64_t changes;              // counts whatever a waiting thread could be waiting for
   std::vector<uint32_t> owners;  // the block of each epoch of this launch
 };

@@ -1,0 +1,353 @@
+"""More than 2^32 elements: chosen blocks of the full grid, over memory that exists where it is touched.
+
+The first and the last blocks run, those about element 2^31 and 2^32, those one such step before others, and a few at
+random. Every rule of the CPU run holds. What these blocks write is compared with NumPy, element by element, through
+`Family.part`; and they must touch elements beyond 2^31 and 2^32 of every array that has as many.
+
+Blocks that depend on others are treated as follows. Scratch memory holds zeros where a block that did not run would
+have written: what adds up partial results then adds those of the chosen blocks, and the sum must be that of the
+elements they have read, each once, the first and the last among them. A zeroed scratch of one word counts blocks: those
+that do not run are counted beforehand, so that the last of the chosen takes itself for the last of all. A private copy
+is made whole after some of the blocks that make it have been seen to copy rightly. Kernels whose blocks wait for each
+other cannot be run in part: `Algorithm.not_sampled` says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import DType
+from gen.errors import RunError, ShapeError
+from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
+from gen.families.steps import Step, steps
+from gen.proof.cases import Case, Content
+from gen.proof.failure import AGAIN, BESIDE, REFUSED, UNTOUCHED, WRONG, Failure
+from gen.proof.faults import Place
+from gen.proof.host import HostKernel
+from gen.proof.lazy import Marks, Range, distinct, pattern
+from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
+from gen.proof.oracle import disagreement, sharpened
+from gen.proof.storage import Share, Storage
+
+EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
+SM_COUNT = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
+WHOLE = 256  # blocks: a launch of as many runs whole
+RANDOM_BLOCKS = 4
+# What a thread may do: with its share of a large grid, each access to other pages; and where it adds up the partial
+# results of a million blocks. And all threads of a launch together.
+STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 15, 1 << 21, 1 << 27
+
+
+def sampled_cases(family: Family[Any], spec: Spec) -> Iterator[Case]:
+    """Large problems of a spec; none where the family does not know what parts of them must hold."""
+    if type(family).part is Family.part:
+        return
+    for seed, candidate in enumerate(_large(spec)):
+        try:
+            extents = family.extents(spec, family.layouts(spec, candidate))
+        except ShapeError:  # sizes that depend on each other
+            continue
+        if candidate.items() <= extents.items():
+            yield Case(extents, Content.INTEGERS, seed, offset=1, sm_count=SM_COUNT, sampled=True)
+
+
+def _large(spec: Spec) -> Iterator[Extents]:
+    """All axes long, with pitches; then each of them longer than 2^32."""
+    arrays = [operand for operand in spec.operands if operand.role != "number"]
+    axes = list(dict.fromkeys(axis for operand in arrays for axis in operand.axes if isinstance(axis, str)))
+    if not axes:
+        return
+
+    def pitched(sizes: Mapping[str, int], gap: int) -> Extents:
+        pitches: dict[str, int] = {}
+        for operand in arrays:
+            if operand.pitch:
+                last = operand.axes[-1]
+                pitches[operand.pitch] = (last if isinstance(last, int) else sizes[last]) + gap + len(pitches) * gap
+        return {**sizes, **pitches}
+
+    if len(axes) == 1:
+        yield {axes[0]: EDGES[-1] + 2**16 + 5}  # no multiple of a vector, wherever the first one begins
+        return
+    side = int((EDGES[-1] / 3 ** (len(axes) - 2)) ** 0.5)
+    yield pitched(dict.fromkeys(axes[:-2], 3) | {axes[-2]: side + 63, axes[-1]: side + 1}, 9)
+    for place, axis in enumerate(axes):
+        neighbour = axes[place - 1]
+        yield pitched({**dict.fromkeys(axes, 1), neighbour: 2, axis: EDGES[-1] + 11}, 0)
+
+
+def can_sample(kernel: Kernel) -> bool:
+    """Whether chosen blocks of it can be run."""
+    return isinstance(kernel, HostKernel)
+
+
+def check_sampled(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
+    """Runs chosen blocks of a kernel on a large case, once; the first thing that is wrong, or None."""
+    assert isinstance(kernel, HostKernel)
+    variant = kernel.variant
+    try:
+        run = _Sample(kernel, limits, case)
+        run.launch_all()
+    except RunError as error:
+        return Failure(case, str(error), getattr(error, "kind", REFUSED))
+    finding = run.finding()
+    return None if finding is None else Failure(case, f"{variant.name}: {finding.reason}", finding.kind)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    reason: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class _Buffer:
+    """An array operand, or a scratch buffer, of a sample."""
+
+    range: Range
+    marks: Marks | None
+    storage: Storage
+    layout: Layout
+    offset: int = 0
+
+    def view(self) -> Array:
+        """Its elements."""
+        return self.range.view(self.layout, self.offset)
+
+    def flat(self) -> Array:
+        """All that lies in its bytes, gaps of a pitch too, as elements one after another."""
+        size = self.layout.dtype.itemsize
+        return self.range.view(Layout((self.storage.place.bytes // size,), (size,), self.layout.dtype), self.offset)
+
+    def touched(self, mark: int) -> Array:
+        """The elements that were read or written, counted from its first byte."""
+        assert self.marks is not None
+        return self.marks.elements(mark, self.layout.dtype.itemsize)
+
+
+class _Sample:
+    """One problem, and the chosen blocks of every launch on it."""
+
+    def __init__(self, kernel: HostKernel, limits: Limits, case: Case) -> None:
+        variant = kernel.variant
+        self._kernel, self._case, self._limits = kernel, case, limits
+        self._family, self._spec, self._plan = variant.family, variant.spec, variant.plan
+        self._sizes = {**case.extents, **limits.sizes()}
+        self._arrays = [operand for operand in self._spec.operands if operand.role != "number"]
+        self._random = np.random.default_rng(case.seed)
+        self._private = dict(copies(self._plan, self._arrays))
+        self._copies: dict[str, str] = {}  # those that are whole by now, and whose they are
+        layouts = self._family.layouts(self._spec, case.extents)
+        self._buffers = {o.name: self._operand(o, layouts[o.name], k) for k, o in enumerate(self._arrays)}
+        self._finding: _Finding | None = None
+        for scratch in self._plan.scratch:
+            self._buffers[scratch.name] = self._scratch(scratch.name, scratch.bytes.at(self._sizes))
+
+    def launch_all(self) -> None:
+        """Runs every launch of the plan, until something is wrong."""
+        for step in steps(self._plan, self._sizes):
+            count = prod(step.grid)
+            blocks = self._chosen(count) if count > WHOLE else tuple(range(count))
+            storage = {name: self._storage(buffer, step) for name, buffer in self._buffers.items()}
+            counters = self._counters(step) if len(blocks) < count else ()
+            for counter in counters:
+                counter.value = count - len(blocks)
+            most = STEPS_PER_THREAD if len(blocks) < count else STEPS_OF_LAST
+            touched = self._kernel.run_share(step, storage, {}, Share(blocks, most, STEPS))
+            if len(blocks) < count and 0 in touched and any(touched):
+                idle = blocks[touched.index(0)]
+                self._finding = _Finding(f"block {idle} touches no element of any array, and others do", UNTOUCHED)
+            if any(counter.value for counter in counters):
+                self._finding = _Finding("what counts its blocks is not 0 after the last", AGAIN)
+            for argument in step.arguments:
+                if step.setup and isinstance(argument, str) and argument in self._private:
+                    self._complete_copy(self._private[argument], argument)
+            if self._finding is not None:
+                return
+
+    def finding(self) -> _Finding | None:
+        """What is wrong with what was touched and written."""
+        if self._finding is not None:
+            return self._finding
+        for operand in self._arrays:
+            found = self._reach(operand)
+            if found is None and operand.role != "in":
+                found = self._wrong(operand) if operand.axes else self._wrong_total(operand)
+            if found is not None:
+                return found
+        return None
+
+    def _operand(self, operand: Operand, layout: Layout, place: int) -> _Buffer:
+        size = layout.dtype.itemsize
+        # A private copy begins at a multiple of 256 bytes, and is made of the same pages.
+        offset = 0 if self._private else self._case.offset * (place + 1) % 4 * size
+        span = size + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
+        if operand.role == "in":
+            memory = _read_only(operand.dtype, self._case.content, self._seed(operand), offset + span)
+        else:
+            memory = Range(offset + span)
+            if operand.role == "out":
+                memory.zeros()
+            else:
+                memory.pattern(pattern(operand.dtype, self._case.content, self._seed(operand)), writable=True)
+        return _buffer(memory, operand.name, span, layout, offset, writable=operand.role != "in")
+
+    def _scratch(self, name: str, size: int) -> _Buffer:
+        memory = Range(size)
+        memory.zeros()
+        layout = Layout((size,), (1,), np.dtype(np.uint8))
+        return _buffer(memory, name, size, layout, 0, writable=True, marked=name in self._private)
+
+    def _seed(self, operand: Operand) -> int:
+        return self._case.seed * 101 + self._arrays.index(operand)
+
+    def _storage(self, buffer: _Buffer, step: Step) -> Storage:
+        """Its storage; what a setup launch does to inputs is no part of what is judged."""
+        judged = not step.setup or buffer.storage.writable
+        return buffer.storage if judged else replace(buffer.storage, touched=None)
+
+    def _chosen(self, count: int) -> tuple[int, ...]:
+        """The numbers of the blocks that run, among so many."""
+        numbers = {0, 1, count - 2, count - 1, *(int(n) for n in self._random.integers(0, count, RANDOM_BLOCKS))}
+        for operand in self._arrays:
+            elements = prod(self._buffers[operand.name].layout.shape)
+            for edge in EDGES:
+                if elements > edge:
+                    there = edge * count // elements
+                    numbers |= {there - 1, there, there + 1, *(number - there for number in numbers)}
+        return tuple(sorted(number for number in numbers if 0 <= number < count))
+
+    def _counters(self, step: Step) -> tuple[ctypes.c_uint32, ...]:
+        """The words that count the blocks of a launch."""
+        names = [s.name for s in self._plan.scratch if s.zeroed and s.bytes.at(self._sizes) == 4]
+        return tuple(
+            ctypes.c_uint32.from_address(self._buffers[name].storage.low) for name in names if name in step.arguments
+        )
+
+    def _complete_copy(self, source: str, copy: str) -> None:
+        """Makes a private copy whole, if what was copied is right."""
+        original, buffer = self._buffers[source], self._buffers[copy]
+        size = buffer.storage.place.bytes
+        made = replace(buffer, layout=original.layout)
+        written, flat, copied = made.touched(TOUCHED_BY_WRITE), original.flat(), made.flat()
+        if flat[written].tobytes() != copied[written].tobytes():
+            self._finding = _Finding(f"{copy} is no copy of {source}", WRONG)
+            return
+        if not written.size or written[-1] < min(EDGES[-1], flat.size - 1):
+            self._finding = _Finding(f"no block that was run copies elements of {source} beyond 2^32", UNTOUCHED)
+            return
+        operand = next(operand for operand in self._arrays if operand.name == source)
+        memory = Range(size)
+        memory.pattern(pattern(operand.dtype, self._case.content, self._seed(operand)), writable=True)
+        self._buffers[copy] = _buffer(memory, copy, size, original.layout, 0, writable=True)
+        self._copies[copy] = source
+
+    def _touched(self, operand: Operand) -> Array:
+        """The elements of an operand that were read, of an output those that were written."""
+        if operand.role == "out":
+            return self._buffers[operand.name].touched(TOUCHED_BY_WRITE)
+        names = [operand.name, *(copy for copy, source in self._copies.items() if source == operand.name)]
+        return distinct(np.sort(np.concatenate([self._buffers[name].touched(TOUCHED_BY_READ) for name in names])))
+
+    def _reach(self, operand: Operand) -> _Finding | None:
+        """Whether the chosen blocks come as far as the array goes."""
+        layout = self._buffers[operand.name].layout
+        touched, elements = self._touched(operand), prod(layout.shape)
+        furthest = int(touched[-1]) if touched.size else -1
+        verb = "writes" if operand.role == "out" else "reads"
+        for edge in EDGES:
+            if elements > edge and furthest < edge:
+                reason = f"none of the blocks that were run {verb} an element of {operand.name} beyond {edge}"
+                return _Finding(f"{reason}: the last is {furthest} of {elements}", UNTOUCHED)
+        return None
+
+    def _wrong(self, operand: Operand) -> _Finding | None:
+        """Whether the elements that were written are what NumPy says."""
+        buffer = self._buffers[operand.name]
+        left = buffer.touched(TOUCHED_BY_WRITE) * buffer.layout.dtype.itemsize
+        index = []
+        for extent, stride in zip(buffer.layout.shape, buffer.layout.strides, strict=True):
+            place, left = np.divmod(left, stride)
+            index.append(place)
+            if place.size and int(place.max()) >= extent:
+                return _Finding(f"bytes between the rows of {operand.name} are written", BESIDE)
+        inputs = {o.name: self._pristine(o) for o in self._arrays if o.role != "out"}
+        expected = self._family.part(self._spec, inputs, self._case.extents, operand.name, tuple(index))
+        return self._compare(operand, expected, buffer.view()[tuple(index)], index)
+
+    def _wrong_total(self, operand: Operand) -> _Finding | None:
+        """Whether a result without axes is that of the elements that were read."""
+        buffer = self._buffers[operand.name]
+        if not buffer.touched(TOUCHED_BY_WRITE).size:
+            return None  # it takes all blocks
+        inputs, extents = {}, dict(self._case.extents)
+        for one in self._arrays:
+            if one.role == "in":
+                layout, read = self._buffers[one.name].layout, self._touched(one)
+                last = prod(layout.shape) - 1
+                if not read.size or read[0] != 0 or read[-1] != last:
+                    missing = 0 if not read.size or read[0] != 0 else last
+                    reason = f"no block that was run, the first and the last among them, reads {one.name}[{missing}]"
+                    return _Finding(reason, UNTOUCHED)
+                inputs[one.name] = self._buffers[one.name].flat()[read]
+                extents |= {axis: 1 for axis in one.axes if isinstance(axis, str)}
+                extents |= {axis: read.size for axis in one.axes[-1:] if isinstance(axis, str)}
+        expected = self._family.part(self._spec, inputs, extents, operand.name, ())
+        return self._compare(operand, expected, buffer.view(), [])
+
+    def _compare(self, operand: Operand, expected: Expected | None, got: Array, index: list[Array]) -> _Finding | None:
+        if expected is None:
+            return None
+        made = self._kernel.variant
+        roundings = made.algorithm.roundings(made.spec, made.config, self._case.extents, self._limits)
+        exact = sharpened(expected, random_signs=self._case.content is Content.INTEGERS)
+        wrong = disagreement(exact, got, roundings, operand.dtype)
+        if wrong is None:
+            return None
+        if index:
+            wrong = replace(wrong, index=tuple(int(places[wrong.index[0]]) for places in index))
+        return _Finding(f"{operand.name}{wrong}", WRONG)
+
+    def _pristine(self, operand: Operand) -> Array:
+        """An input as it was before the launches."""
+        buffer = self._buffers[operand.name]
+        if operand.role == "in":
+            return buffer.view()
+        content, seed = self._case.content, self._seed(operand)
+        memory = _read_only(operand.dtype, content, seed, buffer.offset + buffer.storage.place.bytes)
+        return memory.view(buffer.layout, buffer.offset)
+
+
+def copies(plan: Plan, arrays: Sequence[Operand]) -> Iterator[tuple[str, str]]:
+    """Each private copy, and the input it is of: a setup launch takes the input, then a scratch buffer."""
+    inputs = {operand.name for operand in arrays if operand.role == "in"}
+    for launch in plan.launches:
+        names = [argument for argument in launch.arguments[:2] if isinstance(argument, str)]
+        if launch.setup and len(names) == 2 and names[0] in inputs:
+            yield names[1], names[0]
+
+
+def _buffer(
+    memory: Range, name: str, size: int, layout: Layout, offset: int, *, writable: bool, marked: bool = True
+) -> _Buffer:
+    marks = Marks(size) if marked else None
+    low = memory.address + offset
+    place = Place(name, size, layout.dtype.itemsize)
+    # Notes on single bytes: finding out that they are needed would go through all of them.
+    storage = Storage(low, low + size, low, writable, None, place, marks.address if marks else None, granule=1)
+    return _Buffer(memory, marks, storage, layout, offset)
+
+
+@lru_cache(maxsize=4)
+def _read_only(dtype: DType, content: Content, seed: int, size: int) -> Range:
+    """An input; the next variant takes the same."""
+    memory = Range(size)
+    memory.pattern(pattern(dtype, content, seed), writable=False)
+    return memory

@@ -1,0 +1,191 @@
+"""More than 2^32 elements: memory that exists where it is touched, and chosen blocks that run on it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from gen.dtypes import B128, F32, I64
+from gen.families import FAMILIES
+from gen.families.base import Expected, Extents, Family, Launch, Layout, Limits, Operand, Plan, Spec
+from gen.families.expr import ONE, size
+from gen.families.layout import layouts_of
+from gen.families.names import base_variants, variant
+from gen.families.reduction import Reduction, ReductionSpec, Shfl
+from gen.proof.cases import Case, Content
+from gen.proof.failure import BESIDE, UNTOUCHED, WRONG, Failure
+from gen.proof.host import HostRunner
+from gen.proof.lazy import FAR, PATTERN_BYTES, Marks, Range, distinct, pattern
+from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
+from gen.proof.prover import prove, uncovered
+from gen.proof.sampled import EDGES, check_sampled, sampled_cases
+from tests.fake_family import FakeFamily, FakeSpec, fake_variant
+from tests.outside.scan_family.scan import Scan
+
+LIMITS = Limits.of("sm_90")
+SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue if type(family).part is not Family.part]
+each_spec = pytest.mark.parametrize(
+    ("family", "spec"), SPECS, ids=lambda part: getattr(part, "name", getattr(part, "label", ""))
+)
+HUGE = 3 * 2**33  # bytes: more than the machine has
+
+
+def test_marks_are_found_without_a_look_at_all_of_them() -> None:
+    marks = Marks(HUGE)
+    assert list(marks.pieces()) == []
+    assert marks.elements(1, 4).size == 0
+    view: Any = np.ctypeslib.as_array((ctypes.c_uint8 * HUGE).from_address(marks.address))
+    view[4 * 7 : 4 * 9] = TOUCHED_BY_READ
+    view[HUGE - 3] = TOUCHED_BY_WRITE
+    view[HUGE // 2 - 2 : HUGE // 2 + 2] = TOUCHED_BY_READ | TOUCHED_BY_WRITE
+    assert marks.elements(TOUCHED_BY_READ, 4).tolist() == [7, 8, HUGE // 8 - 1, HUGE // 8]
+    assert marks.elements(TOUCHED_BY_WRITE, 16).tolist() == [HUGE // 32 - 1, HUGE // 32, HUGE // 16 - 1]
+
+
+def test_a_pattern_repeats_but_not_where_an_index_loses_its_upper_bits() -> None:
+    memory = Range(HUGE)
+    memory.pattern(pattern(F32, Content.RANDOM, 3), writable=False)
+    values = memory.view(Layout((HUGE // 4,), (4,), np.dtype(np.float32)), 0)
+    period = PATTERN_BYTES // 4
+    assert np.array_equal(values[5 : 5 + 100], values[5 + 700 * period : 105 + 700 * period])
+    for edge in EDGES:
+        there = values[edge : edge + 1000]
+        assert np.count_nonzero(there == values[:1000]) < 5
+        assert np.count_nonzero(there) == 1000
+
+
+def test_what_is_written_to_a_pattern_stays_where_it_is_written() -> None:
+    descriptor = pattern(B128, Content.RANDOM, 0)
+    ranges = [Range(2 * PATTERN_BYTES) for _ in range(2)]
+    for memory in ranges:
+        memory.pattern(descriptor, writable=True)
+    first, second = (memory.view(Layout((9,), (8,), np.dtype(np.uint64)), 0) for memory in ranges)
+    before = second.copy()
+    first[3] += 1
+    assert first[3] != before[3]
+    assert np.array_equal(second, before)
+
+
+def test_ranges_lie_further_apart_than_an_index_can_be_off() -> None:
+    one, other = Range(HUGE), Range(HUGE)
+    low, high = sorted((one.address, other.address))
+    assert high - low - HUGE >= FAR > 2**32 * 16
+
+
+def test_distinct() -> None:
+    assert distinct(np.array([0, 0, 3, 3, 3, 9])).tolist() == [0, 3, 9]
+    assert distinct(np.zeros(0, np.int64)).size == 0
+
+
+@each_spec
+def test_large_cases_go_beyond_2_32_along_every_axis_and_in_all(family: Family[Any], spec: Spec) -> None:
+    cases = list(sampled_cases(family, spec))
+    axes = {axis for operand in spec.operands for axis in operand.axes if isinstance(axis, str)}
+    for axis in axes:
+        assert any(case.extents[axis] > EDGES[-1] for case in cases)
+    for case in cases:
+        shapes = [layout.shape for layout in family.layouts(spec, case.extents).values()]
+        assert max(int(np.prod(shape, dtype=object)) for shape in shapes) > EDGES[-1]
+        assert case.sampled
+        assert "chosen blocks" in str(case)
+
+
+def test_a_family_that_knows_nothing_of_parts_has_no_large_cases() -> None:
+    for spec in Scan().catalogue:
+        assert not list(sampled_cases(Scan(), spec))
+
+
+@each_spec
+def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_runner: HostRunner) -> None:
+    made = base_variants(family, spec)[-1]
+    cases = tuple(sampled_cases(family, spec))
+    (proof,) = prove(host_runner, [made], cases)
+    assert proof.failure is None, str(proof.failure)
+    assert proof.cases == len(cases)
+
+
+def test_what_cannot_be_sampled_is_not() -> None:
+    class Waits(Shfl):
+        not_sampled: ClassVar[str | None] = "its blocks wait for each other"
+
+    family = Reduction()
+    family.algorithms = {"shfl": Waits()}
+    made = variant(family, ReductionSpec(), "shfl", Shfl.config())
+    (case,) = sampled_cases(family, made.spec)
+    assert uncovered(made, case, LIMITS) == "its blocks wait for each other"
+    assert uncovered(made, replace(case, sampled=False, extents={"n": 1}), LIMITS) is None
+
+
+class Plus(FakeFamily):
+    """Every element and 1."""
+
+    def layouts(self, spec: FakeSpec, extents: Extents) -> Mapping[str, Layout]:
+        return layouts_of(spec.operands, extents)
+
+    def part(
+        self, spec: FakeSpec, inputs: Mapping[str, Any], extents: Extents, name: str, index: tuple[Any, ...]
+    ) -> Expected:
+        (values,) = inputs.values()
+        return Expected(values[index] + np.float32(1))
+
+
+MATRIX = (Operand("in", "in", F32, ("rows", "cols"), "in_pitch"), Operand("out", "out", F32, ("rows", "cols"), "pitch"))
+VECTOR = (Operand("x", "inout", F32, ("n",)),)
+N = {"n": EDGES[-1] + 1000}
+ROWS = {"rows": 2**28, "cols": 20, "in_pitch": 20, "pitch": 24}
+ADD = """
+extern "C" __global__ void NAME(float* x, long long n) {
+  const long long i = blockIdx.x * 256LL + threadIdx.x;
+  BODY
+}
+"""
+ADD_ROWS = """
+extern "C" __global__ void NAME(const float* in, float* out, long long rows, long long in_pitch, long long pitch) {
+  const long long row = blockIdx.x * 8LL + threadIdx.y;
+  if (row < rows && threadIdx.x < WIDTH) out[row * pitch + threadIdx.x] = in[row * in_pitch + threadIdx.x % 20] + 1.0f;
+}
+"""
+
+
+def tried(cache: Path, label: str, text: str, extents: Extents) -> Failure | None:
+    """What is wrong with a kernel on a large problem."""
+    operands: tuple[Operand, ...]
+    if "rows" in extents:
+        numbers = tuple((I64, size(name)) for name in ("rows", "in_pitch", "pitch"))
+        operands, launch = MATRIX, Launch((size("rows").ceil_div(8), ONE, ONE), (32, 8, 1), ("in", "out", *numbers))
+    else:
+        operands, launch = VECTOR, Launch((size("n").ceil_div(256), ONE, ONE), (256, 1, 1), ("x", (I64, size("n"))))
+    made = replace(fake_variant(label, operands, Plan((launch,))), family=Plus())
+    (kernel,) = HostRunner(LIMITS, cache=cache, text=lambda made: text.replace("NAME", made.name)).load([made])
+    return check_sampled(kernel, LIMITS, Case(extents, Content.INTEGERS, 5, offset=1, sampled=True))
+
+
+@pytest.mark.parametrize(
+    ("label", "body", "kind", "says"),
+    [
+        ("right", "if (i < n) x[i] += 1.0f;", "", ""),
+        ("twice", "if (i < n) x[i] += i < 4294967296 ? 1.0f : 2.0f;", WRONG, "x[42949"),
+        ("wraps", "if (i < n) x[(unsigned)i] += 1.0f;", "race", "but written by thread"),
+        ("low", "if (i < n) x[i < 4294967296 ? i : i - 2000000000] += 1.0f;", UNTOUCHED, "beyond 4294967296: the last"),
+        ("past", "if (i <= n) x[i] += 1.0f;", "out-of-bounds read", "element 4294968296 of 4294968296"),
+        ("idle", "if (i < n && i / 256 != 1) x[i] += 1.0f;", UNTOUCHED, "block 1 touches no element"),
+        ("hangs", "while (i < n) x[i] += 1.0f;", "hang", "x[i]"),
+    ],
+    ids=lambda part: part if part.isalpha() else "",
+)
+def test_an_array_that_is_changed_in_place(cache: Path, label: str, body: str, kind: str, says: str) -> None:
+    failure = tried(cache, f"in_place_{label}", ADD.replace("BODY", body), N)
+    assert (failure.kind if failure else "") == kind, str(failure)
+    assert says in str(failure)
+
+
+@pytest.mark.parametrize(("label", "width", "kind"), [("right", "20", ""), ("wide", "20 + (row % 2)", BESIDE)])
+def test_a_write_between_rows(cache: Path, label: str, width: str, kind: str) -> None:
+    failure = tried(cache, f"rows_{label}", ADD_ROWS.replace("WIDTH", width), {**ROWS, "rows": ROWS["rows"] - 1})
+    assert (failure.kind if failure else "") == kind, str(failure)
