@@ -11,6 +11,7 @@ from gen.errors import CompileError
 from gen.families.base import Variant
 from gen.proof.cases import Case, cases_of
 from gen.proof.prover import AdjustableRunner, Proof, prove
+from gen.proof.sampled import sampled_cases
 
 Status = Literal["proven", "failed", "skipped"]
 CHUNK = 40  # built together: two translation units, so that two cores have work and progress shows
@@ -45,7 +46,8 @@ def verdicts(runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int
     """
     for _, group in groupby(variants, key=lambda made: (made.family.name, made.spec)):
         alike = tuple(group)
-        cases = tuple(_seeded(case, seed) for case in cases_of(alike[0].family, alike[0].spec))
+        family, spec = alike[0].family, alike[0].spec
+        cases = tuple(_seeded(case, seed) for case in (*cases_of(family, spec), *sampled_cases(family, spec)))
         for start in range(0, len(alike), CHUNK):
             yield from _together(runner, alike[start : start + CHUNK], cases)
 
