@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gen.dtypes import DType
-from gen.gpu.device import CudaDevice, Flag, Function
 from gen.gpu.elements import Rows, kind_of
 from gen.proof.oracle import Allowance
 from gen.toolchain.compiled import Compiler
+
+if TYPE_CHECKING:
+    from gen.gpu.device import CudaDevice, Flag, Function
 
 THREADS = 256
 BLOCKS_PER_SM = 8

@@ -83,6 +83,11 @@ class Kernel:
         """Why this variant was chosen, in a sentence."""
         return self._one().why
 
+    @property
+    def tuned(self) -> bool:
+        """Whether it was measured to be the fastest; else it is a base variant."""
+        return self._one().tuned
+
     def variant_for(self, shape: Any, **counts: int) -> str:
         """The name of the variant that an input of this shape gets; `counts` as in a call: `steps=100`."""
         return self._choose(self._extents(shape, counts)).variant.name

@@ -90,7 +90,7 @@ def make(like: Given, shape: Shape, dtype: np.dtype[Any], backend: Backend, stre
         with ExitStack() as context:
             context.enter_context(cupy.cuda.Device(like.device))
             if chosen:
-                context.enter_context(_cupy_stream(cupy, stream))
+                context.enter_context(cupy_stream(cupy, stream))
             return read("out", cupy.empty(shape, dtype))
     return read("out", DeviceArray(shape, dtype, backend, stream))
 
@@ -105,7 +105,7 @@ class _Stream:
         return (0, self._handle)
 
 
-def _cupy_stream(cupy: Any, handle: int) -> Any:
+def cupy_stream(cupy: Any, handle: int) -> Any:
     """CuPy's object for somebody's stream."""
     if handle == LEGACY_STREAM:
         return cupy.cuda.Stream.null
