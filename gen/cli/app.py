@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import gen
-from gen.cli import catalogue, doctor, generate, prove, resources, trials, tune, tuned
+from gen.cli import bench, catalogue, doctor, generate, prove, resources, trials, tune, tuned
 from gen.cli.common import Invocation, status_of
 from gen.errors import GenError
 
@@ -105,4 +105,5 @@ resources.add_to(app)
 tune.add_to(app)
 tuned.add_to(app)
 trials.add_to(app)
+bench.add_to(app)
 doctor.add_to(app)

@@ -31,7 +31,7 @@ from gen.tune.verdicts import Verdict, verdicts
 from tests.fakes import OracleRunner
 
 CHECKOUT = Path(__file__).parents[2]
-COMMANDS = ("list", "render", "generate", "prove", "resources", "doctor", "tune", "calibrate", "show")
+COMMANDS = ("list", "render", "generate", "prove", "resources", "doctor", "tune", "calibrate", "show", "bench")
 
 
 class Ended:

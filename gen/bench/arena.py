@@ -1,0 +1,305 @@
+"""One case on one device: our kernel and every peer made ready, checked, and timed in turns."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any, Protocol
+
+from gen.bench.arrays import Shared
+from gen.bench.judge import Comparer
+from gen.bench.messages import Begun, Found, Message
+from gen.bench.offers import problem_of
+from gen.bench.ours import Ours
+from gen.bench.peers.base import Contender, NotOfferedError, Peer, Place, Replay
+from gen.bench.referee import Referee
+from gen.bench.rows import OURS, Row
+from gen.bench.statistics import LATENCY_US, Duel, duel, pairs_within, parts, turns
+from gen.bench.works import Case, Shape
+from gen.dtypes import DType
+from gen.errors import GenError, RunError
+from gen.families.base import Family, Work
+from gen.gpu.timing import GRAPH_LAUNCHES, Sample
+from gen.gpu.timing import Protocol as Caches
+from gen.gpu.trial import Problem
+
+WARM_UP_US = 100_000.0
+MOST_WARM_UPS = 2000
+CLOCK_MOVED = 0.02  # more than this, and times are taken again
+# How long a step may take before the process that takes it is taken for hung.
+PREPARE_SECONDS, CHECK_SECONDS, TIME_SECONDS = 240.0, 120.0, 120.0
+
+Tell = Callable[[Message], None]
+
+
+class LostError(GenError):
+    """A device that no longer answers: whoever was at work took it down."""
+
+
+class Ring(Place, Comparer, Protocol):
+    """The device, with its clock."""
+
+    name: str
+    driver: str
+    backend: Any
+
+    def random(self, shape: Shape, dtype: DType, seed: int) -> Shared:
+        """New memory with random elements."""
+        ...
+
+    def in_turns(self, samples: Sequence[Sample], protocol: Caches) -> list[float]:
+        """Microseconds, one after another in this order."""
+        ...
+
+    def floor_us(self, work: Work, protocol: Caches) -> float:
+        """The least time of such work."""
+        ...
+
+    def clock_mhz(self) -> int:
+        """Of the multiprocessors; 0 where nobody can tell."""
+        ...
+
+    def synchronize(self) -> None:
+        """Waits for all that is queued. Raises RunError if a launch failed on the way."""
+        ...
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where contenders meet.
+
+    Attributes:
+        ring: the device.
+        families: gen's.
+        home: where winners are looked up.
+        protocol: what the caches hold before a launch.
+        tune: makes the problem's winner first; None: takes what is there.
+        tell: told what happens.
+    """
+
+    ring: Ring
+    families: Sequence[Family[Any]]
+    home: Path
+    protocol: Caches
+    tell: Tell
+    tune: Callable[[Problem], None] | None = None
+
+    def run(self, case: Case, peers: Sequence[Peer]) -> None:
+        """Makes every row of a case."""
+        row = Row(case.family, case.name, OURS, self.protocol.value)
+        try:
+            problem = problem_of(case, self.families)
+        except GenError as error:
+            self.tell(Found(replace(row, note=f"not offered: {error}")))
+            return
+        start = time.monotonic()
+        closing = ExitStack()
+        try:
+            self._begin(OURS, "tuning and loading", PREPARE_SECONDS)
+            if self.tune is not None:
+                self.tune(problem)
+            loaded = Ours.load(case, problem, self.ring, self.home)
+            seconds = time.monotonic() - start
+            row = replace(row, variant=loaded.variant, note=loaded.note, seconds=seconds)
+            self._begin(OURS, "checking", CHECK_SECONDS)
+            source = self.ring.random(case.shape, case.dtype, 1)
+            mine, again = (loaded.contender(case, problem, source, self.ring) for _ in range(2))
+            for contender in (mine, again):
+                closing.callback(contender.close)
+            referee = Referee(self.ring, case, problem, source)
+            wrong = referee.wrong_ours(loaded, mine) or referee.wrong_ours(loaded, again)
+            if wrong is not None:
+                self.tell(Found(replace(row, note=f"wrong: {wrong}")))
+                return
+            meeting = _Meeting(self, case, problem, mine, referee)
+            closing.callback(meeting.close)
+            meeting.protocols = meeting.with_itself(row, again)
+            for peer in peers:
+                meeting.meet(replace(row, peer=peer.name, note="", seconds=None), peer, source)
+                release()
+        except LostError:
+            raise
+        except GenError as error:
+            self.tell(Found(replace(row, note=f"failed: {error}")))
+            self.check_alive()
+        finally:
+            with suppress(GenError):  # where the device is lost
+                closing.close()
+
+    def _begin(self, who: str, what: str, seconds: float) -> None:
+        self.tell(Begun(who, what, seconds))
+
+    def check_alive(self) -> None:
+        """Raises LostError where the device no longer answers."""
+        try:
+            self.ring.synchronize()
+        except RunError as error:
+            raise LostError("The GPU", "no longer answers", error) from error
+
+
+class _Meeting:
+    """Our kernel on one case, against one contender after another."""
+
+    def __init__(self, arena: Arena, case: Case, problem: Problem, mine: Contender, referee: Referee) -> None:
+        self._arena, self._ring = arena, arena.ring
+        self._case, self._work = case, problem.family.work(problem.spec, problem.extents)
+        self._mine, self._referee = mine, referee
+        self._graph: Replay | None = None
+        self._moved = ""
+        self.protocols: tuple[Caches, ...] = ()
+
+    def with_itself(self, row: Row, again: Contender) -> tuple[Caches, ...]:
+        """Times our kernel against itself: the noise. Gives the protocols for the peers: under 20 us, HOT too."""
+        self._arena.tell(Begun(OURS, "timing", TIME_SECONDS))
+        asked = self._arena.protocol
+        first = self._fight(again, asked)
+        self._tell(row, asked, first)
+        if asked is Caches.HOT or first.ours_us >= LATENCY_US or self._mine.is_graph:
+            return (asked,)
+        self._tell(row, Caches.HOT, self._fight(again, Caches.HOT))
+        return (asked, Caches.HOT)
+
+    def meet(self, row: Row, peer: Peer, source: Shared) -> None:
+        """Makes a peer ready, checks it, times it against ours; whatever goes wrong stands in its row."""
+        tell, start = self._arena.tell, time.monotonic()
+        contender = None
+        try:
+            tell(Begun(peer.name, "getting ready", PREPARE_SECONDS))
+            contender = peer.prepare(self._case, source, self._ring)
+            self._ring.synchronize()
+            row = replace(row, seconds=time.monotonic() - start)
+            tell(Begun(peer.name, "checking", PREPARE_SECONDS + CHECK_SECONDS))
+            wrong = self._referee.wrong_peer(peer, contender)
+            notes = [contender.note, *self._referee.differences(contender.launch()), self._referee.note]
+            row = replace(row, note="; ".join(filter(None, notes)))
+            if wrong is not None:
+                tell(Found(replace(row, note=f"wrong: {wrong}" + (f" ({row.note})" if row.note else ""))))
+                return
+            for protocol in self.protocols:
+                tell(Begun(peer.name, "timing", TIME_SECONDS))
+                if protocol is Caches.HOT and contender.on_stream is None and not contender.is_graph:
+                    note = "cannot be captured in a graph"
+                    tell(Found(replace(row, protocol=protocol.value, note=note)))
+                    continue
+                self._tell(row, protocol, self._fight(contender, protocol))
+        except NotOfferedError as error:
+            tell(Found(replace(row, note=f"not offered: {error}")))
+        except Exception as error:  # noqa: BLE001  a library may raise anything, and the run goes on
+            tell(Found(replace(row, note=f"failed: {_first_line(error)}")))
+            self._arena.check_alive()
+        finally:
+            if contender is not None:
+                contender.close()
+
+    def close(self) -> None:
+        """Gives back what was captured."""
+        if self._graph is not None:
+            self._graph.close()
+
+    def _tell(self, row: Row, protocol: Caches, found: Duel) -> None:
+        ratio = found.ratio
+        note, self._moved = "; ".join(filter(None, [row.note, self._moved])), ""
+        self._arena.tell(
+            Found(
+                replace(
+                    row,
+                    protocol=protocol.value, ours_us=found.ours_us, peer_us=found.peer_us, ratio=ratio.median,
+                    low=ratio.low, high=ratio.high, pairs=found.pairs,
+                    of_limit=self._ring.floor_us(self._work, protocol) / found.ours_us,
+                    verdict=row.verdict if row.peer == OURS else found.verdict.value, note=note,
+                )
+            )
+        )  # fmt: skip
+
+    def _fight(self, other: Contender, protocol: Caches) -> Duel:
+        if protocol is not Caches.HOT or other.is_graph:
+            warm = protocol is Caches.HOT
+            return self._in_turns(_once(self._mine, warm=warm), _once(other, warm=warm), protocol, 1)
+        if self._graph is None:
+            self._graph = self._captured(self._mine)
+        theirs = self._captured(other)
+        try:
+            samples = [Sample(graph.replay, graph.replay) for graph in (self._graph, theirs)]
+            return self._in_turns(samples[0], samples[1], protocol, GRAPH_LAUNCHES)
+        finally:
+            theirs.close()
+
+    def _captured(self, contender: Contender) -> Replay:
+        on_stream = contender.on_stream
+        assert on_stream is not None
+
+        def queue(stream: int) -> None:
+            with on_stream(stream):
+                for _ in range(GRAPH_LAUNCHES):
+                    contender.launch()
+
+        return self._ring.graph(queue)
+
+    def _in_turns(self, mine: Sample, other: Sample, protocol: Caches, launches: int) -> Duel:
+        pair = (mine, other)
+        quick = self._ring.in_turns([pair[second] for second in turns(2)], protocol)
+        pair_us = sum(quick) / 2
+        self._warm_up(pair, pair_us)
+        times: list[float] = []
+        for count in parts(pairs_within(pair_us)):
+            times += self._part([pair[second] for second in turns(count)], protocol)
+        return duel([time / launches for time in times])
+
+    def _part(self, samples: Sequence[Sample], protocol: Caches) -> list[float]:
+        """Times of a few pairs; once more if the clock moved meanwhile, and noted if it then moved again."""
+        before, times, after = self._watched(samples, protocol)
+        if moved(before, after):
+            before, times, after = self._watched(samples, protocol)
+        if moved(before, after):
+            self._moved = f"the clock moved from {before} to {after} MHz while this was timed"
+        return times
+
+    def _watched(self, samples: Sequence[Sample], protocol: Caches) -> tuple[int, list[float], int]:
+        before = self._ring.clock_mhz()
+        times = self._ring.in_turns(samples, protocol)
+        return before, times, self._ring.clock_mhz()
+
+    def _warm_up(self, pair: Sequence[Sample], pair_us: float) -> None:
+        """Launches both until the device has been busy for long enough, or the host has."""
+        end = time.monotonic() + WARM_UP_US / 1e6
+        for _ in range(min(ceil(WARM_UP_US / max(pair_us, 1.0)), MOST_WARM_UPS)):
+            for sample in pair:
+                sample.launch()
+            if time.monotonic() > end:
+                break
+        self._ring.synchronize()
+
+
+def moved(before: int, after: int) -> bool:
+    """Whether a clock, in MHz, changed by more than is let pass; not where nobody saw it."""
+    return bool(before and after) and abs(after / before - 1) > CLOCK_MOVED
+
+
+def _once(contender: Contender, *, warm: bool) -> Sample:
+    """One launch; warm: after another of the same, which leaves its data in the caches."""
+
+    def launch() -> None:
+        contender.launch()
+
+    return Sample(launch, launch) if warm else Sample(launch)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return text if isinstance(error, GenError) else f"{type(error).__name__}: {text}"[:300]
+
+
+def release() -> None:
+    """Lets libraries give memory back that nobody uses."""
+    gc.collect()
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and hasattr(torch, "cuda"):
+        torch.cuda.empty_cache()
+    if cupy is not None and hasattr(cupy, "get_default_memory_pool"):
+        cupy.get_default_memory_pool().free_all_blocks()

@@ -1,0 +1,139 @@
+"""Whether a contender computed what NumPy computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from gen.bench.arrays import Shared
+from gen.bench.works import Case, Reduce, Sweep
+from gen.dtypes import DType
+from gen.families.base import Array, Expected, Operand, Spec
+from gen.proof.oracle import Allowance, disagreement, sharpened
+from gen.runtime.arrays import Given, read
+
+ON_HOST = 1 << 18  # elements: results of more are compared where they are
+
+
+class Comparer(Protocol):
+    """What compares on the device."""
+
+    def upload(self, content: Array) -> Any:
+        """Memory on the device, with an `address`, that holds a contiguous array."""
+        ...
+
+    def download(self, address: int, size: int) -> Array:
+        """Bytes from the device, after all that is queued."""
+        ...
+
+    def differing(self, got: int, expected: int, size: int, elements: int) -> int:
+        """How many elements of so many bytes differ in a bit."""
+        ...
+
+    def beyond(
+        self, got: int, dtype: DType, elements: int, value: int, magnitude: int, allowed: Allowance
+    ) -> int:  # fmt: skip
+        """How many elements lie further from the doubles expected than is allowed."""
+        ...
+
+
+class Judge:
+    """Holds what a case must give, and compares."""
+
+    def __init__(
+        self, comparer: Comparer, case: Case, spec: Spec, expected: Mapping[str, Expected]
+    ) -> None:  # fmt: skip
+        self._comparer = comparer
+        self._roundings = roundings(case)
+        self._outputs = [(operand, expected[operand.name]) for operand in spec.operands if operand.role == "out"]
+        self._kept: dict[tuple[str, str], Any] = {}
+
+    def wrong(self, results: Sequence[Any]) -> str | None:
+        """What is wrong with a contender's results, in words; None if they are right."""
+        if len(results) != len(self._outputs):
+            return f"it gave {len(results)} results, not {len(self._outputs)}"
+        for (operand, expected), result in zip(self._outputs, results, strict=True):
+            given = _read(operand, result)
+            shape = tuple(np.shape(expected.value))
+            if prod(given.shape) != prod(shape) or _longer(given.shape) != _longer(shape):
+                return f"{operand.name}: its shape is {given.shape}, not {shape}"
+            reason = self._compare(operand, expected, given)
+            if reason is not None:
+                return f"{operand.name}{reason}"
+        return None
+
+    def differences(self, results: Sequence[Any]) -> list[str]:
+        """Where a contender's results have another type than ours."""
+        found = []
+        for (operand, _), result in zip(self._outputs, results, strict=True):
+            dtype = _read(operand, result).dtype
+            if not operand.dtype.holds(dtype):
+                found.append(f"gives {dtype}, gen {operand.dtype.name}")
+        return found
+
+    def _compare(self, operand: Operand, expected: Expected, given: Given) -> str | None:
+        dense = _is_dense(given)
+        if not dense:
+            return ": its elements do not follow each other"
+        exact = expected.magnitude is None or sharpened(expected, random_signs=True).magnitude is None
+        roundings = 0 if exact else self._roundings
+        elements = prod(given.shape)
+        if elements > ON_HOST and operand.dtype.holds(given.dtype):
+            return self._on_device(operand, expected, given, roundings)
+        content = self._comparer.download(given.address, elements * given.dtype.itemsize)
+        got = content.view(given.dtype).reshape(np.shape(expected.value))
+        if not operand.dtype.holds(given.dtype):
+            got = got.astype(operand.dtype.numpy)
+        wrong = disagreement(expected, got, roundings, operand.dtype)
+        return None if wrong is None else str(wrong)
+
+    def _on_device(self, operand: Operand, expected: Expected, given: Given, roundings: int) -> str | None:
+        elements = prod(given.shape)
+        if expected.magnitude is None:
+            reference = self._keep(operand.name, "bits", np.ascontiguousarray(expected.value).view())
+            count = self._comparer.differing(given.address, reference.address, given.dtype.itemsize, elements)
+        else:
+            value = self._keep(operand.name, "value", np.ascontiguousarray(expected.value, np.float64))
+            magnitude = self._keep(operand.name, "magnitude", np.ascontiguousarray(expected.magnitude, np.float64))
+            allowed = Allowance.of(expected, roundings, operand.dtype)
+            count = self._comparer.beyond(
+                given.address, operand.dtype, elements, value.address, magnitude.address, allowed
+            )
+        return f": {count} elements are wrong" if count else None
+
+    def _keep(self, name: str, what: str, content: Array) -> Any:
+        if (name, what) not in self._kept:
+            self._kept[name, what] = self._comparer.upload(content)
+        return self._kept[name, what]
+
+
+def roundings(case: Case) -> int:
+    """The most roundings on a path to a result, in whatever order a library adds."""
+    work = case.work
+    if isinstance(work, Reduce):
+        axes = range(len(case.shape)) if work.axes is None else work.axes
+        return prod(case.shape[axis] for axis in axes) + 2
+    return work.steps * (2 * len(work.taps) + 1) if isinstance(work, Sweep) else 0
+
+
+def _read(operand: Operand, result: Any) -> Given:
+    given = read(operand.name, result)
+    if isinstance(result, Shared):  # whose interface cannot say bfloat16
+        return given._replace(dtype=result.dtype.numpy)
+    return given
+
+
+def _longer(shape: Sequence[int]) -> list[int]:
+    return [extent for extent in shape if extent != 1]
+
+
+def _is_dense(given: Given) -> bool:
+    expected = given.dtype.itemsize
+    for extent, stride in zip(reversed(given.shape), reversed(given.strides), strict=True):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= extent
+    return True

@@ -1,0 +1,67 @@
+"""What gen has for a case: its spec at its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gen.bench.works import Case, Permute, Reduce, Sweep
+from gen.errors import SpecError
+from gen.families.base import Extents, Family, Spec
+from gen.families.counts import counted
+from gen.families.layout import extents_of
+from gen.families.names import find_family
+from gen.families.reduction import ReductionSpec
+from gen.families.regions import Region, sizes_of
+from gen.families.stencil import StencilSpec
+from gen.families.transpose import TransposeSpec, transpose
+from gen.gpu.trial import Problem
+
+
+def problem_of(case: Case, families: Sequence[Family[Any]]) -> Problem:
+    """The case as a problem whose winner is for its shape alone. Raises GenError with the reason if there is none."""
+    family = find_family(families, case.family)
+    spec = spec_of(case)
+    extents = {**extents_of(family, spec, case.shape), **counted(family, spec, counts_of(case))}
+    return Problem(family, spec, extents, region=Region.exactly(sizes_of(family, spec, extents)))
+
+
+def counts_of(case: Case) -> dict[str, int]:
+    """What a call states by name."""
+    return {"steps": case.work.steps} if isinstance(case.work, Sweep) else {}
+
+
+def spec_of(case: Case) -> Spec:
+    """The case's spec. Raises GenError with the reason if no family has it."""
+    work = case.work
+    if isinstance(work, Reduce):
+        return _reduction(case, work)
+    return _transpose(case, work) if isinstance(work, Permute) else _stencil(case, work)
+
+
+def smaller(case: Case, problem: Problem, extents: Extents) -> Case:
+    """The same work at other sizes of its problem."""
+    (operand,) = (x for x in problem.spec.operands if x.role in ("in", "inout"))
+    shape = problem.family.layouts(problem.spec, extents)[operand.name].shape
+    work = case.work
+    if isinstance(work, Sweep):
+        work = replace(work, steps=extents.get("steps", work.steps))
+    return replace(case, work=work, shape=shape)
+
+
+def _reduction(case: Case, work: Reduce) -> ReductionSpec:
+    if len(work.ops) > 1:
+        raise SpecError("ReductionSpec.op", "must be one operator", work.label)
+    if work.axes is not None:
+        raise SpecError("ReductionSpec.axes", "must be 'all'", work.axes)
+    return ReductionSpec(work.ops[0], case.dtype)
+
+
+def _transpose(case: Case, work: Permute) -> TransposeSpec:
+    return transpose(work.axes, case.dtype)
+
+
+def _stencil(case: Case, work: Sweep) -> StencilSpec:
+    shape = (2 * work.radius + 1,) * work.ndim
+    return StencilSpec(work.label, work.weights, shape, case.dtype, work.boundary)

@@ -1,0 +1,89 @@
+"""Our side of a case: the kernel that `gen.load` gives anybody on this device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gen.bench.arrays import Shared
+from gen.bench.offers import counts_of
+from gen.bench.peers.base import Contender, Handle, Place, module
+from gen.bench.works import Case
+from gen.dtypes import DType
+from gen.families.backend import LEGACY_STREAM
+from gen.gpu.trial import Problem
+from gen.runtime.kernel import Kernel
+from gen.runtime.load import load
+
+BASE = "base: nothing is tuned for it on this device"
+
+
+class Home(Place, Protocol):
+    """The device, as loading needs it."""
+
+    backend: Any
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Our kernel, loaded for a case.
+
+    Attributes:
+        kernel: as `gen.load` gave it.
+        variant: its name.
+        note: says so if it is not tuned.
+    """
+
+    kernel: Kernel
+    variant: str
+    note: str
+
+    @classmethod
+    def load(cls, case: Case, problem: Problem, place: Home, home: Path) -> Ours:
+        """Loads it."""
+        kernel = load(problem.spec, shape=case.shape, device=place.backend, home=home, **counts_of(case))
+        return cls(kernel, kernel.variant, "" if kernel.tuned else BASE)
+
+    def contender(self, case: Case, problem: Problem, source: Shared, place: Home) -> Contender:
+        """The kernel with results of its own, for arrays of a case's size; many steps are a graph."""
+        layouts = problem.family.layouts(problem.spec, problem.extents)
+        operands = [operand for operand in problem.spec.operands if operand.role == "out"]
+        outputs = [place.array(layouts[x.name].shape, _dtype_of(x.dtype, source.dtype)) for x in operands]
+        given, results = _readable(source), tuple(_readable(output) for output in outputs)
+        out = results if len(results) > 1 else results[0]
+        stream, counts = Handle(), counts_of(case)
+
+        def launch() -> Sequence[Any]:
+            self.kernel(given, out=out, stream=stream.stream or LEGACY_STREAM, **counts)
+            return results
+
+        if counts.get("steps", 1) == 1:
+            return Contender(launch, stream.on)
+
+        def queue(handle: int) -> None:
+            with stream.on(handle):
+                launch()
+
+        graph = place.graph(queue)
+
+        def replay() -> Sequence[Any]:
+            graph.replay()
+            return results
+
+        return Contender(replay, is_graph=True, close=graph.close)
+
+
+def _dtype_of(operand: DType, source: DType) -> DType:
+    """Elements that are only moved keep their type."""
+    return source if operand.kind == "bits" else operand
+
+
+def _readable(array: Shared) -> Any:
+    """The array as `gen.load` takes it: bfloat16 needs a library that can say it."""
+    if array.dtype.name != "bf16":
+        return array
+    from gen.bench.peers.torch_arrays import tensor
+
+    return tensor(module("torch"), array)

@@ -1,0 +1,179 @@
+"""A run over many cases: a process measures, and is replaced when a library takes it down."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
+from gen.bench.rows import OURS, Row
+from gen.bench.worker import Order, Setup, serve
+from gen.bench.works import Case
+from gen.errors import DeviceError
+
+OPEN_SECONDS = 240.0  # importing every library, and calibrating
+MOST_STRIKES = 2  # crashes and hangs, after which a peer is left out of the run
+
+
+class Line(Protocol):
+    """A line to a process that measures."""
+
+    def send(self, order: Order | None) -> None:
+        """Orders a case; None ends the process."""
+        ...
+
+    def receive(self, seconds: float) -> Message | None:
+        """The next message; None if none comes in time. Raises EOFError if the process has ended."""
+        ...
+
+    def kill(self) -> None:
+        """Ends the process."""
+        ...
+
+
+class ChildLine:
+    """A line to a child process of this one."""
+
+    def __init__(self, setup: Setup, target: Callable[..., None] = serve) -> None:
+        """Starts it.
+
+        Args:
+            setup: what it is for.
+            target: what it runs, with its end of the line and the setup.
+        """
+        context = get_context("spawn")  # a driver that was opened does not survive a fork
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=target, args=(theirs, setup), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def send(self, order: Order | None) -> None:
+        """Orders a case; None ends the process."""
+        self._connection.send(order)
+
+    def receive(self, seconds: float) -> Message | None:
+        """The next message; None if none comes in time. Raises EOFError if the process has ended."""
+        if not self._connection.poll(seconds):
+            return None
+        message: Any = self._connection.recv()
+        return message  # type: ignore[no-any-return]
+
+    def kill(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.join(10)
+        self._connection.close()
+
+    @property
+    def ended(self) -> str:
+        """How the process ended, in words."""
+        self._process.join(10)
+        code = self._process.exitcode
+        return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+
+
+@dataclass
+class Bench:
+    """A run.
+
+    Attributes:
+        setup: for each process.
+        start: starts one.
+        opened: what the first process said of the device and the peers.
+        strikes: how often each peer took its process down.
+        left_out: cases that the budget did not reach.
+    """
+
+    setup: Setup
+    start: Callable[[Setup], Line] = ChildLine
+    opened: Opened | None = None
+    strikes: Counter[str] = field(default_factory=Counter)
+    left_out: list[Case] = field(default_factory=list)
+    _line: Line | None = None
+
+    def open(self) -> Opened:
+        """Starts a process. Raises DeviceError if there is nothing to measure on."""
+        self._line = self.start(self.setup)
+        try:
+            message = self._line.receive(OPEN_SECONDS)
+        except EOFError:
+            message = Refused("its process ended")
+        if isinstance(message, Opened):
+            self.opened = self.opened or message
+            return message
+        self._line.kill()
+        self._line = None
+        reason = message.reason if isinstance(message, Refused) else f"nothing came for {OPEN_SECONDS:.0f} s"
+        raise DeviceError("The benchmark", f"cannot begin: {reason}", next_step=f"See {self.setup.log}")
+
+    def rows(self, cases: Sequence[Case], budget: float | None = None) -> Iterator[tuple[Case, list[Row]]]:
+        """The rows of one case after another; those that the budget, in seconds, does not reach are `left_out`."""
+        start, longest = time.monotonic(), 0.0
+        for place, case in enumerate(cases):
+            begun = time.monotonic()
+            if budget is not None and begun - start + longest > budget:
+                self.left_out += cases[place:]
+                break
+            yield case, self._case(case)
+            longest = max(longest, time.monotonic() - begun)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._line is not None:
+            self._line.send(None)
+            self._line.kill()
+            self._line = None
+
+    def _case(self, case: Case) -> list[Row]:
+        rows: dict[tuple[str, ...], Row] = {}
+        remaining = [name for name in self.setup.peers if self.strikes[name] < MOST_STRIKES]
+        for name in self.setup.peers:
+            if name not in remaining:
+                note = f"left out: it took its process down {MOST_STRIKES} times before in this run"
+                row = self._row(case, name, note)
+                rows[row.key] = row
+        while True:
+            if self._line is None:
+                self.open()
+            assert self._line is not None
+            who, reason = self._one(self._line, Order(case, tuple(remaining)), rows)
+            if who is None:
+                return list(rows.values())
+            self._line.kill()
+            self._line = None
+            self.strikes[who] += 1
+            row = self._row(case, who, reason)
+            rows[row.key] = row
+            if who == OURS:
+                return list(rows.values())
+            done = {key[2] for key in rows}
+            remaining = [name for name in remaining if name not in done]
+
+    def _one(self, line: Line, order: Order, rows: dict[tuple[str, ...], Row]) -> tuple[str | None, str]:
+        """Takes the rows of a case. Gives who took the process down, and how; None if nobody did."""
+        step = Begun(OURS, "beginning", OPEN_SECONDS)
+        try:
+            line.send(order)
+            while True:
+                message = line.receive(step.seconds)
+                if message is None:
+                    return step.who, f"hung for {step.seconds:.0f} s while {step.what}"
+                if isinstance(message, Found):
+                    rows[message.row.key] = message.row
+                elif isinstance(message, Begun):
+                    step = message
+                elif isinstance(message, Lost | Refused):
+                    return step.who, f"took the device down while {step.what}: {message.reason}"
+                elif isinstance(message, Finished):
+                    return None, ""
+        except (EOFError, OSError):
+            how = getattr(line, "ended", "its process ended")
+            return step.who, f"crashed while {step.what}: {how}"
+
+    def _row(self, case: Case, name: str, note: str) -> Row:
+        return Row(case.family, case.name, name, self.setup.protocol.value, note=note)

@@ -1,0 +1,158 @@
+"""Results as people read them: a line a case, a line a family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gen.bench.rows import NONE, OURS, Results, Row
+from gen.bench.statistics import Verdict, geometric_mean
+
+
+@dataclass(frozen=True)
+class Line:
+    """A case under one protocol.
+
+    Attributes:
+        ours: our kernel against itself; how long it takes, and the noise.
+        best: the peer that comes closest, or beats us; None if none was timed.
+        peers: all rows of peers.
+    """
+
+    family: str
+    case: str
+    protocol: str
+    ours: Row
+    best: Row | None
+    peers: tuple[Row, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Against the best peer; `-` where there is none."""
+        return NONE if self.best is None else self.best.verdict
+
+
+def lines(results: Results) -> tuple[Line, ...]:
+    """The cases in the order of the file; those that gen has no kernel for are lines without a time."""
+    found = []
+    for (family, case), rows in results.cases().items():
+        for protocol in dict.fromkeys(row.protocol for row in rows):
+            same = [row for row in rows if row.protocol == protocol]
+            ours = next((row for row in same if row.peer == OURS), None)
+            if ours is None:
+                continue
+            peers = tuple(row for row in same if row.peer != OURS)
+            timed = [row for row in peers if row.ratio is not None]
+            best = min(timed, key=lambda row: row.ratio or 0.0, default=None)
+            found.append(Line(family, case, protocol, ours, best, peers))
+    return tuple(found)
+
+
+def text_of(line: Line) -> tuple[str, ...]:
+    """The cells of a line: case, protocol, us, of limit, noise, best peer, its ratio, verdict."""
+    ours, best = line.ours, line.best
+    if ours.ours_us is None or ours.of_limit is None:
+        return line.case, line.protocol, NONE, NONE, NONE, NONE, NONE, NONE
+    cells = (line.case, line.protocol, f"{ours.ours_us:.4g}", f"{ours.of_limit:.3f}", f"{100 * ours.noise:.1f} %")
+    if best is None or best.ratio is None or best.low is None or best.high is None:
+        return (*cells, NONE, NONE, NONE)
+    return (*cells, best.peer, f"{best.ratio:.3f} [{best.low:.3f}, {best.high:.3f}]", best.verdict)
+
+
+COLUMNS = ("case", "protocol", "us", "of limit", "noise", "best peer", "peer / ours", "verdict")
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table."""
+    head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def full(results: Results) -> str:
+    """Every case of every family, with every peer's ratio; what was not timed, and why, after it."""
+    parts = [f"# gen bench on {results.device}\n", _when(results)]
+    all_lines = lines(results)
+    for family in dict.fromkeys(line.family for line in all_lines):
+        own = [line for line in all_lines if line.family == family]
+        timed = [line for line in own if line.ours.ours_us is not None]
+        peers = list(dict.fromkeys(row.peer for line in timed for row in line.peers if row.ratio is not None))
+        parts.append(f"## {family}\n")
+        if timed:
+            columns = ("case", "protocol", "variant", "us", "of limit", "verdict", *peers)
+            parts.append(markdown(columns, [_full_row(line, peers) for line in timed]))
+        parts.append(_why_not(own))
+    return "\n".join(part for part in parts if part)
+
+
+def summary(results: Results) -> str:
+    """What stands in the README: a line a family, every loss, and when and where all of it was measured."""
+    all_lines = lines(results)
+    rows = []
+    for family in dict.fromkeys(line.family for line in all_lines):
+        own = [line for line in all_lines if line.family == family]
+        rows.append(_summary_row(family, own))
+    columns = ("family", "cases", "win", "tie", "loss", "of limit", "best peer / ours", "torch / ours", "not offered")
+    losses = [line for line in all_lines if line.verdict == Verdict.LOSS.value]
+    parts = [_when(results), markdown(columns, rows)]
+    if losses:
+        parts.append(
+            "Losses, peer / ours: "
+            + "; ".join(f"{line.case} ({line.protocol}) {line.best.peer} {line.best.ratio:.2f}"
+                        for line in losses if line.best is not None and line.best.ratio is not None)
+            + ".\n"
+        )  # fmt: skip
+    return "\n".join(parts)
+
+
+def _summary_row(family: str, own: Sequence[Line]) -> tuple[str, ...]:
+    timed = [line for line in own if line.ours.ours_us is not None]
+    counts = [sum(line.verdict == verdict.value for line in timed) for verdict in Verdict]
+    limits = [line.ours.of_limit for line in timed if line.ours.of_limit]
+    best = [line.best.ratio for line in timed if line.best is not None and line.best.ratio]
+    torch = [row.ratio for line in timed for row in line.peers if row.peer == "torch" and row.ratio]
+    missing = len({line.case for line in own}) - len({line.case for line in timed})
+    cells = (f"{geometric_mean(values):.3f}" if values else NONE for values in (limits, best, torch))
+    return (family, str(len({line.case for line in own})), *map(str, counts), *cells, str(missing))
+
+
+def _full_row(line: Line, peers: Sequence[str]) -> tuple[str, ...]:
+    ratios = {row.peer: row for row in line.peers if row.ratio is not None}
+    ours = line.ours
+    variant = ours.variant.partition("__")[2] + (" (base)" if ours.note.startswith("base") else "")
+    cells = (f"{ratios[name].ratio:.3f}" if name in ratios else NONE for name in peers)
+    return (
+        line.case, line.protocol, f"`{variant}`", f"{ours.ours_us or 0:.4g}", f"{ours.of_limit or 0:.3f}",
+        line.verdict, *cells,
+    )  # fmt: skip
+
+
+def _why_not(own: Sequence[Line]) -> str:
+    """Who was not timed on what, reasons that are the same together; and what differs in meaning."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for line in own:
+        for row in (line.ours, *line.peers):
+            if row.note:
+                reasons.setdefault((row.peer, row.note), []).append(row.case)
+    if not reasons:
+        return ""
+    found = []
+    for (peer, note), cases in sorted(reasons.items()):
+        distinct = list(dict.fromkeys(cases))
+        where = ", ".join(distinct[:3]) + (f" and {len(distinct) - 3} more" if len(distinct) > 3 else "")
+        found.append(f"- {peer}: {note}: {where}")
+    return "Notes:\n\n" + "\n".join(found) + "\n"
+
+
+def _when(results: Results) -> str:
+    if not results.runs:
+        return ""
+    days = sorted({run.date for run in results.runs})
+    last = results.runs[-1]
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
+    return (
+        f"Measured on one {last.device} (driver {last.driver}), {span}, by `{last.command}`; {versions}. "
+        "`of limit`: the time of an empty kernel and of the bytes at calibrated bandwidth, over ours. `peer / ours`: "
+        "the median ratio of times taken in turns; over 1, gen is faster. A verdict holds against the best peer, by "
+        "the 95 % interval. cold: caches flushed; hot: one of 50 launches in a graph.\n"
+    )

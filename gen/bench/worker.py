@@ -1,0 +1,127 @@
+"""The process that measures: it holds the device, and may be taken down by a library."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import gen
+from gen.bench.arena import Arena, LostError
+from gen.bench.messages import Finished, Lost, Message, Opened, Refused
+from gen.bench.peers import find
+from gen.bench.peers.base import Peer
+from gen.bench.works import Case
+from gen.errors import GenError, MissingToolError
+from gen.families import families
+from gen.gpu.timing import Protocol
+
+if TYPE_CHECKING:
+    from gen.gpu.trial import Problem
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a process is started for.
+
+    Attributes:
+        gpu: the device's number.
+        home: of winners and of the cache.
+        families: from outside, as `module:NAME`.
+        peers: names of those to import.
+        protocol: what the caches hold before a launch.
+        tune: seconds for tuning each case first; None: what is tuned is used.
+        log: takes what libraries print.
+    """
+
+    gpu: int
+    home: Path
+    families: tuple[str, ...]
+    peers: tuple[str, ...]
+    protocol: Protocol
+    tune: float | None
+    log: Path
+
+
+@dataclass(frozen=True)
+class Order:
+    """A case to measure, against these peers."""
+
+    case: Case
+    peers: tuple[str, ...]
+
+
+def serve(connection: Connection[Message, Order | None], setup: Setup) -> None:
+    """Opens the device, then measures what is ordered until None comes."""
+    _print_to(setup.log)
+    try:
+        opened, arena, peers = _open(setup, connection.send)
+    except GenError as error:
+        connection.send(Refused(str(error)))
+        return
+    connection.send(opened)
+    while (order := connection.recv()) is not None:
+        try:
+            arena.run(order.case, [peers[name] for name in order.peers if name in peers])
+        except LostError as error:
+            connection.send(Lost(str(error)))
+            os._exit(1)  # libraries that tidy up would wait for it
+        connection.send(Finished())
+
+
+def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena, Mapping[str, Peer]]:
+    from gen.bench.place import GpuPlace
+    from gen.gpu.open import open_instruments
+    from gen.paths import cache_home
+    from gen.toolchain.nvrtc import Nvrtc
+
+    compiler = Nvrtc(cache_home(setup.home))
+    instruments = open_instruments(setup.gpu, compiler)
+    peers, versions, missing = _peers(setup.peers)
+    known = families(*setup.families)
+    calibration = instruments.calibrate()
+    place = GpuPlace(instruments, calibration, cache_home(setup.home))
+    tune = None
+    if setup.tune is not None:
+        seconds = setup.tune
+
+        def tune(problem: Problem) -> None:
+            from gen.tune.run import run
+
+            run([problem], known, instruments.bench(calibration), compiler, setup.home, budget=seconds)
+
+    versions = {
+        "python": sys.version.split()[0], "gen": gen.__version__, "numpy": np.__version__,
+        "compiler": compiler.version, **versions,
+    }  # fmt: skip
+    opened = Opened(place.name, place.driver, asdict(calibration), versions, missing)
+    return opened, Arena(place, known, setup.home, setup.protocol, tell, tune), peers
+
+
+def _peers(names: tuple[str, ...]) -> tuple[dict[str, Peer], dict[str, str], dict[str, str]]:
+    peers, versions, missing = {}, {}, {}
+    for name in names:
+        peer = find(name)
+        try:
+            versions[name] = peer.version()
+        except MissingToolError as error:
+            missing[name] = str(error)
+        except Exception as error:  # noqa: BLE001  an installation may be broken in any way
+            missing[name] = f"{type(error).__name__}: {error}"
+        else:
+            peers[name] = peer
+    return peers, versions, missing
+
+
+def _print_to(log: Path) -> None:
+    """Lets this process, with all that it loads, print to a file: our own output is a table."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)

@@ -1,0 +1,229 @@
+"""`gen bench`: our kernels against other libraries, on the same work in the same run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import Invocation, OptionError, Out, home_of
+from gen.cli.tune import Gpu
+
+if TYPE_CHECKING:
+    from gen.bench.rows import Difference, Results, Row
+    from gen.bench.run import Bench
+    from gen.bench.works import Case
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        "bench",
+        epilog="Examples: `gen bench transpose --peers torch,cublas`, `gen bench --case 'sum f32*' --tune 20`, "
+        "`gen bench --json bench/h100.json --missing --budget 500`.",
+    )(bench)
+
+
+def bench(
+    ctx: typer.Context,
+    family: Annotated[
+        str | None, typer.Argument(metavar="FAMILY", show_default=False, help="A family. Default: all.")
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", show_default=False, help="Whom to measure against. Default: all."),
+    ] = None,
+    cases: Annotated[
+        str, typer.Option(metavar="public|FILE", help="The public cases, or those in a file of JSON.")
+    ] = "public",
+    case: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT", show_default=False, help="Only cases whose name holds this, or matches it; repeatable."
+        ),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(metavar="cold|dirty|hot", help="What the caches hold before a launch.")
+    ] = "cold",
+    tune: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", show_default=False, help="Tune each case first, for so long. Default: what is tuned."
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", show_default=False, help="The time that the whole run may take."),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="Keep the results here, in the place of older ones of each case."
+        ),
+    ] = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Only cases of which the file of --json has no row yet.")
+    ] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="Compare with an earlier run; exit status 1 if one is slower now."
+        ),
+    ] = None,
+    gpu: Gpu = 0,
+    out: Out = None,
+    list_cases: Annotated[bool, typer.Option("--list", help="Print the cases as JSON, and measure nothing.")] = False,
+) -> None:
+    """Measure against other libraries: torch, torch.compile, CuPy, cupyx, CUB, cuBLAS, JAX, and a plain kernel.
+
+    Every result is checked against NumPy's before it is timed. Two contenders are timed in turns, A B B A, in one
+    process; the median ratio of at least 30 pairs has a 95 % interval, by which it is a WIN, a TIE or a LOSS. A library
+    that crashes or hangs is named, and the run goes on without it.
+    """
+    from gen.bench import peers as known_peers
+    from gen.bench.cases import public_cases, read_cases, text_of_cases
+    from gen.bench.rows import Results, differences, read_results
+    from gen.bench.run import Bench
+    from gen.bench.worker import Setup
+    from gen.gpu.lock import alone_on, gpu_uuid
+    from gen.gpu.timing import Protocol
+    from gen.paths import cache_home
+
+    names = known_peers.names(None if peers is None else peers.split(","))
+    if protocol not in [known.value for known in Protocol]:
+        raise OptionError("--protocol", "must be cold, dirty or hot", protocol)
+    for option, value in (("--budget", budget), ("--tune", tune)):
+        if value is not None and not value > 0:
+            raise OptionError(option, "must be a positive number of seconds", value)
+    wanted = _select(public_cases() if cases == "public" else read_cases(Path(cases)), family, case)
+    if list_cases:
+        show.verbatim(text_of_cases(wanted))
+        return
+    before = None if against is None else read_results(against)
+    if before is not None and not before.rows:
+        raise OptionError("--against", "must be a file that gen bench --json wrote", against)
+    kept = Results() if json is None else read_results(json)
+    if missing:
+        done = {(row.family, row.case) for row in kept.rows}
+        wanted = tuple(one for one in wanted if (one.family, one.name) not in done)
+    if not wanted:
+        show.text("Nothing is missing.")
+        return
+    home = home_of(out)
+    invocation = ctx.find_object(Invocation) or Invocation()
+    setup = Setup(
+        gpu, home, invocation.families, names, Protocol(protocol), tune, cache_home(home) / "bench.log"
+    )  # fmt: skip
+    uuid = gpu_uuid(gpu)
+    with nullcontext() if uuid is None else alone_on(uuid, _command(), say=show.note):
+        results = _measure(Bench(setup), wanted, kept, json, budget)
+    _end(results, wanted)
+    if before is not None and _compare(differences(before, results)):
+        raise typer.Exit(1)
+
+
+def _select(cases: Sequence[Case], family: str | None, filters: Sequence[str] | None) -> tuple[Case, ...]:
+    """The cases meant. Raises UnknownNameError if there are none."""
+    from gen.errors import UnknownNameError
+    from gen.families.names import unknown
+
+    families = list(dict.fromkeys(case.family for case in cases))
+    if family is not None and family not in families:
+        raise unknown("The family", family, families)
+    found = tuple(case for case in cases if family in (None, case.family))
+    if filters:
+        found = tuple(
+            case for case in found if any(text in case.name or fnmatchcase(case.name, text) for text in filters)
+        )
+    if not found:
+        raise UnknownNameError(
+            "--case", "must be in the name of a case", ", ".join(filters or ()), next_step="gen bench --list has them"
+        )
+    return found
+
+
+def _measure(bench: Bench, cases: Sequence[Case], kept: Results, file: Path | None, budget: float | None) -> Results:
+    """Measures, prints and keeps one case after another."""
+    from gen.bench.rows import Results, Run, in_order, write_results
+    from gen.bench.table import COLUMNS, lines, text_of
+
+    start = time.monotonic()
+    opened = bench.open()
+    show.text(f"{opened.device}, driver {opened.driver}; " + _limits(opened.calibration))
+    for name, reason in opened.missing.items():
+        show.text(f"Without {name}: {reason}")
+    run = Run(_command(), time.strftime("%Y-%m-%d"), opened.device, opened.driver, opened.calibration, opened.versions)
+    show.text("  ".join(COLUMNS))
+    rows: list[Row] = []
+    names = [(case.family, case.name) for case in cases]
+    if budget is not None:
+        budget -= time.monotonic() - start
+    for _, found in bench.rows(cases, budget):
+        rows += found
+        for line in lines(Results(tuple(found))):
+            show.text("  ".join(text_of(line)))
+        for row in found:
+            if row.note:
+                show.text(f"{row.peer}: {row.note}", indent=4)
+        if file is not None:
+            write_results(file, in_order(kept.with_run(run, rows), _order(kept, names), bench.setup.peers))
+    for case in bench.left_out:
+        show.text(f"Left out for want of time: {case.name}")
+    return Results().with_run(run, rows)
+
+
+def _order(kept: Results, names: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The cases in the order in which they are declared, then others."""
+    from gen.bench.cases import public_cases
+
+    declared = [(case.family, case.name) for case in public_cases()]
+    return list(dict.fromkeys([*declared, *kept.cases(), *names]))
+
+
+def _command() -> str:
+    """This command, as it can be repeated."""
+    return "gen " + shlex.join(sys.argv[1:])
+
+
+def _limits(calibration: Mapping[str, Any]) -> str:
+    return (
+        f"read {calibration['read']:.0f}, write {calibration['write']:.0f}, copy {calibration['copy']:.0f} GB/s; "
+        f"empty kernel {calibration['empty_pair_us']:.2f} us, in a graph {calibration['empty_node_us']:.2f} us"
+    )
+
+
+def _end(results: Results, cases: Sequence[Case]) -> None:
+    """What the run came to."""
+    from gen.bench.rows import OURS
+    from gen.bench.table import summary
+
+    ours = [row for row in results.rows if row.peer == OURS]
+    untuned = {row.case for row in ours if row.note.startswith("base")}
+    compiled = [row.seconds for row in results.rows if row.peer == "torch.compile" and row.seconds]
+    tuned = [row.seconds for row in ours if row.seconds]
+    show.text()
+    show.verbatim(summary(results))
+    if tuned:
+        line = f"Tuning and loading took gen {sum(tuned) / len(tuned):.1f} s a case"
+        if compiled:
+            line += f"; torch.compile took {sum(compiled) / len(compiled):.1f} s to compile one"
+        show.text(line + ".")
+    if untuned:
+        show.text(f"{len(untuned)} of {len(cases)} cases ran base, untuned: gen bench --tune SECONDS tunes them first.")
+
+
+def _compare(found: Sequence[Difference]) -> bool:
+    """Prints what became of each case; whether one is slower."""
+    rows = [
+        (one.case, one.protocol, f"{one.before_us:.4g}", f"{one.now_us:.4g}", one.change.value) for one in found
+    ]  # fmt: skip
+    show.table(("case", "protocol", "us before", "us now", "change"), rows)
+    return any(one.change.value == "SLOWER" for one in found)

@@ -1,0 +1,171 @@
+"""A device made of host memory on which contenders meet: times are invented, results are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gen.bench.arrays import Shared
+from gen.bench.works import Shape
+from gen.dtypes import I64, U8, DType
+from gen.errors import RunError
+from gen.families.base import Array, Launch, Limits, Operand, Plan, Work
+from gen.families.expr import constant
+from gen.gpu.timing import Protocol, Sample
+from gen.proof.host import HostRunner
+from gen.proof.oracle import Allowance
+from tests.fake_backend import FakeBackend, FakeMemory
+from tests.fake_family import fake_variant
+from tests.fakes import OracleRunner
+
+
+@dataclass
+class FakeReplay:
+    """Queues again what was captured, at once."""
+
+    queue: Callable[[int], None]
+    open: list[FakeReplay]
+
+    def replay(self) -> None:
+        self.queue(7)
+
+    def close(self) -> None:
+        self.open.remove(self)
+
+
+@dataclass
+class FakeRing:
+    """Where a bench runs without a GPU.
+
+    Attributes:
+        times: of one launch by our own kernel and by the other, in microseconds.
+        runner: computes our kernels.
+        graphs: captured, and not closed.
+        turns: the protocol and the number of samples of every call of `in_turns`.
+        lost: it no longer answers.
+        sizes: bytes of every array, by address.
+        clocks: what the next looks at the clock see.
+    """
+
+    times: tuple[float, float] = (10.0, 12.0)
+    runner: OracleRunner = field(default_factory=OracleRunner)
+    cache: Path = Path("none")
+    name: str = "Fake GPU"
+    driver: str = "580.1"
+    arch: str = "sm_90"
+    index: int = 0
+    graphs: list[FakeReplay] = field(default_factory=list)
+    turns: list[tuple[Protocol, int]] = field(default_factory=list)
+    lost: bool = False
+    sizes: dict[int, int] = field(default_factory=dict)
+    clocks: list[int] = field(default_factory=list)
+    backend: Any = None
+
+    def __post_init__(self) -> None:
+        self.backend = FakeBackend(self.runner)
+
+    def array(self, shape: Shape, dtype: DType) -> Shared:
+        made = FakeMemory(max(int(np.prod(shape)) * dtype.size, 1))  # full of 0xAA
+        self.sizes[made.address] = made.size
+        return Shared(made.address, shape, dtype, made)
+
+    def random(self, shape: Shape, dtype: DType, seed: int) -> Shared:
+        made = self.array(shape, dtype)
+        random = np.random.default_rng(seed)
+        if dtype.kind == "float":
+            content = random.integers(1, 9, shape) * random.choice((-1, 1), shape)
+        else:
+            content = random.integers(0, 100, shape)
+        view(made)[...] = content
+        return made
+
+    def copy(self, source: Shared) -> Shared:
+        made = self.array(source.shape, source.dtype)
+        view(made)[...] = view(source)
+        return made
+
+    def upload(self, content: Array) -> Any:
+        memory = FakeMemory(content.nbytes)
+        memory.view(content.shape, content.dtype)[...] = content
+        return memory
+
+    def download(self, address: int, size: int) -> Array:
+        return at(address, (size,), np.dtype(np.uint8)).copy()
+
+    def differing(self, got: int, expected: int, size: int, elements: int) -> int:
+        one, other = (at(address, (elements, size), np.dtype(np.uint8)) for address in (got, expected))
+        return int((one != other).any(axis=1).sum())
+
+    def beyond(self, got: int, dtype: DType, elements: int, value: int, magnitude: int, allowed: Allowance) -> int:
+        one = at(got, (elements,), dtype.numpy).astype(np.float64)
+        right, size = (at(address, (elements,), np.dtype(np.float64)) for address in (value, magnitude))
+        bound = allowed.relative * size + allowed.unit * np.abs(right) + allowed.absolute
+        return int((~(np.abs(one - right) <= bound)).sum())
+
+    def graph(self, queue: Callable[[int], None]) -> FakeReplay:
+        queue(7)
+        self.graphs.append(FakeReplay(queue, self.graphs))
+        return self.graphs[-1]
+
+    def compile(self, name: str, source: str) -> Callable[..., None]:
+        def launch(_: int, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]) -> None:
+            run_on_host(self, name, source, grid, block, arguments)
+
+        return launch
+
+    def in_turns(self, samples: Sequence[Sample], protocol: Protocol) -> list[float]:
+        self.turns.append((protocol, len(samples)))
+        for sample in samples[:2]:
+            sample.setup()
+            sample.launch()
+        own, other = self.times
+        factor = 50 if protocol is Protocol.HOT else 1
+        return [factor * (own if sample is samples[0] else other) for sample in samples]
+
+    def time_us(self, launch: Callable[[], None]) -> float:
+        return 1.0
+
+    def floor_us(self, work: Work, protocol: Protocol) -> float:
+        return 5.0
+
+    def clock_mhz(self) -> int:
+        return self.clocks.pop(0) if self.clocks else 0
+
+    def synchronize(self) -> None:
+        if self.lost:
+            raise RunError("The GPU", "reports that a launch failed", "an illegal address")
+
+
+def view(array: Shared) -> Array:
+    """The array's elements."""
+    return at(array.address, array.shape, array.dtype.numpy)
+
+
+def at(address: int, shape: Shape, dtype: Any) -> Array:
+    """Elements at an address of host memory."""
+    size = dtype.itemsize
+    interface = {"data": (address, False), "shape": (*shape, size), "typestr": "|u1", "version": 3}
+    raw = np.asarray(type("_At", (), {"__array_interface__": interface})())
+    return np.ndarray(shape, dtype, raw.data if raw.size else b"")
+
+
+def run_on_host(
+    ring: FakeRing, name: str, source: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
+) -> None:
+    """Runs a kernel's text once on the CPU, every access checked."""
+    values = [argument if isinstance(argument, tuple) else ("P", argument) for argument in arguments]
+    arrays = {f"array{place}": value for place, (kind, value) in enumerate(values) if kind == "P"}
+    numbers = [f"array{place}" if kind == "P" else (I64, constant(value)) for place, (kind, value) in enumerate(values)]
+    x, y, z = map(constant, grid)
+    launch = Launch((x, y, z), (block[0], block[1], block[2]), tuple(numbers))
+    made = fake_variant("plain", tuple(Operand(array, "inout", U8, (array,)) for array in arrays), Plan((launch,)))
+    runner = HostRunner(
+        Limits.of("sm_90"), cache=ring.cache, text=lambda one: source.replace(f"void {name}(", f"void {one.name}(")
+    )
+    extents = {array: ring.sizes[address] for array, address in arrays.items()}
+    buffers = {array: at(address, (extents[array],), np.dtype(np.uint8)) for array, address in arrays.items()}
+    runner.load([made])[0].run(extents, buffers)

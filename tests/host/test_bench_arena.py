@@ -1,0 +1,282 @@
+"""A case on a device of host memory: what is checked, what is timed, and what the rows say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gen.bench import arena
+from gen.bench.arena import Arena, LostError
+from gen.bench.arrays import Shared
+from gen.bench.messages import Begun, Found, Message
+from gen.bench.ours import BASE
+from gen.bench.peers import find
+from gen.bench.peers.base import Contender, NotOfferedError, Place
+from gen.bench.rows import OURS, Row
+from gen.bench.statistics import FEWEST, MOST
+from gen.bench.works import Case, Permute, Reduce, Sweep
+from gen.dtypes import F32, I32, DType
+from gen.errors import RunError
+from gen.families import FAMILIES
+from gen.families.names import base_variants, space, variant
+from gen.gpu.timing import Protocol
+from gen.gpu.trial import Problem
+from gen.store.tuned import Winner, text_of_winners
+from tests import fake_libraries
+from tests.fake_ring import FakeRing, view
+from tests.fakes import OracleRunner
+
+MATRIX = Case(Permute((1, 0)), F32, (700, 600))  # large enough to be compared on the device
+SMALL = Case(Permute((1, 0)), F32, (7, 6))
+SUM = Case(Reduce(("sum",)), F32, (1000,))
+
+
+class FakePeer:
+    """Transposes or adds as it is told to.
+
+    Attributes:
+        spoil: changes the result.
+        fail: raised when it is made ready.
+    """
+
+    def __init__(
+        self, name: str = "other", spoil: Callable[[Any], None] = lambda _: None, fail: Exception | None = None,
+        *, captured: bool = True, dtype: DType = F32, late: Exception | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.spoil, self.fail, self.captured, self.dtype, self.late = (
+            name,
+            spoil,
+            fail,
+            captured,
+            dtype,
+            late,
+        )
+        self.launches = self.closed = 0
+
+    def version(self) -> str:
+        return "1"
+
+    def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
+        if self.fail is not None:
+            raise self.fail
+        matrix = isinstance(case.work, Permute)
+        out = place.array(case.shape[::-1] if matrix else (), self.dtype)
+
+        def launch() -> Sequence[Any]:
+            self.launches += 1
+            if self.late is not None and self.launches > 1:
+                raise self.late
+            view(out)[...] = view(source).T if matrix else view(source).sum()
+            self.spoil(view(out))
+            return (out,)
+
+        def close() -> None:
+            self.closed += 1
+
+        return Contender(launch, nullcontext if self.captured else None, "adds backwards", close=close)
+
+
+@pytest.fixture(autouse=True)
+def _cold_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena, "WARM_UP_US", 100.0)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "tuned.json").write_text('{"schema": 1, "winners": []}', encoding="utf-8")
+    return tmp_path
+
+
+def run(
+    home: Path, case: Case, *peers: FakePeer, ring: FakeRing | None = None, protocol: Protocol = Protocol.COLD,
+    tune: Callable[[Problem], None] | None = None,
+) -> tuple[list[Row], list[Message]]:  # fmt: skip
+    told: list[Message] = []
+    Arena(ring or FakeRing(), FAMILIES, home, protocol, told.append, tune).run(case, peers)
+    return [message.row for message in told if isinstance(message, Found)], told
+
+
+@pytest.mark.parametrize("case", [MATRIX, SMALL, SUM], ids=lambda case: case.name)
+def test_a_right_peer_is_timed_against_ours(home: Path, case: Case) -> None:
+    peer = FakePeer()
+    ring = FakeRing(times=(40.0, 50.0))
+    (ours, row), told = run(home, case, peer, ring=ring)
+    assert (ours.peer, ours.verdict, ours.note) == (OURS, "-", BASE)
+    assert (row.peer, row.ours_us, row.peer_us, row.ratio, row.verdict) == ("other", 40, 50, 1.25, "WIN")
+    assert row.of_limit == pytest.approx(5 / 40)
+    assert row.note == "adds backwards"
+    assert row.pairs == ours.pairs == MOST
+    assert row.variant == ours.variant
+    assert row.seconds is not None
+    assert peer.closed == 1
+    assert [message.who for message in told if isinstance(message, Begun)] == [OURS] * 3 + ["other"] * 3
+    assert not ring.graphs
+
+
+def test_under_20_us_a_launch_in_a_graph_is_timed_too(home: Path) -> None:
+    ring = FakeRing(times=(10.0, 9.0))
+    rows, _ = run(home, SUM, FakePeer(), ring=ring)
+    assert [(row.peer, row.protocol) for row in rows] == [
+        (OURS, "cold"), (OURS, "hot"), ("other", "cold"), ("other", "hot")
+    ]  # fmt: skip
+    assert rows[3].ours_us == 10
+    assert rows[3].verdict == "LOSS"
+    assert {protocol for protocol, _ in ring.turns} == {Protocol.COLD, Protocol.HOT}
+    assert not ring.graphs, "a graph was not closed"
+
+
+def test_who_cannot_be_captured_is_timed_cold_and_says_so(home: Path) -> None:
+    rows, _ = run(home, SUM, FakePeer(captured=False))
+    assert [(row.protocol, row.verdict, row.note) for row in rows[2:]] == [
+        ("cold", "WIN", "adds backwards"), ("hot", "-", "cannot be captured in a graph")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_the_protocol_asked_for_is_used(home: Path, protocol: Protocol) -> None:
+    ring = FakeRing(times=(30.0, 30.0))
+    rows, _ = run(home, SUM, FakePeer(), ring=ring, protocol=protocol)
+    assert {row.protocol for row in rows} == {protocol.value}
+    assert {used for used, _ in ring.turns} == {protocol}
+
+
+def _one_element(out: Any) -> None:
+    out[(0,) * out.ndim] += 1
+
+
+@pytest.mark.parametrize("case", [MATRIX, SMALL, SUM], ids=lambda case: case.name)
+def test_a_wrong_peer_is_not_timed(home: Path, case: Case) -> None:
+    rows, told = run(home, case, FakePeer(spoil=_one_element))
+    row = rows[-1]
+    assert row.note.startswith("wrong: out")
+    assert (row.verdict, row.ratio, row.peer_us) == ("-", None, None)
+    assert [message.what for message in told if isinstance(message, Begun) and message.who == "other"] == [
+        "getting ready", "checking"
+    ]  # fmt: skip
+
+
+def test_a_result_of_another_shape_is_wrong(home: Path) -> None:
+    class Flat(FakePeer):
+        def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
+            made = super().prepare(case, source, place)
+            return replace(made, launch=lambda: [place.array((5,), F32)])
+
+    rows, _ = run(home, SMALL, Flat())
+    assert rows[-1].note.startswith("wrong: out: its shape is (5,), not (6, 7)")
+
+
+def test_another_type_of_the_same_value_is_said(home: Path) -> None:
+    rows, _ = run(home, SUM, FakePeer(dtype=I32))
+    assert rows[-1].verdict == "WIN"
+    assert rows[-1].note == "adds backwards; gives int32, gen f32"
+
+
+@pytest.mark.parametrize(
+    ("error", "note"),
+    [
+        (NotOfferedError("It", "has no such thing"), "not offered: It has no such thing"),
+        (RuntimeError("no kernel\nimage"), "failed: RuntimeError: no kernel"),
+        (RunError("CUB", "failed", "status 3"), "failed: CUB failed (got status 3)"),
+        (MemoryError(), "failed: MemoryError: "),
+    ],
+)
+def test_a_peer_that_cannot_is_a_row_and_the_next_has_its_turn(home: Path, error: Exception, note: str) -> None:
+    ring = FakeRing(times=(30.0, 33.0))
+    rows, _ = run(home, SUM, FakePeer("bad", fail=error), FakePeer("good"), ring=ring)
+    assert [(row.peer, row.verdict) for row in rows[1:]] == [("bad", "-"), ("good", "WIN")]
+    assert rows[1].note == note
+
+
+def test_a_peer_that_fails_while_it_is_timed_is_closed(home: Path) -> None:
+    peer = FakePeer(late=ValueError("gone"))
+    rows, _ = run(home, SUM, peer)
+    assert rows[-1].note == "failed: ValueError: gone"
+    assert peer.closed == 1
+
+
+def test_a_lost_device_is_not_taken_for_an_error_of_the_peer(home: Path) -> None:
+    ring = FakeRing()
+
+    def lose(_: Any) -> None:
+        ring.lost = True
+
+    with pytest.raises(LostError, match="an illegal address"):
+        run(home, SUM, FakePeer(spoil=lose), ring=ring)
+
+
+def test_a_case_that_gen_does_not_have_is_a_row(home: Path) -> None:
+    (row,), _ = run(home, Case(Reduce(("kurtosis",)), F32, (64,)), FakePeer())
+    assert row.peer == OURS
+    assert row.note.startswith("not offered: ")
+    assert "kurtosis" in row.note
+
+
+def test_our_own_wrong_result_is_a_row_and_nobody_is_timed(home: Path) -> None:
+    runner = OracleRunner(wrong=("transpose_10_b32__tiled_t64_r8_p1_u1",))
+    (row,), told = run(home, SMALL, FakePeer(), ring=FakeRing(runner=runner))
+    assert row.note.startswith("wrong: out")
+    assert not any(isinstance(message, Begun) and message.who == "other" for message in told)
+
+
+def test_a_case_is_tuned_before_its_kernel_is_loaded(home: Path) -> None:
+    def tune(problem: Problem) -> None:
+        base = base_variants(problem.family, problem.spec)[0]
+        algorithm = problem.family.algorithms["naive"]
+        made = variant(problem.family, problem.spec, algorithm, space(algorithm, problem.spec)[0])
+        assert made.name != base.name
+        winner = Winner("Fake GPU", problem.spec_name, problem.shape_class, made.name, {})
+        (home / "tuned.json").write_text(text_of_winners([winner]), encoding="utf-8")
+
+    rows, _ = run(home, SMALL, tune=tune)
+    assert "__naive" in rows[0].variant
+    assert rows[0].note == ""
+
+
+def test_slow_contenders_are_timed_less_often(home: Path) -> None:
+    ring = FakeRing(times=(300_000.0, 700_000.0))
+    rows, _ = run(home, SUM, FakePeer(), ring=ring)
+    assert rows[-1].pairs == FEWEST
+
+
+def test_a_clock_that_moved_is_looked_at_again_and_then_noted(home: Path) -> None:
+    steady, jumping = [1980, 1980], [1980, 1700]
+    ring = FakeRing(times=(900.0, 900.0), clocks=[*steady * 2, *jumping, *steady, *jumping, *jumping])
+    (ours, row), _ = run(home, SUM, FakePeer(), ring=ring)
+    assert ours.note == BASE
+    assert row.note == "adds backwards; the clock moved from 1980 to 1700 MHz while this was timed"
+
+
+STEPS = Case(Sweep("star", 2, 1, "frozen", 30), F32, (12, 15))  # more steps than NumPy is asked for
+ONE_STEP = Case(Sweep("star", 2, 1, "wrap"), F32, (12, 15))
+
+
+@pytest.mark.parametrize("case", [STEPS, ONE_STEP], ids=lambda case: case.name)
+def test_stencils_of_any_number_of_steps_are_checked(home: Path, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_libraries.install(monkeypatch)
+    ring = FakeRing(times=(40.0, 50.0))
+    told: list[Message] = []
+    Arena(ring, FAMILIES, home, Protocol.COLD, told.append).run(case, [find("torch")])
+    ours, row = [message.row for message in told if isinstance(message, Found)]
+    assert row.verdict == "WIN", row.note
+    assert ours.variant.startswith("stencil_star2d1r_")
+    assert ("checked against NumPy on star2d1r f32 12x15 frozen x20" in row.note) == (case is STEPS)
+    assert not ring.graphs
+
+
+@pytest.mark.parametrize("case", [STEPS, ONE_STEP], ids=lambda case: case.name)
+def test_a_wrong_stencil_is_found_wherever_it_is_checked(
+    home: Path, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_libraries.install(monkeypatch)
+    monkeypatch.setattr(sys.modules["torch"], "mul", lambda x, weight, out: np.multiply(x, 1.01 * weight, out=out))
+    told: list[Message] = []
+    Arena(FakeRing(), FAMILIES, home, Protocol.COLD, told.append).run(case, [find("torch")])
+    row = [message.row for message in told if isinstance(message, Found)][-1]
+    assert row.note.startswith("wrong: on star2d1r" if case is STEPS else "wrong: out"), row.note

@@ -1,0 +1,106 @@
+"""The public cases, and those of a file: what each is, and whether gen has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gen.bench.cases import public_cases, read_cases, text_of_cases
+from gen.bench.offers import counts_of, problem_of, smaller
+from gen.bench.works import Case, Permute, Reduce, Sweep
+from gen.dtypes import F32, U8
+from gen.errors import GenError, SpecError, StoreError
+from gen.families import FAMILIES
+
+PUBLIC = public_cases()
+
+
+def test_public_cases_have_names_of_their_own() -> None:
+    assert len({(case.family, case.name) for case in PUBLIC}) == len(PUBLIC)
+    assert {case.family for case in PUBLIC} <= {family.name for family in FAMILIES}
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        (Case(Reduce(("sum",)), F32, (2**20,)), "sum f32 2^20"),
+        (Case(Reduce(("sum", "max"), (0,)), F32, (4096, 64)), "sum+max f32 4096x64 axis 0"),
+        (Case(Permute((1, 0)), U8, (1000, 3)), "transpose u8 1000x3"),
+        (Case(Permute((0, 2, 1)), U8, (9, 1000, 3)), "transpose u8 9x1000x3 to 021"),
+        (Case(Sweep("box", 2, 2, "wrap", 16), F32, (64, 64)), "box2d2r f32 64x64 wrap x16"),
+    ],
+)
+def test_a_name_says_what_is_computed(case: Case, name: str) -> None:
+    assert case.name == name
+
+
+def test_cases_are_read_back_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(text_of_cases(PUBLIC))
+    assert read_cases(file) == PUBLIC
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "x",
+        {"family": "sort", "dtype": "f32", "shape": [4]},
+        {"family": "reduction", "dtype": "f33", "shape": [4], "ops": ["sum"]},
+        {"family": "reduction", "dtype": "f32", "shape": [], "ops": ["sum"]},
+        {"family": "reduction", "dtype": "f32", "shape": [0], "ops": ["sum"]},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": []},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": ["sum"], "axes": [1]},
+        {"family": "reduction", "dtype": "f32", "shape": [4]},
+        {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [0, 0]},
+        {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [1, 0], "more": 1},
+        {"family": "stencil", "dtype": "f32", "shape": [4, 5], "form": "ring", "ndim": 2, "radius": 1},
+        {"family": "stencil", "dtype": "f32", "shape": [4, 5], "form": "star", "ndim": 3, "radius": 1},
+        {"family": "stencil", "dtype": "f32", "shape": [4, 5], "form": "star", "ndim": 2, "radius": 1, "steps": 0},
+    ],
+)
+def test_a_case_that_makes_no_sense_is_refused(tmp_path: Path, entry: object) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"schema": 1, "cases": [entry]}))
+    with pytest.raises(SpecError, match="A case"):
+        read_cases(file)
+
+
+@pytest.mark.parametrize("text", ["{", '{"schema": 2, "cases": []}', '{"schema": 1}', "[]"])
+def test_a_file_of_another_schema_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(text)
+    with pytest.raises(StoreError, match=r"cases.json must .*gen bench --list"):
+        read_cases(file)
+    with pytest.raises(StoreError, match="must be a file of JSON"):
+        read_cases(tmp_path / "none.json")
+
+
+def test_a_public_case_is_a_problem_of_its_family_or_refused_in_words() -> None:
+    offered = 0
+    for case in PUBLIC:
+        try:
+            problem = problem_of(case, FAMILIES)
+        except GenError:  # in words, which a row says
+            continue
+        offered += 1
+        layouts = problem.family.layouts(problem.spec, problem.extents)
+        first = next(operand for operand in problem.spec.operands if operand.role == "in")
+        assert problem.family.name == case.family
+        assert np.prod(layouts[first.name].shape) == case.elements
+        assert first.dtype.size == case.dtype.size
+        assert problem.extents.get("steps", 1) == counts_of(case).get("steps", 1)
+        assert problem.region.holds(problem.sizes)
+        assert smaller(case, problem, problem.extents).work == case.work
+    assert offered > len(PUBLIC) / 2
+
+
+def test_weights_add_up_to_one_and_differ() -> None:
+    for form, radius in (("star", 1), ("box", 2)):
+        work = Sweep(form, 2, radius)  # type: ignore[arg-type]
+        assert sum(work.weights) == pytest.approx(1)
+        taps = [weight for _, weight in work.taps]
+        assert len(set(taps)) == len(taps)
+        assert len(work.weights) == (2 * radius + 1) ** 2

@@ -1,0 +1,141 @@
+"""Results are kept by case, peer and protocol; what else stands in a file is refused; tables say what rows say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gen.bench.rows import OURS, Difference, Results, Row, Run, differences, in_order, read_results, write_results
+from gen.bench.statistics import Change
+from gen.bench.table import full, lines, summary, text_of
+from gen.errors import StoreError
+
+RUN = Run("gen bench", "2026-11-22", "NVIDIA H100", "580", {"read": 3000.0}, {"torch": "2.11"})
+
+
+def row(case: str, peer: str, ratio: float | None = None, protocol: str = "cold", **values: Any) -> Row:
+    if ratio is None:
+        return Row("transpose", case, peer, protocol, **values)
+    verdict = "WIN" if ratio > 1.01 else "LOSS" if ratio < 0.99 else "TIE"
+    found = Row(
+        "transpose", case, peer, protocol, 10.0, 10.0 * ratio, ratio, ratio - 0.01, ratio + 0.01, 0.9, verdict, **values
+    )
+    return replace(found, verdict="-") if peer == OURS else found
+
+
+ROWS = (
+    row("a", OURS, 1.0, variant="transpose_10_b32__tiled_t64"), row("a", "torch", 2.0), row("a", "cub", 0.9),
+    row("a", OURS, 1.0, "hot"), row("a", "torch", 1.5, "hot"),
+    row("b", OURS, 1.0, note="base: nothing"), row("b", "torch", 4.0), row("b", "jax", note="failed: no"),
+    row("c", OURS, note="not offered: no such dtype"),
+)  # fmt: skip
+RESULTS = Results().with_run(RUN, ROWS)
+
+
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    write_results(file, RESULTS)
+    assert read_results(file) == RESULTS
+    content = json.loads(file.read_text())
+    assert set(content) == {"schema", "meta", "rows"}
+    wanted = {
+        "family", "case", "peer", "ours_us", "peer_us", "ratio", "low", "high", "of_limit", "verdict", "variant"
+    }  # fmt: skip
+    assert all(wanted <= set(one) for one in content["rows"])
+    assert len(file.read_text().splitlines()) == len(ROWS) + 11
+
+
+def test_no_file_is_no_results(tmp_path: Path) -> None:
+    assert read_results(tmp_path / "none.json") == Results()
+
+
+def test_a_later_run_replaces_rows_of_its_cases_and_keeps_the_others() -> None:
+    later = replace(RUN, date="2026-11-23")
+    merged = RESULTS.with_run(later, [row("a", "torch", 3.0), row("d", OURS, 1.0)])
+    by_key = {one.key: one for one in merged.rows}
+    assert len(by_key) == len(merged.rows) == len(ROWS) + 1
+    found = by_key["transpose", "a", "torch", "cold"]
+    assert (found.ratio, merged.runs[found.run].date) == (3.0, "2026-11-23")
+    assert merged.runs[by_key["transpose", "b", "torch", "cold"].run].date == "2026-11-22"
+
+
+def test_a_run_of_which_no_row_is_left_is_forgotten() -> None:
+    again = RESULTS.with_run(replace(RUN, date="2026-11-23"), ROWS)
+    assert [run.date for run in again.runs] == ["2026-11-23"]
+    assert all(one.run == 0 for one in again.rows)
+
+
+def test_results_of_two_devices_do_not_mix() -> None:
+    with pytest.raises(StoreError, match="were measured on NVIDIA H100"):
+        RESULTS.with_run(replace(RUN, device="NVIDIA H200"), [])
+
+
+def test_rows_stand_in_the_order_of_cases_and_peers() -> None:
+    ordered = in_order(RESULTS, [("transpose", "b"), ("transpose", "a")], ["cub", "torch"])
+    assert [(one.case, one.protocol, one.peer) for one in ordered.rows] == [
+        ("b", "cold", OURS), ("b", "cold", "torch"), ("b", "cold", "jax"), ("a", "cold", OURS), ("a", "cold", "cub"),
+        ("a", "cold", "torch"), ("a", "hot", OURS), ("a", "hot", "torch"), ("c", "cold", OURS),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content.update(schema=2),
+        lambda content: content.pop("meta"),
+        lambda content: content["rows"][0].update(ratio="fast"),
+        lambda content: content["rows"][0].update(ratio=-1.0),
+        lambda content: content["rows"][0].update(run=7),
+        lambda content: content["rows"][0].update(more=1),
+        lambda content: content["rows"].append("x"),
+        lambda content: content["meta"]["runs"][0].pop("date"),
+    ],
+)
+def test_a_file_that_gen_did_not_write_is_refused(tmp_path: Path, spoil: Any) -> None:
+    file = tmp_path / "h100.json"
+    write_results(file, RESULTS)
+    content = json.loads(file.read_text())
+    spoil(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(StoreError, match=r"h100.json (is not what gen bench writes|must have schema 1)"):
+        read_results(file)
+
+
+def test_the_best_peer_is_the_one_that_comes_closest() -> None:
+    cold, hot, other, missing = lines(RESULTS)
+    assert (cold.best and cold.best.peer, cold.verdict) == ("cub", "LOSS")
+    assert (hot.protocol, hot.verdict) == ("hot", "WIN")
+    assert other.verdict == "WIN"
+    assert (missing.best, missing.verdict) == (None, "-")
+    assert text_of(cold) == ("a", "cold", "10", "0.900", "1.0 %", "cub", "0.900 [0.890, 0.910]", "LOSS")
+    assert text_of(missing)[2:] == ("-",) * 6
+
+
+def test_the_summary_counts_every_case_and_names_every_loss() -> None:
+    text = summary(RESULTS)
+    assert "| transpose | 3 | 2 | 0 | 1 | 0.900 | 1.754 | 2.289 | 1 |" in text
+    assert "Losses, peer / ours: a (cold) cub 0.90." in text
+    assert "Measured on one NVIDIA H100 (driver 580), 2026-11-22, by `gen bench`" in text
+
+
+def test_the_full_table_has_every_peer_and_every_note() -> None:
+    text = full(RESULTS)
+    assert "| a | cold | `tiled_t64` | 10 | 0.900 | LOSS | 2.000 | 0.900 |" in text
+    assert "- jax: failed: no: b" in text
+    assert "- gen: not offered: no such dtype: c" in text
+
+
+def test_changes_are_told_by_our_own_times() -> None:
+    now = Results().with_run(
+        RUN,
+        [replace(ROWS[0], ours_us=12.0), replace(ROWS[3], ours_us=10.05), replace(ROWS[5], ours_us=8.0), ROWS[8]],
+    )
+    assert differences(RESULTS, now) == (
+        Difference("transpose", "a", "cold", 10.0, 12.0, Change.SLOWER),
+        Difference("transpose", "a", "hot", 10.0, 10.05, Change.SAME),
+        Difference("transpose", "b", "cold", 10.0, 8.0, Change.FASTER),
+    )

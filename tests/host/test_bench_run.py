@@ -1,0 +1,197 @@
+"""A run survives every library: processes that crash, hang or lose the device are replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
+from gen.bench.rows import OURS, Row
+from gen.bench.run import MOST_STRIKES, Bench, ChildLine
+from gen.bench.worker import Order, Setup
+from gen.bench.works import Case, Reduce
+from gen.dtypes import F32
+from gen.errors import DeviceError
+from gen.gpu.timing import Protocol
+
+CASES = tuple(Case(Reduce(("sum",)), F32, (n,)) for n in (10, 20, 30, 40))
+PEERS = ("torch", "cub", "jax")
+OPENED = Opened("Fake GPU", "1", {}, {}, {})
+
+
+def setup_in(folder: Path) -> Setup:
+    return Setup(0, folder, (), PEERS, Protocol.COLD, None, folder / "bench.log")
+
+
+@dataclass
+class Script:
+    """What fake processes do.
+
+    Attributes:
+        crash, hang, lose: pairs of a case and a contender, or a contender alone.
+        started: how many processes there were.
+        killed: how many of them were killed.
+        orders: every order.
+    """
+
+    crash: frozenset[str] = frozenset()
+    hang: frozenset[str] = frozenset()
+    lose: frozenset[str] = frozenset()
+    opening: Message = OPENED
+    started: int = 0
+    killed: int = 0
+    orders: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+    def start(self, _: Setup) -> FakeLine:
+        self.started += 1
+        return FakeLine(self)
+
+
+class FakeLine:
+    """A line to a process that follows a script."""
+
+    ended = "signal 11"
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._messages: Iterator[Message | None] = iter([script.opening])
+
+    def send(self, order: Order | None) -> None:
+        if order is not None:
+            self._script.orders.append((order.case.name, order.peers))
+            self._messages = self._follow(order)
+
+    def receive(self, seconds: float) -> Message | None:
+        assert seconds > 0
+        return next(self._messages)
+
+    def kill(self) -> None:
+        self._script.killed += 1
+
+    def _follow(self, order: Order) -> Iterator[Message | None]:
+        case = order.case
+        for name in (OURS, *order.peers):
+            yield Begun(name, "timing", 5.0)
+            for what in (name, f"{case.name} {name}"):
+                if what in self._script.crash:
+                    raise EOFError
+                if what in self._script.hang:
+                    yield None
+                if what in self._script.lose:
+                    yield Lost("an illegal address")
+            yield Found(Row(case.family, case.name, name, "cold", 1.0, 2.0, 2.0, 2.0, 2.0, 0.5, "WIN"))
+        yield Finished()
+
+
+def rows_of(script: Script, folder: Path, **options: Any) -> tuple[dict[tuple[str, str], Row], Bench]:
+    bench = Bench(setup_in(folder), script.start)
+    bench.open()
+    rows = {(row.case, row.peer): row for _, found in bench.rows(CASES, **options) for row in found}
+    return rows, bench
+
+
+def test_one_process_measures_everything(tmp_path: Path) -> None:
+    script = Script()
+    rows, _ = rows_of(script, tmp_path)
+    assert script.started == script.killed == 1
+    assert len(rows) == len(CASES) * (1 + len(PEERS))
+    assert all(row.verdict == "WIN" for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("how", "note"),
+    [
+        ("crash", "crashed while timing: signal 11"),
+        ("hang", "hung for 5 s while timing"),
+        ("lose", "took the device down while timing: an illegal address"),
+    ],
+)
+def test_the_run_goes_on_in_a_new_process_without_the_peer(tmp_path: Path, how: str, note: str) -> None:
+    script = Script()
+    setattr(script, how, frozenset({f"{CASES[1].name} cub"}))
+    rows, _ = rows_of(script, tmp_path)
+    assert script.started == script.killed == 2
+    row = rows[CASES[1].name, "cub"]
+    assert (row.verdict, row.note) == ("-", note)
+    assert all(row.verdict == "WIN" for key, row in rows.items() if key != (CASES[1].name, "cub"))
+    assert len(rows) == len(CASES) * (1 + len(PEERS))
+    assert script.orders[2] == (CASES[1].name, ("jax",))  # torch had its turn
+
+
+def test_a_peer_that_crashes_again_and_again_is_left_out(tmp_path: Path) -> None:
+    script = Script(crash=frozenset({"torch"}))
+    rows, _ = rows_of(script, tmp_path)
+    assert script.started == 1 + MOST_STRIKES
+    notes = [rows[case.name, "torch"].note for case in CASES]
+    assert [note.startswith("crashed") for note in notes] == [True] * MOST_STRIKES + [False] * 2
+    assert notes[-1] == f"left out: it took its process down {MOST_STRIKES} times before in this run"
+    assert all(rows[case.name, "jax"].verdict == "WIN" for case in CASES)
+
+
+def test_our_own_crash_is_a_row_and_the_next_case_has_its_turn(tmp_path: Path) -> None:
+    script = Script(crash=frozenset({f"{CASES[0].name} {OURS}"}))
+    rows, _ = rows_of(script, tmp_path)
+    assert rows[CASES[0].name, OURS].note.startswith("crashed")
+    assert (CASES[0].name, "torch") not in rows
+    assert rows[CASES[1].name, OURS].verdict == "WIN"
+
+
+def test_what_the_budget_does_not_reach_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 10_000, 10))  # every look at the clock is 10 s later
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
+    rows, bench = rows_of(Script(), tmp_path, budget=45)
+    assert {case for case, _ in rows} == {CASES[0].name, CASES[1].name}
+    assert bench.left_out == list(CASES[2:])
+
+
+@pytest.mark.parametrize("opening", [Refused("there is no GPU"), Finished()])
+def test_a_process_that_cannot_begin_is_an_error(tmp_path: Path, opening: Message) -> None:
+    script = Script(opening=opening)
+    with pytest.raises(DeviceError, match=r"The benchmark cannot begin: .*See \S+bench.log"):
+        Bench(setup_in(tmp_path), script.start).open()
+    assert script.killed == 1
+
+
+def _obeys(connection: Any, _: Setup) -> None:
+    connection.send(OPENED)
+    while (order := connection.recv()) is not None:
+        for name in order.peers:
+            connection.send(Begun(name, "timing", 0.5))
+            if name == "cub":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if name == "jax":
+                time.sleep(60)
+            row = Row(order.case.family, order.case.name, name, "cold", verdict="WIN")
+            connection.send(Found(row))
+        connection.send(Finished())
+
+
+def test_real_processes_crash_hang_and_end(tmp_path: Path) -> None:
+    lines: list[ChildLine] = []
+
+    def start(setup: Setup) -> ChildLine:
+        lines.append(ChildLine(setup, _obeys))
+        return lines[-1]
+
+    bench = Bench(setup_in(tmp_path), start)
+    bench.open()
+    begun = time.monotonic()
+    ((_, rows),) = bench.rows(CASES[:1])
+    assert {row.peer: row.note for row in rows} == {
+        "torch": "", "cub": "crashed while timing: signal 11", "jax": "hung for 0 s while timing"
+    }  # fmt: skip
+    assert time.monotonic() - begun < 50, "it waited for a process that hangs"
+    assert len(lines) == 3
+
+
+def test_a_machine_without_a_gpu_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(DeviceError, match="The benchmark cannot begin: The GPU"):
+        Bench(setup_in(tmp_path)).open()

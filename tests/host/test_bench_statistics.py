@@ -1,0 +1,125 @@
+"""Times with known answers give these answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.bench.statistics import (
+    FEWEST,
+    MOST,
+    PAIRS,
+    Change,
+    Verdict,
+    change,
+    duel,
+    geometric_mean,
+    pairs_within,
+    parts,
+    turns,
+    verdict,
+)
+
+
+def times_of(ours: Iterable[float], peer: Iterable[float]) -> list[float]:
+    """Times of pairs in the order in which they are measured."""
+    one, other = list(ours), list(peer)
+    return [other.pop(0) if second else one.pop(0) for second in turns(len(one))]
+
+
+def test_turns_are_a_b_b_a() -> None:
+    assert "".join("AB"[second] for second in turns(5)) == "ABBAABBAAB"
+
+
+@given(st.integers(1, 60))
+def test_everyone_gets_as_many_turns(pairs: int) -> None:
+    assert sum(turns(pairs)) == pairs
+    assert len(turns(pairs)) == 2 * pairs
+
+
+def test_times_are_told_apart_by_their_turn() -> None:
+    found = duel(times_of([10.0] * 31, [20.0] * 31))
+    assert (found.ours_us, found.peer_us, found.pairs) == (10, 20, 31)
+    assert (found.ratio.low, found.ratio.median, found.ratio.high) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"), [(1.05, Verdict.WIN), (1.0, Verdict.TIE), (0.95, Verdict.LOSS)]
+)  # fmt: skip
+def test_a_difference_beyond_the_noise_is_found(factor: float, expected: Verdict) -> None:
+    random = np.random.default_rng(5)
+    ours, peer = (100 * (1 + 0.02 * random.standard_normal(60)) for _ in range(2))
+    found = duel(times_of(ours, factor * peer))
+    assert found.verdict is expected
+    assert found.ratio.low <= factor <= found.ratio.high
+
+
+def test_drift_cancels_where_turns_change_sides() -> None:
+    drift = np.linspace(1, 1.5, 120)  # the device slows down by half
+    pure = [100 * slower for slower in drift]
+    assert duel(pure).verdict is Verdict.TIE
+    assert duel(pure).ratio.median == pytest.approx(1, abs=0.01)
+
+
+def test_outliers_do_not_decide() -> None:
+    ours = [100.0] * 40
+    peer = [110.0] * 36 + [9000.0] * 4
+    assert duel(times_of(ours, peer)).ratio.median == pytest.approx(1.1)
+
+
+def test_an_interval_holds_its_ratio_nineteen_times_in_twenty() -> None:
+    random = np.random.default_rng(11)
+    held = 0
+    for _ in range(300):
+        ours, peer = (np.exp(0.03 * random.standard_normal(30)) for _ in range(2))
+        ratio = duel(times_of(ours, 1.2 * peer)).ratio
+        held += ratio.low <= 1.2 <= ratio.high
+    assert 0.90 <= held / 300 <= 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.001, 1.1, Verdict.WIN), (1.0, 1.1, Verdict.TIE), (0.9, 1.0, Verdict.TIE), (0.9, 0.999, Verdict.LOSS)],
+)
+def test_a_verdict_is_of_the_interval_alone(low: float, high: float, expected: Verdict) -> None:
+    assert verdict(low, high) is expected
+
+
+def test_slow_pairs_are_fewer_and_never_too_few() -> None:
+    assert pairs_within(10) == MOST
+    assert pairs_within(200) == 100
+    assert pairs_within(20_000) == PAIRS == 30
+    assert pairs_within(400_000) == 10
+    assert pairs_within(1e9) == FEWEST
+    assert pairs_within(0) == MOST
+
+
+@given(st.integers(1, 300))
+def test_parts_keep_the_turns(pairs: int) -> None:
+    assert sum(parts(pairs)) == pairs
+    assert [second for count in parts(pairs) for second in turns(count)] == list(turns(pairs))
+
+
+def test_geometric_mean() -> None:
+    assert geometric_mean([2, 8]) == pytest.approx(4)
+    assert np.isnan(geometric_mean([]))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "noise", "expected"),
+    [
+        (100, 101, 0.005, Change.SAME),
+        (100, 110, 0.005, Change.SLOWER),
+        (100, 90, 0.005, Change.FASTER),
+        (100, 103, 0.05, Change.UNCLEAR),
+        (100, 97, 0.05, Change.UNCLEAR),
+        (100, 110, 0.05, Change.SLOWER),
+        (0, 110, 0.05, Change.UNCLEAR),
+    ],
+)
+def test_a_change_is_told_from_noise(before: float, now: float, noise: float, expected: Change) -> None:
+    assert change(before, now, noise) is expected
