@@ -106,6 +106,12 @@ def explain_undefined(fault: Fault, code: Code) -> str:
     return f"{place}thread {fault.thread.as_tuple()} of block {fault.block.as_tuple()}: {text}"
 
 
+def locate(code: Code, pc: int) -> tuple[int, str]:
+    """The line of the emitted file that led to a return address, outside all functions that were inlined there."""
+    lines = _lines(code, pc)
+    return (lines[-1], _source(code, lines[-1])) if lines else (0, "")
+
+
 def _other(fault: Fault, code: Code) -> str:
     """The thread that got in the way, and where."""
     block, lines = fault.other_block.as_tuple(), _lines(code, int(fault.other_pc))

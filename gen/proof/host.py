@@ -16,7 +16,7 @@ from gen.families.steps import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel
-from gen.proof.faults import HostFault, Place, explain, explain_undefined
+from gen.proof.faults import HostFault, Place, explain, explain_undefined, locate
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
 from gen.proof.parameters import Taken, together
@@ -159,6 +159,10 @@ class HostKernel:
             self._runs += 1
             return self._launch(step, storage, numbers, table, places, 1, share)
 
+    def lines(self, addresses: Sequence[int]) -> dict[int, tuple[int, str]]:
+        """The line of the variant's text that each place in its machine code was made of, and its number."""
+        return {address: locate(self._code, address) for address in addresses}
+
     def _run_plan(self, sizes: Mapping[str, int], storage: dict[str, Storage], numbers: Mapping[str, Any]) -> None:
         table, places = self._table(storage)
         bytes_per_thread = STEPS_PER_BYTE * sum(s.high - s.low for s in storage.values())
@@ -210,6 +214,7 @@ class HostKernel:
             block_count=len(share.blocks),
             touched=touched,
             steps=share.steps,
+            trace=ctypes.pointer(share.trace) if share.trace else None,
         )
         fault = self._runtime.run(request)
         if fault.kind:

@@ -59,6 +59,27 @@ class Buffer(ctypes.Structure):
     ]
 
 
+class Access(ctypes.Structure):
+    """One access of one thread."""
+
+    _fields_ = [
+        ("address", ctypes.c_uint64),
+        ("pc", ctypes.c_uint64),
+        ("block", ctypes.c_uint32),
+        ("thread", ctypes.c_uint16),
+        ("bytes", ctypes.c_uint16),
+        ("touch", ctypes.c_uint8),
+        ("shared", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8 * 6),
+    ]
+
+
+class Trace(ctypes.Structure):
+    """Room for the accesses of a launch, in the order in which each thread makes its own."""
+
+    _fields_ = [("accesses", ctypes.POINTER(Access)), ("capacity", ctypes.c_uint64), ("count", ctypes.c_uint64)]
+
+
 class Launch(ctypes.Structure):
     """One launch, ready to run."""
 
@@ -82,6 +103,7 @@ class Launch(ctypes.Structure):
         ("block_count", ctypes.c_uint64),
         ("touched", ctypes.POINTER(ctypes.c_uint64)),
         ("steps", ctypes.c_uint64),
+        ("trace", ctypes.POINTER(Trace)),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gen.proof.faults import Place
+from gen.proof.native import Trace
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,10 @@ class Share:
         blocks: the numbers of its blocks, x first, then y, then z.
         steps_per_thread: accesses and waits after which a thread hangs.
         steps: of all threads together, after which the launch is given up, with a fault of kind "too long".
+        trace: takes a note of every access.
     """
 
     blocks: tuple[int, ...]
     steps_per_thread: int
     steps: int
+    trace: Trace | None = None

@@ -48,6 +48,18 @@ inline bool is_shared(const volatile void* address) {
          place - reinterpret_cast<uint64_t>(dynamic) < run.launch->dynamic_bytes;
 }
 
+__attribute__((noinline)) void note(Trace& trace, uint64_t address, int size, const void* pc, uint8_t touch) {
+  if (trace.count++ >= trace.capacity) return;
+  const Launch& launch = *run.launch;
+  const uint64_t offset = address - reinterpret_cast<uint64_t>(launch.shared);
+  const uint64_t dynamic_offset = address - reinterpret_cast<uint64_t>(dynamic);
+  const bool is_static = offset < launch.shared_bytes, is_dynamic = dynamic_offset < launch.dynamic_bytes;
+  if (is_static) address = offset;
+  if (is_dynamic) address = launch.shared_bytes + dynamic_offset;
+  trace.accesses[trace.count - 1] = {address, reinterpret_cast<uint64_t>(pc), run.block->number, run.current->number,
+                                     uint16_t(size), touch, is_static || is_dynamic, {}};
+}
+
 template <Touch touch>
 inline void check(const volatile void* pointer, int size, const void* pc, bool aligned) {
   if (run.current == nullptr) return;
@@ -58,6 +70,9 @@ inline void check(const volatile void* pointer, int size, const void* pc, bool a
   constexpr bool asks = touch == Touch::kAtomic || touch == Touch::kVolatileRead;
   const bool misaligned = aligned && (address & uint64_t(size - 1)) != 0;
   const Launch& launch = *run.launch;
+  constexpr uint8_t marks = (reads(touch) ? kTouchedByRead : 0) | (writes(touch) ? kTouchedByWrite : 0);
+  if (launch.trace != nullptr) [[unlikely]]
+    note(*launch.trace, address, size, pc, marks);
   if (writes(touch) && !asks) ++run.changes;
 
   const uint64_t offset = address - reinterpret_cast<uint64_t>(launch.shared);
@@ -111,7 +126,6 @@ inline void check(const volatile void* pointer, int size, const void* pc, bool a
       if (writes(touch)) memset(written, 1, size);
     }
     if (buffer.touched != nullptr) [[unlikely]] {
-      constexpr uint8_t marks = (reads(touch) ? kTouchedByRead : 0) | (writes(touch) ? kTouchedByWrite : 0);
       for (int k = 0; k < size; ++k) buffer.touched[place + k] |= marks;
       if (launch.touched != nullptr) launch.touched[run.block->turn] += size;
     }

@@ -24,6 +24,23 @@ struct Buffer {
 
 constexpr uint8_t kTouchedByRead = 1, kTouchedByWrite = 2;
 
+// One access of one thread, in the order in which each thread makes its own.
+struct Access {
+  uint64_t address;  // of shared memory: bytes from its beginning
+  uint64_t pc;
+  uint32_t block;  // x first, then y, then z
+  uint16_t thread;
+  uint16_t bytes;
+  uint8_t touch;  // kTouchedByRead, kTouchedByWrite
+  uint8_t shared;
+  uint8_t reserved[6];
+};
+
+struct Trace {
+  Access* accesses;
+  uint64_t capacity, count;  // those beyond the capacity are counted only
+};
+
 struct Launch {
   void (*enter)(void**);
   void** arguments;
@@ -41,6 +58,7 @@ struct Launch {
   uint64_t block_count;
   uint64_t* touched;  // by each of them: bytes of buffers of which somebody asks what is touched
   uint64_t steps;     // of all threads together, after which the launch is given up
+  Trace* trace;       // where accesses are noted; null where nobody asks
 };
 
 enum class Kind : int32_t {

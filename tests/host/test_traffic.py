@@ -1,0 +1,143 @@
+"""Sectors, lines and wavefronts of single requests; samples of blocks stand for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.errors import UnknownNameError
+from gen.families import FAMILIES
+from gen.families.base import Array, Limits
+from gen.families.names import find_variant
+from gen.proof.host import HostRunner
+from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE, Access
+from gen.proof.trace import WHOLE, traffic
+from gen.proof.traffic import EVENT, Counted, MemoryModel, count
+
+H100 = Limits.of("sm_90")
+MODERN, KEPLER = MemoryModel(), MemoryModel.of("kepler")
+LANES = range(32)
+
+
+def events(addresses: Sequence[int], size: int, *, shared: bool = False, touch: int = TOUCHED_BY_READ) -> Array:
+    """One request: an access of each lane."""
+    found = np.zeros(len(addresses), EVENT)
+    found["address"], found["bytes"], found["thread"] = addresses, size, range(len(addresses))
+    found["shared"], found["touch"] = shared, touch
+    return found
+
+
+def one(found: Array, model: MemoryModel = MODERN, weight: float = 1.0) -> Counted:
+    (only,) = count(found, np.full(len(found), weight), model)
+    return only
+
+
+def test_events_are_what_the_runtime_writes() -> None:
+    import ctypes
+
+    assert EVENT.itemsize == ctypes.sizeof(Access)
+    assert EVENT.fields is not None
+    for name, (_, offset) in ((name, field[:2]) for name, field in EVENT.fields.items()):
+        assert getattr(Access, name).offset == offset
+
+
+@pytest.mark.parametrize(
+    ("step", "size", "sectors", "lines"),
+    [(4, 4, 4, 1), (0, 4, 1, 1), (8, 4, 8, 2), (32, 4, 32, 8), (128, 4, 32, 32), (16, 16, 16, 4), (1, 1, 1, 1),
+     (64, 8, 32, 16)],
+)  # fmt: skip
+def test_a_request_moves_the_sectors_and_lines_that_it_touches(step: int, size: int, sectors: int, lines: int) -> None:
+    found = one(events([4096 + step * lane for lane in LANES], size))
+    assert (found.requests, found.lanes, found.sectors, found.lines) == (1, 32, sectors, lines)
+
+
+def test_an_access_across_a_boundary_moves_both_sides() -> None:
+    found = one(events([4096 + 28], 8))
+    assert (found.sectors, found.lines) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("step", "size", "wavefronts", "least"),
+    [
+        (4, 4, 1, 1), (0, 4, 1, 1), (8, 4, 2, 1), (16, 4, 4, 1), (128, 4, 32, 1), (132, 4, 1, 1), (1, 1, 1, 1),
+        (2, 2, 1, 1), (8, 8, 2, 2), (16, 16, 4, 4), (128, 8, 32, 2), (32, 16, 8, 4),
+    ],
+)  # fmt: skip
+def test_a_request_takes_a_wavefront_for_each_word_of_the_fullest_bank(
+    step: int, size: int, wavefronts: int, least: int
+) -> None:
+    found = one(events([step * lane for lane in LANES], size, shared=True))
+    assert (found.wavefronts, found.least_wavefronts) == (wavefronts, least)
+    assert (found.sectors, found.lines) == (0, 0)
+
+
+def test_banks_of_eight_bytes_give_two_words_32_apart() -> None:
+    assert one(events([128 * lane for lane in LANES], 4, shared=True), KEPLER).wavefronts == 16
+    assert one(events([8 * lane for lane in LANES], 4, shared=True), KEPLER).wavefronts == 1
+    wide = one(events([8 * lane for lane in LANES], 8, shared=True), KEPLER)
+    assert (wide.wavefronts, wide.least_wavefronts) == (1, 1)
+
+
+@given(st.lists(st.integers(0, 255), min_size=1, max_size=32), st.sampled_from((1, 4)))
+def test_no_request_takes_less_than_the_least_or_more_than_a_lane_at_a_time(words: list[int], bank_words: int) -> None:
+    model = MemoryModel(bank_bytes=4 * (1 + (bank_words > 1)))
+    found = one(events([4 * word for word in words], 4, shared=True), model)
+    assert 1 == found.least_wavefronts <= found.wavefronts <= len(set(words))
+
+
+def test_the_kth_access_of_a_lane_belongs_to_the_kth_request() -> None:
+    twice = np.concatenate([events([4 * lane for lane in LANES], 4), events([4096 + 4 * lane for lane in range(5)], 4)])
+    found = one(twice)
+    assert (found.requests, found.lanes, found.sectors) == (2, 37, 4 + 1)
+
+
+def test_reads_and_writes_are_told_apart_and_weighted() -> None:
+    both = TOUCHED_BY_READ | TOUCHED_BY_WRITE
+    kinds = [one(events([0], 4, touch=touch)).kind for touch in (TOUCHED_BY_READ, TOUCHED_BY_WRITE, both)]
+    assert kinds == ["load", "store", "atomic"]
+    found = one(events([4 * lane for lane in LANES], 4), weight=100.0)
+    assert (found.requests, found.lanes, found.sectors, found.block_sectors) == (100, 3200, 400, 400)
+
+
+def test_a_cache_of_a_block_keeps_what_it_has_seen() -> None:
+    same = events([4 * (thread % 32) for thread in range(64)], 4)
+    found = one(same)
+    assert (found.requests, found.sectors, found.block_sectors) == (2, 8, 4)
+
+
+@pytest.mark.parametrize("name", ["transposeSmemPad", "transposeNaiveCol", "AoS", "reduceShfl"])
+def test_a_sample_of_blocks_stands_for_all(name: str, host_runner: HostRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = find_variant(FAMILIES, name, {})
+    (kernel,) = host_runner.load([made])
+    side = {"rows": 256, "cols": 256, "in_pitch": 256, "out_pitch": 256}
+    sizes = side if name.startswith("transpose") else {"n": 1 << 15}
+    whole = traffic(kernel, H100, sizes, MODERN)
+    assert whole.traced == whole.blocks <= WHOLE
+    monkeypatch.setattr("gen.proof.trace.WHOLE", 0)
+    sampled = traffic(kernel, H100, sizes, MODERN)
+    assert sampled.traced <= whole.traced
+    for a, b in zip(whole.accesses, sampled.accesses, strict=True):
+        assert (a.line, a.source, a.buffer, a.kind) == (b.line, b.source, b.buffer, b.kind)
+        assert b.requests == pytest.approx(a.requests, rel=0.02)
+        assert b.sectors == pytest.approx(a.sectors, rel=0.02)
+        assert b.wavefronts == pytest.approx(a.wavefronts, rel=0.02)
+
+
+def test_accesses_are_named_by_line_and_buffer(host_runner: HostRunner) -> None:
+    (kernel,) = host_runner.load([find_variant(FAMILIES, "transposeSmemPad", {})])
+    found = traffic(kernel, H100, {"rows": 64, "cols": 64, "in_pitch": 64, "out_pitch": 64}, MODERN)
+    assert [(a.buffer, a.kind) for a in found.accesses] == [
+        ("in", "load"), ("shared", "store"), ("out", "store"), ("shared", "load"),
+    ]  # fmt: skip
+    assert all("tile[" in access.source for access in found.accesses)
+    assert (found.efficiency("load"), found.efficiency("store"), found.conflict_degree) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("arch", ["", "sm_", "sm_35", "volta"])
+def test_an_architecture_of_no_model_is_refused(arch: str) -> None:
+    with pytest.raises(UnknownNameError, match="fermi, fermi-uncached, kepler"):
+        MemoryModel.of(arch)
