@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from math import prod
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -14,20 +13,12 @@ from gen.dtypes import F16, F32, F64
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Extents, Family, Spec, Variant
 from gen.families.config import Config
-from gen.families.layout import shape_of
 from gen.families.names import illegal, variant
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
 from gen.proof.cases import Case, Content
+from gen.proof.sizes import COUNTS, OFFSETS, SM_COUNTS, awkward, draw_extents, draw_shape
 
 C = TypeVar("C", bound=Config)
-
-SM_COUNTS = (1, 2, 3, 132)
-MOST_OFFSET = 3  # elements after a 256-byte boundary: more than a vector of 16 bytes holds, less one
-MOST_GAP = 9  # elements between rows
-# The largest extent by the number of axes: small enough for the CPU run.
-_LARGEST = {0: 0, 1: 40_000, 2: 200, 3: 30}
-_AROUND = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096, 8192, 16_384, 32_768)  # tiles, blocks, shares
-_PRIMES = (2, 3, 5, 7, 11, 13, 31, 37, 61, 67, 97, 127, 131, 193, 199, 1021, 4093, 8191, 10_007, 32_771, 39_989)
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -64,38 +55,39 @@ def variants(families: Sequence[Family[Any]] = FAMILIES) -> SearchStrategy[Varia
     )
 
 
-def sizes(largest: int) -> SearchStrategy[int]:
-    """Extents from 0 to `largest`: awkward ones as often as any other."""
-    around = (size + near for size in _AROUND for near in (-1, 0, 1))
-    awkward = sorted(size for size in {0, 1, largest, *_PRIMES, *around} if size <= largest)
-    return st.one_of(st.sampled_from(awkward), st.integers(0, largest))
+class _Drawn:
+    """Chooses what Hypothesis draws, and shrinks."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+
+    def among(self, name: str, choices: tuple[int, ...]) -> int:
+        return self._draw(st.sampled_from(choices), label=name)
+
+    def size(self, name: str, largest: int) -> int:
+        return self._draw(st.one_of(st.sampled_from(awkward(largest)), st.integers(0, largest)), label=name)
 
 
 @st.composite
 def extents(draw: st.DrawFn, spec: Spec, times: int = 1) -> Extents:
     """Extents of every axis of a spec's operands; a pitch is at least its row. `times` the size for the CPU run."""
-    found: dict[str, int] = {}
-    for operand in spec.operands:
-        free = [axis for axis in operand.axes if isinstance(axis, str)]
-        fixed = prod(axis for axis in operand.axes if isinstance(axis, int))
-        for axis in free:
-            if axis not in found:
-                found[axis] = draw(sizes(times * _LARGEST.get(len(free), 12) // fixed), label=axis)
-    for operand in spec.operands:
-        if operand.pitch and operand.pitch not in found:
-            row = shape_of(operand, found)[-1]
-            found[operand.pitch] = row + draw(st.integers(0, MOST_GAP), label=operand.pitch)
-    return found
+    return draw_shape(spec, _Drawn(draw), times)
+
+
+@st.composite
+def problems(draw: st.DrawFn, family: Family[Any], spec: Spec) -> Extents:
+    """Extents as arrays of them are measured, and what a call may count."""
+    return draw_extents(family, spec, _Drawn(draw))
 
 
 def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
     """Problems of a spec, on devices of several sizes."""
     return st.builds(
         Case,
-        extents=st.builds(lambda drawn, counted: {**drawn, **counted}, measurable(family, spec), counts(family, spec)),
+        extents=problems(family, spec),
         content=st.sampled_from(Content),
         seed=st.integers(0, 2**20),
-        offset=st.integers(0, MOST_OFFSET),
+        offset=st.sampled_from(OFFSETS),
         sm_count=st.sampled_from(SM_COUNTS),
     )
 
@@ -107,8 +99,7 @@ def measurable(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
 
 def counts(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
     """What a call may count: none, one, few."""
-    few = st.sampled_from((1, 0, 2, 3, 5, 8, 13))
-    return st.fixed_dictionaries(dict.fromkeys(family.counts(spec), few))
+    return st.fixed_dictionaries(dict.fromkeys(family.counts(spec), st.sampled_from(COUNTS)))
 
 
 @st.composite

@@ -11,6 +11,8 @@ from gen.cli import show
 from gen.cli.common import Json, Out, Target, families_of, find, home_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gen.tune.verdicts import Verdict
 
 ARCH = "sm_90"  # whose limits are played where no device is named
@@ -33,7 +35,7 @@ def prove(
             help="Without a name: beside the base and named variants, a pairwise cover of every algorithm's space.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of the numbers in the arrays.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of numbers, sizes and orders.")] = 0,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -41,10 +43,13 @@ def prove(
 
     The emitted CUDA text is compiled with g++ and run on the CPU under checks: every access, every barrier, every
     rounding counts. Without a name: the base and named variants of every catalogue. With a family or a spec: these,
-    and configs in which every pair of parameter values meets. With a variant's name: that one.
+    and configs in which every pair of parameter values meets. With a variant's name: that one. A case that fails is
+    kept in failed_cases.jsonl and tried first on every variant of its spec; what is shown is the smallest that was
+    found.
     """
     from gen.families.base import Limits
     from gen.paths import cache_home
+    from gen.proof.replay import read
     from gen.tune.processes import Host
     from gen.tune.select import select
 
@@ -52,11 +57,12 @@ def prove(
     variants = select(families, target, lambda name: find(families, name, home), cover=all_algorithms, limits=limits)
     by_name: dict[str, Verdict] = {}
     with show.progress(proven=len(variants)) as tick:
-        for verdict in Host(limits, cache_home(home), seed).verdicts(variants):
+        for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
             by_name[verdict.variant.name] = verdict
             tick("proven")
     found = [by_name[made.name] for made in variants]
     failed = [verdict for verdict in found if verdict.status == "failed"]
+    keep_failures(home, found)
     if json:
         show.data({"seed": seed, **count(found), "variants": [as_json(verdict) for verdict in found]})
     else:
@@ -69,6 +75,16 @@ def prove(
         show.text(", ".join(f"{number} {status}" for status, number in count(found).items()))
     if failed:
         raise typer.Exit(1)
+
+
+def keep_failures(home: Path, verdicts: Sequence[Verdict]) -> None:
+    """Keeps the cases that failed, to be tried first from now on; says so to people."""
+    from gen.proof.replay import FILE, Kept, keep
+
+    new = keep(home, [Kept.of(v.variant, v.failure) for v in verdicts if v.failure is not None])
+    if new:
+        cases = "1 failing case is" if len(new) == 1 else f"{len(new)} failing cases are"
+        show.note(f"{cases} kept in {home / FILE}, and tried first from now on.")
 
 
 def count(verdicts: Sequence[Verdict]) -> dict[str, int]:

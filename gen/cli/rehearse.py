@@ -8,7 +8,7 @@ import typer
 
 from gen.cli import show
 from gen.cli.common import families_of, find, home_of
-from gen.cli.prove import ARCH, as_json, show_reasons
+from gen.cli.prove import ARCH, as_json, keep_failures, show_reasons
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path | None, *, json: bool) -> None:
     """Emits, compiles and proves, and says what a GPU would measure."""
     from gen.paths import cache_home
+    from gen.proof.replay import read
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.device import find_device
     from gen.tune.processes import Host
@@ -35,9 +36,10 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
     if limits.arch not in compiler.architectures:
         known = ", ".join(compiler.architectures)
         raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", limits.arch)
-    host = Host(limits, cache_home(home))
+    host = Host(limits, cache_home(home), kept=read(home))
     with show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as tick:
         done = rehearsed(variants, limits, compiler, host, tick=tick)
+    keep_failures(home, [one.verdict for one in done.variants])
     if json:
         show.data(_as_json(done, compiler.version, device))
     else:

@@ -41,6 +41,10 @@ LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-z,defs", "-Wl,--wrap=memcpy,--wr
 RUNTIME_FLAGS = ("-O2", "-g1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 DYNAMIC_SHARED = "extern __shared__ __align__(16) unsigned char shared_bytes[];"
 
+# An array, as CUDA has it, of a length that is not known.
+_SHARED_BYTES = (
+    "unsigned char (&shared_bytes)[] = *reinterpret_cast<unsigned char (*)[]>(cuda_on_host::dynamic_shared());"
+)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<cuda_(fp16|bf16)\.h>", re.MULTILINE)
 _SIMD = re.compile(r"\b__v\w+\s*\(")
 _EXTERN_SHARED = re.compile(r"\bextern\s+__shared__")
@@ -250,7 +254,7 @@ def _unit_lines(sources: Sequence[Source]) -> Iterator[str]:
         yield f'#undef SHARED_SECTION\n#define SHARED_SECTION "shared_{slot}"'
         yield f'#undef CONSTANT_SECTION\n#define CONSTANT_SECTION "constant_{slot}"'
         yield f'namespace variant_{slot} {{\n#line 1 "{source.name}.cu"'
-        yield source.text.replace(DYNAMIC_SHARED, "unsigned char* const shared_bytes = cuda_on_host::dynamic_shared();")
+        yield source.text.replace(DYNAMIC_SHARED, _SHARED_BYTES)
         yield f'}}\n#line 1 "entries of {source.name}"'
         for number, entry in enumerate(source.entries):
             yield f"CUDA_ON_HOST_ENTRY({slot}_{number}, variant_{slot}::{entry})"

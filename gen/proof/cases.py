@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any
 
 import numpy as np
 
 from gen.dtypes import DType
 from gen.families.base import Array, Extents, Family, Layout, Spec
+from gen.proof.sizes import OFFSETS, SM_COUNTS, RandomDraw, draw_extents
 
 MARGIN = 256  # bytes kept free before and after each array
 
@@ -52,16 +53,22 @@ class Case:
         return f"{sizes}; {self.content.value} seed {self.seed}; offset {self.offset}; {device}"
 
 
-def cases_of(family: Family[Any], spec: Spec) -> Iterator[Case]:
-    """The family's awkward sizes, each with exact integers and with another content.
+DRAWN = 3  # problems of `cases_of` beside the family's own
+
+
+def cases_of(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
+    """The family's awkward sizes, and a few that `seed` chooses, each with exact integers and with another content.
 
     The two differ in where arrays begin and in the device too: also the smallest sizes meet more than one.
     """
     others = cycle(content for content in Content if content is not Content.INTEGERS)
-    devices = cycle((1, 2, 3, 132))
-    for seed, extents in enumerate(family.cases(spec)):
+    devices = cycle(SM_COUNTS)
+    draw = RandomDraw(seed)
+    drawn = (draw_extents(family, spec, draw) for _ in range(DRAWN))
+    for number, extents in enumerate(chain(family.cases(spec), drawn)):
         for place, content in enumerate((Content.INTEGERS, next(others))):
-            yield Case(extents, content, seed, offset=(seed + place) % 4, sm_count=next(devices))
+            offset = OFFSETS[(number + place) % len(OFFSETS)]
+            yield Case(extents, content, number + 1000 * seed, offset, sm_count=next(devices))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from gen.proof.cases import Case, Content, allocate, cases_of, fill
 from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, sampled_cases
+from gen.proof.shrink import smallest
 
 # Two different fills: an element that a kernel does not write differs between the two runs.
 _FILLS = (0xA5, 0x5A)
@@ -42,11 +43,12 @@ class AdjustableRunner(Runner, Protocol):
 
 
 def prove(
-    runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case] | None = None
+    runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case] | None = None, *, shrink: bool = False
 ) -> Iterator[Proof]:
     """Proves variants in order, on `cases` or else on those of their families.
 
-    Kernels are made ready before the first proof comes out; hand in as many variants as should be built together.
+    With `shrink` a failure comes with the smallest problem that was found to fail alike. Kernels are made ready before
+    the first proof comes out; hand in as many variants as should be built together.
     """
     runnable = [variant for variant in variants if variant.algorithm.not_on_host is None]
     counts = {case.sm_count for variant in runnable for case in _cases(variant, cases)}
@@ -63,6 +65,8 @@ def prove(
                 continue
             failure = check(kernel, devices[case.sm_count], case)
             if failure is not None:
+                if shrink:
+                    failure = _smallest(kernel, devices[case.sm_count], failure)
                 break
             proven += 1
         yield Proof(variant, proven, failure)
@@ -135,6 +139,15 @@ def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
             reason = f"{variant.name}: a second run gives other bits in {operand.name}{_undefined(kernel)}"
             return Failure(case, reason, AGAIN)
     return None
+
+
+def _smallest(kernel: Kernel, limits: Limits, failure: Failure) -> Failure:
+    variant = kernel.variant
+
+    def again(case: Case) -> Failure | None:
+        return None if uncovered(variant, case, limits) else check(kernel, limits, case)
+
+    return smallest(failure, variant.family, variant.spec, again)
 
 
 def _undefined(kernel: Kernel) -> str:

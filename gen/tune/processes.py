@@ -17,6 +17,7 @@ from gen.emit.render import render
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
 from gen.proof.host import HostRunner
+from gen.proof.replay import Kept
 from gen.tune.verdicts import CHUNK, Verdict, refused, verdicts
 
 FEW = 6  # variants that are proven before another process has started
@@ -29,12 +30,14 @@ class Host:
     Attributes:
         limits: of the device it plays.
         cache: where built code is kept; the processes find there what the first of them built.
-        seed: of the order of blocks and threads, and of what arrays hold.
+        seed: of the order of blocks and threads, of what arrays hold, and of sizes.
+        kept: cases on which variants have failed before, tried first.
     """
 
     limits: Limits
     cache: Path
     seed: int = 0
+    kept: tuple[Kept, ...] = ()
 
     def runner(self) -> HostRunner:
         """A runner of this process."""
@@ -49,7 +52,7 @@ class Host:
         """
         workers = min(len(os.sched_getaffinity(0)), len(variants) // FEW)
         if workers < 2:
-            yield from verdicts(self.runner(), variants, seed=self.seed)
+            yield from verdicts(self.runner(), variants, seed=self.seed, kept=self.kept)
             return
         # Not forked: this process has threads.
         pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (self,))
@@ -121,4 +124,4 @@ def _prove(made: Variant) -> Verdict:
     host, runner = _state
     assert isinstance(host, Host)
     assert isinstance(runner, HostRunner)
-    return next(verdicts(runner, (made,), seed=host.seed))
+    return next(verdicts(runner, (made,), seed=host.seed, kept=host.kept))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
 from gen.errors import CompileError
 from gen.families.base import Variant
 from gen.proof.cases import Case, cases_of
+from gen.proof.failure import Failure
 from gen.proof.prover import AdjustableRunner, Proof, prove
+from gen.proof.replay import Kept, cases_for
 from gen.proof.sampled import sampled_cases
 
 Status = Literal["proven", "failed", "skipped"]
@@ -24,30 +26,40 @@ class Verdict:
     Attributes:
         cases: on how many problems the variant was right.
         reason: why it failed or was skipped, with the case; empty if it was proven.
-        kind: what found it, if it failed: a kind of `Failure`, or `compile error`.
+        failure: what a case found, on the smallest problem that fails alike; None if none did.
     """
 
     variant: Variant
     status: Status
     cases: int
     reason: str = ""
-    kind: str = ""
+    failure: Failure | None = None
+
+    @property
+    def kind(self) -> str:
+        """What found it, if it failed: a kind of `Failure`, or `compile error`."""
+        if self.status != "failed":
+            return ""
+        return self.failure.kind if self.failure is not None else "compile error"
 
 
-def verdicts(runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int = 0) -> Iterator[Verdict]:
-    """Proves variants on the cases of their families, those of one spec built together.
+def verdicts(
+    runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int = 0, kept: Sequence[Kept] = ()
+) -> Iterator[Verdict]:
+    """Proves variants on the cases of their families, those of one spec built together; first on those that were kept.
 
     One that g++ refuses has failed, and comes out before those it was to be built with.
 
     Args:
         runner: where they run.
         variants: best those of one spec next to each other.
-        seed: of what the arrays hold; another one gives other numbers in the same sizes.
+        seed: of what the arrays hold and of the sizes that are drawn.
+        kept: cases on which a variant has failed before.
     """
     for _, group in groupby(variants, key=lambda made: (made.family.name, made.spec)):
         alike = tuple(group)
         family, spec = alike[0].family, alike[0].spec
-        cases = tuple(_seeded(case, seed) for case in (*cases_of(family, spec), *sampled_cases(family, spec)))
+        cases = (*cases_for(kept, alike[0]), *cases_of(family, spec, seed), *sampled_cases(family, spec, seed))
         for start in range(0, len(alike), CHUNK):
             yield from _together(runner, alike[start : start + CHUNK], cases)
 
@@ -56,16 +68,12 @@ def refused(variants: Sequence[Variant], error: CompileError) -> Verdict:
     """The verdict on the variant that a compiler refused. Raises `error` if it is the fault of none of them."""
     for made in variants:
         if made.name == error.subject:
-            return Verdict(made, "failed", 0, str(error), "compile error")
+            return Verdict(made, "failed", 0, str(error))
     raise error
 
 
-def _seeded(case: Case, seed: int) -> Case:
-    return replace(case, seed=case.seed + 1000 * seed)  # cases count their own seeds from 0
-
-
 def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case]) -> Iterator[Verdict]:
-    proofs = prove(runner, variants, cases)
+    proofs = prove(runner, variants, cases, shrink=True)
     try:
         first = next(proofs, None)  # everything is built before it
     except CompileError as error:
@@ -80,7 +88,7 @@ def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequ
 
 def _verdict(proof: Proof) -> Verdict:
     if proof.failure is not None:
-        return Verdict(proof.variant, "failed", proof.cases, str(proof.failure), proof.failure.kind)
+        return Verdict(proof.variant, "failed", proof.cases, str(proof.failure), proof.failure)
     if proof.skipped is not None:
         return Verdict(proof.variant, "skipped", 0, proof.skipped)
     if proof.cases == 0:

@@ -19,9 +19,10 @@ from gen.gpu.nvcc import Nvcc
 from gen.paths import output_home
 from gen.proof.cases import Case
 from gen.proof.prover import check, load, prove, uncovered
+from gen.proof.sizes import SM_COUNTS
 from gen.store.folder import known_specs
 from gen.toolchain.nvrtc import Nvrtc
-from tests.strategies import SM_COUNTS, cases
+from tests.strategies import cases
 
 OUT = tuple(sorted(output_home().glob("*.cu")))
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from gen.dtypes import B128, DTYPES, F32, DType
 from gen.families import FAMILIES
 from gen.families.base import Family, Layout, Spec
-from gen.proof.cases import MARGIN, Case, Content, allocate, cases_of, fill
-from tests.strategies import SM_COUNTS, cases
+from gen.proof.cases import DRAWN, MARGIN, Case, Content, allocate, cases_of, fill
+from gen.proof.sizes import OFFSETS, SM_COUNTS, RandomDraw, awkward, draw_extents
+from tests.strategies import cases
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
 each_spec = pytest.mark.parametrize(
@@ -192,8 +193,37 @@ def test_every_awkward_size_is_proven_exactly_and_otherwise(family: Family[Any],
         assert Content.INTEGERS in [case.content for case in all_cases if case.extents == sizes]
     assert {case.content for case in all_cases} == set(Content)
     assert {case.sm_count for case in all_cases} == set(SM_COUNTS)
-    assert {case.offset for case in all_cases} == {0, 1, 2, 3}
-    assert len(all_cases) == 2 * len(list(family.cases(spec)))
+    assert {case.offset for case in all_cases} == set(OFFSETS)
+    assert len(all_cases) == 2 * (len(list(family.cases(spec))) + DRAWN)
+
+
+@each_spec
+def test_another_seed_draws_other_sizes_and_keeps_the_familys(family: Family[Any], spec: Spec) -> None:
+    of_family = [dict(sizes) for sizes in family.cases(spec)]
+    drawn = []
+    for seed in range(5):
+        sizes = [dict(case.extents) for case in cases_of(family, spec, seed)][::2]
+        assert sizes[:-DRAWN] == of_family
+        drawn += [str(one) for one in sizes[-DRAWN:]]
+    assert len(set(drawn)) > DRAWN
+
+
+@given(st.integers(0, 50_000))
+def test_awkward_sizes(largest: int) -> None:
+    sizes = awkward(largest)
+    assert sizes[0] == 0
+    assert sizes[-1] == largest
+    assert list(sizes) == sorted(set(sizes))
+    assert {size for size in (1, 31, 32, 33, 127, 128, 129, 1021, 4095, 4096, 4097) if size <= largest} <= set(sizes)
+
+
+@each_spec
+def test_what_a_seed_draws_hypothesis_may_draw_too(family: Family[Any], spec: Spec) -> None:
+    for seed in range(20):
+        extents = draw_extents(family, spec, RandomDraw(seed))
+        assert extents == draw_extents(family, spec, RandomDraw(seed))
+        measured = family.extents(spec, family.layouts(spec, extents))
+        assert {**measured, **{name: extents[name] for name in family.counts(spec)}} == extents
 
 
 def test_a_case_says_what_it_is() -> None:

@@ -70,10 +70,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def oracle(monkeypatch: pytest.MonkeyPatch) -> OracleRunner:
     """Proofs run on NumPy, on few cases."""
     runner = OracleRunner()
-    monkeypatch.setattr("gen.tune.verdicts.cases_of", lambda family, spec: tuple(cases_of(family, spec))[::9])
+    monkeypatch.setattr("gen.tune.verdicts.cases_of", lambda *asked: tuple(cases_of(*asked))[::9])
 
     def prove(host: Host, variants: Any) -> Iterator[Verdict]:
-        return verdicts(runner, variants, seed=host.seed)
+        return verdicts(runner, variants, seed=host.seed, kept=host.kept)
 
     monkeypatch.setattr(Host, "verdicts", prove)
     return runner
@@ -231,7 +231,7 @@ def test_prove_shows_every_verdict() -> None:
     assert everything["proven"] > data["proven"]
 
 
-def test_prove_prints_a_failure_whole_and_ends_with_1(oracle: OracleRunner) -> None:
+def test_prove_prints_a_failure_whole_keeps_it_and_ends_with_1(oracle: OracleRunner, home: Path) -> None:
     bad = find_variant(FAMILIES, "transposeSmemPad", {}).name
     oracle.wrong = (bad,)
     shown = run("prove", "transpose")
@@ -243,6 +243,9 @@ def test_prove_prints_a_failure_whole_and_ends_with_1(oracle: OracleRunner) -> N
     failed = [(one["name"], one["kind"]) for one in data.data["variants"] if one["verdict"] == "failed"]
     assert failed == [(bad, "wrong result")]
     assert "failed: wrong result" in shown.out
+    lines = (home / "failed_cases.jsonl").read_text().splitlines()
+    assert [json.loads(line)["variant"] for line in lines] == [bad]
+    assert f"1 failing case is kept in {home / 'failed_cases.jsonl'}" in " ".join(shown.err.split())
     assert run("prove", "transposeSmem").status == 0
 
 

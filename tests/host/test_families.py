@@ -23,7 +23,8 @@ from gen.families.stencil import StencilSpec
 from gen.families.steps import steps
 from gen.families.tiles import Tiles
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
-from tests.strategies import SM_COUNTS, cases, extents, json_values, stencils, variants
+from gen.proof.sizes import SM_COUNTS
+from tests.strategies import cases, extents, json_values, stencils, variants
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
 each_spec = pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
 from gen.proof.cases import Case, Content, cases_of
 from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG
 from gen.proof.prover import check, prove
+from gen.proof.sizes import MOST_GAP
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner, beside, flip, last
-from tests.strategies import MOST_GAP, cases, variants
+from tests.strategies import cases, variants
 
 LIMITS = Limits.of("sm_90")
 VARIANTS = [base_variants(family, spec)[0] for family in FAMILIES for spec in family.catalogue]

@@ -107,15 +107,16 @@ def test_a_variant_that_takes_no_case_is_not_called_proven(monkeypatch: pytest.M
     assert verdict.status == "skipped"
 
 
-def test_another_seed_gives_other_numbers_in_the_same_sizes() -> None:
+def test_another_seed_gives_other_numbers() -> None:
     seen = []
     for seed in (0, 0, 1):
         runner = OracleRunner()
         assert next(verdicts(runner, [named("transposeSmem")], seed=seed)).status == "proven"
         seen.append(runner.seen)
     assert all(np.array_equal(a, b) for a, b in zip(seen[0], seen[1], strict=True))
-    assert [array.shape for array in seen[0]] == [array.shape for array in seen[2]]
-    assert not all(np.array_equal(a, b) for a, b in zip(seen[0], seen[2], strict=True))
+    same = [np.array_equal(a, b) for a, b in zip(seen[0], seen[2], strict=True) if a.shape == b.shape]
+    assert len(same) > len(seen[0]) / 2
+    assert not all(same)
 
 
 def test_a_rehearsal_holds_compiled_code_and_a_verdict_for_every_variant_in_order() -> None:

@@ -17,10 +17,13 @@ from gen.families import FAMILIES
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.cover import pairwise
 from gen.families.names import space, variant
+from gen.paths import output_home
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, uncovered
-from tests.strategies import SM_COUNTS, cases
+from gen.proof.replay import Kept, cases_for, keep, read
+from gen.proof.sizes import SM_COUNTS
+from tests.strategies import cases
 
 FEW = 100  # variants of one algorithm and spec
 GROUP = 20  # as many as are built in one translation unit
@@ -53,16 +56,24 @@ def groups() -> list[tuple[Variant, ...]]:
 
 @pytest.mark.parametrize("group", groups(), ids=lambda group: f"{group[0].name}+{len(group) - 1}")
 def test_variants_equal_numpy(group: tuple[Variant, ...], host_runner: HostRunner) -> None:
-    devices = {count: replace(host_runner.limits, sm_count=count) for count in SM_COUNTS}
+    first, home = group[0], output_home()
+    kept = cases_for(read(home), first)
+    counts = {*SM_COUNTS, *(case.sm_count for case in kept)}
+    devices = {count: replace(host_runner.limits, sm_count=count) for count in counts}
     kernels = {count: load(host_runner, group, limits) for count, limits in devices.items()}
-    first = group[0]
+    failures: list[Kept] = []
 
-    @settings(max_examples=EXAMPLES)
-    @given(cases(first.family, first.spec))
     def equals_numpy(case: Case) -> None:
         for made in group:
             if uncovered(made, case, devices[case.sm_count]) is None:
                 failure = check(kernels[case.sm_count][made], devices[case.sm_count], case)
+                if failure is not None:
+                    failures.append(Kept.of(made, failure))
                 assert failure is None, str(failure)
 
-    equals_numpy()
+    for case in kept:
+        equals_numpy(case)
+    try:
+        settings(max_examples=EXAMPLES)(given(cases(first.family, first.spec))(equals_numpy))()
+    finally:
+        keep(home, failures[-1:])  # Hypothesis tries the smallest last
