@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -23,6 +24,17 @@ class GenError(Exception):
         if next_step:
             text += f". {next_step}"
         super().__init__(text)
+
+    def __reduce__(self) -> tuple[Callable[..., GenError], tuple[object, ...]]:
+        """So that it can go from process to process: the value as text, which may be anything."""
+        value = None if self.value is None else str(self.value)
+        return _restored, (type(self), self.args, {**self.__dict__, "value": value})
+
+
+def _restored(kind: type[GenError], arguments: tuple[object, ...], attributes: dict[str, object]) -> GenError:
+    error = kind.__new__(kind, *arguments)  # keeps the arguments, which are the text
+    error.__dict__.update(attributes)
+    return error
 
 
 class SpecError(GenError):

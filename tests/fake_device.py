@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
-from gen.gpu.trial import Problem, Rounds, Trial
-from gen.toolchain.compiled import Compiled
-from tests.fakes import FakeCompiler
+from gen.gpu.trial import Entrant, Problem, Rounds, Status, Trial
+from gen.toolchain.compiled import Compiled, Resources
 
-SAMPLES = 7
+SAMPLES = 3
 
 
 @dataclass
@@ -22,109 +26,224 @@ class FakeDevice:
 
     Attributes:
         time_us: how long a variant takes.
-        wrong, crashing: variants, by name, that compute something else or do not run.
-        deadly: variants that take the device down with them.
-        spoilt: variants that are right when attempted, and wrong in the rounds.
-        noise: the relative spread of a time, the same for all variants in a round.
+        bad: what is wrong with variants, by name.
+        spoilt: what is wrong with variants, by name, that are right when attempted.
+        noise: the relative spread of a time, the same for all variants in a turn.
+        own_noise: the relative spread of each time by itself.
         base_wrong: base computes something else.
         interrupt: the user presses Ctrl-C before this attempt, counted from 1.
         attempts: every attempt, as variant and number of samples it was given.
-        finals: the variants of every call of `rounds`.
+        finals: the variants and the turns of every call of `rounds`.
         seen: every problem opened, with its base.
         open_sessions: those not closed.
-        lost: a deadly variant ran.
     """
 
     time_us: Callable[[Variant], float] = lambda _: 10.0
     name: str = "Fake GPU"
     driver: str = "1.0"
     limits: Limits = field(default_factory=lambda: Limits.of("sm_90"))
-    wrong: frozenset[str] = frozenset()
-    crashing: frozenset[str] = frozenset()
-    deadly: frozenset[str] = frozenset()
-    spoilt: frozenset[str] = frozenset()
+    bad: Mapping[str, Status] = field(default_factory=dict)
+    spoilt: Mapping[str, Status] = field(default_factory=dict)
     noise: float = 0.0
+    own_noise: float = 0.0
     base_wrong: bool = False
     interrupt: int | None = None
     floor: float = 5.0
+    seed: int = 7
     attempts: list[tuple[str, int]] = field(default_factory=list)
-    finals: list[list[str]] = field(default_factory=list)
+    finals: list[tuple[list[str], int]] = field(default_factory=list)
     seen: list[tuple[Problem, Variant]] = field(default_factory=list)
     open_sessions: int = 0
-    lost: bool = False
 
-    def open(self, problem: Problem, base: Variant, compiled: Compiled) -> FakeSession:
-        assert compiled.name == base.name
-        if self.base_wrong:
-            raise RunError(f"{base.name} on {problem}", "is wrong: out must be 1.0, is 2.0")
-        self.seen.append((problem, base))
+    def open(self, problem: Problem, base: Entrant) -> FakeSession:
+        self.seen.append((problem, base.variant))
         self.open_sessions += 1
-        return FakeSession(self)
+        opening: Future[None] = Future()
+        if self.base_wrong:
+            opening.set_exception(RunError(f"{base.name} on {problem}", "is wrong: out must be 1.0, is 2.0"))
+        else:
+            opening.set_result(None)
+        return FakeSession(self, opening)
 
     def floor_us(self, _: Problem) -> float:
         return self.floor
 
 
 class FakeSession:
-    """One problem on it. Times only what was attempted, as a GPU would."""
+    """One problem on it."""
 
-    def __init__(self, device: FakeDevice) -> None:
-        self._device = device
-        self._ready: set[str] = set()
-        self._random = np.random.default_rng(7)
+    def __init__(self, device: FakeDevice, opening: Future[None]) -> None:
+        self._device, self._opening = device, opening
+        self._random = np.random.default_rng(device.seed)
+        self._right: set[str] = set()
 
-    def attempt(self, variant: Variant, compiled: Compiled, give_up_us: float) -> Trial:
+    def ready(self) -> Future[None]:
+        return self._opening
+
+    def submit(self, entrant: Entrant, give_up_us: float) -> Future[Trial]:
         device = self._device
-        assert compiled.name == variant.name
         if device.interrupt == len(device.attempts) + 1:
             raise KeyboardInterrupt
-        registers = max(used.registers for used in compiled.resources.values())
-        time_us = device.time_us(variant)
-        count = SAMPLES if time_us <= give_up_us else 1
-        device.attempts.append((variant.name, count))
-        device.lost = device.lost or variant.name in device.deadly
-        if variant.name in device.crashing or device.lost:
-            return Trial(variant, "launch_failed", registers=registers, reason="an illegal address")
-        if variant.name in device.wrong:
-            return Trial(variant, "wrong_result", registers=registers, reason="out: 3 elements are wrong")
-        self._ready.add(variant.name)
-        return Trial(variant, "ok", tuple([time_us] * count), registers)
+        future: Future[Trial] = Future()
+        if self._opening.exception() is not None:
+            future.set_exception(RunError("The GPU", "has no problem open"))
+            return future
+        time_us = device.time_us(entrant.variant)
+        count = SAMPLES if time_us <= give_up_us else 2
+        device.attempts.append((entrant.name, count))
+        status = device.bad.get(entrant.name)
+        if status is not None:
+            future.set_result(entrant.untimed(status, f"made to: {status}"))
+        else:
+            times = tuple(time_us * (1 + device.own_noise * self._random.random(count)))
+            future.set_result(replace(entrant.untimed("ok", ""), times_us=tuple(map(float, times))))
+        return future
 
-    def rounds(self, variants: Sequence[Variant], count: int) -> Rounds:
+    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
         device = self._device
-        device.finals.append([variant.name for variant in variants])
-        assert {variant.name for variant in variants} <= self._ready, "not attempted in this session"
-        for variant in variants:
-            if variant.name in device.spoilt:
-                raise RunError(variant.name, "was right before and is wrong now", "out: 1 element is wrong")
-        disturbed = 1 + device.noise * self._random.random(count)
-        return Rounds({made.name: [device.time_us(made) * float(by) for by in disturbed] for made in variants})
-
-    def alive(self) -> bool:
-        return not self._device.lost
+        device.finals.append(([entrant.name for entrant in entrants], turns))
+        for entrant in entrants:
+            status = device.spoilt.get(entrant.name) or device.bad.get(entrant.name)
+            if status is not None:
+                return Rounds(faults=(entrant.untimed(status, f"among the finalists: {status}"),))
+        disturbed = 1 + device.noise * self._random.random(turns)
+        times = {
+            entrant.name: [
+                device.time_us(entrant.variant) * float(by * (1 + device.own_noise * self._random.random()))
+                for by in disturbed
+            ]
+            for entrant in entrants
+        }
+        return Rounds(times, (), (1900, 1980), ("power limit",))
 
     def close(self) -> None:
         self._device.open_sessions -= 1
 
 
-@dataclass(frozen=True)
-class CountingCompiler(FakeCompiler):
-    """Compiles one source after another, only when it is asked for.
+@dataclass
+class FakeFarm:
+    """Compiles a source at once.
 
     Attributes:
+        refused: variants, by name, that do not compile.
+        registers, spills: of a variant, by name, where they are not 20 and 0.
+        same: what a variant's machine code is, by name, where it is not its own.
         compiled: the names of all sources taken.
-        registers: of a variant, by name, where it is not 20.
     """
 
+    version: str = "fake 1.0"
+    options: str = ""
+    width: int = 4
+    refused: tuple[str, ...] = ()
+    registers: Mapping[str, int] = field(default_factory=dict)
+    spills: Mapping[str, int] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
     compiled: list[str] = field(default_factory=list)
-    registers: dict[str, int] = field(default_factory=dict)
 
-    def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
-        for name, text in items:
-            self.compiled.append(name)
-            for result in super().compile_many([(name, text)], arch):
-                if isinstance(result, Compiled) and name in self.registers:
-                    used = replace(result.resources[name], registers=self.registers[name])
-                    yield replace(result, resources={name: used})
-                else:
-                    yield result
+    def submit(self, name: str, text: str, arch: str) -> Future[Compiled]:
+        self.compiled.append(name)
+        future: Future[Compiled] = Future()
+        if name in self.refused:
+            future.set_exception(CompileError(name, f"{name}.cu(7): error: expected a ';'", Path("failed.cu")))
+            return future
+        used = Resources(self.registers.get(name, 20), self.spills.get(name, 0), 0, 0, 0, 0)
+        symbols = defaultdict(lambda: used, {name: used})  # for its other kernels too
+        future.set_result(Compiled(name, arch, self.same.get(name, name).encode(), symbols, 1.5))
+        return future
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+# ---- a bench for a process that may die
+
+
+Misdeed = str
+"""`crash`, `hang`, `lose` (the device answers no more), `wrong`."""
+
+
+@dataclass
+class DyingBench:
+    """What drives a fake device in a process of its own, and does to it what kernels do; also makes itself.
+
+    Attributes:
+        misdeeds: of variants, by name, when they are attempted; `final:NAME` in the rounds.
+        seconds: of each attempt.
+        dies_at_start: the process ends before it is ready.
+        starts: a file that gets a line for each start and each problem opened.
+    """
+
+    misdeeds: Mapping[str, Misdeed]
+    starts: Path
+    seconds: float = 0.0
+    dies_at_start: bool = False
+    name: str = "Fake GPU"
+    driver: str = "1.0"
+    limits: Limits = field(default_factory=lambda: Limits.of("sm_90"))
+    about: str = "about it"
+
+    def __call__(self) -> DyingBench:
+        self.note("start")
+        if self.dies_at_start:
+            os._exit(3)
+        return self
+
+    def note(self, what: str) -> None:
+        with self.starts.open("a") as file:
+            file.write(what + "\n")
+
+    def open(self, problem: Problem, base: Entrant) -> DyingSession:
+        self.note(f"open {base.name}")
+        if self.misdeeds.get("open") == "wrong":
+            raise RunError(base.name, "is wrong")
+        return DyingSession(self)
+
+    def floor_us(self, _: Problem) -> float:
+        return 5.0
+
+    def alive(self) -> bool:
+        return not _lost
+
+
+_lost: list[bool] = []  # in the process that drives the device
+
+
+class DyingSession:
+    """One problem on it."""
+
+    def __init__(self, bench: DyingBench) -> None:
+        self._bench = bench
+
+    def attempt(self, entrant: Entrant, give_up_us: float) -> Trial:
+        time.sleep(self._bench.seconds)
+        misdeed = self._bench.misdeeds.get(entrant.name, "")
+        _do(misdeed)
+        if misdeed:
+            return entrant.untimed("wrong_result" if misdeed == "wrong" else "launch_failed", misdeed)
+        return replace(entrant.untimed("ok", ""), times_us=(time_of(entrant.name),) * SAMPLES)
+
+    def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
+        for entrant in entrants:
+            tell(entrant.name)
+            misdeed = self._bench.misdeeds.get(f"final:{entrant.name}", "")
+            _do(misdeed)
+            if misdeed:
+                return Rounds(faults=(entrant.untimed("wrong_result", misdeed),))
+        return Rounds({entrant.name: [time_of(entrant.name)] * turns for entrant in entrants})
+
+    def close(self) -> None:
+        self._bench.note("close")
+
+
+def time_of(name: str) -> float:
+    """A time for each variant, whatever it is."""
+    return 5.0 + sum(name.encode()) % 101 / 10
+
+
+def _do(misdeed: Misdeed) -> None:
+    if misdeed == "crash":
+        os.abort()
+    if misdeed == "hang":
+        time.sleep(3600)
+    if misdeed == "lose":
+        _lost.append(True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,14 +16,17 @@ from gen.cli.rehearse import rehearse
 from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from gen.families.base import Family
+    from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.open import Instruments
-    from gen.gpu.timing import Calibration
     from gen.gpu.trial import Problem
+    from gen.toolchain.farm import CompileFarm
+    from gen.tune.outcome import Outcome
     from gen.tune.run import Run
-    from gen.tune.tuner import Outcome
+    from gen.tune.tuner import Options
 
 Gpu = Annotated[int, typer.Option("--gpu", metavar="N", help="The number of the GPU.")]
 CompilerName = Annotated[
@@ -29,6 +34,7 @@ CompilerName = Annotated[
 ]
 
 
+_TIME = re.compile(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)")
 WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
 
 
@@ -59,11 +65,38 @@ def tune(
         ),
     ] = None,
     budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            show_default=False,
+            help="The time that the whole run may take, compiling included: 60s, 5m, 1h; a bare number is seconds. "
+            "Default: 170s for every catalogue, no bound for what is named.",
+        ),
+    ] = None,
+    stop_at: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS",
+            "--stop-at",
+            metavar="FRACTION",
             show_default=False,
-            help="The time that the whole run may take. Default: 170 for every catalogue, no bound for what is named.",
+            help="End the search of a problem at this fraction of the limit: 0.98.",
+        ),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="exhaustive|random",
+            show_default=False,
+            help="In which order variants are tried. Default: random with --budget, else exhaustive.",
+        ),
+    ] = None,
+    prune: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            show_default=False,
+            help="Do not time variants that cannot be fast: spills, in-flight, occupancy; all or none; repeatable. "
+            "Default: all. gen tune --help says what each means.",
         ),
     ] = None,
     gpu: Gpu = 0,
@@ -91,20 +124,38 @@ def tune(
     from gen.store.folder import known_specs
     from gen.tune.device import find_device
     from gen.tune.problems import problems
+    from gen.tune.prune import read_rules
+    from gen.tune.search import find_search
+    from gen.tune.tuner import Options
 
+    seconds = None if budget is None else read_seconds(budget)
+    if stop_at is not None and not 0 < stop_at <= 1:
+        raise OptionError("--stop-at", "must be a fraction above 0, up to 1", stop_at)
+    options = Options(
+        find_search(search or ("exhaustive" if budget is None else "random")), read_rules(prune or ["all"]), stop_at
+    )
     if budget is None and target is None and not shape:
-        budget = WHOLE_CATALOGUE
-    elif budget is not None and not budget > 0:
-        raise OptionError("--budget", "must be a positive number of seconds", budget)
+        seconds = WHOLE_CATALOGUE
     if arch is None and find_device() is not None:
         families, home = families_of(ctx), home_of(out)
         wanted = problems(families, target, known_specs(families, home), shape or ())
         if _can_measure():
-            _measure(wanted, families, home, budget, gpu, compiler, json=json)
+            _measure(wanted, families, home, seconds, options, gpu, compiler, json=json)
             return
-    elif shape or budget not in (None, WHOLE_CATALOGUE):
-        raise OptionError("--shape and --budget", "need a GPU that measures", arch or "none")
+    elif shape or any(given is not None for given in (budget, stop_at, search, prune)):
+        raise OptionError(
+            "--shape, --budget, --stop-at, --search and --prune", "need a GPU that measures", arch or "none"
+        )
     rehearse(ctx, target, arch, out, json=json)
+
+
+def read_seconds(text: str) -> float:
+    """The seconds that a text spells: `60s`, `5m`, `1h`, `12.5`."""
+    found = _TIME.fullmatch(text.strip().lower())
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    if not seconds > 0:
+        raise OptionError("--budget", "must be a positive time such as 60s, 5m or 1h", text)
+    return seconds
 
 
 def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, json: Json = False) -> None:
@@ -136,6 +187,7 @@ def _measure(
     families: tuple[Family[Any], ...],
     home: Path,
     budget: float | None,
+    options: Options,
     gpu: int,
     compiler: str,
     *,
@@ -144,21 +196,23 @@ def _measure(
     from gen.tune.run import run
 
     start = time.monotonic()
-    made = _compiler(compiler, home)
-    instruments = _open(gpu, made)
-    calibration = _calibration(home, instruments)
-    bench = instruments.bench(calibration)
-    if budget is not None:
-        budget -= time.monotonic() - start
-    with show.bars() as tick:
+    with (
+        _alone(gpu, budget),
+        _farm(compiler, home) as farm,
+        _device(gpu, compiler, home) as device,
+        show.bars() as tick,
+    ):
+        if budget is not None:
+            budget -= time.monotonic() - start
         done = run(
-            wanted, families, bench, made, home, budget=budget, evidence={"date": time.strftime("%Y-%m-%d")},
+            wanted, families, device, farm, home, budget=budget, options=options,
+            evidence={"date": time.strftime("%Y-%m-%d")},
             tick=lambda problem, count, every: tick(str(problem), count, every),
         )  # fmt: skip
     if json:
-        show.data(_as_json(done, calibration))
+        show.data(_as_json(done))
     else:
-        _show(done, calibration)
+        _show(done)
     if any(outcome.winner is None for outcome in done.outcomes):
         raise typer.Exit(1)
 
@@ -193,25 +247,38 @@ def _open(index: int, compiler: Any) -> Instruments:
     return open_instruments(index, compiler)
 
 
-def _calibration(home: Path, instruments: Instruments) -> Calibration:
-    from gen.gpu.open import store_calibration, stored_calibration
+def _farm(compiler: str, home: Path) -> CompileFarm:
+    """The compiler, on all cores."""
+    from gen.toolchain.farm import CompileFarm
 
-    found = stored_calibration(home, instruments.device)
-    if found is None:
-        found = instruments.calibrate()
-        store_calibration(home, found)
-    return found
+    return CompileFarm(_compiler(compiler, home))
 
 
-def _show(done: Run, calibration: Calibration) -> None:
-    show.text(f"{calibration.device}, driver {calibration.driver}")
+def _device(index: int, compiler: str, home: Path) -> IsolatedDevice:
+    """The GPU, in a process of its own."""
+    from gen.gpu.isolated import IsolatedDevice
+    from gen.gpu.open import GpuFactory
+
+    return IsolatedDevice(GpuFactory(index, _compiler(compiler, home), home))
+
+
+def _alone(index: int, seconds: float | None) -> AbstractContextManager[None]:
+    """Keeps the GPU to this run; says for whom it waits."""
+    from gen.gpu.lock import alone_on, gpu_uuid
+
+    uuid = gpu_uuid(index)
+    return nullcontext() if uuid is None else alone_on(uuid, "gen tune", say=show.note, seconds=seconds)
+
+
+def _show(done: Run) -> None:
+    show.text(f"{done.device}, driver {done.driver}")
     columns = ("problem", "winner", "us", "of limit", "over base", "tried", "right", "wrong", "failed", "seconds")
     show.table(columns, [_row(outcome) for outcome in done.outcomes])
     for outcome in done.outcomes:
         for trial in outcome.trials:
-            if trial.status in ("wrong_result", "launch_failed", "compile_failed"):
+            if trial.status in ("wrong_result", "launch_failed", "compile_failed", "timeout") and not trial.same_as:
                 show.text(f"{trial.variant.name}: {trial.status}: {trial.reason}", indent=2)
-    tried = sum(len(outcome.trials) - outcome.statuses.get("infeasible", 0) for outcome in done.outcomes)
+    tried = sum(outcome.tried for outcome in done.outcomes)
     show.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
     for outcome in done.outcomes:
         if outcome.left_out:
@@ -229,7 +296,7 @@ def _row(outcome: Outcome) -> tuple[object, ...]:
         f"{outcome.median_us:.2f}",
         f"{outcome.of_limit:.3f}",
         "-" if outcome.against_base is None else f"{outcome.against_base.median:.3f}",
-        len(outcome.trials) - counts.get("infeasible", 0),
+        outcome.tried,
         counts.get("ok", 0),
         counts.get("wrong_result", 0),
         failed,
@@ -237,10 +304,10 @@ def _row(outcome: Outcome) -> tuple[object, ...]:
     )
 
 
-def _as_json(done: Run, calibration: Calibration) -> dict[str, Any]:
+def _as_json(done: Run) -> dict[str, Any]:
     return {
-        "device": calibration.device,
-        "driver": calibration.driver,
+        "device": done.device,
+        "driver": done.driver,
         "seconds": done.seconds,
         "outcomes": [
             {

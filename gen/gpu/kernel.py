@@ -31,9 +31,19 @@ class CudaKernel:
             limits.shared_bytes_per_block if any(str(x.shared_bytes) != "0" for x in self._plan.launches) else 0
         )
         self._functions = {
-            launch.entry: module.function(variant.name + launch.entry, most_shared) for launch in self._plan.launches
+            launch.entry: module.function(compiled.name + launch.entry, most_shared) for launch in self._plan.launches
         }
         self._scratch: dict[str, Memory] = {}
+
+    @property
+    def resources(self) -> tuple[int, int, int]:
+        """Registers and bytes of local memory of a thread, and static shared memory of a block: the most of each."""
+        every = self._functions.values()
+        return (
+            max(one.registers for one in every),
+            max(one.local_bytes for one in every),
+            max(one.static_shared_bytes for one in every),
+        )
 
     def steps(self, extents: Extents) -> tuple[Step, ...]:
         """Every launch of a call at these sizes."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import gen.gpu.device  # noqa: F401  loads the driver that PyCUDA stands on
 from gen.errors import CompileError, MissingToolError
-from gen.toolchain.cache import Cache, content_key, write_whole
+from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.pool import compile_in_threads
 
@@ -49,13 +50,14 @@ class Nvcc:
         if self._entries is None:
             return self._compile(name, text, arch)
         key = content_key({"compiler": self.version, "arch": arch, "options": OPTIONS, "source": text})
-        return Compiled.unpack(name, self._entries.fetch(key, lambda: self._compile(name, text, arch).pack()))
+        return compiled_once(self._entries, key, name, lambda: self._compile(name, text, arch))
 
     def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
         """Compiles many sources at once, a process each, on all cores; each result as it is finished."""
         return compile_in_threads(self.compile, items, arch)
 
     def _compile(self, name: str, text: str, arch: str) -> Compiled:
+        start = time.monotonic()
         try:
             cubin = pycuda_compiler.compile(
                 text, no_extern_c=True, arch=arch, options=list(OPTIONS), cache_dir=False, target="cubin"
@@ -64,4 +66,4 @@ class Nvcc:
             kept = Path(f"{name}.cu") if self._failed is None else self._failed / f"{name}.cu"
             write_whole(kept, text.encode())
             raise CompileError(name, str(error.stderr or error), kept) from error
-        return Compiled(name, arch, bytes(cubin), {})
+        return Compiled(name, arch, bytes(cubin), {}, 1000 * (time.monotonic() - start))

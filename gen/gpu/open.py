@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import inf
@@ -10,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from gen.emit.files import alone, read, write_if_changed
-from gen.errors import StoreError
+from gen.errors import MissingToolError, StoreError
 from gen.families.steps import Step
 from gen.gpu.device import CudaDevice, open_device
+from gen.gpu.lock import gpu_uuid
+from gen.gpu.nvml import Nvml
 from gen.gpu.service import Service, source
 from gen.gpu.session import GpuBench
 from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, calibrate
 from gen.paths import lock_of
 from gen.toolchain.compiled import Compiler
 
+_log = logging.getLogger(__name__)
 FILE = "calibration.json"
 SCHEMA = 1
 
@@ -43,8 +47,41 @@ class Instruments:
             graph.close()
 
     def bench(self, calibration: Calibration) -> GpuBench:
-        """The device as the tuner uses it."""
-        return GpuBench(self.device, self.service, self.clock, calibration)
+        """The device as the process that drives it uses it."""
+        return GpuBench(self.device, self.service, self.clock, calibration, _nvml(self.device.index))
+
+
+@dataclass(frozen=True)
+class GpuFactory:
+    """Makes a GPU ready in the process that drives it.
+
+    Attributes:
+        index: the driver's number of it.
+        compiler: can be pickled.
+        home: holds the calibration; measured and kept there if there is none of this device.
+    """
+
+    index: int
+    compiler: Compiler
+    home: Path
+
+    def __call__(self) -> GpuBench:
+        """Opens the GPU. Raises DeviceError or MissingToolError if there is none to use."""
+        instruments = open_instruments(self.index, self.compiler)
+        calibration = stored_calibration(self.home, instruments.device)
+        if calibration is None:
+            calibration = instruments.calibrate()
+            store_calibration(self.home, calibration)
+        return instruments.bench(calibration)
+
+
+def _nvml(index: int) -> Nvml | None:
+    uuid = gpu_uuid(index)
+    try:
+        return None if uuid is None else Nvml(uuid)
+    except MissingToolError as error:
+        _log.warning("Clocks and other users of the GPU are not noted: %s", error)
+        return None
 
 
 def open_instruments(index: int, compiler: Compiler) -> Instruments:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,44 +13,66 @@ import numpy as np
 from gen.errors import DeviceError, GenError, RunError
 from gen.families.base import Array, Expected, Variant
 from gen.gpu.arrays import VECTOR, DeviceArray
+from gen.gpu.buffers import Buffers
 from gen.gpu.device import CudaDevice, Memory
 from gen.gpu.kernel import CudaKernel
+from gen.gpu.nvml import Clocks, Nvml
 from gen.gpu.service import Service
 from gen.gpu.timing import Calibration, Clock
-from gen.gpu.trial import Problem, Rounds, Session, Status, Trial
+from gen.gpu.trial import Entrant, Problem, Rounds, Status, Trial
 from gen.proof.oracle import Allowance, disagreement, sharpened
-from gen.toolchain.compiled import Compiled
 
-SAMPLES = 7  # of a variant that is worth more than one
+SAMPLES = 3  # of a variant that is worth more than one
+SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
+LOADED = 96  # kernels of finalists that stay loaded
+WARM_UP = 0.1  # seconds of launches before anything is timed: clocks rise when there is work
 POISONS = (0xFFC1A5A5, 0x7FA15A5A)  # two NaN patterns: an element that is not written keeps one of them
+_HARMLESS = ("idle", "in step")  # reasons of a low clock that no kernel is timed under
 
 
 class GpuBench:
-    """A GPU on which variants are tried.
+    """A GPU on which variants are tried; implements `Bench`.
 
     Attributes:
         name, driver, limits: the device's.
+        about: its calibration.
     """
 
-    def __init__(self, device: CudaDevice, service: Service, clock: Clock, calibration: Calibration) -> None:
+    def __init__(
+        self, device: CudaDevice, service: Service, clock: Clock, calibration: Calibration, nvml: Nvml | None = None
+    ) -> None:
+        """Takes the instruments; without `nvml` neither clocks nor other processes are noted."""
         self.name, self.driver, self.limits = device.name, device.driver, device.limits
-        self._device = device
-        self._service = service
-        self._clock = clock
-        self._calibration = calibration
+        self.about = calibration
+        self.device, self.service, self.clock, self.nvml = device, service, clock, nvml
+        self.spoilt = False  # a kernel wrote where this process keeps what it relies on
 
-    def open(self, problem: Problem, base: Variant, compiled: Compiled) -> Session:
+    def open(self, problem: Problem, base: Entrant) -> GpuSession:
         """Makes a problem ready. Raises RunError if base is wrong."""
         provable = problem.family.provable(problem.spec, problem.extents)
         trusted = provable != problem.extents
         if trusted:
-            smaller = replace(problem, extents=provable)
-            GpuSession(self._device, self._service, self._clock, smaller, base, compiled).close()
-        return GpuSession(self._device, self._service, self._clock, problem, base, compiled, trusted=trusted)
+            GpuSession(self, replace(problem, extents=provable), base).close()
+        return GpuSession(self, problem, base, trusted=trusted)
 
     def floor_us(self, problem: Problem) -> float:
         """An empty launch, and the problem's bytes at the calibrated bandwidth."""
-        return self._calibration.floor_us(problem.family.work(problem.spec, problem.extents))
+        return self.about.floor_us(problem.family.work(problem.spec, problem.extents))
+
+    def alive(self) -> bool:
+        """Whether the device still answers, and holds what it should."""
+        try:
+            self.device.synchronize()
+        except RunError:
+            return False
+        return not self.spoilt
+
+    def clocks(self) -> Clocks:
+        """What NVML sees now; zeros where it is not there. Reasons that say nothing about a kernel are left out."""
+        seen = None if self.nvml is None else self.nvml.clocks()
+        if seen is None:
+            return Clocks(0, 0, ())
+        return replace(seen, reasons=tuple(reason for reason in seen.reasons if reason not in _HARMLESS))
 
 
 class GpuSession:
@@ -58,164 +82,197 @@ class GpuSession:
     smaller ones (`trusted`), and the others must give base's bits.
     """
 
-    def __init__(
-        self, device: CudaDevice, service: Service, clock: Clock, problem: Problem, base: Variant, compiled: Compiled,
-        *, trusted: bool = False,
-    ) -> None:  # fmt: skip
-        self._device, self._service, self._clock, self._problem = device, service, clock, problem
-        layouts = problem.family.layouts(problem.spec, problem.extents)
-        arrays = [
-            DeviceArray(device, operand, layouts[operand.name], problem.alignment)
-            for operand in problem.spec.operands
-            if operand.role != "number"
-        ]
-        self._inputs = [array for array in arrays if array.operand.role == "in"]
-        self._outputs = [array for array in arrays if array.operand.role == "out"]
-        self._changing = [array for array in arrays if array.operand.role == "inout"]
+    def __init__(self, bench: GpuBench, problem: Problem, base: Entrant, *, trusted: bool = False) -> None:
+        self._bench, self._problem = bench, problem
+        self._device, self._service, self._clock = bench.device, bench.service, bench.clock
+        self._sets = [Buffers(self._device, self._service, problem)]
         self._references = {
-            array.operand.name: device.allocate(array.size) for array in (*self._outputs, *self._changing)
-        }
-        self._filled_with = 0
+            array.operand.name: self._device.allocate(array.size) for array in self._sets[0].written
+        }  # fmt: skip
         self._expected: dict[str, Expected] = {}
         self._uploaded: dict[str, tuple[Memory, Memory]] = {}
-        self._kernels: dict[str, CudaKernel] = {}
-        self._fill(self._inputs)
-        self._checksums = self._input_checksums()
-        kernel = CudaKernel(base, compiled, device, device.limits)
+        self._kernels: OrderedDict[str, CudaKernel] = OrderedDict()  # those of finalists
+        self._kept: list[int] = []
+        kernel = self._load(base)
         if trusted:
-            self._keep(kernel, POISONS[0])
+            self._run(kernel, self._sets[0], POISONS[0])
+            self._keep_result()
         else:
             self._prove(kernel)
+        self._warm_up(kernel)
 
-    def attempt(self, variant: Variant, compiled: Compiled, give_up_us: float) -> Trial:
+    def attempt(self, entrant: Entrant, give_up_us: float) -> Trial:
         """Runs a variant, compares its result, times it; a wrong or failing one is a trial with a status."""
-        used = compiled.resources.values()
-        registers = max((one.registers for one in used), default=0)
-        spills = sum(one.spill_store_bytes for one in used)
-        shared = max((one.static_shared_bytes for one in used), default=0)
+        buffers = self._sets[0]
 
-        def trial(status: Status, times: Sequence[float] = (), reason: str = "") -> Trial:
-            return Trial(variant, status, tuple(times), registers, spills, shared, reason)
+        def ended(status: Status, reason: str) -> Trial:
+            self._repair(buffers)
+            return entrant.untimed(status, reason)
 
         try:
-            kernel = CudaKernel(variant, compiled, self._device, self._device.limits)
-            reason = self._check(kernel)
+            kernel = self._load(entrant)
+            self._run(kernel, buffers, POISONS[0])
+            reason = self._differs(kernel.variant, buffers)
             if reason is not None:
-                self._fill(self._inputs)
-                return trial("wrong_result", reason=reason)
-            times = self._times(kernel, 1)
+                return ended("wrong_result", reason)
+            times = self._times(kernel, buffers, 1)
             if times[0] > give_up_us:  # unless it was disturbed: a trial is kept for good
-                times += self._times(kernel, 1)
+                times += self._times(kernel, buffers, 1)
             if min(times) <= give_up_us:
-                times = self._times(kernel, SAMPLES)
-            reason = self._check_after_timing(kernel)
+                times += self._times(kernel, buffers, SAMPLES - len(times))
+            reason = self._check_after_timing(kernel, buffers)
             if reason is not None:
-                self._fill(self._inputs)
-                return trial("wrong_result", reason=f"after the timing loop: {reason}")
+                return ended("wrong_result", f"after the timing loop: {reason}")
         except DeviceError as error:  # no memory: another time there may be
-            return trial("infeasible", reason=str(error))
+            return entrant.untimed("infeasible", str(error))
         except GenError as error:
-            with suppress(GenError):  # where the device no longer answers
-                self._fill(self._inputs)
-            return trial("launch_failed", reason=str(error))
-        self._kernels[variant.name] = kernel
-        return trial("ok", times)
+            return ended("launch_failed", str(error))
+        return self._noted(replace(_with_resources(entrant, kernel), status="ok", times_us=tuple(times)))
 
-    def rounds(self, variants: Sequence[Variant], count: int) -> Rounds:
-        """Times variants that were attempted before, in turns, forwards and backwards."""
-        times: dict[str, list[float]] = {variant.name: [] for variant in variants}
-        for turn in range(count):
-            for variant in variants if turn % 2 == 0 else reversed(variants):
-                times[variant.name] += self._times(self._kernels[variant.name], 1)
-        self._fill(self._inputs)  # so that each answers for itself
-        for variant in variants:
-            reason = self._check(self._kernels[variant.name])
-            if reason is not None:
-                self._fill(self._inputs)
-                raise RunError(variant.name, "was right before and is wrong now", reason)
-        return Rounds(times)
-
-    def alive(self) -> bool:
-        """Whether the device still answers."""
-        try:
-            self._device.synchronize()
-        except RunError:
-            return False
-        return True
+    def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
+        """Times variants in turns, forwards and backwards on the same buffers, then on the next."""
+        clocks = [self._bench.clocks()]
+        times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
+        for entrant in entrants:
+            tell(entrant.name)
+            faults = self._fault(entrant, self._sets[0])
+            if faults:
+                return Rounds(faults=faults)
+        sets = self._rotation()
+        for turn in range(turns):
+            buffers = sets[turn // 2 % len(sets)]
+            for entrant in entrants if turn % 2 == 0 else reversed(entrants):
+                tell(entrant.name)
+                try:
+                    times[entrant.name] += self._times(self._kernels[entrant.name], buffers, 1)
+                except GenError as error:
+                    return Rounds(faults=(entrant.untimed("launch_failed", f"among the finalists: {error}"),))
+            clocks.append(self._bench.clocks())
+        for buffers in sets:
+            buffers.fill_inputs()  # so that each answers for itself
+        for entrant in entrants:
+            tell(entrant.name)
+            faults = self._fault(entrant, sets[-1])
+            if faults:
+                return Rounds(faults=faults)
+        seen = [one.sm_mhz for one in clocks if one.sm_mhz]
+        why = tuple(sorted({reason for one in clocks for reason in one.reasons}))
+        return Rounds(times, (), (min(seen), max(seen)) if seen else (0, 0), why)
 
     def close(self) -> None:
         """Gives the device's memory back."""
         self._kernels.clear()
-        for array in (*self._inputs, *self._written):
-            array.free()
+        for buffers in self._sets:
+            buffers.free()
         for memory in (*self._references.values(), *(m for pair in self._uploaded.values() for m in pair)):
             memory.free()
 
-    def forget(self, variants: Sequence[Variant]) -> None:
-        """Unloads variants that will not be timed again."""
-        for variant in variants:
-            self._kernels.pop(variant.name, None)
+    def _load(self, entrant: Entrant) -> CudaKernel:
+        return CudaKernel(entrant.variant, entrant.compiled, self._device, self._device.limits)
 
-    @property
-    def _written(self) -> tuple[DeviceArray, ...]:
-        return (*self._outputs, *self._changing)
+    def _fault(self, entrant: Entrant, buffers: Buffers) -> tuple[Trial, ...]:
+        """The trial of a finalist that is not right, or not any more; none for one that is."""
+        try:
+            if entrant.name not in self._kernels:
+                self._kernels[entrant.name] = self._load(entrant)
+                if len(self._kernels) > LOADED:
+                    self._kernels.popitem(last=False)
+            self._kernels.move_to_end(entrant.name)
+            reason = self._check(self._kernels[entrant.name], buffers)
+            status: Status = "wrong_result"
+        except GenError as error:
+            reason, status = str(error), "launch_failed"
+        if reason is None:
+            return ()
+        self._repair(buffers)
+        return (entrant.untimed(status, f"among the finalists: {reason}"),)
+
+    def _rotation(self) -> list[Buffers]:
+        """The sets of buffers between which finalists rotate: one place in memory may suit one of them by luck."""
+        while len(self._sets) < SETS and self._device.free_bytes() > 2 * self._sets[0].size:
+            try:
+                self._sets.append(Buffers(self._device, self._service, self._problem))
+            except DeviceError:  # in pieces that are too small
+                break
+        return self._sets
 
     def _prove(self, base: CudaKernel) -> None:
-        """Compares base with NumPy on the host, and keeps its result."""
-        problem, variant = self._problem, base.variant
-        self._fill(self._changing)
-        inputs = {array.operand.name: array.download() for array in (*self._inputs, *self._changing)}
+        """Compares base with NumPy on the host; run once more, on the other poison, it must give the same bits."""
+        problem, variant, buffers = self._problem, base.variant, self._sets[0]
+        for array in buffers.changing:
+            buffers.fill(array)
+        inputs = {array.operand.name: array.download() for array in (*buffers.inputs, *buffers.changing)}
         self._expected = {
             name: sharpened(one, random_signs=True)
             for name, one in problem.family.oracle(problem.spec, inputs, problem.extents).items()
         }
         roundings = variant.algorithm.roundings(variant.spec, variant.config, problem.extents, self._device.limits)
-        for poison in POISONS:
-            self._keep(base, poison)
-            for array in self._written:
-                name = array.operand.name
-                wrong = disagreement(self._expected[name], array.download(), roundings, array.operand.dtype)
-                if wrong is not None:
-                    raise RunError(f"{variant.name} on {problem}", f"is wrong: {name}{wrong}")
+        self._run(base, buffers, POISONS[0])
+        for array in buffers.written:
+            name = array.operand.name
+            wrong = disagreement(self._expected[name], array.download(), roundings, array.operand.dtype)
+            if wrong is not None:
+                raise RunError(f"{variant.name} on {problem}", f"is wrong: {name}{wrong}")
+        self._keep_result()
+        self._run(base, buffers, POISONS[1])
+        reason = self._differs(variant, buffers)
+        if reason is not None:
+            raise RunError(f"{variant.name} on {problem}", f"is wrong, run once more: {reason}")
 
-    def _keep(self, base: CudaKernel, poison: int) -> None:
-        """Runs base, and keeps its result."""
-        self._run(base, poison)
-        for array in self._written:
+    def _keep_result(self) -> None:
+        """Keeps what base has just written, for the others to be compared with."""
+        for array in self._sets[0].written:
             self._service.copy(array.start, self._references[array.operand.name].address, array.size)
+        self._kept = self._digests()
 
-    def _check(self, kernel: CudaKernel) -> str | None:
+    def _digests(self) -> list[int]:
+        """Of what base gave."""
+        return [
+            self._service.checksum(self._references[array.operand.name].address, array.size)
+            for array in self._sets[0].written
+        ]
+
+    def _repair(self, buffers: Buffers) -> None:
+        """After a kernel that was wrong: inputs as they were. What base gave must still be there."""
+        with suppress(GenError):  # where the device no longer answers
+            buffers.fill_inputs()
+            self._bench.spoilt = self._bench.spoilt or self._digests() != self._kept
+
+    def _warm_up(self, kernel: CudaKernel) -> None:
+        """Runs a kernel for a while, so that the clocks are where work brings them."""
+        start = time.monotonic()
+        while time.monotonic() < start + WARM_UP:
+            self._times(kernel, self._sets[0], 10)
+
+    def _check(self, kernel: CudaKernel, buffers: Buffers) -> str | None:
         """Runs a kernel on two poisons; what is wrong with its results, or with the inputs after it."""
         for poison in POISONS:
-            self._run(kernel, poison)
-            reason = self._differs(kernel.variant)
+            self._run(kernel, buffers, poison)
+            reason = self._differs(kernel.variant, buffers)
             if reason is not None:
                 return reason
-        return self._input_changed()
+        return buffers.input_changed()
 
-    def _check_after_timing(self, kernel: CudaKernel) -> str | None:
-        """What is wrong with the last result; arrays changed in place were changed often, and need another run."""
-        if self._changing:
-            return self._check(kernel)
-        return self._differs(kernel.variant) or self._input_changed()
+    def _check_after_timing(self, kernel: CudaKernel, buffers: Buffers) -> str | None:
+        """What is wrong with the last result; arrays changed in place were changed often, and need another run.
 
-    def _run(self, kernel: CudaKernel, poison: int) -> None:
-        self._poison(poison)
-        self._fill(self._changing)
+        Together with the run before the timing loop each variant is seen on both poisons.
+        """
+        if buffers.changing:
+            return self._check(kernel, buffers)
+        return self._differs(kernel.variant, buffers) or buffers.input_changed()
+
+    def _run(self, kernel: CudaKernel, buffers: Buffers, poison: int) -> None:
+        buffers.reset(poison)
         extents = self._problem.extents
-        kernel.queue(kernel.steps(extents), self._addresses(kernel))
+        kernel.queue(kernel.steps(extents), {**kernel.scratch(extents), **buffers.addresses})
         self._device.synchronize()
 
-    def _poison(self, word: int) -> None:
-        self._filled_with = word
-        for array in self._outputs:
-            self._service.fill(array.start, array.size, word)
-
-    def _differs(self, variant: Variant) -> str | None:
+    def _differs(self, variant: Variant, buffers: Buffers) -> str | None:
         """How the outputs differ from base's, or from NumPy's by more than their bound; or what else was written."""
-        for array in self._written:
+        for array in buffers.written:
             name, rows = array.operand.name, array.rows
-            filled_with = self._filled_with if array.operand.role == "out" else None
+            filled_with = buffers.filled_with if array.operand.role == "out" else None
             if array.surroundings_changed(filled_with):
                 return f"bytes next to {name} are written"
             if rows.has_gaps and filled_with is not None:
@@ -252,30 +309,29 @@ class GpuSession:
         self._device.upload(memory.address, wide)
         return memory
 
-    def _times(self, kernel: CudaKernel, samples: int) -> list[float]:
+    def _times(self, kernel: CudaKernel, buffers: Buffers, samples: int) -> list[float]:
         planned = kernel.steps(self._problem.extents)
-        addresses = self._addresses(kernel)
+        addresses = {**kernel.scratch(self._problem.extents), **buffers.addresses}
         before = [step for step in planned if step.setup]
         timed = [step for step in planned if not step.setup]
 
         def setup() -> None:
-            self._poison(POISONS[-1])
+            buffers.poison(POISONS[-1])
             kernel.queue(before, addresses)
 
         return self._clock.times(lambda: kernel.queue(timed, addresses), samples, setup=setup)
 
-    def _addresses(self, kernel: CudaKernel) -> dict[str, int]:
-        arrays = {array.operand.name: array.address for array in (*self._inputs, *self._written)}
-        return kernel.scratch(self._problem.extents) | arrays
+    def _noted(self, trial: Trial) -> Trial:
+        """The trial with what else could be seen."""
+        seen = self._bench.clocks()
+        others = () if self._bench.nvml is None else self._bench.nvml.others()
+        return replace(trial, sm_mhz=seen.sm_mhz, throttled=", ".join(seen.reasons), foreign=others)
 
-    def _fill(self, arrays: Sequence[DeviceArray]) -> None:
-        """Writes random elements, always the same: a kernel may have changed them under those that come next."""
-        for array in arrays:
-            place = self._problem.spec.operands.index(array.operand)
-            self._service.random(array.start, array.size, place + 1, array.operand.dtype)
 
-    def _input_checksums(self) -> list[int]:
-        return [self._service.checksum(array.start, array.size) for array in self._inputs]
-
-    def _input_changed(self) -> str | None:
-        return None if self._input_checksums() == self._checksums else "an input was written"
+def _with_resources(entrant: Entrant, kernel: CudaKernel) -> Trial:
+    """A trial with what the kernels occupy: as the compiler says, or else the driver."""
+    trial = entrant.untimed("ok", "")
+    if entrant.compiled.resources:
+        return trial
+    registers, local, shared = kernel.resources
+    return replace(trial, registers=registers, spill_bytes=local, shared_bytes=shared)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -86,25 +87,60 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Entrant:
+    """A variant with its machine code."""
+
+    variant: Variant
+    compiled: Compiled
+
+    @property
+    def name(self) -> str:
+        """The variant's."""
+        return self.variant.name
+
+    def untimed(self, status: Status, reason: str) -> Trial:
+        """A trial that gave no time."""
+        used = self.compiled
+        return Trial(
+            self.variant, status, (), used.registers, used.spill_bytes, used.static_shared_bytes, reason,
+            used.compile_ms,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Rounds:
-    """Finalists timed in turns, so that what disturbs one disturbs all."""
+    """Finalists timed in turns, so that what disturbs one disturbs all.
+
+    Attributes:
+        times_us: of each, by name: as many as there were turns. Empty where there are faults.
+        faults: trials of those that were right before and are not now.
+        sm_mhz: the lowest and the highest clock of the multiprocessors seen; 0 where nobody looked.
+        throttled: why it was held down, in words.
+    """
 
     times_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    faults: tuple[Trial, ...] = ()
+    sm_mhz: tuple[int, int] = (0, 0)
+    throttled: tuple[str, ...] = ()
 
 
 class Session(Protocol):
-    """A problem made ready on a device: inputs there, base proven against NumPy."""
+    """A problem on a device, as a tuner sees it: nothing that a variant does ends it."""
 
-    def attempt(self, variant: Variant, compiled: Compiled, give_up_us: float) -> Trial:
-        """Runs a variant, compares its result, times it; two samples are all it gets if both exceed `give_up_us`."""
+    def ready(self) -> Future[None]:
+        """Done when base is proven; holds the RunError if it is wrong."""
         ...
 
-    def rounds(self, variants: Sequence[Variant], count: int) -> Rounds:
-        """Times variants that were attempted before, in turns; checks their results once more."""
+    def submit(self, entrant: Entrant, give_up_us: float) -> Future[Trial]:
+        """Queues an attempt: run, compare the result, time it.
+
+        Two samples are all a variant gets if both exceed `give_up_us`. A wrong, a crashing or a hanging variant is a
+        trial with a status.
+        """
         ...
 
-    def alive(self) -> bool:
-        """Whether the device still answers: a kernel that reads where nothing is takes everything down with it."""
+    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
+        """Times variants in turns, there and back, on buffers that rotate; checks their results once more."""
         ...
 
     def close(self) -> None:
@@ -119,10 +155,46 @@ class Device(Protocol):
     driver: str
     limits: Limits
 
-    def open(self, problem: Problem, base: Variant, compiled: Compiled) -> Session:
+    def open(self, problem: Problem, base: Entrant) -> Session:
+        """Begins to make a problem ready; does not wait for it."""
+        ...
+
+    def floor_us(self, problem: Problem) -> float:
+        """The least time of such a problem, by the device's calibration."""
+        ...
+
+
+class BenchSession(Protocol):
+    """A problem made ready in the process that drives the device: inputs there, base proven against NumPy."""
+
+    def attempt(self, entrant: Entrant, give_up_us: float) -> Trial:
+        """What `Session.submit` asks for."""
+        ...
+
+    def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
+        """What `Session.rounds` asks for; `tell` is told the name of the variant that comes next."""
+        ...
+
+    def close(self) -> None:
+        """Gives the device's memory back."""
+        ...
+
+
+class Bench(Protocol):
+    """The device in the process that drives it."""
+
+    name: str
+    driver: str
+    limits: Limits
+
+    def open(self, problem: Problem, base: Entrant) -> BenchSession:
         """Makes a problem ready. Raises RunError if base is wrong."""
         ...
 
     def floor_us(self, problem: Problem) -> float:
         """The least time of such a problem, by the device's calibration."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the device still answers: a kernel that reads where nothing is takes everything down with it."""
         ...

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gen.errors import StoreError
+from gen.toolchain.compiled import Compiled
 
 SCHEMA = 1  # raise it when the meaning of keys or entries changes
 
@@ -123,6 +124,18 @@ class Cache:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}{self.suffix}"
+
+
+def compiled_once(entries: Cache, key: str, name: str, compile_it: Callable[[], Compiled]) -> Compiled:
+    """The compiled source that an entry holds; made, and kept, if there is none."""
+    made: list[Compiled] = []
+
+    def make() -> bytes:
+        made.append(compile_it())
+        return made[0].pack()
+
+    content = entries.fetch(key, make)
+    return made[0] if made else Compiled.unpack(name, content)
 
 
 def write_whole(path: Path, content: bytes) -> None:

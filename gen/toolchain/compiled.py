@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from gen.errors import GenError
@@ -41,12 +41,29 @@ class Compiled:
         arch: `sm_90`.
         cubin: an ELF file that the driver loads.
         resources: by kernel symbol.
+        compile_ms: what compiling took; 0 where it was compiled before.
     """
 
     name: str
     arch: str
     cubin: bytes
     resources: Mapping[str, Resources]
+    compile_ms: float = field(default=0.0, compare=False)
+
+    @property
+    def registers(self) -> int:
+        """Of one thread, in the kernel that takes most; 0 where nothing is known."""
+        return max((used.registers for used in self.resources.values()), default=0)
+
+    @property
+    def spill_bytes(self) -> int:
+        """Written to local memory by one thread of each kernel, for want of registers."""
+        return sum(used.spill_store_bytes for used in self.resources.values())
+
+    @property
+    def static_shared_bytes(self) -> int:
+        """Of one block, in the kernel that takes most."""
+        return max((used.static_shared_bytes for used in self.resources.values()), default=0)
 
     def pack(self) -> bytes:
         """Everything but the name, which does not belong to the content, as bytes."""
@@ -68,7 +85,12 @@ class Compiler(Protocol):
 
     @property
     def version(self) -> str:
-        """Which compiler, in all that can change its output."""
+        """Which compiler, in all that can change its output but its options."""
+        ...
+
+    @property
+    def options(self) -> str:
+        """Its options, but for the architecture."""
         ...
 
     def compile(self, name: str, text: str, arch: str) -> Compiled:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import re
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from gen.errors import CompileError, MissingToolError, UnknownNameError
-from gen.toolchain.cache import Cache, content_key, write_whole
+from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled, read_ptxas
 from gen.toolchain.pool import compile_in_threads
 
@@ -97,7 +98,7 @@ class Nvrtc:
         if self._entries is None:
             return self._compile(name, text, arch)
         key = self.key(text, arch)
-        return Compiled.unpack(name, self._entries.fetch(key, lambda: self._compile(name, text, arch).pack()))
+        return compiled_once(self._entries, key, name, lambda: self._compile(name, text, arch))
 
     def compile_many(
         self, items: Iterable[tuple[str, str]], arch: str, *, workers: int | None = None
@@ -144,7 +145,7 @@ class Nvrtc:
             # Where there is a driver, NVRTC keeps a cache of its own: it may answer from there without ptxas's log.
             no_cache=True,
         )
-        log = io.StringIO()
+        log, start = io.StringIO(), time.monotonic()
         try:
             code = Program(text, "c++", options).compile("cubin", logs=log).code
         except Exception as error:
@@ -153,7 +154,7 @@ class Nvrtc:
             folder = self._failed or Path(tempfile.mkdtemp(prefix="gen-failed-"))
             write_whole(folder / file, text.encode())
             raise CompileError(name, _compilers_text(str(error)), folder / file) from None
-        return Compiled(name, arch, bytes(code), read_ptxas(log.getvalue()))
+        return Compiled(name, arch, bytes(code), read_ptxas(log.getvalue()), 1000 * (time.monotonic() - start))
 
 
 def nvrtc_version() -> str:

@@ -46,7 +46,7 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
     for launch in variant.plan.launches:
         kernel = variant.name + launch.entry
         threads, dynamic = prod(launch.block), launch.shared_bytes.at(sizes)
-        used = compiled.resources[kernel]
+        used = compiled.resources[compiled.name + launch.entry]
         fits = occupancy(
             limits, registers=used.registers, static_shared_bytes=used.static_shared_bytes,
             dynamic_shared_bytes=dynamic, threads_per_block=threads,

@@ -17,13 +17,17 @@ from gen.paths import lock_of
 from gen.store import tuned
 from gen.store.folder import other_files, prefixes_of, variants_of_home
 from gen.store.trials import Trials
-from gen.tune.tuner import ManyCompiler, Outcome, tune, winner_of
+from gen.toolchain.farm import Farm
+from gen.tune.outcome import Interrupted, Outcome, winner_of
+from gen.tune.tuner import Options, tune
 
 
 @dataclass(frozen=True)
 class Run:
     """What a run came to: an outcome for each problem begun, and the problems the budget left out."""
 
+    device: str
+    driver: str
     outcomes: tuple[Outcome, ...]
     left_out: tuple[Problem, ...]
     seconds: float
@@ -38,10 +42,11 @@ def run(
     problems: Sequence[Problem],
     families: Sequence[Family[Any]],
     device: Device,
-    compiler: ManyCompiler,
+    farm: Farm,
     home: Path,
     *,
     budget: float | None = None,
+    options: Options | None = None,
     evidence: Mapping[str, object] | None = None,
     tick: Callable[[Problem, int, int], None] = lambda _problem, _done, _all: None,
 ) -> Run:
@@ -51,9 +56,10 @@ def run(
         problems: what to tune.
         families: whose catalogues `home` holds.
         device: where.
-        compiler: for the device's architecture.
+        farm: compiles for the device's architecture.
         home: of tuned.json, the trials and the kernels.
         budget: seconds for everything; each problem gets an equal share of what is left.
+        options: how each problem is searched.
         evidence: what else stands beside each winner.
         tick: told after each trial.
 
@@ -61,28 +67,37 @@ def run(
         StoreError: what `home` holds is not what gen writes.
         CompileError: a base variant does not compile.
         RunError: a base variant is wrong.
+        KeyboardInterrupt: Ctrl-C; the best variant of the problem at hand is kept before.
     """
     start = time.monotonic()
     variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
     trials = Trials(home)
     outcomes: list[Outcome] = []
+
+    def keep(outcome: Outcome) -> None:
+        if outcome.winner is not None:
+            _keep(home, families, winner_of(outcome, device, farm.version, evidence or {}))
+
     try:
         for place, problem in enumerate(problems):
             now = time.monotonic()
             if budget is not None and now > start + budget:
                 break
             deadline = None if budget is None else now + (start + budget - now) / (len(problems) - place)
-            outcome = tune(
-                problem, device, compiler, trials,
-                previous=_previous(home, device, problem), deadline=deadline,
-                tick=partial(tick, problem),
-            )  # fmt: skip
+            try:
+                outcome = tune(
+                    problem, device, farm, trials,
+                    previous=_previous(home, device, problem), deadline=deadline, options=options,
+                    tick=partial(tick, problem),
+                )  # fmt: skip
+            except Interrupted as interrupt:
+                keep(interrupt.outcome)
+                raise
             outcomes.append(outcome)
-            if outcome.winner is not None:
-                _keep(home, families, winner_of(outcome, device, compiler.version, evidence or {}))
+            keep(outcome)
     finally:
         trials.close()
-    return Run(tuple(outcomes), tuple(problems[len(outcomes) :]), time.monotonic() - start)
+    return Run(device.name, device.driver, tuple(outcomes), tuple(problems[len(outcomes) :]), time.monotonic() - start)
 
 
 def _previous(home: Path, device: Device, problem: Problem) -> str | None:

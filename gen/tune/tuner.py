@@ -1,96 +1,113 @@
 """Tunes a problem: feasible, compiled, proven on the device, timed; the fastest of what is right wins.
 
-A wrong variant, or one that does not compile or launch, is a trial with a status: never the end of a run, and never
+A variant that is wrong, does not compile, crashes or hangs is a trial with a status: never the end of a run, and never
 the winner.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from gen.emit.render import render
-from gen.errors import CompileError, RunError
+from gen.errors import RunError
 from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, space, variant
-from gen.gpu.trial import Device, Problem, Session, Status, Trial
+from gen.families.names import base_variants, variant
+from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
-from gen.store.tuned import Winner
-from gen.toolchain.compiled import Compiled
-from gen.tune.choose import Interval, choose, paired_ratio
+from gen.toolchain.farm import Farm
+from gen.tune.attempts import Attempts
+from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of
+from gen.tune.prune import RULES, Pruning
+from gen.tune.race import FIRST_HEAT, Finals, finals, halve
+from gen.tune.search import Search, Space, exhaustive
 
 # How times come about: the protocol, and the number of the method, raised when old times no longer compare.
-METHOD = "cold 2"
-FINALISTS = 8
-ROUNDS = 30
-SLOWER = 2.0  # two samples that much over the best so far end an attempt
-
-
-class ManyCompiler(Protocol):
-    """Compiles many sources at once, in threads that go on while a result is used."""
-
-    @property
-    def version(self) -> str:
-        """Which compiler, in all that can change its output but its options."""
-        ...
-
-    @property
-    def options(self) -> str:
-        """Its options, but for the architecture."""
-        ...
-
-    def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
-        """Takes name and text of each; each result as it is finished."""
-        ...
+METHOD = "cold 3"
+FINALS_SHARE = 0.2  # of the time until the deadline, for the race
+FINALS_SECONDS = 3.0  # more than a race needs
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What tuning one problem came to.
+class Options:
+    """How a problem is searched.
 
     Attributes:
-        trials: every variant tried, in order.
-        winner: the chosen one; None if nothing was right in time.
-        median_us: of the winner, over the rounds of the finalists.
-        against_base: the winner's time over base's, from the same rounds; None if base did not finish.
-        of_limit: the floor over the median.
-        seconds: from start to end.
-        left_out: variants that the budget did not reach.
-        rounds_us: times of the finalists in turns, by name.
+        search: in which order, made for a space.
+        prune: the rules in force, by name.
+        stop_at: a fraction of the limit that ends the search when a variant reaches it; None: never.
     """
 
-    problem: Problem
-    trials: tuple[Trial, ...]
-    winner: Trial | None
-    median_us: float
-    against_base: Interval | None
-    of_limit: float
-    floor_us: float
-    seconds: float
-    left_out: int
-    rounds_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    search: Callable[[Space], Search] = exhaustive
+    prune: frozenset[str] = frozenset(RULES)
+    stop_at: float | None = None
 
-    @property
-    def statuses(self) -> Mapping[Status, int]:
-        """How many trials ended how."""
-        return Counter(trial.status for trial in self.trials)
+
+def tune(
+    problem: Problem,
+    device: Device,
+    farm: Farm,
+    trials: Trials,
+    *,
+    previous: str | None = None,
+    deadline: float | None = None,
+    options: Options | None = None,
+    tick: Callable[[int, int], None] = lambda _done, _all: None,
+    text: Callable[[Variant], str] = render,
+) -> Outcome:
+    """Tries the variants of a problem's spec on a device.
+
+    Args:
+        problem: what is computed, at which size.
+        device: where.
+        farm: compiles for the device's architecture.
+        trials: where every trial is recorded as it ends, and found again.
+        previous: the name of the winner so far; it stays unless another is shown to be over 1 % faster.
+        deadline: of `time.monotonic()`: a variant that is not begun by then is left out; base is tried all the same.
+        options: how it is searched.
+        tick: told after each trial how many of at most how many are done.
+        text: gives the text of a variant.
+
+    Raises:
+        CompileError: base does not compile.
+        RunError: base is wrong.
+        Interrupted: Ctrl-C; holds the outcome so far.
+    """
+    start = time.monotonic()
+    options = options or Options()
+    base = _base(problem, device)
+    setting = Setting(device.name, device.driver, farm.version, METHOD, farm.options)
+    pruning = Pruning(problem, device.limits, device.name, options.prune)
+    attempts = Attempts(problem, device, farm, trials, setting, pruning, text, tick)
+    enough = 0.0 if options.stop_at is None else device.floor_us(problem) / options.stop_at
+    search = options.search(Space(problem.family, problem.spec))
+
+    def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
+        seconds = time.monotonic() - start
+        return outcome_of(problem, device, attempts.done, finalists, found, base.name, previous, seconds, left)
+
+    entrant = attempts.base(base)
+    session = device.open(problem, entrant)
+    try:
+        until = None if deadline is None else deadline - min(FINALS_SHARE * (deadline - start), FINALS_SECONDS)
+        left = attempts.run(search, session, entrant, deadline=until, enough_us=enough)
+        finalists, found = _race(session, attempts, base, previous, deadline)
+        return outcome(finalists, found, left)
+    except KeyboardInterrupt:
+        raise Interrupted(outcome([], Finals({}, settled=False), search.left)) from None
+    finally:
+        session.close()
 
 
 def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Trial]]:
-    """The variants worth compiling, base first; and those that this device or this size rules out, as trials."""
-    family, spec = problem.family, problem.spec
+    """The variants that can run, base first; and those that this device or this size rules out, as trials."""
     fit: dict[str, Variant] = {}
     unfit: dict[str, Trial] = {}
-    found = list(base_variants(family, spec))
-    for algorithm in family.algorithms.values():
-        if algorithm.repeatable:
-            found += [variant(family, spec, algorithm, config) for config in space(algorithm, spec)]
-    for made in found:
-        reason = made.algorithm.infeasible(spec, made.config, limits)
-        reason = reason or made.algorithm.uncovered(spec, made.config, problem.extents, limits)
+    space = Space(problem.family, problem.spec)
+    for made in (*base_variants(problem.family, problem.spec), *exhaustive(space).ask(space.size)):
+        reason = made.algorithm.infeasible(problem.spec, made.config, limits)
+        reason = reason or made.algorithm.uncovered(problem.spec, made.config, problem.extents, limits)
         if reason is None:
             fit[made.name] = made
         else:
@@ -98,209 +115,56 @@ def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Tr
     return list(fit.values()), list(unfit.values())
 
 
-def tune(
-    problem: Problem,
-    device: Device,
-    compiler: ManyCompiler,
-    trials: Trials,
-    *,
-    previous: str | None = None,
-    deadline: float | None = None,
-    tick: Callable[[int, int], None] = lambda _done, _all: None,
-    text: Callable[[Variant], str] = render,
-) -> Outcome:
-    """Tries every variant of a problem's spec on a device.
-
-    Args:
-        problem: what is computed, at which size.
-        device: where.
-        compiler: for the device's architecture.
-        trials: where every trial is recorded as it ends, and found again.
-        previous: the name of the winner so far; it stays unless another is shown to be over 1 % faster.
-        deadline: of `time.monotonic()`; what is not begun by then is left out.
-        tick: told after each trial how many of how many are done.
-        text: gives the text of a variant.
-
-    Raises:
-        CompileError: base does not compile.
-        RunError: base is wrong.
-    """
-    start = time.monotonic()
-    setting = Setting(device.name, device.driver, compiler.version, METHOD, compiler.options)
-    fit, unfit = candidates(problem, device.limits)
-    if not fit:
-        raise RunError(str(problem), "has no variant that this device can run", device.name)
-    texts = {made.name: text(made) for made in fit}
-    base = _base(problem, fit)
-    compiled = _compiled(compiler, base, texts, device.limits.arch)
-    session = device.open(problem, base, compiled)
-    try:
-        done = {trial.variant.name: trial for trial in unfit}
-        for trial in unfit:
-            trials.record(setting, problem, text(trial.variant), trial)
-        for made in fit:
-            found = trials.find(setting, problem, texts[made.name], made)
-            if found is not None and found.status != "infeasible":  # what it was under another rule
-                done[made.name] = found
-        missing = [made for made in fit if made.name not in done]
-
-        def record(trial: Trial) -> None:
-            if trial.status == "launch_failed" and not session.alive():
-                trials.record(setting, problem, texts[trial.variant.name], trial)
-                raise RunError(
-                    trial.variant.name, "took the GPU down", trial.reason,
-                    next_step="Run gen tune again: all other trials are kept, and this variant is left out",
-                )  # fmt: skip
-            trials.record(setting, problem, texts[trial.variant.name], trial)
-            done[trial.variant.name] = trial
-            tick(len(done), len(fit) + len(unfit))
-
-        if base in missing:  # whatever the deadline: it stands ready, and gives a first time to beat
-            record(session.attempt(base, compiled, float("inf")))
-        best = min((trial.median_us for trial in done.values()), default=float("inf"))
-        others = [made for made in missing if made != base]
-        left = _attempt_all(session, others, texts, compiler, device, deadline, record, best)
-        finalists = _finalists(session, done, missing, texts, compiler, device, base, previous, record)
-        finalists, times = _rounds(session, finalists, record)
-    finally:
-        session.close()
-    tried = tuple(done.values())
-    return _outcome(problem, device, tried, finalists, times, base, previous, time.monotonic() - start, left)
-
-
-def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping[str, object]) -> Winner:
-    """The outcome as a line of tuned.json."""
-    assert outcome.winner is not None
-    work = outcome.problem.family.work(outcome.problem.spec, outcome.problem.extents)
-    moved = work.bytes_read + work.bytes_written
-    measured = {
-        "median_us": round(outcome.median_us, 3),
-        "of_limit": round(outcome.of_limit, 4),
-        "floor_us": round(outcome.floor_us, 3),
-        "limit": work.limit,
-        "gb_per_s": round(moved / outcome.median_us / 1e3, 1),
-        "over_base": None if outcome.against_base is None else round(outcome.against_base.median, 4),
-        "extents": dict(outcome.problem.extents),
-        "trials": dict(sorted(outcome.statuses.items())),
-        "protocol": "cold",
-        "driver": device.driver,
-        "compiler": compiler,
-        "registers": outcome.winner.registers,
-        **evidence,
-    }
-    problem = outcome.problem
-    variant = outcome.winner.variant.name
-    return Winner(device.name, problem.spec_name, problem.shape_class, variant, measured, problem.region)
-
-
-def _base(problem: Problem, fit: Sequence[Variant]) -> Variant:
+def _base(problem: Problem, device: Device) -> Variant:
     """The base variant of the problem's shape class, or the first that can run."""
+
+    def fits(made: Variant) -> bool:
+        algorithm, config = made.algorithm, made.config
+        return (
+            algorithm.infeasible(problem.spec, config, device.limits)
+            or algorithm.uncovered(problem.spec, config, problem.extents, device.limits)
+        ) is None
+
     made = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
-    return made if made in fit else fit[0]
+    if fits(made):
+        return made
+    search = exhaustive(Space(problem.family, problem.spec))
+    while asked := search.ask(1):
+        if fits(asked[0]):
+            return asked[0]
+    raise RunError(str(problem), "has no variant that this device can run", device.name)
 
 
-def _compiled(compiler: ManyCompiler, made: Variant, texts: Mapping[str, str], arch: str) -> Compiled:
-    (result,) = compiler.compile_many([(made.name, texts[made.name])], arch)
-    if isinstance(result, CompileError):
-        raise result
-    return result
+def _race(
+    session: Session, attempts: Attempts, base: Variant, previous: str | None, deadline: float | None
+) -> tuple[list[Trial], Finals]:
+    """The finalists as trials, and their times; base and the winner so far are always among them."""
+    found = attempts.done
+    right = [
+        trial
+        for trial in found.values()
+        if trial.status == "ok" and trial.same_as not in found and callers_time(trial, base.name)
+    ]
+    fast = sorted(right, key=lambda trial: (trial.median_us, trial.variant.name))[:FIRST_HEAT]
+    if deadline is not None and time.monotonic() >= deadline:
+        return [], Finals({}, settled=False)
+    always = [_original(found, name) for name in (base.name, previous) if name in found]
+    wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial in right}
+    entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values())}
+    heat = [entrants[trial.variant.name] for trial in fast if trial.variant.name in entrants]
+    left = halve(session, heat, attempts.fail, deadline)
+    names = {entrant.name for entrant in left}
+    for trial in always:
+        name = trial.variant.name
+        if name in entrants and name not in names and found[name].status == "ok":
+            left.append(entrants[name])
+            names.add(name)
+    right_to_the_end, times = finals(session, left, attempts.fail, deadline)
+    return [found[entrant.name] for entrant in right_to_the_end], times
 
 
-def _attempt_all(
-    session: Session,
-    missing: Sequence[Variant],
-    texts: Mapping[str, str],
-    compiler: ManyCompiler,
-    device: Device,
-    deadline: float | None,
-    record: Callable[[Trial], None],
-    best: float,
-) -> int:
-    """Attempts what is missing, each as soon as it is compiled; returns how many the deadline left out."""
-    by_name = {made.name: made for made in missing}
-    results = compiler.compile_many(((made.name, texts[made.name]) for made in missing), device.limits.arch)
-    attempted = 0
-    for result in results:
-        if deadline is not None and time.monotonic() > deadline:
-            break
-        attempted += 1
-        if isinstance(result, CompileError):
-            record(Trial(by_name[result.subject], "compile_failed", reason=result.log))
-            continue
-        trial = session.attempt(by_name[result.name], result, SLOWER * best)
-        best = min(best, trial.median_us)
-        record(trial)
-    return len(missing) - attempted
-
-
-def _finalists(
-    session: Session,
-    done: Mapping[str, Trial],
-    missing: Sequence[Variant],
-    texts: Mapping[str, str],
-    compiler: ManyCompiler,
-    device: Device,
-    base: Variant,
-    previous: str | None,
-    record: Callable[[Trial], None],
-) -> list[Trial]:
-    """The fastest trials, with base and the winner so far, all ready in the session.
-
-    None whose call does more than was timed: a caller pays for the private copy too.
-    """
-    right = [t for t in done.values() if t.status == "ok" and (t.variant == base or not _prepares(t.variant))]
-    fast = sorted(right, key=lambda t: (t.median_us, t.variant.name))
-    chosen = fast[:FINALISTS] + [t for t in fast[FINALISTS:] if t.variant == base or t.variant.name == previous]
-    ready = {made.name for made in missing}
-    finalists = []
-    for trial in chosen:
-        if trial.variant.name in ready:
-            finalists.append(trial)
-            continue
-        compiled = _compiled(compiler, trial.variant, texts, device.limits.arch)
-        again = session.attempt(trial.variant, compiled, 0.0)
-        if again.status == "ok":
-            finalists.append(trial)
-        else:
-            record(again)
-    return finalists
-
-
-def _prepares(made: Variant) -> bool:
-    return any(launch.setup for launch in made.plan.launches)
-
-
-def _rounds(
-    session: Session, finalists: list[Trial], record: Callable[[Trial], None]
-) -> tuple[list[Trial], Mapping[str, Sequence[float]]]:
-    """The finalists that stay right, and their times in turns."""
-    while finalists:
-        try:
-            return finalists, session.rounds([trial.variant for trial in finalists], ROUNDS).times_us
-        except RunError as error:
-            faulty = next((trial for trial in finalists if trial.variant.name == error.subject), None)
-            if faulty is None:
-                raise
-            record(replace(faulty, status="wrong_result", times_us=(), reason=str(error)))
-            finalists = [trial for trial in finalists if trial is not faulty]
-    return [], {}
-
-
-def _outcome(
-    problem: Problem,
-    device: Device,
-    done: tuple[Trial, ...],
-    finalists: Sequence[Trial],
-    times: Mapping[str, Sequence[float]],
-    base: Variant,
-    previous: str | None,
-    seconds: float,
-    left: int,
-) -> Outcome:
-    floor = device.floor_us(problem)
-    if not finalists:
-        return Outcome(problem, done, None, float("inf"), None, 0.0, floor, seconds, left)
-    winner = choose(finalists, times, previous)
-    median = Trial(winner.variant, "ok", tuple(times[winner.variant.name])).median_us
-    against = paired_ratio(times[winner.variant.name], times[base.name]) if base.name in times else None
-    return Outcome(problem, done, winner, median, against, floor / median, floor, seconds, left, times)
+def _original(found: Mapping[str, Trial], name: str | None) -> Trial:
+    """The trial of a name, or of the variant that was tried in its place."""
+    assert name is not None
+    trial = found[name]
+    return found.get(trial.same_as, replace(trial, same_as="")) if trial.same_as else trial

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -18,10 +19,8 @@ from gen.emit.generate import base_of_catalogue
 from gen.emit.render import render
 from gen.errors import RunError, StoreError
 from gen.families import FAMILIES
-from gen.families.base import Algorithm, Spec, Variant
-from gen.families.config import Config
-from gen.families.names import space
-from gen.gpu.trial import Problem
+from gen.families.base import Variant
+from gen.gpu.trial import Entrant, Problem
 from gen.store.folder import variants_of_home
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
@@ -29,25 +28,23 @@ from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.problems import problems
 from gen.tune.run import Run, run
-from tests.fake_device import CountingCompiler, FakeDevice
+from gen.tune.search import Space
+from tests.fake_device import FakeDevice, FakeFarm, FakeSession
 
 ALL = problems(FAMILIES, None, {})
 TRANSPOSE = problems(FAMILIES, "transpose", {})
 EVIDENCE = {
     "median_us", "of_limit", "floor_us", "limit", "gb_per_s", "over_base", "extents", "trials", "protocol", "driver",
-    "compiler", "registers",
+    "compiler", "registers", "interval_us", "samples", "noise", "settled", "sm_mhz", "throttled",
 }  # fmt: skip
 FOREIGN = Winner("Other GPU", "transpose_10_b32", "any size", "transpose_10_b32__tiled_t16_r4_p0_u1", {"median_us": 1})
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every 29th config of each algorithm, and no winners that came with gen."""
-
-    def thinned(algorithm: Algorithm[Any, Any], spec: Spec) -> tuple[Config, ...]:
-        return space(algorithm, spec)[::29]
-
-    monkeypatch.setattr(tuner, "space", thinned)
+    """Every 29th number of a space, and no winners that came with gen."""
+    at = Space.at
+    monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
     monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
 
 
@@ -62,7 +59,7 @@ def by_length(made: Variant) -> float:
 
 
 def tuned(home: Path, wanted: tuple[Problem, ...] = ALL, device: FakeDevice | None = None, **options: Any) -> Run:
-    return run(wanted, FAMILIES, device or FakeDevice(by_length), CountingCompiler(), home, **options)
+    return run(wanted, FAMILIES, device or FakeDevice(by_length), FakeFarm(), home, **options)
 
 
 def gen(*arguments: str | Path) -> tuple[int, str]:
@@ -153,7 +150,7 @@ def test_a_rerun_changes_no_file(home: Path) -> None:
     device = FakeDevice(by_length)
     again = tuned(home, device=device)
     assert {path: (path.read_text(), path.stat().st_mtime_ns) for path in kept} == kept
-    assert {count for _, count in device.attempts} == {1}
+    assert device.attempts == []
     assert again.trials == sum(len(outcome.trials) for outcome in again.outcomes)
     trials = Trials(home)
     assert trials.count() == again.trials
@@ -245,16 +242,15 @@ def test_every_trial_is_told(home: Path) -> None:
     seen: list[tuple[Problem, int, int]] = []
     done = tuned(home, TRANSPOSE, tick=lambda *counts: seen.append(counts))
     (outcome,) = done.outcomes
-    every, ruled_out = len(outcome.trials), outcome.statuses["infeasible"]
-    assert seen == [(TRANSPOSE[0], count, every) for count in range(ruled_out + 1, every + 1)]
+    every = len(outcome.trials)
+    assert [(problem, count) for problem, count, _ in seen] == [(TRANSPOSE[0], count) for count in range(1, every + 1)]
 
 
 def test_what_was_won_before_an_error_is_kept(home: Path) -> None:
     class Failing(FakeDevice):
-        def open(self, problem: Problem, base: Variant, compiled: Any) -> Any:
-            if problem == TRANSPOSE[0]:
-                raise RunError(base.name, "is wrong")
-            return super().open(problem, base, compiled)
+        def open(self, problem: Problem, base: Entrant) -> FakeSession:
+            self.base_wrong = problem == TRANSPOSE[0]
+            return super().open(problem, base)
 
     with pytest.raises(RunError, match="is wrong"):
         tuned(home, device=Failing(by_length))
@@ -320,31 +316,14 @@ def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pyte
     assert set(map(str, read_winners(home))) == set(map(str, winners))
 
 
-@dataclass
-class FakeInstruments:
-    """What `gen tune` opens, without a GPU."""
-
-    device: FakeDevice
-
-    def bench(self, _: Any) -> FakeDevice:
-        return self.device
-
-
-@dataclass
-class FakeCalibration:
-    device: str = "Fake GPU"
-    driver: str = "1.0"
-
-
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
     """A GPU that `gen tune` finds."""
     device = FakeDevice(by_length)
     monkeypatch.setattr("gen.tune.device.find_device", lambda: device)
     monkeypatch.setattr("gen.cli.tune._can_measure", lambda: True)
-    monkeypatch.setattr("gen.cli.tune._open", lambda _index, _compiler: FakeInstruments(device))
-    monkeypatch.setattr("gen.cli.tune._calibration", lambda _home, _instruments: FakeCalibration())
-    monkeypatch.setattr("gen.cli.tune._compiler", lambda _name, _home: CountingCompiler())
+    monkeypatch.setattr("gen.cli.tune._device", lambda _index, _compiler, _home: nullcontext(device))
+    monkeypatch.setattr("gen.cli.tune._farm", lambda _compiler, _home: nullcontext(FakeFarm()))
     yield device
     assert device.open_sessions == 0
 
@@ -352,12 +331,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
 def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) -> None:
     bad = next(made for made in base_of_catalogue(FAMILIES) if made.family.name == "transpose").name
     crashing = next(name for name in _names(TRANSPOSE[0]) if name != bad)
-    gpu.crashing = frozenset({crashing})
+    gpu.bad = {crashing: "launch_failed"}
     status, said = gen("tune", "--out", home)
     assert status == 0
     for problem in ALL:
         assert str(problem) in said
-    assert f"{crashing}: launch_failed: an illegal address" in said
+    assert f"{crashing}: launch_failed: made to: launch_failed" in said
     for winner in read_winners(home):
         assert winner.variant.partition("__")[2] in said
     assert "a second, proven and timed." in said
@@ -373,15 +352,15 @@ def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeD
 
 def test_the_command_prints_json_that_any_reader_takes(gpu: FakeDevice, home: Path) -> None:
     """Also where nothing won: JSON has no infinity."""
-    gpu.crashing = frozenset(_names(TRANSPOSE[0]))
+    gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "launch_failed")
     status, said = gen("tune", "transpose", "--json", "--out", home)
     assert status == 1
     found = json.loads(said, parse_constant=pytest.fail)
     (outcome,) = found["outcomes"]
     assert (outcome["winner"], outcome["median_us"]) == (None, None)
     assert outcome["statuses"].pop("infeasible") > 0  # never launched: the order of blocks needs a square of tiles
-    assert outcome["statuses"] == {"launch_failed": len(gpu.crashing)}
-    gpu.crashing = frozenset()
+    assert outcome["statuses"] == {"launch_failed": len(gpu.bad)}
+    gpu.bad = {}
     gpu.driver = "2.0"
     status, said = gen("tune", "transpose", "--json", "--out", home)
     assert status == 0
@@ -391,7 +370,7 @@ def test_the_command_prints_json_that_any_reader_takes(gpu: FakeDevice, home: Pa
 
 
 def test_the_command_ends_with_1_where_nothing_won(gpu: FakeDevice, home: Path) -> None:
-    gpu.wrong = frozenset(_names(TRANSPOSE[0]))
+    gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "wrong_result")
     status, said = gen("tune", "transpose", "--out", home)
     assert status == 1
     assert "none" in said
@@ -399,10 +378,10 @@ def test_the_command_ends_with_1_where_nothing_won(gpu: FakeDevice, home: Path) 
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("budget", ["0", "-5", "nan"])
+@pytest.mark.parametrize("budget", ["0", "-5", "nan", "60x", "1h30"])
 def test_the_command_refuses_a_budget_that_is_none(home: Path, budget: str) -> None:
     status, said = gen("tune", "transpose", "--budget", budget, "--out", home)
-    assert (status, "must be a positive number of seconds" in said) == (2, True)
+    assert (status, "must be a positive time such as 60s" in said) == (2, True)
 
 
 @pytest.mark.usefixtures("gpu")

@@ -1,0 +1,273 @@
+"""A GPU driven by a process that may die: what a kernel does to it costs one trial and one restart.
+
+The process has two requests at a time, so that it never waits for this one. Where a request takes longer than the
+watchdog allows, or ends the process, this side answers it with what happened, starts the process anew, opens the
+problem again, and sends once more what had not begun.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from gen.errors import GenError, RunError
+from gen.forks import fork
+from gen.gpu.trial import Bench, Entrant, Problem, Rounds, Status, Trial
+from gen.gpu.worker import Hello, Now, Reply, Request, What, serve
+
+WATCHDOG = 10.0  # seconds in which an attempt must end, and a turn of a finalist
+PATIENCE = 600.0  # seconds for all else, where no kernel in doubt runs: NumPy may take its time
+STARTS = 3  # times in a row that the process may end before it is ready
+AHEAD = 2  # requests that the process has: the one it is at, and the next
+
+
+@dataclass
+class _Pending:
+    """A request, and who waits for it."""
+
+    request: Request
+    future: Future[Any] = field(default_factory=Future)
+
+
+class IsolatedDevice:
+    """A device in a process that may die; implements `Device`.
+
+    Attributes:
+        name, driver, limits: the device's.
+        about: what its bench adds.
+        restarts: how often the process had to be started again.
+    """
+
+    def __init__(self, factory: Callable[[], Bench], *, watchdog: float = WATCHDOG) -> None:
+        """Starts the process.
+
+        Args:
+            factory: makes the device ready there; can be pickled.
+            watchdog: seconds in which an attempt must end.
+
+        Raises:
+            GenError: what the factory raises, or the process ends before it is ready.
+        """
+        self.restarts = 0
+        self._factory, self._watchdog = factory, watchdog
+        self._numbers = itertools.count()
+        self._waiting: deque[_Pending] = deque()  # not sent
+        self._sent: deque[_Pending] = deque()  # the process is at the first
+        self._opened: Request | None = None  # the problem to open again
+        self._at = ""  # the variant that a request for several has come to
+        self._began = 0.0  # the first of `_sent`, or its variant
+        self._lock = threading.Lock()
+        self._end: GenError | None = None  # why no more is taken
+        self._woken, self._wake = Pipe(duplex=False)
+        self._process, self._pipe, hello = self._start()
+        self.name, self.driver, self.limits, self.about = hello.name, hello.driver, hello.limits, hello.about
+        self._thread = threading.Thread(target=self._run, name="gpu", daemon=True)
+        self._thread.start()
+
+    def open(self, problem: Problem, base: Entrant) -> IsolatedSession:
+        """Begins to make a problem ready."""
+        return IsolatedSession(self, self.ask("open", problem, base))
+
+    def floor_us(self, problem: Problem) -> float:
+        """The least time of such a problem, by the device's calibration."""
+        return float(self.ask("floor", problem).result())
+
+    def close(self) -> None:
+        """Ends the process, whatever it is at."""
+        with self._lock:
+            self._end = self._end or RunError("The GPU", "has been given back")
+        self._wake.send(None)
+        self._thread.join()
+
+    def __enter__(self) -> IsolatedDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, what: What, *arguments: Any) -> Future[Any]:
+        """Queues a request."""
+        pending = _Pending(Request(next(self._numbers), what, arguments))
+        with self._lock:
+            if self._end is not None:
+                raise self._end
+            self._waiting.append(pending)
+        self._wake.send(None)
+        return pending.future
+
+    def _start(self) -> tuple[BaseProcess, Connection, Hello]:
+        process, ours = fork(serve, self._factory, name="gen-gpu")
+        ours.send(Request(next(self._numbers), "hello"))
+        reply = None
+        try:
+            if ours.poll(PATIENCE):
+                reply = ours.recv()
+        except (EOFError, OSError):
+            pass
+        if reply is None or reply.error is not None:
+            _kill(process, ours)
+            raise (
+                RunError("The process that drives the GPU", "ended before it was ready")
+                if reply is None
+                else reply.error
+            )
+        return process, ours, reply.value
+
+    # What follows runs on the thread alone.
+
+    def _run(self) -> None:
+        try:
+            while self._take():
+                self._serve()
+        except GenError as error:  # the process cannot be started again
+            with self._lock:
+                self._end = error
+        _kill(self._process, self._pipe)
+        assert self._end is not None
+        for pending in (*self._sent, *self._waiting):
+            if not pending.future.cancel():
+                pending.future.set_exception(self._end)
+
+    def _take(self) -> bool:
+        """Sends what the process has room for; False if it is to end."""
+        with self._lock:
+            if self._end is not None:
+                return False
+            while self._waiting and len(self._sent) < AHEAD:
+                pending = self._waiting.popleft()
+                if pending.future.set_running_or_notify_cancel():
+                    if not self._sent:
+                        self._begin()
+                    self._sent.append(pending)
+                    self._send(pending.request)
+        return True
+
+    def _serve(self) -> None:
+        """Waits for the process, for the watchdog, or for a new request, and does what is due."""
+        left = None
+        if self._sent:
+            in_doubt = self._sent[0].request.what in ("attempt", "rounds")
+            left = max(self._began + (self._watchdog if in_doubt else PATIENCE) - time.monotonic(), 0)
+        ready = wait([self._pipe, self._woken], left)
+        if self._woken in ready:
+            self._woken.recv()
+        if self._pipe in ready:
+            try:
+                message = self._pipe.recv()
+            except (EOFError, OSError):
+                self._died("launch_failed", "the process that drives the GPU died of it")
+                return
+            self._begin(message.name if isinstance(message, Now) else "")
+            if isinstance(message, Reply):
+                self._answer(message)
+        elif not ready:
+            self._died("timeout", f"it did not end within {self._watchdog:g} s")
+
+    def _begin(self, at: str = "") -> None:
+        self._began, self._at = time.monotonic(), at
+
+    def _send(self, request: Request) -> None:
+        with suppress(OSError):  # where it has died, the pipe tells next
+            self._pipe.send(request)
+
+    def _answer(self, reply: Reply) -> None:
+        pending = self._sent.popleft()
+        assert pending.request.number == reply.number
+        if reply.error is None and pending.request.what in ("open", "close"):
+            self._opened = pending.request if pending.request.what == "open" else None
+        if reply.lost:
+            self._restart()
+        if reply.error is not None:
+            pending.future.set_exception(reply.error)
+        else:
+            pending.future.set_result(_ours(pending.request, reply.value))
+
+    def _died(self, status: Status, reason: str) -> None:
+        """Says for the process what became of the request that it was at, and starts it anew."""
+        at = self._at
+        pending = self._sent.popleft() if self._sent else None
+        try:
+            self._restart()
+        finally:
+            if pending is not None:
+                _bury(pending, at, status, reason)
+
+    def _restart(self) -> None:
+        """A new process, the problem open in it, which has been sent what the old one had not begun."""
+        _kill(self._process, self._pipe)
+        self.restarts += 1
+        for start in range(1, STARTS + 1):
+            try:
+                self._process, self._pipe, _ = self._start()
+                break
+            except RunError:
+                if start == STARTS:
+                    raise
+        if self._opened is not None:
+            self._sent.appendleft(_Pending(self._opened))
+        self._begin()
+        for pending in self._sent:
+            self._send(pending.request)
+
+
+class IsolatedSession:
+    """A problem in that process; implements `Session`."""
+
+    def __init__(self, device: IsolatedDevice, opening: Future[None]) -> None:
+        self._device, self._opening = device, opening
+
+    def ready(self) -> Future[None]:
+        """Done when base is proven; holds the RunError if it is wrong."""
+        return self._opening
+
+    def submit(self, entrant: Entrant, give_up_us: float) -> Future[Trial]:
+        """Queues an attempt."""
+        return self._device.ask("attempt", entrant, give_up_us)
+
+    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
+        """Times variants in turns."""
+        found: Rounds = self._device.ask("rounds", tuple(entrants), turns).result()
+        return found
+
+    def close(self) -> None:
+        """Has the device's memory given back, as soon as it is done with what it is at."""
+        with suppress(RunError):  # where the process is gone for good, so is its memory
+            self._device.ask("close")
+
+
+def _ours(request: Request, value: Any) -> Any:
+    """What the process gave, about our own variants: those that came back are copies, equal to none."""
+    if isinstance(value, Trial):
+        return replace(value, variant=request.arguments[0].variant)
+    if isinstance(value, Rounds):
+        variants = {entrant.name: entrant.variant for entrant in request.arguments[0]}
+        return replace(value, faults=tuple(replace(one, variant=variants[one.variant.name]) for one in value.faults))
+    return value
+
+
+def _bury(pending: _Pending, at: str, status: Status, reason: str) -> None:
+    request = pending.request
+    if request.what == "attempt":
+        pending.future.set_result(request.arguments[0].untimed(status, reason))
+    elif request.what == "rounds":
+        entrants: Sequence[Entrant] = request.arguments[0]
+        entrant = next((one for one in entrants if one.name == at), entrants[0])
+        pending.future.set_result(Rounds(faults=(entrant.untimed(status, f"among the finalists: {reason}"),)))
+    else:
+        pending.future.set_exception(RunError("The GPU", f"failed while it was to {request.what}", reason))
+
+
+def _kill(process: BaseProcess, pipe: Connection) -> None:
+    pipe.close()
+    process.kill()
+    process.join(60)  # a kernel that hangs is ended with it, which takes the driver some time

@@ -1,0 +1,270 @@
+"""The pipeline of one problem: a search gives variants, all cores compile them, the device tries what is compiled.
+
+Nothing waits for anything else: while the device is at one variant, it has the next, and the compilers have twice as
+many sources as there are cores. Every trial is recorded the moment it ends.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gen.errors import CompileError
+from gen.families.base import Limits, Variant
+from gen.gpu.trial import Device, Entrant, Problem, Session, Status, Trial
+from gen.store.trials import Setting, Trials
+from gen.toolchain.compiled import Compiled
+from gen.toolchain.farm import Farm
+from gen.toolchain.identity import code_digest
+from gen.tune.prune import Pruning
+from gen.tune.search import Search
+
+SLOWER = 2.0  # samples that much over the best so far end an attempt
+TRYING = 3  # attempts that the device has, or is about to get
+READY = 256  # compiled variants that may wait for it
+KEPT = 4096  # compiled sources that are kept, for variants of the same code
+_MADE_ANEW: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
+_COMMENT = re.compile(r"//[^\n]*")
+
+
+@dataclass
+class _Source:
+    """A text that is being compiled, and the variants that it is the text of."""
+
+    future: Future[Compiled]
+    variants: list[Variant] = field(default_factory=list)
+
+
+class Attempts:
+    """What was tried of a problem so far, and the pipeline that tries more.
+
+    Attributes:
+        done: every trial, by the variant's name.
+        best_us: the least median.
+    """
+
+    def __init__(
+        self, problem: Problem, device: Device, farm: Farm, store: Trials, setting: Setting, pruning: Pruning,
+        text: Callable[[Variant], str], tick: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        self.done: dict[str, Trial] = {}
+        self.best_us = float("inf")
+        self._problem, self._device, self._farm, self._store = problem, device, farm, store
+        self._setting, self._pruning, self._text, self._tick = setting, pruning, text, tick
+        self._asked: set[str] = set()
+        self._texts: dict[str, str] = {}  # of those that are on their way
+        self._left = 0  # how many the search may give yet
+        self._compiling: dict[Future[Any], _Source] = {}
+        self._sources: OrderedDict[str, _Source] = OrderedDict()  # by what is left without names and comments
+        self._ready: deque[Entrant] = deque()
+        self._trying: dict[Future[Any], Entrant] = {}
+        self._first: dict[str, str] = {}  # of each machine code with its plan, the variant that is tried
+        self._twins: dict[str, list[Entrant]] = {}  # those that wait for what becomes of it
+
+    def screen(self, variant: Variant) -> str | None:
+        """Its text, if it is to be tried; None if it cannot be, or was before: then that is known."""
+        reason = variant.algorithm.infeasible(variant.spec, variant.config, self._device.limits)
+        reason = reason or variant.algorithm.uncovered(
+            variant.spec, variant.config, self._problem.extents, self._device.limits
+        )  # fmt: skip
+        text = self._texts[variant.name] = self._text(variant)
+        if reason is not None:
+            self._record(Trial(variant, "infeasible", reason=reason))
+            return None
+        found = self._store.find(self._setting, self._problem, text, variant)
+        if found is not None and found.status not in _MADE_ANEW:
+            self._know(found)
+            return None
+        return text
+
+    def run(
+        self, search: Search, session: Session, base: Entrant, *,
+        deadline: float | None = None, enough_us: float = 0.0,
+    ) -> int:  # fmt: skip
+        """Tries base, and then what the search gives, until it gives no more; how many it had left.
+
+        Args:
+            search: chooses.
+            session: where.
+            base: tried first, whatever the deadline, if it was not tried before.
+            deadline: of `time.monotonic()`; what is not begun by then is left out.
+            enough_us: a variant that is as fast ends it.
+
+        Raises:
+            RunError: base is wrong.
+        """
+        self._asked.add(base.name)
+        self._first[_identity(base, self._problem, self._device.limits)] = base.name
+        if self.screen(base.variant) is not None:
+            self._submit(session, base)
+        opening = session.ready()
+        more, over = True, False
+        while True:
+            late = deadline is not None and time.monotonic() >= deadline
+            over = over or late or self.best_us <= enough_us
+            if over:
+                self._drop()
+            elif more:
+                more = self._fill(search, deadline)
+            while self._ready and len(self._trying) < TRYING:
+                self._submit(session, self._ready.popleft())
+            waiting = [*self._compiling, *self._trying]
+            if not waiting:
+                break
+            if not opening.done():
+                waiting.append(opening)
+            left = None if deadline is None or over else max(deadline - time.monotonic(), 0)
+            finished, _ = wait(waiting, left, FIRST_COMPLETED)
+            if opening.done():
+                opening.result()
+            for future in finished:
+                self._finish(future, search)
+            self._left = search.left
+        opening.result()
+        return search.left + len(self._asked - self.done.keys())
+
+    def fail(self, trial: Trial) -> None:
+        """Records that a variant which was right is not."""
+        self._record(trial)
+
+    def base(self, variant: Variant) -> Entrant:
+        """Base with its code. Raises CompileError if it does not compile."""
+        source = self._begin(variant, self._text(variant))
+        self._compiling.pop(source.future, None)
+        return Entrant(variant, source.future.result())
+
+    def compiled(self, variants: Iterable[Variant]) -> Iterator[Entrant]:
+        """Variants with their code, compiled once more where it is not kept; without those that do not compile now."""
+        begun = [(variant, self._begin(variant, self._text(variant))) for variant in variants]
+        for variant, source in begun:
+            try:
+                yield Entrant(variant, source.future.result())
+            except CompileError as error:
+                self.fail(Trial(variant, "compile_failed", reason=error.log))
+            self._compiling.pop(source.future, None)
+
+    def _fill(self, search: Search, deadline: float | None) -> bool:
+        """Gives the compilers as much as they have room for; False if there is nothing more to give."""
+        while len(self._ready) < READY:
+            room = 2 * self._farm.width - len(self._compiling)
+            if room <= 0 or (deadline is not None and time.monotonic() >= deadline):
+                break
+            asked = search.ask(room)
+            if not asked:
+                return False
+            for variant in asked:
+                if variant.name not in self._asked:
+                    self._asked.add(variant.name)
+                    self._consider(variant)
+        return True
+
+    def _consider(self, variant: Variant) -> None:
+        text = self.screen(variant)
+        if text is None:
+            return
+        reason = self._pruning.before_compiling(variant)
+        if reason is not None:
+            self._record(Trial(variant, "pruned", reason=reason))
+            return
+        source = self._begin(variant, text)
+        if source.future.done():
+            self._arrive(variant, source.future)
+        else:
+            source.variants.append(variant)
+
+    def _begin(self, variant: Variant, text: str) -> _Source:
+        """The compilation of a text. Texts that differ in comments and in the kernel's name alone are compiled once."""
+        core = _COMMENT.sub("", text).replace(variant.name, "")
+        source = self._sources.get(core)
+        if source is None or source.future.cancelled():
+            source = _Source(self._farm.submit(variant.name, text, self._device.limits.arch))
+            self._sources[core] = source
+            if not source.future.done():
+                self._compiling[source.future] = source
+            if len(self._sources) > KEPT and next(iter(self._sources.values())).future.done():
+                self._sources.popitem(last=False)
+        return source
+
+    def _arrive(self, variant: Variant, future: Future[Compiled]) -> None:
+        """A variant's code is there, or there is none."""
+        try:
+            entrant = Entrant(variant, future.result())
+        except CompileError as error:
+            self._record(Trial(variant, "compile_failed", reason=error.log))
+            return
+        reason = self._pruning.before_timing(entrant)
+        if reason is not None:
+            self._record(entrant.untimed("pruned", reason))
+            return
+        digest = _identity(entrant, self._problem, self._device.limits)
+        first = self._first.setdefault(digest, variant.name)
+        if first == variant.name:
+            self._ready.append(entrant)
+        elif first in self.done:
+            self._copy(entrant, self.done[first])
+        else:
+            self._twins.setdefault(first, []).append(entrant)
+
+    def _submit(self, session: Session, entrant: Entrant) -> None:
+        self._trying[session.submit(entrant, SLOWER * self.best_us)] = entrant
+
+    def _finish(self, future: Future[Any], search: Search) -> None:
+        """What has come of a compilation, or of an attempt."""
+        source = self._compiling.pop(future, None)
+        if source is not None:
+            variants, source.variants = source.variants, []
+            for variant in variants:
+                self._arrive(variant, source.future)
+            return
+        entrant = self._trying.pop(future, None)
+        if entrant is not None:
+            trial = replace(future.result(), compile_ms=entrant.compiled.compile_ms)
+            self._record(trial)
+            search.tell(trial)
+            for twin in self._twins.pop(entrant.name, ()):
+                self._copy(twin, trial)
+                search.tell(self.done[twin.name])
+
+    def _copy(self, entrant: Entrant, trial: Trial) -> None:
+        compile_ms = entrant.compiled.compile_ms
+        self._record(replace(trial, variant=entrant.variant, same_as=trial.variant.name, compile_ms=compile_ms))
+
+    def _record(self, trial: Trial) -> None:
+        text = self._texts.pop(trial.variant.name, None)
+        self._store.record(self._setting, self._problem, text or self._text(trial.variant), trial)
+        self._know(trial)
+
+    def _know(self, trial: Trial) -> None:
+        self._texts.pop(trial.variant.name, None)
+        self.done[trial.variant.name] = trial
+        self.best_us = min(self.best_us, trial.median_us)
+        self._tick(len(self.done), len(self._asked) + self._left)
+
+    def _drop(self) -> None:
+        """Gives up what has not begun."""
+        for future in self._compiling:
+            future.cancel()
+        self._compiling.clear()
+        self._ready.clear()
+
+
+def _identity(entrant: Entrant, problem: Problem, limits: Limits) -> str:
+    """What is the same for two variants exactly if they do the same: machine code and evaluated plan."""
+    sizes = {**problem.extents, **limits.sizes()}
+    plan = entrant.variant.plan
+    launches = [
+        (
+            launch.entry, [extent.at(sizes) for extent in launch.grid], launch.block, launch.shared_bytes.at(sizes),
+            [one if isinstance(one, str) else (one[0].name, one[1].at(sizes)) for one in launch.arguments],
+            launch.cluster, launch.times.at(sizes), launch.swap, launch.setup,
+        )
+        for launch in plan.launches
+    ]  # fmt: skip
+    scratch = [(one.name, one.bytes.at(sizes), one.zeroed) for one in plan.scratch]
+    code = code_digest(entrant.compiled.cubin, entrant.compiled.name)
+    return repr((code, launches, scratch, plan.constants))

@@ -1,0 +1,150 @@
+"""What tuning a problem came to, and the line of tuned.json that keeps it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gen.gpu.trial import Device, Problem, Status, Trial
+from gen.store.tuned import Winner
+from gen.tune.choose import Interval, choose, median_interval, paired_ratio
+from gen.tune.race import Finals, noise
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What tuning one problem came to.
+
+    Attributes:
+        trials: every variant tried, in order.
+        winner: the chosen one; None if nothing was right in time.
+        median_us: of the winner, over the turns of the finals, or its own samples where there was no time for them.
+        against_base: the winner's time over base's, from the same turns; None if base did not finish.
+        of_limit: the floor over the median.
+        seconds: from start to end.
+        left_out: variants, at most, that the budget did not reach.
+        rounds_us: times of the finalists in turns, by name.
+        interval: of the winner's median time: the 95 % interval.
+        noise: of the winner's times over themselves; None without finals.
+        finals: clocks and throttling meanwhile, and whether the order was settled.
+    """
+
+    problem: Problem
+    trials: tuple[Trial, ...]
+    winner: Trial | None
+    median_us: float
+    against_base: Interval | None
+    of_limit: float
+    floor_us: float
+    seconds: float
+    left_out: int
+    rounds_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    interval: Interval | None = None
+    noise: Interval | None = None
+    finals: Finals | None = None
+
+    @property
+    def statuses(self) -> Mapping[Status, int]:
+        """How many trials ended how."""
+        return Counter(trial.status for trial in self.trials)
+
+    @property
+    def tried(self) -> int:
+        """Variants that were compiled, or stand for the same code as one that was."""
+        return sum(trial.status not in ("infeasible", "pruned") for trial in self.trials)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a problem was tuned; `outcome` is what it came to by then."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+def outcome_of(
+    problem: Problem, device: Device, done: Mapping[str, Trial], finalists: Sequence[Trial], found: Finals,
+    base: str, previous: str | None, seconds: float, left_out: int,
+) -> Outcome:  # fmt: skip
+    """Chooses the winner: among the finalists by their turns, else, where there were none, the fastest trial."""
+    floor = device.floor_us(problem)
+    trials = tuple(done.values())
+    if finalists:
+        winner, times = choose(finalists, found.times_us, previous), found.times_us
+    else:
+        right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
+        if not right:
+            return Outcome(problem, trials, None, float("inf"), None, 0.0, floor, seconds, left_out)
+        winner = min(right, key=lambda trial: (trial.median_us, trial.variant.name))
+        times = {winner.variant.name: winner.times_us}
+    own = times[winner.variant.name]
+    interval = median_interval(own)
+    return Outcome(
+        problem,
+        trials,
+        _spokesman(winner, trials, previous),
+        interval.median,
+        paired_ratio(own, times[base]) if base in times else None,
+        floor / interval.median,
+        floor,
+        seconds,
+        left_out,
+        times,
+        interval,
+        noise(own) if finalists and len(own) > 1 else None,
+        found if finalists else None,
+    )
+
+
+def callers_time(trial: Trial, base: str) -> bool:
+    """Whether a caller pays what was timed: one whose call makes a private copy first never wins, unless it is base."""
+    return trial.variant.name == base or not any(launch.setup for launch in trial.variant.plan.launches)
+
+
+def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping[str, object]) -> Winner:
+    """The outcome as a line of tuned.json."""
+    assert outcome.winner is not None
+    assert outcome.interval is not None
+    problem, finals = outcome.problem, outcome.finals
+    work = problem.family.work(problem.spec, problem.extents)
+    moved = work.bytes_read + work.bytes_written
+    measured = {
+        "median_us": round(outcome.median_us, 3),
+        "interval_us": [round(outcome.interval.low, 3), round(outcome.interval.high, 3)],
+        "samples": len(outcome.rounds_us[_timed(outcome)]),
+        "noise": None if outcome.noise is None else round((outcome.noise.high - outcome.noise.low) / 2, 5),
+        "settled": finals is not None and finals.settled,
+        "sm_mhz": [0, 0] if finals is None else list(finals.sm_mhz),
+        "throttled": [] if finals is None else list(finals.throttled),
+        "of_limit": round(outcome.of_limit, 4),
+        "floor_us": round(outcome.floor_us, 3),
+        "limit": work.limit,
+        "gb_per_s": round(moved / outcome.median_us / 1e3, 1),
+        "over_base": None if outcome.against_base is None else round(outcome.against_base.median, 4),
+        "extents": dict(problem.extents),
+        "trials": dict(sorted(outcome.statuses.items())),
+        "protocol": "cold",
+        "driver": device.driver,
+        "compiler": compiler,
+        "registers": outcome.winner.registers,
+        **evidence,
+    }
+    variant = outcome.winner.variant.name
+    return Winner(device.name, problem.spec_name, problem.shape_class, variant, measured, problem.region)
+
+
+def _timed(outcome: Outcome) -> str:
+    """The name under which the winner's code was timed."""
+    assert outcome.winner is not None
+    name = outcome.winner.variant.name
+    return name if name in outcome.rounds_us else outcome.winner.same_as
+
+
+def _spokesman(winner: Trial, trials: Sequence[Trial], previous: str | None) -> Trial:
+    """Of all variants with the winner's code, the previous winner, or the first by name: whichever was timed."""
+    alike = [winner, *(trial for trial in trials if trial.same_as == winner.variant.name and trial.status == "ok")]
+    for trial in alike:
+        if trial.variant.name == previous:
+            return trial
+    return min(alike, key=lambda trial: trial.variant.name)

@@ -1,0 +1,102 @@
+"""Which variants are not worth a compilation, or a launch: rules that are stated, and can be switched off.
+
+A rule holds a variant against what the device needs, not against other variants, so that every run prunes the same.
+Base is never pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from gen.errors import UnknownNameError
+from gen.families.base import Launch, Limits, Variant
+from gen.gpu.trial import Entrant, Problem
+from gen.toolchain.occupancy import bytes_in_flight, needed_in_flight, occupancy
+from gen.toolchain.usage import usage
+
+MOST_SPILLED = 32  # bytes a thread
+IN_FLIGHT_PART = 8  # a multiprocessor with less than this part of the bytes it needs in flight reads at a crawl
+LEAST_WARPS = 4  # one for each quarter of a multiprocessor
+LARGE = 1 << 27  # bytes moved; a problem of less is over before its traffic decides
+RULES = {
+    "spills": f"a thread spills more than {MOST_SPILLED} bytes",
+    "in-flight": (
+        f"the problem moves {LARGE >> 20} MiB or more, and a multiprocessor has less than a {IN_FLIGHT_PART}th of the "
+        "bytes in flight with which it reads at full speed, even if registers set no limit"
+    ),
+    "occupancy": f"a multiprocessor holds fewer than {LEAST_WARPS} warps, and the grid has more for it",
+}
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The rules in force for one problem on one device.
+
+    Attributes:
+        device: what the driver calls it: some need more bytes in flight than others of their architecture.
+        rules: the names of those in force.
+    """
+
+    problem: Problem
+    limits: Limits
+    device: str = ""
+    rules: frozenset[str] = frozenset(RULES)
+
+    def before_compiling(self, variant: Variant) -> str | None:
+        """Why this variant is not worth compiling, by its plan alone; None if it may be."""
+        needed = needed_in_flight(self.limits.arch, self.device)
+        if "in-flight" not in self.rules or needed is None or not self._large:
+            return None
+        per_thread = variant.algorithm.bytes_in_flight(variant.spec, variant.config)
+        found = [
+            bytes_in_flight(per_thread, prod(launch.block), self._resident(launch))
+            for launch in variant.plan.launches
+            if not launch.entry and not launch.setup
+        ]
+        most = max((had for had in found if had is not None), default=None)
+        if most is None or most * IN_FLIGHT_PART >= needed:
+            return None
+        return f"at most {most} bytes in flight on a multiprocessor, which needs {needed}"
+
+    def before_timing(self, entrant: Entrant) -> str | None:
+        """Why this variant is not worth timing, by what its machine code takes; None if it may be."""
+        if not entrant.compiled.resources:
+            return None  # a compiler that does not tell
+        every = usage(entrant.variant, entrant.compiled, self.limits, self.problem.extents)
+        used = [one for one in every if not one.setup]
+        if "spills" in self.rules:
+            worst = max((one.resources.spill_store_bytes for one in used), default=0)
+            if worst > MOST_SPILLED:
+                return f"a thread spills {worst} bytes"
+        if "occupancy" in self.rules:
+            for one in used:
+                if one.occupancy.blocks == one.resident_blocks and one.occupancy.warps < LEAST_WARPS:
+                    return f"only {one.occupancy.warps} warps fit on a multiprocessor: {one.occupancy.limiter}"
+        return None
+
+    @property
+    def _large(self) -> bool:
+        work = self.problem.family.work(self.problem.spec, self.problem.extents)
+        return work.bytes_read + work.bytes_written >= LARGE
+
+    def _resident(self, launch: Launch) -> int:
+        """Blocks on a multiprocessor, if registers and static shared memory set no limit."""
+        sizes = {**self.problem.extents, **self.limits.sizes()}
+        fits = occupancy(
+            self.limits, registers=0, static_shared_bytes=0, dynamic_shared_bytes=launch.shared_bytes.at(sizes),
+            threads_per_block=prod(launch.block),
+        )  # fmt: skip
+        blocks = prod(extent.at(sizes) for extent in launch.grid)
+        return min(fits.blocks, -(-blocks // self.limits.sm_count))
+
+
+def read_rules(names: Sequence[str]) -> frozenset[str]:
+    """The rules of these names; `all` and `none` are names too. Raises UnknownNameError for any other."""
+    found: set[str] = set()
+    for name in names:
+        if name not in (*RULES, "all", "none"):
+            raise UnknownNameError("The pruning rule", "must be one of all, none, " + ", ".join(RULES), repr(name))
+        found |= set(RULES) if name == "all" else {name} - {"none"}
+    return frozenset(found)

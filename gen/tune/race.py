@@ -1,0 +1,118 @@
+"""The race among those that were tried: halves it until few are left, and times these until their order is settled.
+
+A trial's few samples are enough to drop what is slow, not to tell apart what is fast. So the best are timed again in
+turns, on buffers that rotate: half of them stays, then half of those with twice the samples. The least of many noisy
+numbers flatters the one that has it: no time from before the finals decides who wins them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gen.gpu.trial import Entrant, Rounds, Session, Trial
+from gen.tune.choose import MARGIN, Interval, paired_ratio
+
+FINALISTS = 8
+FIRST_HEAT = 64  # the most that are timed again
+HEAT_TURNS = 3  # of the first heat; each later one has twice as many
+ROUND = 10  # turns of the finals before it is asked whether their order is settled; even, for there and back
+MOST_TURNS = 300
+Faulty = Callable[[Trial], None]
+
+
+@dataclass(frozen=True)
+class Finals:
+    """The finalists in turns.
+
+    Attributes:
+        times_us: by name, of those that stayed right.
+        settled: whether it is known of each if it is over 1 % slower than the fastest.
+        sm_mhz: the lowest and the highest clock seen; 0 where nobody looked.
+        throttled: why the GPU held it down, in words.
+    """
+
+    times_us: Mapping[str, Sequence[float]]
+    settled: bool
+    sm_mhz: tuple[int, int] = (0, 0)
+    throttled: tuple[str, ...] = ()
+
+    @property
+    def turns(self) -> int:
+        """How often each was timed."""
+        return min((len(times) for times in self.times_us.values()), default=0)
+
+
+def halve(
+    session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None
+) -> list[Entrant]:
+    """The fastest of those given, fastest first, at most as many as go to the finals.
+
+    Args:
+        session: where they are timed.
+        entrants: the fastest first, as far as known.
+        faulty: is told of those that turn out to be wrong, which go no further.
+        deadline: of `time.monotonic()`; then the order known so far decides.
+    """
+    left, turns = list(entrants[:FIRST_HEAT]), HEAT_TURNS
+    while len(left) > FINALISTS and (deadline is None or time.monotonic() < deadline):
+        rounds, left = _right(session, left, turns, faulty)
+        left.sort(key=lambda entrant: float(np.median(rounds.times_us[entrant.name])))
+        left, turns = left[: max(FINALISTS, len(left) // 2)], 2 * turns
+    return left[:FINALISTS]
+
+
+def finals(
+    session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None
+) -> tuple[list[Entrant], Finals]:
+    """Those that stay right, and their times: turn after turn until it is settled who wins, or enough."""
+    left, found = list(entrants), Finals({}, settled=False)
+    while left:
+        before = len(left)
+        rounds, left = _right(session, left, ROUND, faulty)
+        if len(left) < before:
+            found = Finals({}, settled=False)  # times beside a kernel that breaks things count for nothing
+        if not left:
+            break
+        found = _joined(found, rounds)
+        late = deadline is not None and time.monotonic() >= deadline
+        if found.settled or found.turns >= MOST_TURNS or late:
+            break
+    return left, found
+
+
+def settled(times: Mapping[str, Sequence[float]]) -> bool:
+    """Whether each is shown to be over 1 % slower than the fastest, or shown not to be."""
+    leader = min(times, key=lambda name: (float(np.median(times[name])), name))
+    ratios = (paired_ratio(times[name], times[leader]) for name in times if name != leader)
+    return all(ratio.low > MARGIN or ratio.high <= MARGIN for ratio in ratios)
+
+
+def noise(times: Sequence[float]) -> Interval:
+    """How far the times of one variant differ from themselves: each turn's over that of the turn back."""
+    pairs = len(times) // 2
+    return paired_ratio(times[: 2 * pairs : 2], times[1 : 2 * pairs : 2])
+
+
+def _right(session: Session, entrants: list[Entrant], turns: int, faulty: Faulty) -> tuple[Rounds, list[Entrant]]:
+    """Rounds of those that stay right, and who they are."""
+    left = list(entrants)
+    while left:
+        rounds = session.rounds(left, turns)
+        if not rounds.faults:
+            return rounds, left
+        names = {trial.variant.name for trial in rounds.faults}
+        for trial in rounds.faults:
+            faulty(trial)
+        left = [entrant for entrant in left if entrant.name not in names]
+    return Rounds(), left
+
+
+def _joined(before: Finals, rounds: Rounds) -> Finals:
+    times = {name: [*before.times_us.get(name, ()), *more] for name, more in rounds.times_us.items()}
+    seen = [mhz for mhz in (*before.sm_mhz, *rounds.sm_mhz) if mhz]
+    why = tuple(sorted({*before.throttled, *rounds.throttled}))
+    return Finals(times, settled(times), (min(seen), max(seen)) if seen else (0, 0), why)

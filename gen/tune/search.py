@@ -1,0 +1,129 @@
+"""In which order variants are tried: a search is asked for the next ones, and told what became of each.
+
+Batches are as wide as the compilers: a search never waits for one trial to choose the next. `Space` numbers the
+variants of a spec without making them, so that one of 10^5 can be sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from gen.errors import UnknownNameError
+from gen.families.base import Algorithm, Family, Spec, Variant
+from gen.families.config import Config
+from gen.families.names import illegal
+from gen.gpu.trial import Trial
+
+
+class Search(Protocol):
+    """Chooses what is tried next."""
+
+    def ask(self, count: int) -> Sequence[Variant]:
+        """Up to so many variants that were not given before; none when there are no more."""
+        ...
+
+    def tell(self, trial: Trial) -> None:
+        """What became of one that was given. Others may still be on their way."""
+        ...
+
+    @property
+    def left(self) -> int:
+        """How many variants, at most, have not been given."""
+        ...
+
+
+@dataclass(frozen=True)
+class Space:
+    """All variants of a spec that give the same bits every time, by number, the algorithms one after another."""
+
+    family: Family[Any]
+    spec: Spec
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[Algorithm[Any, Any], int], ...]:
+        """Every algorithm, and how many combinations of values its parameters have, legal or not."""
+        return tuple(
+            (algorithm, prod(len(parameter.values) for parameter in algorithm.config.parameters()))
+            for algorithm in self.family.algorithms.values()
+            if algorithm.repeatable
+        )
+
+    @cached_property
+    def size(self) -> int:
+        """How many numbers there are; some stand for no variant."""
+        return sum(count for _, count in self._parts)
+
+    def at(self, number: int) -> Variant | None:
+        """The variant of this number; None where the values do not go together, or the spec refuses them."""
+        for algorithm, count in self._parts:
+            if number < count:
+                config = _config(algorithm.config, number)
+                if illegal(algorithm, self.spec, config) is not None:
+                    return None
+                return Variant(self.family, self.spec, algorithm, config)
+            number -= count
+        raise IndexError(number)
+
+
+def _config(kind: type[Config], number: int) -> Config:
+    """The config of this number in the product of all values, the last parameter's changing fastest."""
+    values = {}
+    for parameter in reversed(kind.parameters()):
+        number, digit = divmod(number, len(parameter.values))
+        values[parameter.field] = parameter.values[digit]
+    return kind(**values)
+
+
+class InOrder:
+    """Gives the variants of a space by their numbers, in the order of a sequence; implements `Search`."""
+
+    def __init__(self, space: Space, numbers: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        self._space, self._numbers = space, numbers
+        self._given = 0
+        self._next = self._variants()
+
+    def ask(self, count: int) -> Sequence[Variant]:
+        """The next of them."""
+        return tuple(islice(self._next, count))
+
+    def tell(self, trial: Trial) -> None:
+        """Changes nothing."""
+
+    @property
+    def left(self) -> int:
+        """Numbers that were not looked at."""
+        return len(self._numbers) - self._given
+
+    def _variants(self) -> Iterator[Variant]:
+        for number in self._numbers:
+            self._given += 1
+            made = self._space.at(int(number))
+            if made is not None:
+                yield made
+
+
+def exhaustive(space: Space) -> Search:
+    """All variants, in the order of the algorithms and of their parameters' values."""
+    return InOrder(space, range(space.size))
+
+
+def random(space: Space, *, seed: int = 0) -> Search:
+    """All variants, in an order that favours none: wherever time ends, what was tried is a fair sample."""
+    return InOrder(space, np.random.default_rng(seed).permutation(space.size))
+
+
+SEARCHES: dict[str, Callable[[Space], Search]] = {"exhaustive": exhaustive, "random": random}
+
+
+def find_search(name: str) -> Callable[[Space], Search]:
+    """The search of this name."""
+    if name not in SEARCHES:
+        raise UnknownNameError("The search", "must be one of " + ", ".join(SEARCHES), repr(name))
+    return SEARCHES[name]

@@ -1,0 +1,166 @@
+"""What a kernel does to the process that drives the GPU costs one trial; on a device that is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gen.errors import RunError
+from gen.families import FAMILIES
+from gen.families.names import find_family
+from gen.forks import fork
+from gen.gpu.isolated import STARTS, IsolatedDevice
+from gen.gpu.trial import Entrant, Problem
+from gen.gpu.worker import Request, serve
+from gen.toolchain.compiled import Compiled
+from gen.tune.search import Space, exhaustive
+from tests.fake_device import DyingBench, time_of
+
+STENCIL = find_family(FAMILIES, "stencil")
+SPEC = STENCIL.catalogue[0]
+PROBLEM = Problem(STENCIL, SPEC, {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96})
+ENTRANTS = [
+    Entrant(made, Compiled(made.name, "sm_90", b"code", {})) for made in exhaustive(Space(STENCIL, SPEC)).ask(6)
+]
+BASE, FIRST, SECOND, THIRD = ENTRANTS[:4]
+Start = Callable[..., IsolatedDevice]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a device whose variants misbehave as told; the watchdog is short."""
+    begun: list[IsolatedDevice] = []
+
+    def begin(watchdog: float = 30.0, **misdeeds: str) -> IsolatedDevice:
+        names = {"base": BASE.name, "first": FIRST.name, "second": SECOND.name, "third": THIRD.name}
+        spelled = {}
+        for key, misdeed in misdeeds.items():
+            head, _, tail = key.rpartition("_")
+            spelled[f"final:{names[tail]}" if head == "final" else names.get(key, key)] = misdeed
+        begun.append(IsolatedDevice(DyingBench(spelled, tmp_path / "starts"), watchdog=watchdog))
+        return begun[-1]
+
+    yield begin
+    for device in begun:
+        device.close()
+
+
+def notes(folder: Path) -> list[str]:
+    return (folder / "starts").read_text().splitlines()
+
+
+def test_it_says_what_the_device_is_and_does_what_it_is_asked(start: Start, tmp_path: Path) -> None:
+    device = start()
+    assert (device.name, device.driver, device.limits.arch, device.about) == ("Fake GPU", "1.0", "sm_90", "about it")
+    assert device.floor_us(PROBLEM) == 5.0
+    session = device.open(PROBLEM, BASE)
+    session.ready().result()
+    futures = [session.submit(one, 100.0) for one in ENTRANTS]
+    assert [future.result().variant for future in futures] == [one.variant for one in ENTRANTS]
+    assert {future.result().times_us[0] for future in futures} == {time_of(one.name) for one in ENTRANTS}
+    rounds = session.rounds(ENTRANTS[:2], 6)
+    assert {name: len(times) for name, times in rounds.times_us.items()} == {BASE.name: 6, FIRST.name: 6}
+    session.close()
+    device.floor_us(PROBLEM)
+    assert notes(tmp_path) == ["start", f"open {BASE.name}", "close"]
+    assert device.restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "status", "reason"),
+    [
+        ("crash", "launch_failed", "died of it"),
+        ("hang", "timeout", "did not end within 1 s"),
+        ("lose", "launch_failed", "lose"),
+        ("wrong", "wrong_result", "wrong"),
+    ],
+)
+def test_a_bad_variant_costs_one_trial_and_one_restart(
+    start: Start, tmp_path: Path, misdeed: str, status: str, reason: str
+) -> None:
+    device = start(watchdog=1.0 if misdeed == "hang" else 30.0, second=misdeed)
+    session = device.open(PROBLEM, BASE)
+    trials = [future.result() for future in [session.submit(one, 100.0) for one in ENTRANTS]]
+    assert [trial.status for trial in trials] == ["ok", "ok", status, "ok", "ok", "ok"]
+    assert reason in trials[2].reason
+    assert device.restarts == (misdeed != "wrong")
+    again = ["start", f"open {BASE.name}"] * device.restarts
+    assert notes(tmp_path) == ["start", f"open {BASE.name}", *again]
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "status"), [("crash", "launch_failed"), ("hang", "timeout"), ("wrong", "wrong_result")]
+)
+def test_a_bad_finalist_is_named(start: Start, misdeed: str, status: str) -> None:
+    device = start(watchdog=1.0 if misdeed == "hang" else 30.0, final_second=misdeed)
+    session = device.open(PROBLEM, BASE)
+    (fault,) = session.rounds([FIRST, SECOND, THIRD], 4).faults
+    assert (fault.variant, fault.status) == (SECOND.variant, status)
+    assert set(session.rounds([FIRST, THIRD], 4).times_us) == {FIRST.name, THIRD.name}
+
+
+def test_every_variant_may_kill_it(start: Start) -> None:
+    device = start(first="crash", second="crash", third="lose")
+    session = device.open(PROBLEM, BASE)
+    trials = [future.result() for future in [session.submit(one, 100.0) for one in ENTRANTS]]
+    assert [trial.status for trial in trials] == ["ok", "launch_failed", "launch_failed", "launch_failed", "ok", "ok"]
+    assert device.restarts == 3
+
+
+def test_a_wrong_base_is_an_error_of_the_opening_alone(start: Start) -> None:
+    device = start(open="wrong")
+    session = device.open(PROBLEM, BASE)
+    with pytest.raises(RunError, match="is wrong"):
+        session.ready().result()
+    assert device.floor_us(PROBLEM) == 5.0
+
+
+def test_a_process_that_never_gets_ready_is_an_error_in_words(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="ended before it was ready"):
+        IsolatedDevice(DyingBench({}, tmp_path / "starts", dies_at_start=True))
+
+
+def test_where_it_cannot_start_again_all_who_wait_hear_of_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = start(first="crash")
+    session = device.open(PROBLEM, BASE)
+    session.ready().result()
+    monkeypatch.setattr(device, "_factory", DyingBench({}, Path("/dev/null"), dies_at_start=True))
+    futures = [session.submit(one, 100.0) for one in (FIRST, SECOND)]
+    assert futures[0].result(60).status == "launch_failed"
+    with pytest.raises(RunError, match="ended before it was ready"):
+        futures[1].result(60)
+    with pytest.raises(RunError, match="ended before it was ready"):
+        session.submit(THIRD, 1.0).result(60)
+    assert device.restarts == 1
+    assert STARTS > 1
+
+
+def test_closing_ends_the_process_whatever_it_is_at(start: Start) -> None:
+    device = start(first="hang")
+    session = device.open(PROBLEM, BASE)
+    session.ready().result()
+    hanging = session.submit(FIRST, 1.0)
+    time.sleep(0.05)
+    begun = time.monotonic()
+    device.close()
+    assert time.monotonic() - begun < 5
+    with pytest.raises(RunError, match="given back"):
+        hanging.result(1)
+    assert not device._process.is_alive()
+
+
+@pytest.mark.parametrize("doing", ["nothing", "hang"])
+def test_the_process_ends_with_its_parent(tmp_path: Path, doing: str) -> None:
+    process, pipe = fork(serve, DyingBench({FIRST.name: "hang"}, tmp_path / "starts"), name="gen-gpu")
+    pipe.send(Request(0, "hello"))
+    assert pipe.recv().error is None
+    if doing == "hang":
+        pipe.send(Request(1, "open", (PROBLEM, BASE)))
+        pipe.send(Request(2, "attempt", (FIRST, 1.0)))
+        assert pipe.recv().number == 1
+    pipe.close()  # what the kernel does when the parent is killed
+    process.join(10)
+    assert process.exitcode == 0

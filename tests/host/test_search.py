@@ -1,0 +1,148 @@
+"""What a search gives, and which rules prune it."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from gen.errors import UnknownNameError
+from gen.families import FAMILIES
+from gen.families.base import Extents, Limits, Plan, Variant
+from gen.families.config import Config, tunable
+from gen.families.names import find_family, space, variant
+from gen.gpu.trial import Entrant, Problem
+from gen.toolchain.compiled import Compiled, Resources
+from gen.toolchain.occupancy import needed_in_flight
+from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
+from gen.tune.search import SEARCHES, Space, exhaustive, find_search, random
+from tests.fake_family import FakeAlgorithm, FakeFamily, FakeSpec
+
+H100 = Limits.of("sm_90")
+REDUCTION = find_family(FAMILIES, "reduction")
+LARGE = Problem(REDUCTION, REDUCTION.catalogue[0], {"n": 2**28})
+SMALL = Problem(REDUCTION, REDUCTION.catalogue[0], {"n": 2**15})
+EVERY = [
+    (family, spec) for family in FAMILIES for spec in family.catalogue[:2]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "spec"), EVERY, ids=[f"{family.name}_{spec.label}" for family, spec in EVERY])
+def test_the_numbers_of_a_space_stand_for_its_variants_in_order(family: Any, spec: Any) -> None:
+    found = [made.name for made in exhaustive(Space(family, spec)).ask(10**6)]
+    expected = [
+        variant(family, spec, algorithm, config).name
+        for algorithm in family.algorithms.values()
+        if algorithm.repeatable
+        for config in space(algorithm, spec)
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", list(SEARCHES))
+def test_every_search_gives_every_variant_once_in_batches(name: str) -> None:
+    whole = Space(REDUCTION, REDUCTION.catalogue[0])
+    search = find_search(name)(whole)
+    assert search.left == whole.size
+    found: list[Variant] = []
+    while asked := search.ask(50):
+        assert len(asked) <= 50
+        found += asked
+        assert search.left >= 0
+    assert search.left == 0
+    assert search.ask(50) == ()
+    names = [made.name for made in found]
+    assert len(names) == len(set(names))
+    assert set(names) == {made.name for made in exhaustive(whole).ask(10**6)}
+
+
+def test_a_random_order_is_the_same_for_a_seed_and_another_for_another() -> None:
+    whole = Space(REDUCTION, REDUCTION.catalogue[0])
+    one, same, other = ([made.name for made in random(whole, seed=seed).ask(40)] for seed in (1, 1, 2))
+    assert one == same != other
+    assert len({made.algorithm.name for made in random(whole).ask(40)}) > 1  # it favours none
+
+
+def test_an_unknown_search_or_rule_is_an_error_in_words() -> None:
+    with pytest.raises(UnknownNameError, match="must be one of exhaustive, random"):
+        find_search("clever")
+    with pytest.raises(UnknownNameError, match="must be one of all, none, spills"):
+        read_rules(["slow"])
+    assert read_rules(["none"]) == frozenset()
+    assert read_rules(["all"]) == frozenset(RULES)
+    assert read_rules(["spills", "occupancy"]) == {"spills", "occupancy"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WideConfig(Config):
+    """A million combinations, of which half are legal."""
+
+    a: int = tunable("a", tuple(range(100)), base=0, help="")
+    b: int = tunable("b", tuple(range(100)), base=0, help="")
+    c: int = tunable("c", tuple(range(100)), base=0, help="")
+
+    def problem(self) -> str | None:
+        return "a and b are odd together" if (self.a + self.b) % 2 else None
+
+
+class Wide(FakeAlgorithm):
+    """Computes nothing."""
+
+    config: type[Any] = WideConfig
+
+
+def test_a_large_space_is_sampled_without_making_all_of_it() -> None:
+    family = FakeFamily()
+    family.algorithms = {"wide": Wide(Plan(()))}
+    start = time.process_time()
+    search = random(Space(family, FakeSpec("x", ())))
+    found = search.ask(100)
+    assert time.process_time() - start < 1
+    assert len({made.name for made in found}) == 100
+    assert 10**6 - 400 < search.left < 10**6 - 100
+
+
+def compiled(made: Variant, registers: int = 32, spilled: int = 0, shared: int = 0) -> Entrant:
+    used = Resources(registers, spilled, spilled, 0, shared, 0)
+    return Entrant(made, Compiled(made.name, "sm_90", b"", defaultdict(lambda: used, {made.name: used})))
+
+
+def test_spills_prune_beyond_what_is_harmless() -> None:
+    made = exhaustive(Space(REDUCTION, LARGE.spec)).ask(1)[0]
+    rules = Pruning(LARGE, H100)
+    assert rules.before_timing(compiled(made, spilled=MOST_SPILLED)) is None
+    assert rules.before_timing(compiled(made, spilled=MOST_SPILLED + 4)) == f"a thread spills {MOST_SPILLED + 4} bytes"
+    assert replace(rules, rules=frozenset()).before_timing(compiled(made, spilled=400)) is None
+    assert rules.before_timing(Entrant(made, Compiled(made.name, "sm_90", b"", {}))) is None  # nobody says
+
+
+def test_too_little_in_flight_prunes_large_problems_alone() -> None:
+    rules, found = Pruning(LARGE, H100, "NVIDIA H100"), exhaustive(Space(REDUCTION, LARGE.spec)).ask(10**6)
+    pruned = {made.name: rules.before_compiling(made) for made in found}
+    few = [made for made in found if pruned[made.name] is not None]
+    assert 0 < len(few) < len(found) / 5
+    needed = needed_in_flight("sm_90")
+    assert needed is not None
+    for made in few:
+        config: Any = made.config
+        in_flight = config.threads_per_block * config.unroll * config.vec_bytes * config.blocks_per_sm
+        assert in_flight * IN_FLIGHT_PART < needed
+    assert all(Pruning(SMALL, H100).before_compiling(made) is None for made in found)
+    assert all(replace(rules, rules=frozenset({"spills"})).before_compiling(made) is None for made in found)
+    ample = Pruning(LARGE, replace(H100, arch="sm_120"))  # of which nobody knows what it needs
+    assert all(ample.before_compiling(made) is None for made in found)
+
+
+def test_a_multiprocessor_with_hardly_a_warp_prunes_where_the_grid_has_more() -> None:
+    found = exhaustive(Space(REDUCTION, LARGE.spec)).ask(10**6)
+    made = next(made for made in found if made.algorithm.name == "shfl")
+    most = 227 * 1024 // 2  # two blocks of two warps would need less shared memory
+    rules = Pruning(LARGE, H100)
+    warps = made.plan.launches[0].block[0] // 32
+    reason = rules.before_timing(compiled(made, shared=most + 1024))
+    assert (reason is not None) == (warps < LEAST_WARPS)
+    alone: Extents = {"n": 1}
+    assert Pruning(replace(LARGE, extents=alone), H100).before_timing(compiled(made)) is None
