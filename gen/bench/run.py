@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -47,9 +48,11 @@ class ChildLine:
         """
         context = get_context("spawn")  # a driver that was opened does not survive a fork
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=target, args=(theirs, setup), daemon=True)
+        # No daemon, which could have no processes of its own: tuning has.
+        self._process = context.Process(target=target, args=(theirs, setup))
         self._process.start()
         theirs.close()
+        atexit.register(self.kill)
 
     def send(self, order: Order | None) -> None:
         """Orders a case; None ends the process."""
@@ -64,6 +67,7 @@ class ChildLine:
 
     def kill(self) -> None:
         """Ends the process."""
+        atexit.unregister(self.kill)
         self._process.kill()
         self._process.join(10)
         self._connection.close()

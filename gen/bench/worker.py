@@ -92,9 +92,14 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
         seconds = setup.tune
 
         def tune(problem: Problem) -> None:
+            from gen.gpu.isolated import IsolatedDevice
+            from gen.gpu.open import GpuFactory
+            from gen.toolchain.farm import CompileFarm
             from gen.tune.run import run
 
-            run([problem], known, instruments.bench(calibration), compiler, setup.home, budget=seconds)
+            factory = GpuFactory(setup.gpu, compiler, setup.home)
+            with CompileFarm(compiler) as farm, IsolatedDevice(factory) as device:
+                run([problem], known, device, farm, setup.home, budget=seconds)
 
     versions = {
         "python": sys.version.split()[0], "gen": gen.__version__, "numpy": np.__version__,
