@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gen.cli import show
 from gen.cli.common import Json, Out, Target, families_of, find, home_of
+from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gen.families.base import Variant
+    from gen.toolchain.compiled import Compiled
+    from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.verdicts import Verdict
 
 ARCH = "sm_90"  # whose limits are played where no device is named
@@ -52,15 +57,19 @@ def prove(
     from gen.proof.replay import read
     from gen.tune.processes import Host
     from gen.tune.select import select
+    from gen.tune.verdicts import with_registers
 
     families, home, limits = families_of(ctx), home_of(out), Limits.of(ARCH)
     variants = select(families, target, lambda name: find(families, name, home), cover=all_algorithms, limits=limits)
     by_name: dict[str, Verdict] = {}
-    with show.progress(proven=len(variants)) as tick:
+    compiler = compiler_at_hand(cache_home(home))
+    with show.progress(proven=len(variants)) as tick, ThreadPoolExecutor(1) as pool:
+        compiling = pool.submit(compile_all, compiler, variants)
         for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
             by_name[verdict.variant.name] = verdict
             tick("proven")
-    found = [by_name[made.name] for made in variants]
+        compiled = compiling.result()
+    found = [with_registers(by_name[made.name], compiled.get(made.name)) for made in variants]
     failed = [verdict for verdict in found if verdict.status == "failed"]
     keep_failures(home, found)
     if json:
@@ -75,6 +84,27 @@ def prove(
         show.text(", ".join(f"{number} {status}" for status, number in count(found).items()))
     if failed:
         raise typer.Exit(1)
+
+
+def compiler_at_hand(cache: Path) -> Nvrtc | None:
+    """The GPU's compiler, which knows registers; None where it is not installed: then they are not checked."""
+    try:
+        from gen.toolchain.nvrtc import Nvrtc
+
+        return Nvrtc(cache)
+    except MissingToolError:
+        return None
+
+
+def compile_all(compiler: Nvrtc | None, variants: Sequence[Variant]) -> dict[str, Compiled]:
+    """What that compiler makes of the variants, by name; those that it refuses are left out."""
+    from gen.emit.render import render
+    from gen.toolchain.compiled import Compiled
+
+    if compiler is None or ARCH not in compiler.architectures:
+        return {}
+    results = compiler.compile_many(((made.name, render(made)) for made in variants), ARCH, workers=1)
+    return {result.name: result for result in results if isinstance(result, Compiled)}
 
 
 def keep_failures(home: Path, verdicts: Sequence[Verdict]) -> None:

@@ -53,13 +53,23 @@ def resident_blocks(kernel: Kernel, step: Step, limits: Limits) -> int:
     """At most so many blocks run at the same time, as far as threads and shared memory say."""
     shared_bytes = max(kernel.shared_bytes + step.shared_bytes, 1)
     on_one = min(
-        limits.threads_per_sm // (_warps(step) * 32), limits.shared_bytes_per_block // shared_bytes, MAX_BLOCKS_PER_SM
+        limits.threads_per_sm // (_warps(step.block) * 32),
+        limits.shared_bytes_per_block // shared_bytes,
+        MAX_BLOCKS_PER_SM,
     )
     return limits.sm_count * max(on_one, 1)
 
 
-def _warps(step: Step) -> int:
-    return -(-step.block[0] * step.block[1] * step.block[2] // 32)
+def check_registers(kernel: str, block: tuple[int, int, int], registers: int) -> None:
+    """Refuses a kernel of which no block fits: all its threads need so many registers each."""
+    needed = -(-registers // 8) * 8 * 32 * _warps(block)  # a warp gets them eight a thread at a time
+    if needed > REGISTERS_PER_BLOCK:
+        rule = f"must not need over {REGISTERS_PER_BLOCK} registers a block, and needs {registers} a thread"
+        raise RunError(kernel, rule, needed)
+
+
+def _warps(block: tuple[int, int, int]) -> int:
+    return -(-block[0] * block[1] * block[2] // 32)
 
 
 def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | None = None) -> None:
@@ -85,9 +95,6 @@ def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | No
         rule = f"must not use over {limits.shared_bytes_per_block} bytes of shared memory on {limits.arch}"
         raise RunError(kernel.name, rule, kernel.shared_bytes + dynamic_bytes)
     if registers is not None:
-        needed = -(-registers // 8) * 8 * 32 * _warps(step)  # a warp gets them eight a thread at a time
-        if needed > REGISTERS_PER_BLOCK:
-            rule = f"must not need over {REGISTERS_PER_BLOCK} registers a block, and needs {registers} a thread"
-            raise RunError(kernel.name, rule, needed)
+        check_registers(kernel.name, block, registers)
     if step.cluster != (1, 1, 1):
         raise RunError(kernel.name, "cannot run on the CPU: it uses clusters", step.cluster)

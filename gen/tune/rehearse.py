@@ -13,7 +13,7 @@ from gen.errors import CompileError
 from gen.families.base import Family, Limits, Spec, Variant
 from gen.toolchain.compiled import Compiled
 from gen.tune.select import feasible
-from gen.tune.verdicts import Verdict
+from gen.tune.verdicts import Verdict, with_registers
 
 
 class ManyCompiler(Protocol):
@@ -148,7 +148,7 @@ def rehearse(
                 made,
                 made.algorithm.infeasible(made.spec, made.config, limits),
                 compiled[made.name],
-                proven[made.name],
+                with_registers(proven[made.name], compiled[made.name]),
             )
             for made in variants
         ),

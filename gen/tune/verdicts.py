@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from gen.errors import CompileError
+from gen.errors import CompileError, RunError
 from gen.families.base import Variant
 from gen.proof.cases import Case, cases_of
-from gen.proof.failure import Failure
+from gen.proof.failure import REFUSED, Failure
+from gen.proof.launches import check_registers
 from gen.proof.prover import AdjustableRunner, Proof, prove
 from gen.proof.replay import Kept, cases_for
 from gen.proof.sampled import sampled_cases
+from gen.toolchain.compiled import Compiled
 
 Status = Literal["proven", "failed", "skipped"]
 CHUNK = 40  # built together: two translation units, so that two cores have work and progress shows
@@ -26,6 +28,7 @@ class Verdict:
     Attributes:
         cases: on how many problems the variant was right.
         reason: why it failed or was skipped, with the case; empty if it was proven.
+        kind: what found it, if it failed: a kind of `Failure`, or `compile error`.
         failure: what a case found, on the smallest problem that fails alike; None if none did.
     """
 
@@ -33,14 +36,8 @@ class Verdict:
     status: Status
     cases: int
     reason: str = ""
+    kind: str = ""
     failure: Failure | None = None
-
-    @property
-    def kind(self) -> str:
-        """What found it, if it failed: a kind of `Failure`, or `compile error`."""
-        if self.status != "failed":
-            return ""
-        return self.failure.kind if self.failure is not None else "compile error"
 
 
 def verdicts(
@@ -68,8 +65,23 @@ def refused(variants: Sequence[Variant], error: CompileError) -> Verdict:
     """The verdict on the variant that a compiler refused. Raises `error` if it is the fault of none of them."""
     for made in variants:
         if made.name == error.subject:
-            return Verdict(made, "failed", 0, str(error))
+            return Verdict(made, "failed", 0, str(error), "compile error")
     raise error
+
+
+def with_registers(verdict: Verdict, compiled: Compiled | CompileError | None) -> Verdict:
+    """The verdict, or that a GPU would refuse a launch, if what the GPU's compiler says is known and says so."""
+    made = verdict.variant
+    if verdict.status == "failed" or not isinstance(compiled, Compiled):
+        return verdict
+    try:
+        for launch in made.plan.launches:
+            used = compiled.resources.get(made.name + launch.entry)
+            if used is not None:
+                check_registers(made.name + launch.entry, launch.block, used.registers)
+    except RunError as error:
+        return replace(verdict, status="failed", reason=f"{REFUSED}: {error}", kind=REFUSED)
+    return verdict
 
 
 def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case]) -> Iterator[Verdict]:
@@ -88,7 +100,8 @@ def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequ
 
 def _verdict(proof: Proof) -> Verdict:
     if proof.failure is not None:
-        return Verdict(proof.variant, "failed", proof.cases, str(proof.failure), proof.failure)
+        failure = proof.failure
+        return Verdict(proof.variant, "failed", proof.cases, str(failure), failure.kind, failure)
     if proof.skipped is not None:
         return Verdict(proof.variant, "skipped", 0, proof.skipped)
     if proof.cases == 0:

@@ -76,6 +76,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> OracleRunner:
         return verdicts(runner, variants, seed=host.seed, kept=host.kept)
 
     monkeypatch.setattr(Host, "verdicts", prove)
+    monkeypatch.setattr("gen.cli.prove.compiler_at_hand", lambda _: None)
     return runner
 
 

@@ -17,12 +17,12 @@ from gen.families.base import Family, Limits, Variant
 from gen.families.cover import pairs
 from gen.families.names import find_family, find_variant, illegal, named_variant, space
 from gen.paths import cache_home, output_home
-from gen.toolchain.compiled import Compiled
+from gen.toolchain.compiled import Compiled, Resources
 from gen.tune import processes
 from gen.tune.processes import Host
 from gen.tune.rehearse import rehearse
 from gen.tune.select import select
-from gen.tune.verdicts import verdicts
+from gen.tune.verdicts import Verdict, verdicts, with_registers
 from tests.fakes import FakeCompiler, InProcess, OracleRunner
 
 H100 = Limits.of("sm_90")
@@ -132,6 +132,22 @@ def test_a_rehearsal_holds_compiled_code_and_a_verdict_for_every_variant_in_orde
     assert {step: steps.count(step) for step in steps} == dict.fromkeys(
         ("emitted", "compiled", "proven"), len(variants)
     )
+
+
+def test_a_kernel_of_which_no_block_fits_has_failed() -> None:
+    made = find_variant(FAMILIES, "reduction_sum_f32__shfl_tpb1024_u1", {})
+
+    def verdict(**registers: int) -> Verdict:
+        used = {made.name + entry: Resources(count, 0, 0, 0, 0, 0) for entry, count in registers.items()}
+        return with_registers(Verdict(made, "proven", 7), Compiled(made.name, "sm_90", b"", used))
+
+    assert verdict(_finish=64).status == "proven"
+    found = verdict(_finish=65)
+    assert (found.status, found.kind, found.cases) == ("failed", "refused launch", 7)
+    assert "must not need over 65536 registers a block, and needs 65 a thread" in found.reason
+    skipped = Verdict(made, "skipped", 0, "no")
+    assert with_registers(skipped, None) is skipped
+    assert with_registers(skipped, CompileError(made.name, "no", Path("a.cu"))) is skipped
 
 
 def test_registers_are_those_of_the_greediest_kernel() -> None:
