@@ -51,7 +51,7 @@ def generate(
     families = families_of(ctx)
     if every is None:
         folder = home_of(out)
-        variants, others = variants_of_home(families, folder), other_files(families)
+        variants, others = variants_of_home(families, folder), other_files(families, folder)
     elif out is not None:
         raise OptionError("--all DIR", "cannot be combined with --out: it names the folder itself")
     else:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gen.emit.files import alone, write_if_changed
 from gen.emit.generate import base_of_catalogue
 from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
-from gen.families.base import Family, Variant
+from gen.families.base import Family, Spec, Variant
 from gen.families.names import Known, find_variant
+from gen.paths import lock_of
 from gen.store import specs, tuned
 
 
@@ -45,6 +48,22 @@ def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
     return tuple(f"{family.name}_" for family in families)
 
 
-def other_files(families: Sequence[Family[Any]]) -> Mapping[str, str]:
-    """The text files beside the kernels, by name."""
-    return {specs.FILE: specs.text_of_specs(families)}
+def other_files(families: Sequence[Family[Any]], home: Path) -> Mapping[str, str]:
+    """The text files beside the kernels, by name: the specs of every catalogue, and those that winners are for."""
+    return {specs.FILE: specs.text_of_specs(families, _of_winners(home))}
+
+
+def remember(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
+    """Writes a spec down in `home` if its name does not say all of it, so that a winner for it can be kept."""
+    with suppress(UnknownNameError):
+        if family.parse(spec.label, {}) == spec:
+            return
+    with alone(lock_of(home)):
+        others = {**_of_winners(home), f"{family.name}_{spec.label}": spec.to_json()}
+        write_if_changed(home / specs.FILE, specs.text_of_specs(families, others))
+
+
+def _of_winners(home: Path) -> Known:
+    """The specs written down in `home` that a winner there is for."""
+    wanted = {winner.spec for winner in tuned.read_winners(home)}
+    return {name: content for name, content in specs.read_specs(home).items() if name in wanted}

@@ -15,7 +15,7 @@ from gen.families.base import Family
 from gen.gpu.trial import Device, Problem
 from gen.paths import lock_of
 from gen.store import tuned
-from gen.store.folder import other_files, prefixes_of, variants_of_home
+from gen.store.folder import other_files, prefixes_of, remember, variants_of_home
 from gen.store.trials import Trials
 from gen.toolchain.farm import Farm
 from gen.tune.outcome import Interrupted, Outcome, winner_of
@@ -83,6 +83,7 @@ def run(
             now = time.monotonic()
             if budget is not None and now > start + budget:
                 break
+            remember(home, families, problem.family, problem.spec)
             deadline = None if budget is None else now + (start + budget - now) / (len(problems) - place)
             try:
                 outcome = tune(
@@ -109,4 +110,4 @@ def _keep(home: Path, families: Sequence[Family[Any]], winner: tuned.Winner) -> 
     with alone(lock_of(home)):  # another run may keep a winner of its own
         winners = tuned.merged(tuned.read_winners(home), [winner])
         write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
-        generate(home, texts(variants_of_home(families, home), other_files(families)), prefixes_of(families))
+        generate(home, texts(variants_of_home(families, home), other_files(families, home)), prefixes_of(families))

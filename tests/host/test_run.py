@@ -20,8 +20,10 @@ from gen.emit.render import render
 from gen.errors import RunError, StoreError
 from gen.families import FAMILIES
 from gen.families.base import Variant
+from gen.families.stencil import StencilSpec
 from gen.gpu.trial import Entrant, Problem
 from gen.store.folder import variants_of_home
+from gen.store.specs import read_specs
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
 from gen.tune import run as module
@@ -397,3 +399,20 @@ def test_the_command_refuses_a_bad_shape_and_an_unknown_compiler(home: Path, mon
 
 def _names(problem: Problem) -> list[str]:
     return [made.name for made in tuner.candidates(problem, FakeDevice().limits)[0]]
+
+
+def test_a_winner_of_a_spec_that_no_name_can_hold_is_kept_with_its_spec(home: Path) -> None:
+    family = next(family for family in FAMILIES if family.name == "stencil")
+    specs = [StencilSpec(word, (0, 0.1, 0, 0.2, 0.4, 0.2, 0, 0.1, 0)) for word in ("one", "other")]
+    wanted = tuple(Problem(family, spec, family.representative(spec, family.shape_classes(spec)[0])) for spec in specs)
+    tuned(home, wanted)
+    tuned(home, TRANSPOSE)  # writes the folder anew
+    known = read_specs(home)
+    for spec in specs:
+        assert family.from_json(known[f"stencil_{spec.label}"]) == spec
+        assert list(home.glob(f"stencil_{spec.label}__*.cu"))
+    assert {winner.spec for winner in read_winners(home)} >= {f"stencil_{spec.label}" for spec in specs}
+    assert gen("generate", "--check", "--out", home)[0] == 0
+    (home / FILE).write_text(text_of_winners([]))
+    assert gen("generate", "--out", home)[0] == 0
+    assert not any(name.startswith(("stencil_one", "stencil_other")) for name in read_specs(home))
