@@ -106,6 +106,10 @@ class FakeRing:
         bound = allowed.relative * size + allowed.unit * np.abs(right) + allowed.absolute
         return int((~(np.abs(one - right) <= bound)).sum())
 
+    def widened(self, address: int, dtype: DType, elements: int, magnitude: float) -> tuple[Any, Any]:
+        value = at(address, (elements,), dtype.numpy).astype(np.float64)
+        return self.upload(value), self.upload(np.full(elements, magnitude))
+
     def graph(self, queue: Callable[[int], None]) -> FakeReplay:
         queue(7)
         self.graphs.append(FakeReplay(queue, self.graphs))

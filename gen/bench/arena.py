@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +28,8 @@ from gen.gpu.timing import GRAPH_LAUNCHES, Sample
 from gen.gpu.timing import Protocol as Caches
 from gen.gpu.trial import Problem
 
-WARM_UP_US = 100_000.0
+WARM_UP_US = 100_000.0  # once a case
+WARM_AGAIN_US = 5_000.0  # before each contender
 MOST_WARM_UPS = 2000
 CLOCK_MOVED = 0.02  # more than this, and times are taken again
 # How long a step may take before the process that takes it is taken for hung.
@@ -152,6 +152,7 @@ class _Meeting:
         self._mine, self._referee = mine, referee
         self._graph: Replay | None = None
         self._moved = ""
+        self._warm_us = WARM_UP_US
         self.protocols: tuple[Caches, ...] = ()
 
     def with_itself(self, row: Row, again: Contender) -> tuple[Caches, ...]:
@@ -174,9 +175,11 @@ class _Meeting:
             contender = peer.prepare(self._case, source, self._ring)
             self._ring.synchronize()
             row = replace(row, seconds=time.monotonic() - start)
-            tell(Begun(peer.name, "checking", PREPARE_SECONDS + CHECK_SECONDS))
-            wrong = self._referee.wrong_peer(peer, contender)
-            notes = [contender.note, *self._referee.differences(contender.launch()), self._referee.note]
+            tell(Begun(peer.name, "checking", CHECK_SECONDS))
+            results = contender.launch()
+            wrong = self._referee.wrong_peer(results)
+            notes = [contender.note, *self._referee.differences(results), self._referee.note]
+            del results
             row = replace(row, note="; ".join(filter(None, notes)))
             if wrong is not None:
                 tell(Found(replace(row, note=f"wrong: {wrong}" + (f" ({row.note})" if row.note else ""))))
@@ -243,9 +246,9 @@ class _Meeting:
 
     def _in_turns(self, mine: Sample, other: Sample, protocol: Caches, launches: int) -> Duel:
         pair = (mine, other)
-        quick = self._ring.in_turns([pair[second] for second in turns(2)], protocol)
-        pair_us = sum(quick) / 2
+        pair_us = sum(self._ring.in_turns([pair[second] for second in turns(1)], protocol))
         self._warm_up(pair, pair_us)
+        self._warm_us = WARM_AGAIN_US
         times: list[float] = []
         for count in parts(pairs_within(pair_us)):
             times += self._part([pair[second] for second in turns(count)], protocol)
@@ -267,8 +270,8 @@ class _Meeting:
 
     def _warm_up(self, pair: Sequence[Sample], pair_us: float) -> None:
         """Launches both until the device has been busy for long enough, or the host has."""
-        end = time.monotonic() + WARM_UP_US / 1e6
-        for _ in range(min(ceil(WARM_UP_US / max(pair_us, 1.0)), MOST_WARM_UPS)):
+        end = time.monotonic() + self._warm_us / 1e6
+        for _ in range(min(int(self._warm_us / max(pair_us, 1.0)), MOST_WARM_UPS)):
             for sample in pair:
                 sample.launch()
             if time.monotonic() > end:

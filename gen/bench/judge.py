@@ -15,6 +15,7 @@ from gen.families.base import Array, Expected, Operand, Spec
 from gen.proof.oracle import Allowance, disagreement, sharpened
 from gen.runtime.arrays import Given, read
 
+LARGEST = 8.0  # magnitude of an element of random input
 ON_HOST = 1 << 18  # elements: results of more are compared where they are
 
 
@@ -39,9 +40,13 @@ class Comparer(Protocol):
         """How many elements lie further from the doubles expected than is allowed."""
         ...
 
+    def widened(self, address: int, dtype: DType, elements: int, magnitude: float) -> tuple[Any, Any]:
+        """Two arrays of doubles on the device: the elements there, and one number everywhere."""
+        ...
+
 
 class Judge:
-    """Holds what a case must give, and compares."""
+    """Holds what NumPy says that a case must give, and compares."""
 
     def __init__(
         self, comparer: Comparer, case: Case, spec: Spec, expected: Mapping[str, Expected]
@@ -57,10 +62,7 @@ class Judge:
             return f"it gave {len(results)} results, not {len(self._outputs)}"
         for (operand, expected), result in zip(self._outputs, results, strict=True):
             given = _read(operand, result)
-            shape = tuple(np.shape(expected.value))
-            if prod(given.shape) != prod(shape) or _longer(given.shape) != _longer(shape):
-                return f"{operand.name}: its shape is {given.shape}, not {shape}"
-            reason = self._compare(operand, expected, given)
+            reason = _misshapen(given, tuple(np.shape(expected.value))) or self._compare(operand, expected, given)
             if reason is not None:
                 return f"{operand.name}{reason}"
         return None
@@ -75,9 +77,6 @@ class Judge:
         return found
 
     def _compare(self, operand: Operand, expected: Expected, given: Given) -> str | None:
-        dense = _is_dense(given)
-        if not dense:
-            return ": its elements do not follow each other"
         exact = expected.magnitude is None or sharpened(expected, random_signs=True).magnitude is None
         roundings = 0 if exact else self._roundings
         elements = prod(given.shape)
@@ -110,6 +109,44 @@ class Judge:
         return self._kept[name, what]
 
 
+class Likeness:
+    """Holds what our kernel gave on a stencil, and lets others differ by what their additions may round."""
+
+    def __init__(self, comparer: Comparer, case: Case, spec: Spec, results: Sequence[Any]) -> None:
+        assert isinstance(case.work, Sweep)
+        growth = max(1.0, sum(abs(weight) for _, weight in case.work.taps)) ** case.work.steps
+        self._comparer = comparer
+        self._operands = [operand for operand in spec.operands if operand.role == "out"]
+        # Both may be off from the exact sum by so much.
+        bound = Expected(np.zeros(1), np.full(1, 2 * LARGEST * growth), case.dtype)
+        self._allowed = Allowance.of(bound, roundings(case), case.dtype)
+        self._shapes = [_read(x, result).shape for x, result in zip(self._operands, results, strict=True)]
+        self._kept = [
+            comparer.widened(_read(x, result).address, x.dtype, prod(shape), 2 * LARGEST * growth)
+            for x, result, shape in zip(self._operands, results, self._shapes, strict=True)
+        ]
+
+    def wrong(self, results: Sequence[Any]) -> str | None:
+        """How results differ from ours, in words; None if they do not."""
+        if len(results) != len(self._operands):
+            return f"it gave {len(results)} results, not {len(self._operands)}"
+        for operand, shape, (value, magnitude), result in zip(
+            self._operands, self._shapes, self._kept, results, strict=True
+        ):
+            given = _read(operand, result)
+            reason = _misshapen(given, shape)
+            if reason is None and not operand.dtype.holds(given.dtype):
+                reason = f": it holds {given.dtype}"
+            if reason is None:
+                count = self._comparer.beyond(
+                    given.address, operand.dtype, prod(shape), value.address, magnitude.address, self._allowed
+                )
+                reason = f": {count} elements differ from gen's" if count else None
+            if reason is not None:
+                return f"{operand.name}{reason}"
+        return None
+
+
 def roundings(case: Case) -> int:
     """The most roundings on a path to a result, in whatever order a library adds."""
     work = case.work
@@ -124,6 +161,13 @@ def _read(operand: Operand, result: Any) -> Given:
     if isinstance(result, Shared):  # whose interface cannot say bfloat16
         return given._replace(dtype=result.dtype.numpy)
     return given
+
+
+def _misshapen(given: Given, shape: Sequence[int]) -> str | None:
+    """What is wrong with an array's shape or strides; extents of 1 may be there or not."""
+    if prod(given.shape) != prod(shape) or _longer(given.shape) != _longer(shape):
+        return f": its shape is {given.shape}, not {tuple(shape)}"
+    return None if _is_dense(given) else ": its elements do not follow each other"
 
 
 def _longer(shape: Sequence[int]) -> list[int]:

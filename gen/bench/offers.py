@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.errors import SpecError
-from gen.families.base import Extents, Family, Spec
+from gen.families.base import Family, Spec
 from gen.families.counts import counted
 from gen.families.layout import extents_of
 from gen.families.names import find_family
@@ -38,16 +37,6 @@ def spec_of(case: Case) -> Spec:
     if isinstance(work, Reduce):
         return _reduction(case, work)
     return _transpose(case, work) if isinstance(work, Permute) else _stencil(case, work)
-
-
-def smaller(case: Case, problem: Problem, extents: Extents) -> Case:
-    """The same work at other sizes of its problem."""
-    (operand,) = (x for x in problem.spec.operands if x.role in ("in", "inout"))
-    shape = problem.family.layouts(problem.spec, extents)[operand.name].shape
-    work = case.work
-    if isinstance(work, Sweep):
-        work = replace(work, steps=extents.get("steps", work.steps))
-    return replace(case, work=work, shape=shape)
 
 
 def _reduction(case: Case, work: Reduce) -> ReductionSpec:

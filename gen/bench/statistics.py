@@ -13,8 +13,8 @@ from gen.tune.choose import Interval, paired_ratio
 
 PAIRS = 30  # at least, unless that takes longer than SLOW_US
 MOST = 200
-FEWEST = 5
-QUICK_US, SLOW_US = 2e4, 4e6  # more pairs than PAIRS within the first, fewer beyond the second
+FEWEST = 3
+QUICK_US, SLOW_US = 2e4, 2e6  # more pairs than PAIRS within the first, fewer beyond the second
 PART = 20  # pairs between two looks at the clock
 LATENCY_US = 20.0  # under this, the time of one launch and that of one of many are two different figures
 

@@ -81,6 +81,8 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     from gen.paths import cache_home
     from gen.toolchain.nvrtc import Nvrtc
 
+    # So that what torch.compile found out is there when a process takes the place of another.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home(setup.home) / "inductor"))
     compiler = Nvrtc(cache_home(setup.home))
     instruments = open_instruments(setup.gpu, compiler)
     peers, versions, missing = _peers(setup.peers)

@@ -1,0 +1,38 @@
+"""Writes what `gen bench` measured into the README and the full tables beside it: `python bench/readme.py`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from gen.bench.rows import read_results
+from gen.bench.table import full, summary
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def updated(readme: str) -> str:
+    """The README's text, each of its blocks made anew from the file that it names."""
+    return BLOCK.sub(lambda found: found[1] + summary(read_results(ROOT / found[2])) + found[4], readme)
+
+
+def tables(readme: str) -> dict[Path, str]:
+    """The full tables of the files that the README names, each beside its file."""
+    files = [ROOT / found[2] for found in BLOCK.finditer(readme)]
+    return {file.with_suffix(".md"): full(read_results(file)) for file in files}
+
+
+def main() -> int:
+    """Writes them."""
+    place = ROOT / "README.md"
+    readme = place.read_text(encoding="utf-8")
+    place.write_text(updated(readme), encoding="utf-8")
+    for path, text in tables(readme).items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
