@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
 from gen.bench.rows import OURS, Row
+from gen.bench.tuning import Tune
 from gen.bench.worker import Order, Setup, serve
 from gen.bench.works import Case
-from gen.errors import DeviceError
+from gen.errors import DeviceError, GenError
 
 OPEN_SECONDS = 240.0  # importing every library, and calibrating
 MOST_STRIKES = 2  # crashes and hangs, after which a peer is left out of the run
@@ -114,15 +115,17 @@ class Bench:
         reason = message.reason if isinstance(message, Refused) else f"nothing came for {OPEN_SECONDS:.0f} s"
         raise DeviceError("The benchmark", f"cannot begin: {reason}", next_step=f"See {self.setup.log}")
 
-    def rows(self, cases: Sequence[Case], budget: float | None = None) -> Iterator[tuple[Case, list[Row]]]:
-        """The rows of one case after another; those that the budget, in seconds, does not reach are `left_out`."""
+    def rows(
+        self, cases: Sequence[Case], budget: float | None = None, tune: Tune | None = None
+    ) -> Iterator[tuple[Case, list[Row]]]:
+        """The rows of one case after another, each tuned first; what the budget, in seconds, bars is `left_out`."""
         start, longest = time.monotonic(), 0.0
         for place, case in enumerate(cases):
             begun = time.monotonic()
             if budget is not None and begun - start + longest > budget:
                 self.left_out += cases[place:]
                 break
-            yield case, self._case(case)
+            yield case, self._tuned(case, tune)
             longest = max(longest, time.monotonic() - begun)
         self.close()
 
@@ -133,7 +136,15 @@ class Bench:
             self._line.kill()
             self._line = None
 
-    def _case(self, case: Case) -> list[Row]:
+    def _tuned(self, case: Case, tune: Tune | None) -> list[Row]:
+        """The rows of a case; only why, if its base is wrong or does not compile."""
+        try:
+            seconds = 0.0 if tune is None else tune(case)
+        except GenError as error:
+            return [self._row(case, OURS, f"failed: {error}")]
+        return self._case(case, seconds)
+
+    def _case(self, case: Case, seconds: float) -> list[Row]:
         rows: dict[tuple[str, ...], Row] = {}
         remaining = [name for name in self.setup.peers if self.strikes[name] < MOST_STRIKES]
         for name in self.setup.peers:
@@ -145,7 +156,7 @@ class Bench:
             if self._line is None:
                 self.open()
             assert self._line is not None
-            who, reason = self._one(self._line, Order(case, tuple(remaining)), rows)
+            who, reason = self._one(self._line, Order(case, tuple(remaining), seconds), rows)
             if who is None:
                 return list(rows.values())
             self._line.kill()

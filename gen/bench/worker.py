@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +21,6 @@ from gen.errors import GenError, MissingToolError
 from gen.families import families
 from gen.gpu.timing import Protocol
 
-if TYPE_CHECKING:
-    from gen.gpu.trial import Problem
-
 
 @dataclass(frozen=True)
 class Setup:
@@ -36,7 +32,6 @@ class Setup:
         families: from outside, as `module:NAME`.
         peers: names of those to import.
         protocol: what the caches hold before a launch.
-        tune: seconds for tuning each case first; None: what is tuned is used.
         log: takes what libraries print.
     """
 
@@ -45,16 +40,16 @@ class Setup:
     families: tuple[str, ...]
     peers: tuple[str, ...]
     protocol: Protocol
-    tune: float | None
     log: Path
 
 
 @dataclass(frozen=True)
 class Order:
-    """A case to measure, against these peers."""
+    """A case to measure, against these peers; `seconds` went into tuning it."""
 
     case: Case
     peers: tuple[str, ...]
+    seconds: float = 0.0
 
 
 def serve(connection: Connection[Message, Order | None], setup: Setup) -> None:
@@ -68,7 +63,7 @@ def serve(connection: Connection[Message, Order | None], setup: Setup) -> None:
     connection.send(opened)
     while (order := connection.recv()) is not None:
         try:
-            arena.run(order.case, [peers[name] for name in order.peers if name in peers])
+            arena.run(order.case, [peers[name] for name in order.peers if name in peers], order.seconds)
         except LostError as error:
             connection.send(Lost(str(error)))
             os._exit(1)  # libraries that tidy up would wait for it
@@ -89,26 +84,12 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     known = families(*setup.families)
     calibration = instruments.calibrate()
     place = GpuPlace(instruments, calibration, cache_home(setup.home))
-    tune = None
-    if setup.tune is not None:
-        seconds = setup.tune
-
-        def tune(problem: Problem) -> None:
-            from gen.gpu.isolated import IsolatedDevice
-            from gen.gpu.open import GpuFactory
-            from gen.toolchain.farm import CompileFarm
-            from gen.tune.run import run
-
-            factory = GpuFactory(setup.gpu, compiler, setup.home)
-            with CompileFarm(compiler) as farm, IsolatedDevice(factory) as device:
-                run([problem], known, device, farm, setup.home, budget=seconds)
-
     versions = {
         "python": sys.version.split()[0], "gen": gen.__version__, "numpy": np.__version__,
         "compiler": compiler.version, **versions,
     }  # fmt: skip
     opened = Opened(place.name, place.driver, asdict(calibration), versions, missing)
-    return opened, Arena(place, known, setup.home, setup.protocol, tell, tune), peers
+    return opened, Arena(place, known, setup.home, setup.protocol, tell), peers
 
 
 def _peers(names: tuple[str, ...]) -> tuple[dict[str, Peer], dict[str, str], dict[str, str]]:

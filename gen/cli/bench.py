@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import show
-from gen.cli.common import Invocation, OptionError, Out, home_of
+from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
 from gen.cli.tune import Gpu
 
 if TYPE_CHECKING:
     from gen.bench.rows import Difference, Results, Row
     from gen.bench.run import Bench
+    from gen.bench.tuning import Tune
     from gen.bench.works import Case
 
 
@@ -92,6 +93,7 @@ def bench(
     from gen.bench.cases import public_cases, read_cases, text_of_cases
     from gen.bench.rows import Results, differences, read_results
     from gen.bench.run import Bench
+    from gen.bench.tuning import tuning
     from gen.bench.worker import Setup
     from gen.gpu.lock import alone_on, gpu_uuid
     from gen.gpu.timing import Protocol
@@ -120,11 +122,14 @@ def bench(
     home = home_of(out)
     invocation = ctx.find_object(Invocation) or Invocation()
     setup = Setup(
-        gpu, home, invocation.families, names, Protocol(protocol), tune, cache_home(home) / "bench.log"
+        gpu, home, invocation.families, names, Protocol(protocol), cache_home(home) / "bench.log"
     )  # fmt: skip
     uuid = gpu_uuid(gpu)
-    with nullcontext() if uuid is None else alone_on(uuid, _command(), say=show.note):
-        results = _measure(Bench(setup), wanted, kept, json, budget)
+    with ExitStack() as opened:
+        if uuid is not None:
+            opened.enter_context(alone_on(uuid, _command(), say=show.note))
+        first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
+        results = _measure(Bench(setup), wanted, kept, json, budget, first)
     _end(results, wanted)
     if before is not None and _compare(differences(before, results)):
         raise typer.Exit(1)
@@ -150,7 +155,9 @@ def _select(cases: Sequence[Case], family: str | None, filters: Sequence[str] | 
     return found
 
 
-def _measure(bench: Bench, cases: Sequence[Case], kept: Results, file: Path | None, budget: float | None) -> Results:
+def _measure(
+    bench: Bench, cases: Sequence[Case], kept: Results, file: Path | None, budget: float | None, tune: Tune | None
+) -> Results:
     """Measures, prints and keeps one case after another."""
     from gen.bench.rows import Results, Run, in_order, write_results
     from gen.bench.table import COLUMNS, lines, text_of
@@ -166,7 +173,7 @@ def _measure(bench: Bench, cases: Sequence[Case], kept: Results, file: Path | No
     names = [(case.family, case.name) for case in cases]
     if budget is not None:
         budget -= time.monotonic() - start
-    for _, found in bench.rows(cases, budget):
+    for _, found in bench.rows(cases, budget, tune):
         rows += found
         for line in lines(Results(tuple(found))):
             show.text("  ".join(text_of(line)))

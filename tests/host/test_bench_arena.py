@@ -16,6 +16,7 @@ from gen.bench import arena
 from gen.bench.arena import Arena, LostError
 from gen.bench.arrays import Shared
 from gen.bench.messages import Begun, Found, Message
+from gen.bench.offers import problem_of
 from gen.bench.ours import BASE
 from gen.bench.peers import find
 from gen.bench.peers.base import Contender, NotOfferedError, Place
@@ -27,7 +28,6 @@ from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.names import base_variants, space, variant
 from gen.gpu.timing import Protocol
-from gen.gpu.trial import Problem
 from gen.store.tuned import Winner, text_of_winners
 from tests import fake_libraries
 from tests.fake_ring import FakeRing, view
@@ -96,10 +96,9 @@ def home(tmp_path: Path) -> Path:
 
 def run(
     home: Path, case: Case, *peers: FakePeer, ring: FakeRing | None = None, protocol: Protocol = Protocol.COLD,
-    tune: Callable[[Problem], None] | None = None,
 ) -> tuple[list[Row], list[Message]]:  # fmt: skip
     told: list[Message] = []
-    Arena(ring or FakeRing(), FAMILIES, home, protocol, told.append, tune).run(case, peers)
+    Arena(ring or FakeRing(), FAMILIES, home, protocol, told.append).run(case, peers)
     return [message.row for message in told if isinstance(message, Found)], told
 
 
@@ -225,18 +224,19 @@ def test_our_own_wrong_result_is_a_row_and_nobody_is_timed(home: Path) -> None:
     assert not any(isinstance(message, Begun) and message.who == "other" for message in told)
 
 
-def test_a_case_is_tuned_before_its_kernel_is_loaded(home: Path) -> None:
-    def tune(problem: Problem) -> None:
-        base = base_variants(problem.family, problem.spec)[0]
-        algorithm = problem.family.algorithms["naive"]
-        made = variant(problem.family, problem.spec, algorithm, space(algorithm, problem.spec)[0])
-        assert made.name != base.name
-        winner = Winner("Fake GPU", problem.spec_name, problem.shape_class, made.name, {})
-        (home / "tuned.json").write_text(text_of_winners([winner]), encoding="utf-8")
-
-    rows, _ = run(home, SMALL, tune=tune)
-    assert "__naive" in rows[0].variant
-    assert rows[0].note == ""
+def test_the_tuned_variant_is_what_is_measured(home: Path) -> None:
+    problem = problem_of(SMALL, FAMILIES)
+    algorithm = problem.family.algorithms["naive"]
+    made = variant(problem.family, problem.spec, algorithm, space(algorithm, problem.spec)[0])
+    assert made not in base_variants(problem.family, problem.spec)
+    winner = Winner("Fake GPU", problem.spec_name, problem.shape_class, made.name, {}, problem.region)
+    (home / "tuned.json").write_text(text_of_winners([winner]), encoding="utf-8")
+    told: list[Message] = []
+    Arena(FakeRing(), FAMILIES, home, Protocol.COLD, told.append).run(SMALL, [], 12.0)
+    row = next(message.row for message in told if isinstance(message, Found))
+    assert (row.variant, row.note) == (made.name, "")
+    assert row.seconds is not None
+    assert row.seconds > 12
 
 
 def test_slow_contenders_are_timed_less_often(home: Path) -> None:

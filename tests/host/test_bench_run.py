@@ -18,7 +18,7 @@ from gen.bench.run import MOST_STRIKES, Bench, ChildLine
 from gen.bench.worker import Order, Setup
 from gen.bench.works import Case, Reduce
 from gen.dtypes import F32
-from gen.errors import DeviceError
+from gen.errors import DeviceError, RunError
 from gen.gpu.timing import Protocol
 
 CASES = tuple(Case(Reduce(("sum",)), F32, (n,)) for n in (10, 20, 30, 40))
@@ -27,7 +27,7 @@ OPENED = Opened("Fake GPU", "1", {}, {}, {})
 
 
 def setup_in(folder: Path) -> Setup:
-    return Setup(0, folder, (), PEERS, Protocol.COLD, None, folder / "bench.log")
+    return Setup(0, folder, (), PEERS, Protocol.COLD, folder / "bench.log")
 
 
 @dataclass
@@ -39,6 +39,7 @@ class Script:
         started: how many processes there were.
         killed: how many of them were killed.
         orders: every order.
+        seconds: what went into tuning, by order.
     """
 
     crash: frozenset[str] = frozenset()
@@ -48,6 +49,7 @@ class Script:
     started: int = 0
     killed: int = 0
     orders: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
 
     def start(self, _: Setup) -> FakeLine:
         self.started += 1
@@ -66,6 +68,7 @@ class FakeLine:
     def send(self, order: Order | None) -> None:
         if order is not None:
             self._script.orders.append((order.case.name, order.peers))
+            self._script.seconds.append(order.seconds)
             self._messages = self._follow(order)
 
     def receive(self, seconds: float) -> Message | None:
@@ -149,6 +152,23 @@ def test_what_the_budget_does_not_reach_is_named(tmp_path: Path, monkeypatch: py
     rows, bench = rows_of(Script(), tmp_path, budget=45)
     assert {case for case, _ in rows} == {CASES[0].name, CASES[1].name}
     assert bench.left_out == list(CASES[2:])
+
+
+def test_each_case_is_tuned_right_before_it_is_measured(tmp_path: Path) -> None:
+    script = Script()
+    seen: list[tuple[str, int]] = []
+
+    def tune(case: Case) -> float:
+        seen.append((case.name, len(script.orders)))
+        if case == CASES[1]:
+            raise RunError("base", "is wrong")
+        return 2.5
+
+    rows, _ = rows_of(script, tmp_path, tune=tune)
+    assert seen == [(CASES[0].name, 0), (CASES[1].name, 1), (CASES[2].name, 1), (CASES[3].name, 2)]
+    assert script.seconds == [2.5] * 3
+    assert rows[CASES[1].name, OURS].note == "failed: base is wrong"
+    assert len(rows) == 3 * (1 + len(PEERS)) + 1
 
 
 @pytest.mark.parametrize("opening", [Refused("there is no GPU"), Finished()])

@@ -1,0 +1,53 @@
+"""Tuning each case before it is measured: exactly its spec at its shape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gen.bench.offers import problem_of
+from gen.bench.works import Case
+from gen.errors import GenError
+from gen.families.base import Family
+from gen.gpu.trial import Device
+from gen.paths import cache_home
+from gen.toolchain.farm import Farm
+from gen.tune.run import run
+from gen.tune.search import find_search
+from gen.tune.tuner import Options
+
+Tune = Callable[[Case], float]
+
+
+@contextmanager
+def tuning(gpu: int, families: Sequence[Family[Any]], home: Path, seconds: float) -> Iterator[Tune]:
+    """Opens a GPU in a process of its own; gives what tunes a case for so long, and says how long it took."""
+    from gen.gpu.isolated import IsolatedDevice
+    from gen.gpu.open import GpuFactory
+    from gen.toolchain.farm import CompileFarm
+    from gen.toolchain.nvrtc import Nvrtc
+
+    compiler = Nvrtc(cache_home(home))
+    with CompileFarm(compiler) as farm, IsolatedDevice(GpuFactory(gpu, compiler, home)) as device:
+        yield lambda case: tune(case, families, device, farm, home, seconds)
+
+
+def tune(
+    case: Case, families: Sequence[Family[Any]], device: Device, farm: Farm, home: Path, seconds: float
+) -> float:  # fmt: skip
+    """Keeps the winner of a case in `home`; gives the seconds it took, 0 for a case that gen does not have.
+
+    Raises GenError if base is wrong or does not compile.
+    """
+    try:
+        problem = problem_of(case, families)
+    except GenError:
+        return 0.0  # its row says so
+    start = time.monotonic()
+    evidence = {"date": time.strftime("%Y-%m-%d")}
+    options = Options(find_search("random"))
+    run([problem], families, device, farm, home, budget=seconds, options=options, evidence=evidence)
+    return time.monotonic() - start

@@ -1,0 +1,38 @@
+"""A case is tuned at exactly its shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gen.bench.offers import problem_of
+from gen.bench.tuning import tune
+from gen.bench.works import Case, Permute, Reduce
+from gen.dtypes import F32
+from gen.families import FAMILIES
+from gen.store.tuned import read_winners
+from gen.tune.search import Space
+from tests.fake_device import FakeDevice, FakeFarm
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 29th number of a space, and no winners that came with gen."""
+    at = Space.at
+    monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
+    monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
+
+
+def test_the_winner_is_for_the_shape_of_the_case_alone(tmp_path: Path) -> None:
+    case = Case(Permute((1, 0)), F32, (1000, 1000))
+    assert tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0) > 0
+    (winner,) = read_winners(tmp_path)
+    problem = problem_of(case, FAMILIES)
+    assert winner.place == (problem.spec_name, problem.shape_class, "Fake GPU", problem.region)
+
+
+def test_a_case_that_gen_does_not_have_takes_no_time(tmp_path: Path) -> None:
+    case = Case(Reduce(("kurtosis",)), F32, (1000,))
+    assert tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0) == 0.0
+    assert read_winners(tmp_path) == ()
