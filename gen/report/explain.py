@@ -1,0 +1,333 @@
+"""What a variant does on an architecture: what it occupies and moves, what bounds it, and how two variants differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gen.families.base import Extents, Limits, Variant, Work
+from gen.proof.host import HostKernel
+from gen.proof.trace import traffic
+from gen.proof.traffic import SECTOR, WARP, Access, Kind, MemoryModel, Traffic
+from gen.toolchain.compiled import Compiled
+from gen.toolchain.occupancy import needed_in_flight
+from gen.toolchain.usage import Usage, usage
+from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, UNITS, Prediction, Speeds, predict
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that is known of a variant on one problem without a GPU.
+
+    Attributes:
+        used: what each kernel occupies, set-up left out.
+        needed_in_flight: bytes that a multiprocessor needs under way; None where nobody has said.
+        work: the least that the problem takes.
+        instructions: of each kernel, by opcode; None without a disassembler.
+    """
+
+    variant: Variant
+    arch: str
+    extents: Extents
+    used: tuple[Usage, ...]
+    needed_in_flight: int | None
+    found: Traffic
+    work: Work
+    predicted: Prediction
+    instructions: Mapping[str, Counter[str]] | None = None
+
+    @property
+    def main(self) -> Usage:
+        """The kernel without `entry`, or else the first."""
+        return next((one for one in self.used if one.kernel == self.variant.name), self.used[0])
+
+    @property
+    def least_bytes(self) -> int:
+        """What any kernel must move."""
+        return self.work.bytes_read + self.work.bytes_written
+
+
+def explain(
+    variant: Variant, kernel: HostKernel, compiled: Compiled, limits: Limits, extents: Extents,
+    instructions: Mapping[str, Counter[str]] | None = None,
+) -> Explanation:  # fmt: skip
+    """Looks at a variant on a problem.
+
+    Args:
+        variant: what is explained.
+        kernel: it, ready to run on the CPU.
+        compiled: its machine code for the architecture of `limits`.
+        limits: of the device.
+        extents: of the problem.
+        instructions: of its kernels, where they are known.
+    """
+    used = tuple(one for one in usage(variant, compiled, limits, extents) if not one.setup)
+    found = traffic(kernel, limits, extents, MemoryModel.of(limits.arch))
+    predicted = predict(variant, found, used, limits, extents, Speeds.of(limits.arch))
+    work = variant.family.work(variant.spec, extents)
+    needed = needed_in_flight(limits.arch)
+    return Explanation(variant, limits.arch, extents, used, needed, found, work, predicted, instructions)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of an explanation.
+
+    Attributes:
+        name: for people.
+        key: for JSON.
+        of: None where an explanation does not have it.
+        shown: how it is written.
+        meaning: one sentence for learners.
+    """
+
+    name: str
+    key: str
+    of: Callable[[Explanation], float | None]
+    shown: Callable[[float], str]
+    meaning: str
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _plain(number: float) -> str:
+    return f"{number:.4g}"
+
+
+def _bytes(number: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.4g} {unit}"
+    return f"{number:.0f} B"
+
+
+METRICS = (
+    Metric("registers a thread", "registers", lambda e: e.main.resources.registers, _plain,
+           "Taken from what all threads of a multiprocessor share."),
+    Metric("spilled bytes a thread", "spilled_bytes", lambda e: e.main.resources.spill_store_bytes, _plain,
+           "Values that find no register go through memory."),
+    Metric("shared memory a block", "shared_bytes",
+           lambda e: e.main.resources.static_shared_bytes + e.main.dynamic_shared_bytes, _bytes,
+           "Also shared by all blocks of a multiprocessor."),
+    Metric("occupancy", "occupancy", lambda e: e.main.occupancy.fraction, _percent,
+           "The warps that a multiprocessor holds, of those that it could hold at most."),
+    Metric("bytes in flight", "bytes_in_flight", lambda e: e.main.bytes_in_flight, _bytes,
+           "Loads that all threads of a multiprocessor have under way at once: they hide how long memory takes."),
+    Metric("load efficiency", "load_efficiency", lambda e: e.found.efficiency("load"), _percent,
+           "What lanes asked for of what global memory moved for it."),
+    Metric("store efficiency", "store_efficiency", lambda e: e.found.efficiency("store"), _percent,
+           "The same for what is written."),
+    Metric("bytes moved", "moved_bytes", lambda e: e.found.moved_bytes(), _bytes,
+           "By requests of warps, in sectors of 32 bytes."),
+    Metric("of the least possible", "moved_over_least",
+           lambda e: e.found.moved_bytes() / e.least_bytes if e.least_bytes else None, _plain,
+           "1: every element is read once and written once, and nothing else moves."),
+    Metric("bytes moved an element", "bytes_per_element",
+           lambda e: e.found.moved_bytes() / e.work.cells if e.work.cells else None, _plain,
+           "The same for each element of the problem."),
+    Metric("bank conflict degree", "conflict_degree", lambda e: e.found.conflict_degree, _plain,
+           "Turns that shared memory takes, of those it would take if no two lanes met in a bank."),
+    Metric("lanes that take part", "active_lanes", lambda e: e.found.active_lanes / WARP, _percent,
+           "Of a warp's 32, in an access: the others are past an end, or elsewhere after a branch."),
+    Metric("instructions", "instructions",
+           lambda e: sum(e.instructions[e.main.kernel].values()) if e.instructions else None, _plain,
+           "In the machine code of the main kernel."),
+    Metric("predicted time", "predicted_us", lambda e: e.predicted.us, lambda us: f"{us:.4g} us",
+           "By a model of memory, caches and latencies: it ranks variants, and is no measurement."),
+)  # fmt: skip
+
+
+def sentences(one: Explanation) -> Iterator[str]:
+    """What a learner should know of a variant, most important first."""
+    yield _bound(one)
+    yield from _global(one)
+    yield from _shared(one)
+    yield from _latency(one)
+    yield _occupancy(one)
+    if any(used.resources.spill_store_bytes for used in one.used):
+        yield "Some values find no register and are spilled to memory: less unrolling, or a smaller block, avoids that."
+
+
+KINDS: tuple[Kind, ...] = ("load", "store")
+_BOUND = {  # what each part of a prediction means
+    MEMORY: "It is bound by memory: what must be moved takes longest, so only moving less would help.",
+    L2: "It is bound by the second-level cache: sectors that are asked for again, or in parts, pass there each time.",
+    UNITS: "It is bound by the load and store units: requests of many lines, or lanes that meet in a bank, take turns.",
+    INSTRUCTIONS: "It is bound by the issue of instructions: more work for each, by vectors or unrolling, would help.",
+    LATENCY: "It is bound by latency: loads wait for each other, and too few are under way to keep memory busy.",
+    LAUNCHES: "It is bound by its launches: there is so little work that starting takes longest.",
+}
+
+
+def _bound(one: Explanation) -> str:
+    parts = ", ".join(f"{name} {us:.3g} us" for name, us in one.predicted.parts if us >= 0.01)
+    return f"{_BOUND[one.predicted.bound]} Each part alone: {parts}."
+
+
+def _global(one: Explanation) -> Iterator[str]:
+    for kind in KINDS:
+        for access in one.found.of("global", kind):
+            share = access.requested_bytes / access.moved_bytes(one.found.model)
+            heavy = access.moved_bytes(one.found.model) > 0.02 * one.found.moved_bytes()
+            if heavy and share < 0.9:
+                yield (
+                    f"Line {access.line} {_verb(access)} {access.buffer} at {share:.1%}: a warp's request touches "
+                    f"{access.sectors / access.requests:.3g} sectors where {_least_sectors(access):.3g} would do. "
+                    f"`{access.source}`"
+                )
+    moved = one.found.moved_bytes() / one.least_bytes if one.least_bytes else 1.0
+    if moved > 1.05:
+        cached = one.found.cached_bytes() / one.least_bytes
+        yield (
+            f"Requests move {moved:.3g} times the least possible; {cached:.3g} times where a block's cache keeps what "
+            "it has seen."
+        )
+    elif moved > 0.95:
+        yield "All accesses to global memory are coalesced, and every element moves once: no less is possible."
+
+
+def _least_sectors(access: Access) -> float:
+    return max(access.requested_bytes / access.requests / SECTOR, 1.0)
+
+
+def _verb(access: Access) -> str:
+    return "reads" if access.kind == "load" else "writes"
+
+
+def _shared(one: Explanation) -> Iterator[str]:
+    accesses = one.found.of("shared")
+    for access in accesses:
+        if access.conflict_degree > 1.05:
+            yield (
+                f"Line {access.line} {_verb(access)} shared memory in "
+                f"{access.conflict_degree:.3g} turns where one would do: lanes of a warp meet in the same of the 32 "
+                f"banks, and are served one after the other. `{access.source}`"
+            )
+    if accesses and one.found.conflict_degree <= 1.05:
+        yield "Shared memory is free of bank conflicts: the lanes of a warp always meet different banks."
+
+
+def _latency(one: Explanation) -> Iterator[str]:
+    flying, needed = one.main.bytes_in_flight, one.needed_in_flight
+    if flying is not None and needed is not None:
+        enough = "enough" if flying >= needed else "too few: unrolling, wider vectors or more resident warps add some"
+        yield (
+            f"A multiprocessor has {flying} bytes of loads in flight; {one.arch} needs about {needed} to keep memory "
+            f"busy: {enough}."
+        )
+
+
+def _occupancy(one: Explanation) -> str:
+    fits = one.main.occupancy
+    return (
+        f"A multiprocessor holds {fits.blocks} blocks of {one.main.threads_per_block} threads, {fits.fraction:.0%} of "
+        f"the warps it could hold; {fits.limiter} allow{'' if ' and ' in fits.limiter else 's'} no more."
+    )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One parameter, spec field or metric in which two variants differ; as text."""
+
+    name: str
+    one: str
+    other: str
+
+
+def parameters(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
+    """Where specs, algorithms and configs differ."""
+
+    def told(e: Explanation) -> dict[str, object]:
+        spec = {f"spec {name}": value for name, value in e.variant.spec.to_json().items()}
+        return {
+            "family": e.variant.family.name,
+            **spec,
+            "algorithm": e.variant.algorithm.name,
+            **e.variant.config.values(),
+        }
+
+    mine, theirs = told(one), told(other)
+    return tuple(
+        Difference(name, str(mine.get(name, "-")), str(theirs.get(name, "-")))
+        for name in dict.fromkeys((*mine, *theirs))
+        if mine.get(name) != theirs.get(name)
+    )
+
+
+def metrics(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
+    """All metrics of both."""
+
+    def text(metric: Metric, e: Explanation) -> str:
+        value = metric.of(e)
+        return "-" if value is None else metric.shown(value)
+
+    rows = (Difference(metric.name, text(metric, one), text(metric, other)) for metric in METRICS)
+    return tuple(row for row in rows if (row.one, row.other) != ("-", "-"))
+
+
+def changes(one: Explanation, other: Explanation) -> Iterator[str]:
+    """What the other does differently, cause before effect."""
+    differ = parameters(one, other)
+    if differ:
+        told = ", ".join(f"{change.name} from {change.one} to {change.other}" for change in differ)
+        yield f"{other.variant.name} changes {told}."
+    else:
+        yield "Both are the same variant."
+        return
+    before, after = one.found.conflict_degree, other.found.conflict_degree
+    if abs(before - after) > 0.05 * before:
+        yield (
+            f"Bank conflicts {'fall' if after < before else 'rise'}: shared memory takes {after:.3g} times the turns "
+            f"that it must, and took {before:.3g} times."
+            + (" Rows that are longer by the padding begin in other banks, so that a column meets them all."
+               if any(change.name == "padding" for change in differ) and after < before else "")
+        )  # fmt: skip
+    for kind in KINDS:
+        was, now = one.found.efficiency(kind), other.found.efficiency(kind)
+        if was and now and abs(was - now) > 0.02:
+            yield f"{kind.capitalize()}s are {now:.1%} efficient, and were {was:.1%}."
+    was_moved, now_moved = one.found.moved_bytes(), other.found.moved_bytes()
+    if was_moved and abs(now_moved / was_moved - 1) > 0.02:
+        yield f"It moves {_bytes(now_moved)}, and moved {_bytes(was_moved)}."
+    flew, fly = one.main.bytes_in_flight, other.main.bytes_in_flight
+    if flew and fly and flew != fly:
+        yield f"A multiprocessor has {_bytes(fly)} of loads in flight, and had {_bytes(flew)}."
+    if one.main.occupancy.fraction != other.main.occupancy.fraction:
+        yield f"Occupancy is {other.main.occupancy.fraction:.0%}, and was {one.main.occupancy.fraction:.0%}."
+    bound = f"It is bound by {other.predicted.bound}"
+    was_bound = "still" if other.predicted.bound == one.predicted.bound else f"no longer by {one.predicted.bound}"
+    ratio = one.predicted.us / other.predicted.us
+    yield f"{bound}, {was_bound}; the model expects {ratio:.3g} times the speed."
+
+
+def as_json(one: Explanation) -> dict[str, Any]:
+    """An explanation as data."""
+    return {
+        "name": one.variant.name,
+        "arch": one.arch,
+        "extents": dict(one.extents),
+        "config": one.variant.config.values(),
+        "metrics": {metric.key: metric.of(one) for metric in METRICS},
+        "limiters": list(one.main.occupancy.limiters),
+        "needed_bytes_in_flight": one.needed_in_flight,
+        "least_bytes": one.least_bytes,
+        "bound": one.predicted.bound,
+        "parts_us": dict(one.predicted.parts),
+        "blocks": one.found.blocks,
+        "traced_blocks": one.found.traced,
+        "accesses": [
+            {
+                "kernel": a.kernel, "line": a.line, "source": a.source, "buffer": a.buffer, "space": a.space,
+                "kind": a.kind, "bytes": a.bytes, "requests": a.requests, "lanes": a.lanes, "sectors": a.sectors,
+                "lines": a.lines, "block_sectors": a.block_sectors, "wavefronts": a.wavefronts,
+                "least_wavefronts": a.least_wavefronts,
+            }
+            for a in one.found.accesses
+        ],
+        "instructions": None if one.instructions is None else {k: dict(v) for k, v in one.instructions.items()},
+        "sentences": list(sentences(one)),
+    }  # fmt: skip

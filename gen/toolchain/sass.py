@@ -1,0 +1,74 @@
+"""Machine code as instructions, by nvdisasm: `pip install 'gen-cuda[sass]'`, or a CUDA toolkit."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+from gen.errors import CompileError
+
+_SECTION = re.compile(r"^\s*\.section\s+\.text\.(\w+)", re.MULTILINE)
+_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+
+
+def disassembler() -> Path | None:
+    """nvdisasm: the one that pip installs, else one on PATH; None where there is none."""
+    package = find_spec("nvidia")
+    for root in package.submodule_search_locations or () if package else ():
+        for found in sorted(Path(root).glob("*/bin/nvdisasm")):
+            return found
+    on_path = shutil.which("nvdisasm")
+    return Path(on_path) if on_path else None
+
+
+def instructions(cubin: bytes, program: Path) -> dict[str, Counter[str]]:
+    """How often each instruction stands in each kernel: `LDG.E.EF`, `STS`, `BAR.SYNC.DEFER_BLOCKING`.
+
+    Raises CompileError if nvdisasm cannot read the code.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "code.cubin")
+        file.write_bytes(cubin)
+        done = subprocess.run([program, "-c", file], check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise CompileError("nvdisasm", done.stderr.strip() or "failed", file)
+    return parse(done.stdout)
+
+
+def parse(text: str) -> dict[str, Counter[str]]:
+    """The instructions of each kernel in what nvdisasm prints; padding after the last branch is left out."""
+    starts = list(_SECTION.finditer(text))
+    found: dict[str, Counter[str]] = {}
+    for start, end in zip(starts, [*starts[1:], None], strict=True):
+        body = text[start.end() : end.start() if end else len(text)]
+        opcodes = Counter(match[1] for match in _INSTRUCTION.finditer(body))
+        opcodes.pop("NOP", None)
+        found[start[1]] = opcodes
+    return found
+
+
+# How cache operators are spelled in machine code, after the instruction: `.EF` evicts first, `.STRONG.GPU` bypasses the
+# first-level cache, `.CONSTANT` takes the read-only path.
+CACHE_OPERATORS = {
+    "__ldcs": (".EF",),
+    "__ldcg": (".STRONG.GPU",),
+    "__ldg": (".CONSTANT",),
+    "__ldlu": (".LU",),
+    "__ldcv": (".STRONG.SYS",),
+    "__stcs": (".EF",),
+    "__stcg": (".STRONG.GPU",),
+    "__stwt": (".STRONG.SYS",),
+}
+
+
+def holds_operator(opcodes: Counter[str], intrinsic: str) -> bool:
+    """Whether a global load, or store, of the kind that a CUDA intrinsic asks for is among the instructions."""
+    kind = "LDG" if intrinsic.startswith("__ld") else "STG"
+    return any(
+        opcode.startswith(kind) and any(mark in opcode for mark in CACHE_OPERATORS[intrinsic]) for opcode in opcodes
+    )

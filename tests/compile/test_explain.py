@@ -1,0 +1,141 @@
+"""`gen explain`: numbers and words of single variants, and of two beside each other."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gen.cli.app import app
+from gen.paths import cache_home, output_home
+from gen.report.explain import METRICS
+from gen.toolchain.sass import CACHE_OPERATORS, disassembler, holds_operator, instructions, parse
+
+OUT = str(output_home())  # what is built is kept between runs of the tests, by content
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", *arguments, "--out", OUT], prog_name="gen")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def data(*arguments: str) -> Any:
+    status, out, err = run(*arguments, "--json")
+    assert status == 0, err
+    return json.loads(out)
+
+
+def one(*arguments: str) -> Any:
+    (found,) = data(*arguments)["explained"]
+    return found
+
+
+def test_padding_is_what_frees_the_banks() -> None:
+    status, out, _ = run("transposeSmem", "--vs", "transposeSmemPad")
+    assert status == 0
+    assert "changes padding from 0 to 1" in out
+    assert "Bank conflicts fall" in out
+    assert "begin in other banks" in out
+    found = data("transposeSmem", "--vs", "transposeSmemPad")
+    assert [(row["name"], row["one"], row["other"]) for row in found["parameters"]] == [("padding", "0", "1")]
+    smem, padded = (explained["metrics"] for explained in found["explained"])
+    assert (smem["conflict_degree"], padded["conflict_degree"]) == (16.5, 1)
+    assert smem["predicted_us"] > 1.4 * padded["predicted_us"]
+    assert found["explained"][0]["bound"] == "load and store units"
+    assert found["explained"][1]["bound"] == "memory"
+
+
+def test_every_metric_is_there_and_shown_with_its_meaning() -> None:
+    found = one("transposeSmemPad", "--shape", "512x512")
+    assert found["metrics"].keys() == {metric.key for metric in METRICS}
+    assert found["extents"] == {"rows": 512, "cols": 512, "in_pitch": 512, "out_pitch": 512}
+    assert found["least_bytes"] == 2 * 4 * 512 * 512 == found["metrics"]["moved_bytes"]
+    assert (found["metrics"]["load_efficiency"], found["metrics"]["moved_over_least"]) == (1, 1)
+    _, out, _ = run("transposeSmemPad", "--shape", "512x512")
+    assert all(metric.meaning in out for metric in METRICS if found["metrics"][metric.key] is not None)
+    assert "out[col * out_pitch + row] = tile" in out
+    assert "free of bank conflicts" in out
+
+
+def test_what_is_wasted_is_said_with_its_line() -> None:
+    said = one("transposeNaiveCol", "--shape", "1024x1024")["sentences"]
+    assert any("reads in at 12.5%" in sentence and "32 sectors where 4 would do" in sentence for sentence in said)
+    aos = one("AoS", "--shape", "65536x2")
+    assert aos["metrics"]["moved_over_least"] == 2
+    assert any("8 sectors where 4 would do" in sentence for sentence in aos["sentences"])
+
+
+def test_an_offset_costs_a_fifth_of_the_sectors() -> None:
+    assert one("readOffset11", "--shape", "65536")["metrics"]["load_efficiency"] == pytest.approx(0.8, abs=0.002)
+    assert one("readOffset128", "--shape", "65536")["metrics"]["load_efficiency"] == pytest.approx(1, abs=0.002)
+
+
+def test_the_same_twice_has_no_difference() -> None:
+    found = data("reduceShfl", "--vs", "reduceShfl", "--shape", "65536")
+    assert found["parameters"] == []
+    assert found["changes"] == ["Both are the same variant."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("transposeSmen",), "Did you mean transposeSmem"),
+        (("transposeSmem", "--vs", "nothing"), "(got 'nothing')"),
+        (("transposeSmem", "--shape", "5"), "in must have 2 axes"),
+        (("transposeSmem", "--shape", "many"), "--shape must be numbers"),
+        (("transposeSmem", "--arch", "sm_1"), "The architecture must be one of"),
+    ],
+)
+def test_bad_usage_is_answered(arguments: tuple[str, ...], says: str) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+SASS = """
+	.section	.text.kern,"ax",@progbits
+.text.kern:
+        /*0000*/                   LDC R1, c[0x0][0x37c] ;
+        /*0010*/              @!P0 LDG.E.EF R4, desc[UR4][R2.64] ;
+        /*0020*/         @UP1 UIADD3 UR4, UPT, UPT, UR4, 0x1, URZ ;
+        /*0030*/                   STG.E desc[UR4][R6.64], R4 ;
+        /*0040*/                   EXIT ;
+.L_x_1:
+        /*0050*/                   BRA `(.L_x_1);
+        /*0060*/                   NOP;
+	.section	.text.kern_finish,"ax",@progbits
+        /*0000*/                   EXIT ;
+"""
+
+
+def test_instructions_are_counted_by_kernel() -> None:
+    found = parse(SASS)
+    assert found == {
+        "kern": Counter({"LDC": 1, "LDG.E.EF": 1, "UIADD3": 1, "STG.E": 1, "EXIT": 1, "BRA": 1}),
+        "kern_finish": Counter({"EXIT": 1}),
+    }
+    assert holds_operator(found["kern"], "__ldcs")
+    assert not holds_operator(found["kern"], "__ldcg")
+    assert not holds_operator(found["kern"], "__stcs")
+
+
+@pytest.mark.parametrize("intrinsic", CACHE_OPERATORS)
+def test_a_cache_operator_that_is_asked_for_is_in_the_machine_code(intrinsic: str) -> None:
+    from gen.toolchain.nvrtc import Nvrtc
+
+    program = disassembler()
+    assert program is not None, "nvdisasm is not installed: pip install nvidia-cuda-nvdisasm"
+    body = f"out[0] = {intrinsic}(in);" if intrinsic.startswith("__ld") else f"{intrinsic}(out, *in);"
+    text = f'extern "C" __global__ void kern(const float* in, float* out) {{ {body} }}\n'
+    compiled = Nvrtc(cache_home(Path(OUT))).compile("kern", text, "sm_90")
+    found = instructions(compiled.cubin, program)["kern"]
+    assert holds_operator(found, intrinsic), found
+    plain = text.replace(body, "out[0] = *in;")
+    without = instructions(Nvrtc(cache_home(Path(OUT))).compile("plain", plain, "sm_90").cubin, program)["kern"]
+    assert not holds_operator(without, intrinsic)
