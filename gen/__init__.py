@@ -10,19 +10,31 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gen.errors import GenError
+    from gen.families.reduction import reduction
     from gen.families.stencil.builder import box, central_difference, star, stencil
     from gen.families.transpose import transpose
     from gen.runtime.load import load
 
 __version__ = "0.1.0"
 
-__all__ = ["GenError", "__version__", "box", "central_difference", "load", "star", "stencil", "transpose"]
+__all__ = [
+    "GenError",
+    "__version__",
+    "box",
+    "central_difference",
+    "load",
+    "reduction",
+    "star",
+    "stencil",
+    "transpose",
+]
 
 _HOMES = {
     "GenError": "gen.errors",
     "box": "gen.families.stencil.builder",
     "central_difference": "gen.families.stencil.builder",
     "load": "gen.runtime.load",
+    "reduction": "gen.families.reduction.spec",
     "star": "gen.families.stencil.builder",
     "stencil": "gen.families.stencil.builder",
     "transpose": "gen.families.transpose",

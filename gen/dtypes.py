@@ -77,10 +77,11 @@ class DType:
 _NUMPY = {
     "f16": "float16", "f32": "float32", "f64": "float64",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool",
     "b8": "uint8", "b16": "uint16", "b32": "uint32", "b64": "uint64", "b128": "complex128",
 }  # fmt: skip
 
+BOOL = DType("bool", "bool", 1, "uint")
 F16 = DType("f16", "__half", 2, "float", 11)
 BF16 = DType("bf16", "__nv_bfloat16", 2, "float", 8)
 F32 = DType("f32", "float", 4, "float", 24)
@@ -101,7 +102,8 @@ B64 = DType("b64", "uint2", 8, "bits")
 B128 = DType("b128", "uint4", 16, "bits")
 
 DTYPES = {
-    dtype.name: dtype for dtype in (F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, B8, B16, B32, B64, B128)
+    dtype.name: dtype
+    for dtype in (BOOL, F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, B8, B16, B32, B64, B128)
 }
 
 

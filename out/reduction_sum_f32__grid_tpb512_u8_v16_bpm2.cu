@@ -1,89 +1,160 @@
 // reduction_sum_f32__grid_tpb512_u8_v16_bpm2
 //
-// The sum of n floats; 0 for none.
-// One launch: every block strides through the array with vector loads; the block that finishes
-// last adds up the partial results in index order, so that every run gives the same bits.
+// The sum of all f32 elements of an array; of none: 0.
+// One launch: the blocks of a row stride through it with vector loads; the block that finishes
+// last combines the partial results in index order, so that every run gives the same bits.
 //
 // Launch:   <<<max(min((n + 16383) / 16384, sm_count * 2), 1), 512>>>(in, out, partials, ticket,
 //           n)
 // Scratch:  partials, max(min((n + 16383) / 16384, sm_count * 2), 1) * 4 bytes
 // Scratch:  ticket, 4 bytes, 0 before the first launch
-// Spec:     {"axes": "all", "dtype": "f32", "op": "sum"}
+// Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
+//           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 637c9067c0d62196
+// Template: reduction/grid.cu.jinja, with its partials sha256 ea4d44faf44b1bee
 //
 // Written by gen: change the template, not this file.
 
 constexpr int kThreadsPerBlock = 512;
 constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
-constexpr int kVecItems = kVecBytes / sizeof(float);
+constexpr int kVecItems = 4;
+constexpr int kLanes = 4;  // states that each thread keeps side by side
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
-static_assert(sizeof(uint4) == kVecBytes, "one load moves one vector");
 
-// The sum over a warp, in all its lanes.
-__device__ __forceinline__ float warp_sum(float value) {
+using Item = float;  // an element in memory
+using State = float;  // of the elements seen so far: their sum
+
+__device__ __forceinline__ State identity() {
+  return 0.0f;
+}
+
+__device__ __forceinline__ State combine(State a, State b) { return a + b; }
+
+// The state of one element.
+__device__ __forceinline__ State lift(Item item) {
+  const float x = item;
+  return x;
+}
+
+// The state of another lane of the warp.
+__device__ __forceinline__ State from_lane(State state, int distance) {
+  return __shfl_xor_sync(0xffffffffu, state, distance);
+}
+
+__device__ __forceinline__ State combine_warp(State state) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, distance);
+    state = combine(state, from_lane(state, distance));
   }
-  return value;
+  return state;
 }
 
-// The sum over the block, in its first warp. A barrier must come before warp_sums is used again.
-__device__ __forceinline__ float block_sum(float value, float (&warp_sums)[kWarps]) {
-  value = warp_sum(value);
-  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = value;
+// The state of the block, in its first warp. A barrier must come before warp_states is used again.
+__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
+  state = combine_warp(state);
+  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
   __syncthreads();
-  if (threadIdx.x < 32) value = warp_sum(threadIdx.x < kWarps ? warp_sums[threadIdx.x] : 0.0f);
-  return value;
+  if (threadIdx.x < 32) {
+    state = combine_warp(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  }
+  return state;
 }
 
-// Adds each item of a vector to a sum of its own.
-__device__ __forceinline__ void add_items(float (&sum)[kVecItems], uint4 vector) {
-  sum[0] += __uint_as_float(vector.x);
-  sum[1] += __uint_as_float(vector.y);
-  sum[2] += __uint_as_float(vector.z);
-  sum[3] += __uint_as_float(vector.w);
+// What another block left in memory, read past the first-level cache.
+__device__ __forceinline__ State load_partial(const State* partial) {
+  return __ldcg(partial);
+}
+
+// Element i of each output, from what is known of `count` elements.
+__device__ __forceinline__ void write_results(
+    State state, long long count, long long i,
+    float* __restrict__ out) {
+  out[i] = state;
+}
+
+// Loaded at once, then taken apart.
+union Vector {
+  uint4 raw;
+  Item items[kVecItems];
+};
+static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
+static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
+using Raw = uint4;
+
+// Adds each item of a vector to the state of its lane: chains that do not wait for each other.
+__device__ __forceinline__ void fold_vector(State (&states)[kLanes], const Vector& vector) {
+#pragma unroll
+  for (int i = 0; i < kVecItems; ++i) {
+    states[i % kLanes] = combine(states[i % kLanes], lift(vector.items[i]));
+  }
+}
+
+// The state of what thread `first` of `team` threads reads of n elements: every team-th vector,
+// and some of the elements before the first vector and behind the last.
+__device__ __forceinline__ State read_share(
+    const Item* __restrict__ in, long long n, long long first, long long team) {
+  State states[kLanes];
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) states[lane] = identity();
+
+  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
+  const int to_first = (kVecBytes - past) % kVecBytes / sizeof(Item);
+  const long long head = n < to_first ? n : to_first;
+  const long long vectors = (n - head) / kVecItems;
+  const long long tail = n - head - vectors * kVecItems;
+  const Raw* const body = reinterpret_cast<const Raw*>(in + head);
+  for (long long i = first; i < head; i += team) states[0] = combine(states[0], lift(in[i]));
+
+  long long i = first;
+  for (; i + (kUnroll - 1) * team < vectors; i += kUnroll * team) {
+    Vector loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) loaded[u].raw = body[i + u * team];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      fold_vector(states, loaded[u]);
+    }
+  }
+  if (i < vectors) {
+    Vector loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (i + u * team < vectors) loaded[u].raw = body[i + u * team];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (i + u * team < vectors) {
+        fold_vector(states, loaded[u]);
+      }
+    }
+  }
+  const long long behind = n - tail;
+  for (long long i = first; i < tail; i += team) {
+    states[0] = combine(states[0], lift(in[behind + i]));
+  }
+#pragma unroll
+  for (int lane = 1; lane < kLanes; ++lane) states[0] = combine(states[0], states[lane]);
+  return states[0];
 }
 
 // partials has an element a block; ticket is 0 before the launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__grid_tpb512_u8_v16_bpm2(
-        const float* __restrict__ in, float* __restrict__ out, float* partials, unsigned* ticket,
-        long long n) {
-  __shared__ float warp_sums[kWarps];
+        const Item* __restrict__ in,
+        float* __restrict__ out,
+        State* partials, unsigned* ticket, long long n) {
+  __shared__ State warp_states[kWarps];
   __shared__ bool is_last_block;
 
-  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
-  const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
-  const int to_first = (kVecBytes - past) % kVecBytes / sizeof(float);
-  const long long head = n < to_first ? n : to_first;
-  const long long vectors = (n - head) / kVecItems;
-  const long long tail = n - head - vectors * kVecItems;
-  const uint4* const body = reinterpret_cast<const uint4*>(in + head);
-
-  const long long stride = static_cast<long long>(gridDim.x) * kThreadsPerBlock;
   const long long first = static_cast<long long>(blockIdx.x) * kThreadsPerBlock + threadIdx.x;
-  float sum[kVecItems] = {};
-  long long i = first;
-  for (; i + (kUnroll - 1) * stride < vectors; i += kUnroll * stride) {
-    uint4 loaded[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) loaded[u] = body[i + u * stride];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) add_items(sum, loaded[u]);
-  }
-  for (; i < vectors; i += stride) add_items(sum, body[i]);
-  if (first < head) sum[0] += in[first];
-  if (first < tail) sum[0] += in[n - tail + first];
-#pragma unroll
-  for (int item = 1; item < kVecItems; ++item) sum[0] += sum[item];
-
-  const float partial = block_sum(sum[0], warp_sums);
+  const long long team = static_cast<long long>(gridDim.x) * kThreadsPerBlock;
+  const State share = read_share(in, n, first, team);
+  const State partial = combine_block(share, warp_states);
   if (gridDim.x == 1) {
-    if (threadIdx.x == 0) *out = partial;
+    if (threadIdx.x == 0) write_results(partial, n, 0, out);
     return;
   }
   if (threadIdx.x == 0) {
@@ -96,10 +167,10 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   if (!is_last_block) return;
 
   __threadfence();
-  float total = 0.0f;
+  State total = identity();
   for (unsigned block = threadIdx.x; block < gridDim.x; block += kThreadsPerBlock) {
-    total += __ldcg(partials + block);
+    total = combine(total, load_partial(partials + block));
   }
-  total = block_sum(total, warp_sums);
-  if (threadIdx.x == 0) *out = total;
+  total = combine_block(total, warp_states);
+  if (threadIdx.x == 0) write_results(total, n, 0, out);
 }

@@ -1,13 +1,14 @@
 // reduction_sum_f32__shfl_tpb512_u16
 //
-// The sum of n floats; 0 for none.
+// The sum of all f32 elements of an array; of none: 0.
 // Each warp adds its elements with shuffles, without a barrier; one warp then adds up the warps'
 // sums, and a second launch the blocks'.
 //
 // Launch:   <<<max((n + 8191) / 8192, 1), 512>>>(in, partials, n)
 // Launch:   .._finish <<<1, 512>>>(partials, out, max((n + 8191) / 8192, 1))
 // Scratch:  partials, max((n + 8191) / 8192, 1) * 4 bytes
-// Spec:     {"axes": "all", "dtype": "f32", "op": "sum"}
+// Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
+//           "f32"}
 // Config:   {"threads_per_block": 512, "unroll": 16}
 // Template: reduction/shfl.cu.jinja, with its partials sha256 b6ba3e4acba389b9
 //

@@ -6,14 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from gen.dtypes import F16, F32, F64
+from gen.errors import ShapeError
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Extents, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.names import illegal, variant
+from gen.families.reduction import ReductionSpec
+from gen.families.reduction.classes import problem
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
 from gen.proof.cases import Case, Content
 from gen.proof.sizes import COUNTS, OFFSETS, SM_COUNTS, awkward, draw_extents, draw_shape
@@ -77,7 +81,30 @@ def extents(draw: st.DrawFn, spec: Spec, times: int = 1) -> Extents:
 @st.composite
 def problems(draw: st.DrawFn, family: Family[Any], spec: Spec) -> Extents:
     """Extents as arrays of them are measured, and what a call may count."""
+    if isinstance(spec, ReductionSpec):
+        return draw(reduction_extents(spec))
     return draw_extents(family, spec, _Drawn(draw))
+
+
+@st.composite
+def reduction_extents(draw: st.DrawFn, spec: ReductionSpec) -> Extents:
+    """Sizes of an array of one to four axes, with or without gaps, that has the axes of a reduction."""
+    if spec.axis is None and draw(st.integers(0, 3), label="axes") < 3:
+        shape: tuple[int, ...] = (_Drawn(draw).size("n", 40_000),)
+    else:
+        needed = [axis + 1 if axis >= 0 else -axis for axis in spec.axis or ()]
+        rank = draw(st.integers(max([1, *needed]), max([3, *needed])), label="axes")
+        largest = {1: 40_000, 2: 200, 3: 30}.get(rank, 6)
+        shape = tuple(_Drawn(draw).size(f"d{axis}", largest) for axis in range(rank))
+        if rank > 1 and draw(st.booleans(), label="long"):  # what is reduced is often much longer than what is kept
+            axis = spec.axis[0] if spec.axis else -1
+            shape = tuple(5_000 if place == axis % rank else min(n, 4) for place, n in enumerate(shape))
+    gap, step = draw(st.sampled_from(((0, 1), (0, 1), (0, 1), (1, 1), (5, 1), (0, 2))), label="gap")
+    try:
+        return problem(spec, shape, gap=gap, step=step)
+    except ShapeError:  # nothing to take the least of; an axis twice
+        assume(False)
+        raise
 
 
 def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:

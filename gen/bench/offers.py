@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gen.bench.works import Case, Permute, Reduce, Sweep
-from gen.errors import SpecError
 from gen.families.base import Family, Spec
 from gen.families.counts import counted
 from gen.families.layout import extents_of
 from gen.families.names import find_family
-from gen.families.reduction import ReductionSpec
+from gen.families.reduction import ReductionSpec, reduction
 from gen.families.regions import Region, sizes_of
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import TransposeSpec, transpose
@@ -40,11 +39,7 @@ def spec_of(case: Case) -> Spec:
 
 
 def _reduction(case: Case, work: Reduce) -> ReductionSpec:
-    if len(work.ops) > 1:
-        raise SpecError("ReductionSpec.op", "must be one operator", work.label)
-    if work.axes is not None:
-        raise SpecError("ReductionSpec.axes", "must be 'all'", work.axes)
-    return ReductionSpec(work.ops[0], case.dtype)
+    return reduction(work.ops, case.dtype, axis=work.axes)
 
 
 def _transpose(case: Case, work: Permute) -> TransposeSpec:

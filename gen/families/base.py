@@ -196,7 +196,7 @@ class Algorithm(ABC, Generic[S, C]):
 
     @abstractmethod
     def inputs(self, spec: S, config: C) -> Mapping[str, object]:
-        """All that the template reads, beside `name`: text, integers, booleans, tuples of frozen records of these."""
+        """All that the template reads, beside `name`: text, integers, booleans, frozen records and tuples of these."""
 
     @abstractmethod
     def plan(self, spec: S, config: C) -> Plan:

@@ -30,6 +30,8 @@ from gen.proof.sampled import sampled_cases
 from tests.outside.scan_family.scan import Scan
 
 BLOCK = "_block.cu.jinja"
+STATE = "reduction/_state.cu.jinja"
+SHARE = "reduction/_share.cu.jinja"
 GRID = "reduction/grid.cu.jinja"
 INTERLEAVED = "reduction/interleaved.cu.jinja"
 SHFL = "reduction/shfl.cu.jinja"
@@ -54,7 +56,7 @@ ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__na
 ON_SCAN = "scan_sum_f32__block_tpb64"
 ON_TOTALS = "scan_sum_f32__totals_tpb128_i4"
 
-TAKEN_AS_CONST = "const float* __restrict__ partials, unsigned* ticket,\n        long long n) {"
+TAKEN_AS_CONST = "const State* __restrict__ partials, unsigned* ticket, long long n) {"
 VOLATILE = "volatile float* const lanes = data; lanes[i] += lanes[i + stride];"
 DIAGONAL = "(blockIdx.x % tiles_across + blockIdx.x / tiles_across) % tiles_across"
 
@@ -107,15 +109,15 @@ class Unchanged:
 
 MUTANTS = (
     # The sum over a warp and a block, which all reductions share.
-    Mutant("block sum: no barrier [5]", ON_GRID, BLOCK, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant("block sum: no barrier [5]", ON_SHFL, BLOCK, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
     Mutant("block sum: mask of half a warp", ON_SHFL, BLOCK, "0xffffffffu", "0x0000ffffu", ABSENT),
     Mutant("block sum: first distance 8", ON_SHFL, BLOCK, "distance = 16", "distance = 8", WRONG),
-    Mutant("block sum: identity 1", ON_GRID, BLOCK, ": 0.0f);", ": 1.0f);", WRONG),
+    Mutant("block sum: identity 1", ON_SHFL, BLOCK, ": 0.0f);", ": 1.0f);", WRONG),
     Mutant("block sum: all lanes write", ON_SHFL, BLOCK, "if (threadIdx.x % 32 == 0) warp", "warp", RACE),
     Mutant("block sum: warps share a place", ON_SHFL, BLOCK, "[threadIdx.x / 32]", "[0]", RACE),
     Mutant("block sum: place of a half warp", ON_SHFL, BLOCK, "[threadIdx.x / 32]", "[threadIdx.x / 16]", INDEX),
-    Mutant("block sum: one warp too many", ON_GRID, BLOCK, "x < kWarps ?", "x <= kWarps ?", INDEX),
-    Mutant("block sum: last warp left out", ON_GRID, BLOCK, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
+    Mutant("block sum: one warp too many", ON_SHFL, BLOCK, "x < kWarps ?", "x <= kWarps ?", INDEX),
+    Mutant("block sum: last warp left out", ON_SHFL, BLOCK, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
     Mutant(
         "block sum: shuffles in divergent code", ON_SHFL, BLOCK, "if (threadIdx.x < 32)", "if (threadIdx.x < kWarps)",
         ABSENT,
@@ -127,38 +129,45 @@ MUTANTS = (
     Mutant("finish: partials added twice", ON_INTERLEAVED, BLOCK, "i += kThreadsPerBlock)", "i += 32)", WRONG),
     Mutant("finish: whole numbers only", ON_SHFL, BLOCK, "  float sum = 0.0f;\n  for", "  int sum = 0;\n  for", WRONG),
     Mutant("finish: all threads write", ON_SHFL, BLOCK, "if (threadIdx.x == 0) *out", "*out", RACE),
+    # The states of a warp and a block, which all reductions but the literature's share.
+    Mutant("block: no barrier [5]", ON_GRID, STATE, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant("block: first distance 8", ON_GRID, STATE, "distance = 16", "distance = 8", WRONG),
+    Mutant("block: one warp too many", ON_GRID, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
+    Mutant("block: last warp left out", ON_GRID, STATE, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
     # grid: heads, tails and guards
-    Mutant("grid: tail dropped [1]", ON_GRID, GRID, "  if (first < tail) sum[0] += in[n - tail + first];\n", "", WRONG),
-    Mutant("grid: head dropped", ON_GRID, GRID, "  if (first < head) sum[0] += in[first];\n", "", WRONG),
-    Mutant("grid: vectors from the first element", ON_GRID, GRID, "(in + head)", "(in)", "misaligned"),
-    Mutant("grid: head longer than the array", ON_PAIRS, GRID, "n < to_first ? n : to_first", "to_first", OUTSIDE_READ),
-    Mutant("grid: last items of vectors dropped", ON_GRID, GRID, "item < kVecItems;", "item < kVecItems - 1;", WRONG),
-    Mutant("grid: every other leftover vector", ON_GRID, GRID, "i += stride) add", "i += 2 * stride) add", WRONG),
+    Mutant("grid: tail dropped [1]", ON_GRID, SHARE, "i = first; i < tail;", "i = first; i < 0;", WRONG),
+    Mutant("grid: head dropped", ON_GRID, SHARE, "i = first; i < head;", "i = first; i < 0;", WRONG),
+    Mutant("grid: vectors from the first element", ON_GRID, SHARE, "(in + head)", "(in)", "misaligned"),
+    Mutant("grid: head longer than the array", ON_PAIRS, SHARE, "n < to_first ? n :", "false ? n :", OUTSIDE_READ),
+    Mutant("grid: last lane dropped", ON_GRID, SHARE, "= 1; lane < kLanes;", "= 1; lane < kLanes - 1;", WRONG),
+    Mutant("grid: last items of vectors dropped", ON_GRID, SHARE, "i < kVecItems;", "i < kVecItems - 1;", WRONG),
+    Mutant("grid: leftover vectors dropped [1]", ON_GRID, SHARE, "  if (i < vectors) {", "  if (false) {", WRONG),
     Mutant(
-        "grid: leftover vectors dropped [1]", ON_GRID, GRID, "; i < vectors; i += stride", "; i < 0; i += stride",
-        WRONG,
+        "grid: one vector too many [2]", ON_GRID, SHARE, "if (i + u * team < vectors) loaded",
+        "if (i + u * team <= vectors) loaded", OUTSIDE_READ,
     ),
+    Mutant("grid: unrolled loop unguarded", ON_GRID, SHARE, "i + (kUnroll - 1) * team < v", "i < v", OUTSIDE_READ),
     Mutant(
-        "grid: one vector too many [2]", ON_GRID, GRID, "; i < vectors; i += str", "; i <= vectors; i += str",
-        OUTSIDE_READ,
+        "grid: neighbours, not a stride apart", ON_GRID, SHARE,
+        'if (i + u * team < vectors) loaded[u].raw = {{ load_from(load, "body", "i + u * team") }}',
+        'if (i + u * team < vectors) loaded[u].raw = {{ load_from(load, "body", "i + u") }}', WRONG,
     ),
-    Mutant("grid: unrolled loop unguarded", ON_GRID, GRID, "i + (kUnroll - 1) * stride < v", "i < v", OUTSIDE_READ),
-    Mutant("grid: neighbours, not a stride apart", ON_GRID, GRID, '"i + u * stride"', '"i + u"', WRONG),
     Mutant(
         "grid: blocks read the same", ON_GRID, GRID,
-        "static_cast<long long>(blockIdx.x) * kThreadsPerBlock + threadIdx.x", "threadIdx.x", WRONG,
+        "static_cast<long long>({{ block }}) * kThreadsPerBlock + threadIdx.x", "threadIdx.x", WRONG,
     ),
-    Mutant("grid: index of 16 bits", ON_SINGLES, GRID, "  long long i = first;", "  short i = first;", OUTSIDE_READ),
-    Mutant("grid: sums begin at 1", ON_GRID, GRID, "sum[kVecItems] = {};", "sum[kVecItems] = {1.0f};", WRONG),
+    Mutant("grid: index of 16 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  short i = first;\n",
+           OUTSIDE_READ),
+    Mutant("grid: sums begin at 1", ON_GRID, SHARE, "states[lane] = identity();", "states[lane] = 1.0f;", WRONG),
     Mutant(
-        "grid: return before a barrier [3]", ON_GRID, GRID, "  long long i = first;\n",
-        "  long long i = first;\n  if (0 < n && n <= i) return;\n", ABSENT,
+        "grid: return before a barrier [3]", ON_GRID, GRID, "  const State share",
+        "  if (0 < n && n <= first) return;\n  const State share", ABSENT,
     ),
     Mutant(
-        "grid: partials as narrow as bfloat16", ON_GRID, GRID, "partials[blockIdx.x] = partial;",
+        "grid: partials as narrow as bfloat16", ON_GRID, GRID, "{{ of_row }}[{{ block }}] = partial;",
         "partials[blockIdx.x] = __uint_as_float(__float_as_uint(partial) & 0xffff0000u);", WRONG,
     ),
-    Mutant("grid: vector of the wrong width", ON_GRID, GRID, '16: "uint4"', '16: "uint2"', REFUSED),
+    Mutant("grid: vector of the wrong width", ON_GRID, SHARE, '16: "uint4"', '16: "uint2"', REFUSED),
     # grid: the block that comes last
     Mutant(
         "grid: no fence after the partial", ON_GRID, GRID,
@@ -169,28 +178,31 @@ MUTANTS = (
         "__threadfence_block();  // the partial", RACE,
     ),
     Mutant(
-        "grid: no fence before the partials", ON_GRID, GRID, "  __threadfence();\n  float total", "  float total", RACE,
+        "grid: no fence before the partials", ON_GRID, GRID, "  __threadfence();\n  State total", "  State total", RACE,
     ),
     Mutant(
         "grid: fence after the ticket", ON_GRID, GRID,
         "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
-        (("== gridDim.x - 1;\n  }", "== gridDim.x - 1;\n    __threadfence();\n  }"),),
+        (("== {{ blocks }} - 1;\n  }", "== {{ blocks }} - 1;\n    __threadfence();\n  }"),),
     ),
     Mutant(
-        "grid: fence of the block only, after the ticket", ON_GRID, GRID, "  __threadfence();\n  float total",
-        "  __threadfence_block();\n  float total", RACE,
+        "grid: fence of the block only, after the ticket", ON_GRID, GRID, "  __threadfence();\n  State total",
+        "  __threadfence_block();\n  State total", RACE,
     ),
     Mutant(
-        "grid: plain counter", ON_GRID, GRID, "atomicInc(ticket, gridDim.x - 1)",
+        "grid: plain counter", ON_GRID, GRID, "atomicInc({{ ticket }}, {{ blocks }} - 1)",
         "(*ticket = (*ticket + 1) % gridDim.x, (*ticket + gridDim.x - 1) % gridDim.x)", RACE,
     ),
-    Mutant("grid: counter not reset", ON_GRID, GRID, "atomicInc(ticket, gridDim.x - 1)", "atomicAdd(ticket, 1)", AGAIN),
     Mutant(
-        "grid: counter wraps one late", ON_GRID, GRID, "atomicInc(ticket, gridDim.x - 1)",
+        "grid: counter not reset", ON_GRID, GRID, "atomicInc({{ ticket }}, {{ blocks }} - 1)", "atomicAdd(ticket, 1)",
+        AGAIN,
+    ),
+    Mutant(
+        "grid: counter wraps one late", ON_GRID, GRID, "atomicInc({{ ticket }}, {{ blocks }} - 1)",
         "atomicInc(ticket, gridDim.x)", AGAIN,
     ),
     Mutant(
-        "grid: last but one takes itself for last", ON_GRID, GRID, ") == gridDim.x - 1;", ") == gridDim.x - 2;",
+        "grid: last but one takes itself for last", ON_GRID, GRID, ") == {{ blocks }} - 1;", ") == {{ blocks }} - 2;",
         (UNINITIALISED, RACE),
     ),
     Mutant("grid: all blocks finish", ON_GRID, GRID, "  if (!is_last_block) return;\n", "", (UNINITIALISED, RACE)),
@@ -199,22 +211,23 @@ MUTANTS = (
         (UNINITIALISED, RACE),
     ),
     Mutant(
-        "grid: barrier in divergent code [3]", ON_GRID, GRID, "    partials[blockIdx.x] = partial;\n",
+        "grid: barrier in divergent code [3]", ON_GRID, GRID, "    {{ of_row }}[{{ block }}] = partial;\n",
         "    partials[blockIdx.x] = partial;\n    __syncthreads();\n", BARRIER,
     ),
-    Mutant("grid: partials by the read-only path", ON_GRID, GRID, "__ldcg(", "__ldg(", "read-only path"),
+    Mutant("grid: partials by the read-only path", ON_GRID, STATE, "return __ldcg(", "return __ldg(", "read-only path"),
     Mutant(
         "grid: partials taken as const __restrict__", ON_GRID, GRID,
-        "float* partials, unsigned* ticket,\n        long long n) {",
+        "State* partials, unsigned* ticket, long long n) {",
         f"{TAKEN_AS_CONST}\n#define partials const_cast<float*>(partials)", "read-only path",
     ),
-    Mutant("grid: blocks share a partial", ON_GRID, GRID, "partials[blockIdx.x]", "partials[0]", RACE),
+    Mutant("grid: blocks share a partial", ON_GRID, GRID, "{{ of_row }}[{{ block }}]", "partials[0]", RACE),
     Mutant(
-        "grid: partial of the next block", ON_GRID, GRID, "partials[blockIdx.x]", "partials[blockIdx.x + 1]",
+        "grid: partial of the next block", ON_GRID, GRID, "{{ of_row }}[{{ block }}]", "partials[blockIdx.x + 1]",
         OUTSIDE_WRITE,
     ),
-    Mutant("grid: last partial left out", ON_GRID, GRID, "block < gridDim.x;", "block + 1 < gridDim.x;", WRONG),
-    Mutant("grid: one partial too many", ON_GRID, GRID, "block < gridDim.x;", "block <= gridDim.x;", OUTSIDE_READ),
+    Mutant("grid: last partial left out", ON_GRID, GRID, "block < {{ blocks }};", "block + 1 < {{ blocks }};", WRONG),
+    Mutant("grid: one partial too many", ON_GRID, GRID, "block < {{ blocks }};", "block <= {{ blocks }};",
+           OUTSIDE_READ),
     Mutant("grid: partials start one late", ON_GRID, GRID, "block = threadIdx.x;", "block = threadIdx.x + 1;", WRONG),
     # interleaved
     Mutant(
@@ -487,15 +500,17 @@ MUTANTS = (
 
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE_MUTANTS = (
-    Mutant("grid: i of 31 bits", ON_SINGLES, GRID, "  long long i = first;", "  int i = first;", OUTSIDE_READ),
-    Mutant("grid: i of 32 bits", ON_SINGLES, GRID, "  long long i = first;", "  unsigned i = first;", "hang"),
-    Mutant("grid: vectors counted in 31 bits", ON_SINGLES, GRID, "long long vectors =", "int vectors =", UNTOUCHED),
+    Mutant("grid: i of 31 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  int i = first;\n", OUTSIDE_READ),
+    Mutant("grid: i of 32 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  unsigned i = first;\n", "hang"),
     Mutant(
-        "grid: tail at an index of 31 bits", ON_GRID, GRID, "in[n - tail + first]", "in[int(n - tail + first)]",
+        "grid: vectors counted in 31 bits", ON_PAIRS, SHARE, "long long vectors = (n", "int vectors = (n", UNTOUCHED,
+    ),
+    Mutant(
+        "grid: tail at an index of 31 bits", ON_GRID, SHARE, "const long long behind =", "const int behind =",
         UNTOUCHED,
     ),
     Mutant(
-        "grid: tail at an index of 32 bits", ON_GRID, GRID, "in[n - tail + first]", "in[unsigned(n - tail + first)]",
+        "grid: tail at an index of 32 bits", ON_GRID, SHARE, "const long long behind =", "const unsigned behind =",
         UNTOUCHED,
     ),
     Mutant(
@@ -601,7 +616,7 @@ LARGE_MUTANTS = (
 
 UNCHANGED = (
     Unchanged(
-        "grid: first of 32 bits", ON_GRID, GRID, "static_cast<long long>(blockIdx.x)", "blockIdx.x",
+        "grid: first of 32 bits", ON_GRID, GRID, "static_cast<long long>({{ block }})", "blockIdx.x",
         "a grid as large as the device has fewer than 2^32 threads",
     ),
     Unchanged(
@@ -609,25 +624,25 @@ UNCHANGED = (
         "for (int i = threadIdx.x;", "a grid has fewer than 2^31 blocks, and each one partial result",
     ),
     Unchanged(
-        "block sum: shuffles down", ON_GRID, BLOCK, "__shfl_xor_sync", "__shfl_down_sync",
+        "block sum: shuffles down", ON_SHFL, BLOCK, "__shfl_xor_sync", "__shfl_down_sync",
         "only lane 0 of a warp uses the sum, and it adds the same lanes in the same order",
     ),
     Unchanged(
-        "block sum: every warp adds up the warps' sums", ON_GRID, BLOCK, "if (threadIdx.x < 32) value", "value",
+        "block sum: every warp adds up the warps' sums", ON_SHFL, BLOCK, "if (threadIdx.x < 32) value", "value",
         "only thread 0 uses the sum; the condition saves the other warps their work",
     ),
     Unchanged(
-        "grid: thread 0 alone fences, before the barrier", ON_GRID, GRID, "  __threadfence();\n  float total",
-        "  float total", "the barrier hands on to the block what thread 0's atomic and fence have seen",
-        (("== gridDim.x - 1;\n  }", "== gridDim.x - 1;\n    __threadfence();\n  }"),),
+        "grid: thread 0 alone fences, before the barrier", ON_GRID, GRID, "  __threadfence();\n  State total",
+        "  State total", "the barrier hands on to the block what thread 0's atomic and fence have seen",
+        (("== {{ blocks }} - 1;\n  }", "== {{ blocks }} - 1;\n    __threadfence();\n  }"),),
     ),
     Unchanged(
-        "grid: plain loads of the partials", ON_GRID, GRID, "__ldcg(partials + block)", "partials[block]",
+        "grid: plain loads of the partials", ON_GRID, GRID, "load_partial({{ of_row }} + block)", "partials[block]",
         "the fence before them orders plain loads too",
     ),
     Unchanged(
         "grid: one block takes a ticket too", ON_GRID, GRID,
-        "  if (gridDim.x == 1) {\n    if (threadIdx.x == 0) *out = partial;\n    return;\n  }\n", "",
+        "  if ({{ blocks }} == 1) {\n", "  if (false) {\n",
         "a single block is the last one; the condition saves it the ticket",
     ),
     Unchanged(

@@ -43,7 +43,7 @@ def shown(*arguments: str) -> str:
 
 def test_a_spec(home: Path) -> None:
     text = shown(SUM)
-    for part in (SUM, "The sum of n floats", LARGE, TUNED, "355.2 us", "95.3 %", str(home / f"{TUNED}.cu")):
+    for part in (SUM, "The sum of all f32 elements", LARGE, TUNED, "355.2 us", "95.3 %", str(home / f"{TUNED}.cu")):
         assert part in text
     assert "Base, for devices that nothing is tuned for" in text
     (winner,) = json.loads(shown(SUM, "--json"))["winners"]

@@ -1,0 +1,192 @@
+"""From the axes of an array to the few sizes that kernels know: one form for all arrays that lie alike.
+
+Axes of extent 1 are dropped, and neighbours that are both reduced or both kept, and follow each other in memory, are
+merged. What is left is a matrix, most of the time:
+
+    whole    n elements that follow each other
+    rows     `outer` rows of n elements each, `outer_pitch` apart
+    columns  `outer` matrices of n rows and `inner` columns, reduced along the rows, which lie `row_pitch` apart
+    strided  anything else: up to 4 kept and 4 reduced axes, each with an extent and a stride
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+from gen.errors import ShapeError
+from gen.families.base import Extents, Layout
+from gen.families.layout import check_dtype, is_contiguous
+from gen.families.reduction.spec import ReductionSpec
+
+MOST_GROUPS = 4
+
+
+class Form(Enum):
+    """How what is reduced lies among what is kept."""
+
+    WHOLE = "whole"
+    ROWS = "rows"
+    COLUMNS = "columns"
+    STRIDED = "strided"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring axes that are reduced, or kept, as one; the stride is in elements."""
+
+    reduced: bool
+    extent: int
+    stride: int
+
+
+def form(extents: Extents) -> Form:
+    """The form of a problem."""
+    if "r0" in extents:
+        return Form.STRIDED
+    if extents.get("inner", 1) > 1:
+        return Form.COLUMNS
+    return Form.ROWS if extents.get("outer", 1) != 1 else Form.WHOLE
+
+
+def reduced_axes(spec: ReductionSpec, rank: int) -> tuple[int, ...]:
+    """The reduced axes of an array, each from 0 to `rank` - 1. Raises ShapeError for one that it has not, or twice."""
+    if spec.axis is None:
+        return tuple(range(rank))
+    if rank == 0 and all(axis in (0, -1) for axis in spec.axis) and len(spec.axis) <= 1:
+        return ()  # as NumPy: an array without axes lets itself be reduced along its first
+    for axis in spec.axis:
+        if not -rank <= axis < rank:
+            raise ShapeError("in", f"must have an axis {axis}, which is to be reduced", f"{rank} axes")
+    axes = sorted(axis % rank for axis in spec.axis)
+    if len(set(axes)) < len(axes):
+        raise ShapeError("in", f"must have an axis for each of {spec.axis}, but some are the same", f"{rank} axes")
+    return tuple(axes)
+
+
+def result_shape(spec: ReductionSpec, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of each result."""
+    axes = reduced_axes(spec, len(shape))
+    if spec.keepdims:
+        return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
+
+
+def extents_of(spec: ReductionSpec, layouts: Mapping[str, Layout]) -> dict[str, int]:
+    """The sizes of a problem: its form, and where that does not say it the array's shape and strides.
+
+    Raises ShapeError naming operand, rule and value.
+    """
+    operands = {operand.name: operand for operand in spec.operands}
+    for name, layout in layouts.items():
+        if name not in operands:
+            raise ShapeError(name, "is no operand; there are " + ", ".join(operands))
+        check_dtype(operands[name], layout)
+    if "in" not in layouts:
+        raise ShapeError("in", "is missing")
+    array = layouts["in"]
+    results = result_shape(spec, array.shape)
+    axes = reduced_axes(spec, len(array.shape))
+    if 0 in [array.shape[axis] for axis in axes] and 0 not in results:
+        for operator in spec.operators:
+            if not operator.empty:
+                rule = f"must have elements along the reduced axes, since {operator.name} of none is nothing"
+                raise ShapeError("in", rule, array.shape)
+    for name, layout in layouts.items():
+        if name != "in" and layout.shape != results:
+            raise ShapeError(name, f"must have shape {results}" if results else "must have no axes", layout.shape)
+        if name != "in" and not is_contiguous(layout):
+            raise ShapeError(name, "must be contiguous", f"strides {layout.strides} at shape {layout.shape}")
+    if spec.axis is None and not spec.keepdims and is_contiguous(array):
+        return {"n": prod(array.shape)}
+    return _canonical(array, axes) | _shape(array)
+
+
+def layouts_of(spec: ReductionSpec, extents: Extents) -> dict[str, Layout]:
+    """How the arrays of a problem lie in memory: the inverse of `extents_of`."""
+    rank = sum(name[0] == "d" and name[1:].isdecimal() for name in extents)
+    known = rank > 0 or "outer" in extents
+    shape = tuple(extents[f"d{axis}"] for axis in range(rank)) if known else (extents["n"],)
+    size = spec.dtype.size
+    strides = tuple(extents[f"s{axis}"] * size for axis in range(rank)) if "s0" in extents else dense(shape, size)
+    found = {"in": Layout(shape, strides, spec.dtype.numpy)}
+    results = result_shape(spec, shape)
+    for name, _, dtype in spec.results:
+        found[name] = Layout(results, dense(results, dtype.size), dtype.numpy)
+    return found
+
+
+def dense(shape: Sequence[int], size: int) -> tuple[int, ...]:
+    """Strides in bytes of an array in row-major order."""
+    return tuple(size * prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _shape(array: Layout) -> dict[str, int]:
+    """The shape, and the strides unless they are those of a contiguous array."""
+    found = {f"d{axis}": extent for axis, extent in enumerate(array.shape)}
+    if not is_contiguous(array):
+        size = array.dtype.itemsize
+        found |= {f"s{axis}": stride // size for axis, stride in enumerate(array.strides)}
+    return found
+
+
+def _canonical(array: Layout, axes: Sequence[int]) -> dict[str, int]:
+    if 0 in array.shape:  # nothing is read: only how many results there are, and of how many elements
+        kept = prod(extent for axis, extent in enumerate(array.shape) if axis not in axes)
+        return _matrix(kept, prod(array.shape[axis] for axis in axes), 1, 0, 0)
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        if stride < 0 and extent > 1:
+            raise ShapeError("in", "must have no negative strides", array.strides)
+    groups = _merged(array, axes)
+    match [(group.reduced, group.stride) for group in groups]:
+        case []:
+            return _matrix(1, 1, 1, 1, 1)
+        case [(True, 1)]:
+            return _matrix(1, groups[0].extent, 1, groups[0].extent, 1)
+        case [(False, pitch)]:
+            return _matrix(groups[0].extent, 1, 1, pitch, 1)
+        case [(False, pitch), (True, 1)]:
+            return _matrix(groups[0].extent, groups[1].extent, 1, pitch, 1)
+        case [(True, pitch), (False, 1)]:
+            return _matrix(1, groups[0].extent, groups[1].extent, 0, pitch)
+        case [(False, outer_pitch), (True, pitch), (False, 1)]:
+            return _matrix(groups[0].extent, groups[1].extent, groups[2].extent, outer_pitch, pitch)
+    return _strided(groups, array)
+
+
+def _merged(array: Layout, axes: Sequence[int]) -> list[Group]:
+    """Axes of more than one element, neighbours merged."""
+    size = array.dtype.itemsize
+    groups: list[Group] = []
+    for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+        if extent == 1:
+            continue
+        group = Group(axis in axes, extent, stride // size)
+        last = groups[-1] if groups else None
+        if last and last.reduced == group.reduced and last.stride == group.stride * extent:
+            groups[-1] = Group(group.reduced, last.extent * extent, group.stride)
+        else:
+            groups.append(group)
+    return groups
+
+
+def _matrix(outer: int, n: int, inner: int, outer_pitch: int, row_pitch: int) -> dict[str, int]:
+    return {"outer": outer, "n": n, "inner": inner, "outer_pitch": outer_pitch, "row_pitch": row_pitch}
+
+
+def _strided(groups: Sequence[Group], array: Layout) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for letter, reduced in (("k", False), ("r", True)):
+        same = [group for group in groups if group.reduced == reduced]
+        if len(same) > MOST_GROUPS:
+            what = "reduced" if reduced else "kept"
+            rule = f"must have at most {MOST_GROUPS} {what} axes that are not neighbours in memory"
+            raise ShapeError("in", rule, f"{len(same)} at shape {array.shape}")
+        same = [Group(reduced, 1, 0)] * (MOST_GROUPS - len(same)) + same
+        for place, group in enumerate(same):
+            found |= {f"{letter}{place}": group.extent, f"{letter}s{place}": group.stride}
+    outer = prod(group.extent for group in groups if not group.reduced)
+    n = prod(group.extent for group in groups if group.reduced)
+    return {"outer": outer, "n": n} | found

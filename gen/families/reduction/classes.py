@@ -1,0 +1,200 @@
+"""Shape classes of reductions: which sizes share a tuned variant, what stands for them, and the untuned default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Layout
+from gen.families.config import Config
+from gen.families.reduction.canonical import Form, dense, extents_of, form
+from gen.families.reduction.columns import ColumnsConfig
+from gen.families.reduction.grid import GridConfig
+from gen.families.reduction.rows import RowsConfig
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.stream import StreamConfig
+from gen.families.reduction.strided import StridedConfig
+from gen.families.reduction.text import state_bytes
+
+
+class ShapeClass(Enum):
+    """The form of a problem and its size, in words."""
+
+    SMALL = "at most 2^15 elements"
+    MIDDLE = "2^15 to 2^20 elements"
+    LARGE = "more than 2^20 elements"
+    TINY_ROWS = "rows of at most 16 elements"
+    SHORT_ROWS = "rows of 17 to 128 elements"
+    ROWS = "rows of 129 to 2048 elements"
+    LONG_ROWS = "rows of more than 2048 elements"
+    FEW_LONG_ROWS = "fewer than 256 rows of more than 2^15 elements"
+    TALL_COLUMNS = "at most 32 columns"
+    COLUMNS = "33 to 1024 columns"
+    WIDE_COLUMNS = "more than 1024 columns, or several matrices"
+    STRIDED = "several axes between others, or gaps"
+
+
+_REPRESENTATIVE = {  # outer, n, inner
+    ShapeClass.SMALL: (1, 2**15, 1),
+    ShapeClass.MIDDLE: (1, 2**20, 1),
+    ShapeClass.LARGE: (1, 2**28, 1),
+    ShapeClass.TINY_ROWS: (2**21, 8, 1),
+    ShapeClass.SHORT_ROWS: (2**18, 64, 1),
+    ShapeClass.ROWS: (2**15, 512, 1),
+    ShapeClass.LONG_ROWS: (4096, 4096, 1),
+    ShapeClass.FEW_LONG_ROWS: (4, 2**24, 1),
+    ShapeClass.TALL_COLUMNS: (1, 10**7, 8),
+    ShapeClass.COLUMNS: (1, 2**18, 64),
+    ShapeClass.WIDE_COLUMNS: (1, 4096, 4096),
+}
+_SIZES = (0, 1, 2, 3, 4, 5, 31, 32, 33, 127, 300, 1021, 1024, 4100, 5000, 8191, 32768, 33 * 1031)
+_MATRICES = (
+    (0, 5, 1), (5, 0, 1), (5, 0, 3), (1, 1, 1), (3, 1, 1), (37, 3, 1), (301, 8, 1), (65, 33, 1), (7, 1030, 1),
+    (2, 9001, 1), (1, 5, 3), (1, 700, 3), (1, 1000, 8), (1, 333, 37), (1, 260, 64), (1, 17, 1029), (3, 40, 5),
+    (2, 9, 130),
+)  # fmt: skip
+
+
+def shape_class(extents: Extents) -> ShapeClass:
+    """The class of sizes that shares a tuned variant."""
+    n, outer = extents["n"], extents.get("outer", 1)
+    match form(extents):
+        case Form.WHOLE:
+            return ShapeClass.SMALL if n <= 2**15 else ShapeClass.MIDDLE if n <= 2**20 else ShapeClass.LARGE
+        case Form.ROWS:
+            if n <= 128:
+                return ShapeClass.TINY_ROWS if n <= 16 else ShapeClass.SHORT_ROWS
+            if n > 2**15 and outer < 256:
+                return ShapeClass.FEW_LONG_ROWS
+            return ShapeClass.ROWS if n <= 2048 else ShapeClass.LONG_ROWS
+        case Form.COLUMNS:
+            if outer > 1 or extents["inner"] > 1024 or extents["inner"] != extents["row_pitch"]:
+                return ShapeClass.WIDE_COLUMNS
+            return ShapeClass.TALL_COLUMNS if extents["inner"] <= 32 else ShapeClass.COLUMNS
+    return ShapeClass.STRIDED
+
+
+def shape_classes(spec: ReductionSpec) -> tuple[str, ...]:
+    """Every class that an array reduced along these axes can be in."""
+    return tuple(one.value for one in ShapeClass if _stands_for(spec, one) is not None)
+
+
+def representative(spec: ReductionSpec, name: str) -> Extents:
+    """The sizes that stand for a class."""
+    found = _stands_for(spec, ShapeClass(name))
+    assert found is not None
+    return found
+
+
+def cases(spec: ReductionSpec) -> Iterator[Extents]:
+    """Awkward sizes of every form that the axes allow, and pitched ones."""
+    if spec.axis is None and not spec.keepdims:
+        for n in _SIZES:
+            if n or all(operator.empty for operator in spec.operators):
+                yield {"n": n}
+        yield problem(spec, (7, 13), gap=3)
+        yield problem(spec, (300,), step=3)
+        return
+    for outer, n, inner in _MATRICES:
+        shape = shape_of(spec, outer, n, inner)
+        if shape is None or (n == 0 and outer and not all(operator.empty for operator in spec.operators)):
+            continue
+        yield problem(spec, shape)
+        if len(shape) > 1 and 0 not in shape:
+            yield problem(spec, shape, gap=1 + n % 3)
+    several = _several(spec)
+    if several is not None:
+        yield problem(spec, several)
+
+
+def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: int = 1) -> Extents:
+    """The sizes of an array of this shape.
+
+    Args:
+        spec: what is computed.
+        shape: of the array.
+        gap: elements by which its rows lie further apart than they must.
+        step: from one element of a row to the next.
+    """
+    strides = dense((*shape[:-1], (shape[-1] + gap) * step) if shape else shape, spec.dtype.size)
+    strides = (*strides[:-1], spec.dtype.size * step)[: len(shape)]
+    return extents_of(spec, {"in": Layout(tuple(shape), strides, spec.dtype.numpy)})
+
+
+def shape_of(spec: ReductionSpec, outer: int, n: int, inner: int) -> tuple[int, ...] | None:
+    """The shape of an array whose reduction along the spec's axes has this form; None if there is none."""
+    if spec.axis is None:
+        return (n,) if (outer, inner) == (1, 1) else None
+    if not spec.axis:
+        return (outer, inner) if n == 1 else None
+    front = [axis for axis in spec.axis if axis >= 0]
+    back = [axis for axis in spec.axis if axis < 0]
+    if back and front:
+        rank = max(front) + 1 - min(back)
+    elif back:
+        rank = -min(back) + (outer != 1)
+    else:
+        rank = max(front) + 1 + (inner != 1)
+    axes = sorted(axis % rank for axis in spec.axis)
+    before, behind = axes[0] > 0, axes[-1] < rank - 1
+    if len(set(axes)) < len(axes) or (outer != 1 and not before) or (inner != 1 and not behind):
+        return None
+    shape = [1] * rank
+    shape[axes[0]] = n
+    if before:
+        shape[0] = outer
+    if behind:
+        shape[-1] = inner
+    return tuple(shape)
+
+
+def _several(spec: ReductionSpec) -> tuple[int, ...] | None:
+    """A shape without extents of 1 where kept axes lie between reduced ones."""
+    if not spec.axis or len(spec.axis) < 2 or min(spec.axis) < 0:
+        return None
+    rank = max(spec.axis) + 2
+    return tuple(3 + axis % 3 for axis in range(rank))
+
+
+def _stands_for(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
+    if one is ShapeClass.STRIDED:
+        several = _several(spec)
+        if several is not None:
+            found = problem(spec, tuple(64 * extent for extent in several[:3]) + several[3:])
+        else:
+            shape = next(s for s in (shape_of(spec, o, n, 1) for o, n in ((4096, 4096), (1, 2**24), (2**24, 1))) if s)
+            found = problem(spec, shape, step=2)
+    else:
+        shape_or_none = shape_of(spec, *_REPRESENTATIVE[one])
+        if shape_or_none is None:
+            return None
+        found = problem(spec, shape_or_none)
+    return found if shape_class(found) is one else None
+
+
+def base(spec: ReductionSpec, name: str) -> tuple[str, Config]:
+    """The stated default: what is fast on an H100 for most operators and types.
+
+    Vectors of 16 bytes, narrower where a thread's columns would take more than its registers hold.
+    """
+    one, size = ShapeClass(name), spec.dtype.size
+    per_column = state_bytes(spec)
+    narrow = max((v for v in (4, 8, 16) if v >= size and v // size * per_column <= 64), default=max(size, 4))
+    match one:
+        case ShapeClass.SMALL:
+            return "grid", GridConfig(threads_per_block=1024, unroll=8, blocks_per_sm=1)
+        case ShapeClass.MIDDLE:
+            return "grid", GridConfig(threads_per_block=512, unroll=4, blocks_per_sm=1)
+        case ShapeClass.LARGE | ShapeClass.FEW_LONG_ROWS:
+            return "grid", GridConfig(threads_per_block=512, unroll=8, blocks_per_sm=2)
+        case ShapeClass.LONG_ROWS:
+            return "grid", GridConfig(threads_per_block=256, unroll=4, blocks_per_sm=8)
+        case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS:
+            vectors = max(_REPRESENTATIVE[one][1] * size // 16, 1)
+            return "rows", RowsConfig(group=min(vectors, 32), unroll=min(max(vectors // 32, 1), 4))
+        case ShapeClass.TALL_COLUMNS:
+            return "stream", StreamConfig(threads_per_block=256, unroll=4, vec_bytes=narrow, blocks_per_sm=4)
+        case ShapeClass.COLUMNS | ShapeClass.WIDE_COLUMNS:
+            y = max(y for y in (4, 8, 16) if 32 * y * narrow // size * per_column < STATIC_SHARED_BYTES - 16)
+            return "columns", ColumnsConfig(columns_x=32, rows_y=y, unroll=4, vec_bytes=narrow, blocks_per_sm=4)
+    return "strided", StridedConfig()

@@ -1,0 +1,122 @@
+"""`columns`: neighbouring threads own neighbouring columns, and go down the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import I64, U32, LoadModifier
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, Scratch
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.reduction.canonical import Form, form
+from gen.families.reduction.grid import has_rows
+from gen.families.reduction.roundings import roundings
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.text import state_bytes, state_text
+
+MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnsConfig(Config):
+    """How `columns` divides columns and rows between threads and blocks."""
+
+    columns_x: int = tunable("x", (16, 32, 64), base=32, help="threads side by side, each with a vector of columns")
+    rows_y: int = tunable("y", (4, 8, 16), base=8, help="threads one below the other")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
+    load_modifier: LoadModifier = tunable(
+        "ld",
+        (LoadModifier.DEFAULT, LoadModifier.CS),
+        base=LoadModifier.DEFAULT,
+        off=LoadModifier.DEFAULT,
+        help="cache operator of the loads",
+    )
+
+    def problem(self) -> str | None:
+        """A block is 128 to 1024 threads."""
+        threads = self.columns_x * self.rows_y
+        return None if 128 <= threads <= 1024 else f"a block of {threads} threads is no use: 128 to 1024 are"
+
+
+class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
+    """Strips of columns, their rows split between blocks."""
+
+    name = "columns"
+    template = "reduction/columns.cu.jinja"
+    summary = (
+        "A thread owns a vector of columns and goes down the rows; where there are too few strips of columns for the "
+        "device, several blocks share the rows of a strip, and the last of them combines their results in order."
+    )
+    config = ColumnsConfig
+
+    def refuses(self, spec: ReductionSpec, config: ColumnsConfig) -> str | None:
+        """There are columns; their states fit into registers and shared memory."""
+        if not has_rows(spec):
+            return "a whole array has no columns"
+        if config.vec_bytes < spec.dtype.size:
+            return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+        own = config.vec_bytes // spec.dtype.size * state_bytes(spec)
+        if own > MOST_STATE_BYTES:
+            return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
+        shared = own * config.columns_x * config.rows_y
+        if shared > STATIC_SHARED_BYTES - 16:
+            return f"the states of a block take {shared} bytes; at most {STATIC_SHARED_BYTES - 16} are there"
+        return None
+
+    def uncovered(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> str | None:
+        """Neighbouring columns."""
+        if form(extents) is not Form.COLUMNS:
+            return "it takes columns"
+        blocks = self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
+        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+
+    def inputs(self, spec: ReductionSpec, config: ColumnsConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "s": state_text(spec),
+            "columns_x": config.columns_x,
+            "rows_y": config.rows_y,
+            "unroll": config.unroll,
+            "vec_bytes": config.vec_bytes,
+            "item_bytes": spec.dtype.size,
+            "load": config.load_modifier.intrinsic,
+        }
+
+    def strips(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
+        """Strips of a matrix."""
+        return size("inner").ceil_div(config.columns_x * (config.vec_bytes // spec.dtype.size))
+
+    def splits(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
+        """Blocks that share the rows of a strip: as many as the device wants, and a round's rows for each."""
+        wanted = (size("sm_count") * config.blocks_per_sm) // (size("outer") * self.strips(spec, config)).at_least(1)
+        return wanted.at_most(size("n").ceil_div(config.rows_y * config.unroll)).at_least(1)
+
+    def plan(self, spec: ReductionSpec, config: ColumnsConfig) -> Plan:
+        """One launch; a ticket counts the blocks of its strip that are done and wraps to 0 with the last."""
+        strips, splits = self.strips(spec, config), self.splits(spec, config)
+        results = tuple(name for name, _, _ in spec.results)
+        numbers = tuple((I64, size(name)) for name in ("n", "inner", "outer_pitch", "row_pitch"))
+        launch = Launch(
+            grid=(size("outer") * strips * splits, ONE, ONE),
+            block=(config.columns_x, config.rows_y, 1),
+            arguments=("in", *results, "partials", "tickets", *numbers, (U32, strips), (U32, splits)),
+        )
+        most = size("sm_count") * config.blocks_per_sm  # blocks, where strips are shared at all
+        strip = config.columns_x * (config.vec_bytes // spec.dtype.size) * state_bytes(spec)
+        return Plan((launch,), (Scratch("partials", most * strip), Scratch("tickets", most * U32.size, zeroed=True)))
+
+    def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
+        """The rows of one thread, the threads below each other, the partials of one thread, those again."""
+        splits = self.splits(spec, config).at({**extents, **limits.sizes()})
+        rows = -(-extents["n"] // splits)
+        own = -(-rows // config.rows_y)
+        tree = config.rows_y.bit_length()
+        finish = -(-splits // config.rows_y) + tree if splits > 1 else 0
+        return roundings(spec, extents["n"], config.unroll, own + tree + finish)
+
+    def bytes_in_flight(self, spec: ReductionSpec, config: ColumnsConfig) -> int:
+        """The loads of a round, none of which is used before all are asked for."""
+        return config.unroll * config.vec_bytes

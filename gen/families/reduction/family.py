@@ -1,0 +1,93 @@
+"""The family of reductions: many elements to one, along any axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
+from gen.families.config import Config
+from gen.families.reduction import classes
+from gen.families.reduction.blocks import Interleaved, Shfl
+from gen.families.reduction.canonical import extents_of, layouts_of
+from gen.families.reduction.columns import Columns
+from gen.families.reduction.grid import Grid
+from gen.families.reduction.oracle import expected
+from gen.families.reduction.rows import Rows
+from gen.families.reduction.spec import ReductionSpec, from_json, spell
+from gen.families.reduction.stream import Stream
+from gen.families.reduction.strided import Strided
+from gen.paths import templates_root
+
+
+class Reduction(Family[ReductionSpec]):
+    """The family of reductions."""
+
+    name = "reduction"
+    summary = "many elements to one"
+    algorithms: Mapping[str, Algorithm[ReductionSpec, Any]] = {
+        a.name: a for a in (Grid(), Rows(), Columns(), Stream(), Strided(), Interleaved(), Shfl())
+    }
+    named = (
+        Named("reduceInterleaved", "interleaved", {"unroll": 1}, {}, rank=3),
+        Named("reduceUnrolling2", "interleaved", {"unroll": 2}, {}, rank=4),
+        Named("reduceUnrolling4", "interleaved", {"unroll": 4}, {}, rank=5),
+        Named("reduceUnrolling8", "interleaved", {"unroll": 8}, {}, rank=6),
+        Named("reduceUnrolling16", "interleaved", {"unroll": 16}, {}, rank=7),
+        Named("reduceShfl", "shfl", {"unroll": 1}, {}, rank=15),
+    )
+    catalogue = (ReductionSpec(),)
+    templates = templates_root()
+
+    def spell(self, label: str) -> ReductionSpec | None:
+        """Every spec has a label that says all of it."""
+        return spell(label)
+
+    def from_json(self, content: Mapping[str, Any]) -> ReductionSpec:
+        """The inverse of `ReductionSpec.to_json`."""
+        return from_json(content)
+
+    def extents(self, spec: ReductionSpec, layouts: Mapping[str, Layout]) -> Extents:
+        """`n` for a whole array without gaps; else its canonical form, shape, and strides if it has gaps."""
+        return extents_of(spec, layouts)
+
+    def layouts(self, spec: ReductionSpec, extents: Extents) -> Mapping[str, Layout]:
+        """The array, and the results."""
+        return layouts_of(spec, extents)
+
+    def oracle(self, spec: ReductionSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+        """NumPy's definition in a wider type."""
+        return expected(spec, inputs["in"])
+
+    def part(
+        self, spec: ReductionSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
+    ) -> Expected | None:
+        """The sum of what was read; partial results of 0 change it in nothing."""
+        return expected(spec, inputs["in"])[name] if spec.op == ("sum",) and extents.keys() == {"n"} else None
+
+    def work(self, spec: ReductionSpec, extents: Extents) -> Work:
+        """Each element read once, each result written once."""
+        layouts = layouts_of(spec, extents)
+        moved = {name: prod(layout.shape) * layout.dtype.itemsize for name, layout in layouts.items()}
+        return Work(moved.pop("in"), sum(moved.values()), prod(layouts["in"].shape), "read")
+
+    def shape_classes(self, spec: ReductionSpec) -> tuple[str, ...]:
+        """By the form, and how many elements there are to a result."""
+        return classes.shape_classes(spec)
+
+    def shape_class(self, spec: ReductionSpec, extents: Extents) -> str:
+        """By the form, and how many elements there are to a result."""
+        return classes.shape_class(extents).value
+
+    def representative(self, spec: ReductionSpec, shape_class: str) -> Extents:
+        """The size that stands for a class when it is tuned."""
+        return classes.representative(spec, shape_class)
+
+    def cases(self, spec: ReductionSpec) -> Iterator[Extents]:
+        """Nothing, one, one off a warp, a vector, a block's share; primes; pitched rows."""
+        return classes.cases(spec)
+
+    def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
+        """The stated default of a device on which nothing was tuned."""
+        return classes.base(spec, shape_class)

@@ -1,0 +1,96 @@
+"""`rows`: a thread, a part of a warp or a warp reduces a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import I64, LoadModifier
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.reduction.canonical import Form, form
+from gen.families.reduction.grid import has_rows
+from gen.families.reduction.roundings import roundings
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.text import lanes, state_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsConfig(Config):
+    """How `rows` divides rows between threads."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
+    group: int = tunable("g", (1, 2, 4, 8, 16, 32), base=8, help="threads that share a row")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    load_modifier: LoadModifier = tunable(
+        "ld",
+        (LoadModifier.DEFAULT, LoadModifier.CS),
+        base=LoadModifier.DEFAULT,
+        off=LoadModifier.DEFAULT,
+        help="cache operator of the loads",
+    )
+
+
+class Rows(Algorithm[ReductionSpec, RowsConfig]):
+    """Groups of threads, each with a row."""
+
+    name = "rows"
+    template = "reduction/rows.cu.jinja"
+    summary = (
+        "A thread, a part of a warp or a warp reads a row with vector loads, and combines what it read by shuffles."
+    )
+    config = RowsConfig
+
+    def refuses(self, spec: ReductionSpec, config: RowsConfig) -> str | None:
+        """There are rows; a vector holds at least one element."""
+        if not has_rows(spec):
+            return "a whole array is one row"
+        if config.vec_bytes < spec.dtype.size:
+            return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+        return None
+
+    def uncovered(self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits) -> str | None:
+        """Rows of neighbouring elements."""
+        if form(extents) not in (Form.WHOLE, Form.ROWS):
+            return "it takes elements that follow each other along the reduced axes"
+        blocks = self.blocks(config).at(extents)
+        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+
+    def inputs(self, spec: ReductionSpec, config: RowsConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "s": state_text(spec),
+            "threads_per_block": config.threads_per_block,
+            "group": config.group,
+            "unroll": config.unroll,
+            "vec_bytes": config.vec_bytes,
+            "item_bytes": spec.dtype.size,
+            "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+            "load": config.load_modifier.intrinsic,
+        }
+
+    def blocks(self, config: RowsConfig) -> Expr:
+        """One for as many rows as it has groups."""
+        return size("outer").ceil_div(config.threads_per_block // config.group)
+
+    def plan(self, spec: ReductionSpec, config: RowsConfig) -> Plan:
+        """One launch."""
+        results = tuple(name for name, _, _ in spec.results)
+        numbers = tuple((I64, size(name)) for name in ("outer", "n", "outer_pitch"))
+        return Plan(
+            (Launch((self.blocks(config), ONE, ONE), (config.threads_per_block, 1, 1), ("in", *results, *numbers)),)
+        )
+
+    def roundings(self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits) -> int:
+        """Vectors of one thread, head and tail, the lanes, the group's shuffles."""
+        items = config.vec_bytes // spec.dtype.size
+        states = lanes(spec, items)
+        vectors = -(-extents["n"] // items)
+        own = -(-vectors // config.group) * max(items // states, 1) + 2 * -(-items // config.group) + states
+        return roundings(spec, extents["n"], items, own + config.group.bit_length())
+
+    def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
+        """The loads of a round, none of which is used before all are asked for."""
+        return config.unroll * config.vec_bytes

@@ -1,0 +1,260 @@
+"""What a reduction computes: statistics of the elements along some axes of an array."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import BOOL, DTYPES, F32, DType, read_dtype
+from gen.errors import SpecError
+from gen.families.base import Operand
+from gen.families.reduction.operators import OPERATORS, SEVERAL, Operator, Rounds, find_operators
+
+MOST_AXIS = 63  # NumPy's arrays have at most 64 axes
+MOST_DDOF = 99
+_AXES = re.compile(r"axis((?:m?[0-9]+)(?:x(?:m?[0-9]+))*)")
+
+
+@dataclass(frozen=True)
+class ReductionSpec:
+    """One or several statistics of the elements along some axes; `gen.reduction` makes one from NumPy's words.
+
+    Attributes:
+        op: names of the statistics; one name stands for itself, `minmax`, `mean_var` and `stats` for several.
+        dtype: of the elements.
+        dtype_of_result: NumPy's `dtype=`; None, also where it names what NumPy would choose anyway.
+        axis: None for the whole array; else axes, those from the end negative; none of them: element by element.
+        keepdims: whether the result keeps the reduced axes, with extent 1.
+        ddof: what is subtracted from the number of elements that a variance is divided by.
+    """
+
+    op: tuple[str, ...] = ("sum",)
+    dtype: DType = F32
+    dtype_of_result: DType | None = None
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    ddof: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every field, and makes equal specs alike."""
+        operators = find_operators(self.op, "ReductionSpec.op")
+        if self.dtype not in DTYPES.values() or self.dtype.kind == "bits":
+            got = getattr(self.dtype, "name", repr(self.dtype))
+            raise SpecError("ReductionSpec.dtype", "must be bool, an integer or a floating-point type", got)
+        self._check_axis()
+        if type(self.keepdims) is not bool:
+            raise SpecError("ReductionSpec.keepdims", "must be True or False", repr(self.keepdims))
+        if type(self.ddof) is not int or not 0 <= self.ddof <= MOST_DDOF:
+            raise SpecError("ReductionSpec.ddof", f"must be a whole number from 0 to {MOST_DDOF}", repr(self.ddof))
+        if self.ddof and not any(operator.rounds is Rounds.MOMENTS for operator in operators):
+            raise SpecError("ReductionSpec.ddof", "must be 0 unless a variance is asked for", self.ddof)
+        self._check_result(operators)
+
+    def _check_axis(self) -> None:
+        if self.axis is None:
+            return
+        given: object = self.axis
+        if not isinstance(given, tuple) or not all(type(axis) is int for axis in given):
+            raise SpecError("ReductionSpec.axis", "must be None, a number or a tuple of numbers", repr(given))
+        for axis in self.axis:
+            if not -MOST_AXIS - 1 <= axis <= MOST_AXIS:
+                raise SpecError("ReductionSpec.axis", f"must be from {-MOST_AXIS - 1} to {MOST_AXIS}", axis)
+        if len(set(self.axis)) < len(self.axis):
+            raise SpecError("ReductionSpec.axis", "must name each axis once", self.axis)
+        if any(operator.indexed for operator in self.operators) and len(self.axis) != 1:
+            raise SpecError("ReductionSpec.axis", f"of {self.op[0]} must be None or one axis", self.axis)
+        object.__setattr__(self, "axis", tuple(sorted(self.axis, key=lambda axis: (axis < 0, axis))))
+
+    def _check_result(self, operators: tuple[Operator, ...]) -> None:
+        usual, asked = operators[0].result(self.dtype), self.dtype_of_result
+        if asked is None or asked == usual:
+            object.__setattr__(self, "dtype_of_result", None)
+            return
+        subject, name = "ReductionSpec.dtype_of_result", getattr(asked, "name", repr(asked))
+        if asked not in DTYPES.values() or asked.kind == "bits" or asked == BOOL:
+            raise SpecError(subject, "must be an integer or a floating-point type", name)
+        if len(operators) > 1 or not operators[0].takes_dtype:
+            rule = f"must be {usual.name}, as NumPy has it: {' and '.join(self.op)} take no dtype"
+            raise SpecError(subject, rule, name)
+        if usual.kind == "float" and asked.kind != "float":
+            raise SpecError(subject, f"must be a floating-point type, since {self.op[0]} of these gives one", name)
+
+    @property
+    def result(self) -> DType:
+        """The dtype of the result; of several statistics, that of the first."""
+        return self.dtype_of_result or self.operators[0].result(self.dtype)
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """The statistics."""
+        return tuple(OPERATORS[name] for name in self.op)
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the result is a place."""
+        return self.operators[0].indexed
+
+    @property
+    def results(self) -> tuple[tuple[str, Operator, DType], ...]:
+        """Each output: its name, what it holds, its dtype."""
+        if len(self.op) == 1:
+            return (("out", self.operators[0], self.result),)
+        return tuple((operator.label, operator, operator.result(self.dtype)) for operator in self.operators)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The array, and each result."""
+        return (
+            Operand("in", "in", self.dtype, ("n",)),
+            *(Operand(name, "out", dtype) for name, _, dtype in self.results),
+        )
+
+    @property
+    def label(self) -> str:
+        """For instance `sum_f32`, `var_f32_ddof1_axis0x2_keep`, `sum_i8_to_f32`."""
+        together = next((name for name, several in SEVERAL.items() if several == self.op), None)
+        words = [together.replace("_", "")] if together else [operator.label for operator in self.operators]
+        words.append(self.dtype.name)
+        if self.dtype_of_result:
+            words += ["to", self.dtype_of_result.name]
+        if self.ddof:
+            words.append(f"ddof{self.ddof}")
+        if self.axis is not None:
+            spelled = "x".join(f"m{-axis}" if axis < 0 else str(axis) for axis in self.axis)
+            words.append(f"axis{spelled}" if spelled else "elementwise")
+        return "_".join([*words, "keep"] if self.keepdims else words)
+
+    @property
+    def summary(self) -> str:
+        """What is computed."""
+        what = " and ".join(operator.words for operator in self.operators)
+        if self.axis is None:
+            along = f"of all {self.dtype.name} elements of an array"
+        elif not self.axis:
+            along = f"of each {self.dtype.name} element of an array"
+        else:
+            along = f"of {self.dtype.name} elements along axis {', '.join(map(str, self.axis))} of an array"
+        nothing = [f"{operator.empty}" for operator in self.operators if operator.empty]
+        none = f"; of none: {', '.join(nothing)}" if nothing else ""
+        result = f", as {self.dtype_of_result.name}" if self.dtype_of_result else ""
+        ddof = f", n - {self.ddof} for n" if self.ddof else ""
+        text = f"{what} {along}{result}{ddof}{none}."
+        return text[0].upper() + text[1:]
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields."""
+        return {
+            "op": list(self.op),
+            "dtype": self.dtype.name,
+            "result": self.result.name,
+            "axis": None if self.axis is None else list(self.axis),
+            "keepdims": self.keepdims,
+            "ddof": self.ddof,
+        }
+
+
+def from_json(content: Mapping[str, Any]) -> ReductionSpec:
+    """The inverse of `ReductionSpec.to_json`."""
+    dtype = read_dtype(content.get("dtype"), "ReductionSpec.dtype")
+    result = content.get("result")
+    op, axis = content.get("op", ()), content.get("axis")
+    return ReductionSpec(
+        tuple(op) if isinstance(op, list | tuple) else op,
+        dtype,
+        None if result is None else read_dtype(result, "ReductionSpec.result"),
+        tuple(axis) if isinstance(axis, list | tuple) else axis,
+        content.get("keepdims", False),
+        content.get("ddof", 0),
+    )
+
+
+def spell(label: str) -> ReductionSpec | None:
+    """The spec of a label: `sum_f32_axism1`; None if no spec has it. Raises SpecError for words that do not fit."""
+    words = label.split("_")
+    place = next((i for i, word in enumerate(words) if word in DTYPES), None)
+    if not place:
+        return None
+    dtype, rest = DTYPES[words[place]], words[place + 1 :]
+    op = _ops(words[:place])
+    result: DType | None = None
+    axis: tuple[int, ...] | None = None
+    keepdims, ddof = False, 0
+    if rest[:1] == ["to"] and len(rest) > 1 and rest[1] in DTYPES:
+        result, rest = DTYPES[rest[1]], rest[2:]
+    if rest and re.fullmatch(r"ddof[0-9]{1,4}", rest[0]):
+        ddof, rest = int(rest[0][4:]), rest[1:]
+    if rest and rest[0] == "elementwise":
+        axis, rest = (), rest[1:]
+    elif rest and (found := _AXES.fullmatch(rest[0])):
+        axis, rest = tuple(int(part.replace("m", "-")) for part in found[1].split("x")), rest[1:]
+    if rest == ["keep"]:
+        keepdims, rest = True, []
+    if rest:
+        return None
+    spec = ReductionSpec(op, dtype, result, axis, keepdims, ddof)
+    return spec if spec.label == label else None
+
+
+def _ops(words: list[str]) -> tuple[str, ...]:
+    """Names of statistics from their labels; what is none stays as it is."""
+    if len(words) == 1:
+        several = next((names for name, names in SEVERAL.items() if name.replace("_", "") == words[0]), None)
+        if several:
+            return several
+    names = {operator.label: name for name, operator in OPERATORS.items()}
+    return tuple(names.get(word, word) for word in words)
+
+
+def reduction(
+    op: str | tuple[str, ...],
+    elements: Any = F32,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    dtype: Any = None,
+    ddof: int = 0,
+) -> ReductionSpec:
+    """The spec of a reduction, to be given to `gen.load`.
+
+    Args:
+        op: `sum`, `prod`, `min`, `max`, `any`, `all`, `argmin`, `argmax`, `mean`, `var`, `std`, `count_nonzero`,
+            `sumsq` (sum of squares), `norm` (its root); `minmax`, `mean_var`, `stats` (sum, sum of squares, min, max)
+            or a tuple of names for several statistics in one read.
+        elements: their dtype: a name such as `"f32"`, a NumPy dtype or what NumPy takes for one.
+        axis: as in NumPy: None for the whole array, an axis, or a tuple of them; `()` takes each element for itself.
+        keepdims: whether the result keeps the reduced axes, with extent 1.
+        dtype: as in NumPy: that of the result, in which the kernel also adds; None for NumPy's own choice.
+        ddof: `var` and `std` divide by the number of elements less this.
+
+    Raises:
+        SpecError: there is no such operator or dtype, or the arguments do not go together.
+    """
+    axes = (axis,) if type(axis) is int else axis
+    return ReductionSpec(
+        tuple(operator.name for operator in find_operators(op, "op")),
+        read(elements, "elements"),
+        None if dtype is None else read(dtype, "dtype"),
+        axes,  # type: ignore[arg-type]  # checked there
+        keepdims,
+        ddof,
+    )
+
+
+def read(value: Any, subject: str) -> DType:
+    """The element type that a caller means. Raises SpecError, about `subject`, if there is none."""
+    if isinstance(value, DType):
+        return value
+    numbers = {name: dtype for name, dtype in DTYPES.items() if dtype.kind != "bits"}
+    if isinstance(value, str) and value in numbers:
+        return numbers[value]
+    with suppress(TypeError):
+        meant = np.dtype(value)
+        for known in numbers.values():
+            if known.numpy == meant:
+                return known
+    raise SpecError(subject, f"must be one of {', '.join(numbers)}", repr(value))

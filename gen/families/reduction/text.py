@@ -1,0 +1,273 @@
+"""What templates read of a spec: the state of a reduction as C++ text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gen.dtypes import BF16, BOOL, F16, F32, F64, DType
+from gen.families.reduction.operators import Operator, Rounds, value_type
+from gen.families.reduction.spec import ReductionSpec
+
+_HEADERS = {F16: "fp16", BF16: "bf16"}
+_BITS = {4: "__int_as_float", 8: "__longlong_as_double"}
+_INFINITY = {4: "0x7f800000", 8: "0x7ff0000000000000ll"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a state.
+
+    Attributes:
+        name: of the member: `sum`.
+        type: in C++.
+        what: in words.
+        identity: the part of no elements.
+        lift: of one element, the value x.
+        combine: of two, a and b.
+        scalars: what follows the member's name for each scalar in it: one empty text, or `.count`, `.mean`, `.m2`.
+        size: bytes.
+        alignment: of it, in bytes.
+    """
+
+    name: str
+    type: str
+    what: str
+    identity: str
+    lift: str
+    combine: str
+    scalars: tuple[str, ...] = ("",)
+    size: int = 4
+    alignment: int = 4
+
+    @property
+    def one(self) -> bool:
+        """Whether it is a scalar."""
+        return self.scalars == ("",)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One output: its name, its type in C++, and its value from a state and the number of elements."""
+
+    name: str
+    type: str
+    value: str
+
+
+def parts(spec: ReductionSpec) -> tuple[Part, ...]:
+    """The parts of the state that a spec needs, each once."""
+    found: dict[Part, None] = {}
+    for name, operator, _ in spec.results:
+        result = spec.result if name == "out" else operator.result(spec.dtype)
+        found.setdefault(_part(operator, spec.dtype, operator.accumulator(spec.dtype, result)))
+    return tuple(found)
+
+
+def state_bytes(spec: ReductionSpec) -> int:
+    """The size of a state, as C++ lays it out."""
+    end, alignment = 0, 1
+    for part in parts(spec):
+        end = -(-end // part.alignment) * part.alignment + part.size
+        alignment = max(alignment, part.alignment)
+    return -(-end // alignment) * alignment
+
+
+@dataclass(frozen=True)
+class StateText:
+    """All that the partial `reduction/_state.cu.jinja` reads.
+
+    Attributes:
+        headers: CUDA's headers of narrow floating-point types: `fp16`.
+        item: an element in memory.
+        value: an element in a register.
+        value_of: the value of `item`.
+        parts: of the state.
+        scalars: every scalar in a state, as what follows the state's name.
+        results: the outputs.
+        indexed: whether the result is a place.
+        better: whether value a comes before value b wherever they stand, for places.
+        nan: whether there is NaN among the elements.
+        moments: the type of a mean, where there is one of a variance.
+        bytes_summed: whether bytes may be added four at a time.
+        signed: whether elements are signed.
+    """
+
+    headers: tuple[str, ...]
+    item: str
+    value: str
+    value_of: str
+    parts: tuple[Part, ...]
+    scalars: tuple[str, ...]
+    results: tuple[Result, ...]
+    indexed: bool
+    better: str
+    nan: bool
+    moments: str
+    bytes_summed: bool
+    signed: bool
+
+    @property
+    def alone(self) -> bool:
+        """Whether the state is its only part."""
+        return len(self.parts) == 1
+
+
+def state_text(spec: ReductionSpec) -> StateText:
+    """The state of a spec as text."""
+    own = parts(spec)
+    alone = len(own) == 1
+    headers = dict.fromkeys(_HEADERS[dtype] for dtype in (spec.dtype, *_dtypes(spec)) if dtype in _HEADERS)
+    moments = next((_real(op, spec, dtype) for _, op, dtype in spec.results if op.rounds is Rounds.MOMENTS), None)
+    return StateText(
+        headers=tuple(headers),
+        item=item_type(spec.dtype),
+        value=value_type(spec.dtype).cuda,
+        value_of={F16: "__half2float(item)", BF16: "__bfloat162float(item)"}.get(spec.dtype, "item"),
+        parts=own,
+        scalars=tuple(("" if alone else f".{part.name}") + scalar for part in own for scalar in part.scalars),
+        results=tuple(_result(spec, operator, name, dtype, alone) for name, operator, dtype in spec.results),
+        indexed=spec.indexed,
+        better=_better(spec),
+        nan=spec.dtype.kind == "float",
+        moments=moments.cuda if moments else "",
+        bytes_summed=_bytes_summed(spec),
+        signed=spec.dtype.kind == "int",
+    )
+
+
+def item_type(dtype: DType) -> str:
+    """An element in memory. A bool is read as a byte."""
+    return "unsigned char" if dtype == BOOL else dtype.cuda
+
+
+def lanes(spec: ReductionSpec, items: int) -> int:
+    """How many states a thread keeps side by side where it reads vectors of so many items."""
+    own = parts(spec)
+    if spec.indexed or _bytes_summed(spec) or any(not part.one for part in own):
+        return 1
+    return min(items, 4 if len(own) == 1 else 2)
+
+
+def _dtypes(spec: ReductionSpec) -> tuple[DType, ...]:
+    return tuple(dtype for _, _, dtype in spec.results)
+
+
+def _real(operator: Operator, spec: ReductionSpec, dtype: DType) -> DType:
+    """The floating-point type in which results are computed from a state."""
+    return F64 if operator.accumulator(spec.dtype, dtype) == F64 else F32
+
+
+def _bytes_summed(spec: ReductionSpec) -> bool:
+    """Whether bytes are added up as integers: four at a time there is an instruction for."""
+    counted = spec.op == ("count_nonzero",) and spec.dtype == BOOL
+    added = spec.op == ("sum",) and spec.result.kind in ("int", "uint")
+    return spec.dtype.size == 1 and (counted or added)
+
+
+def _part(operator: Operator, dtype: DType, accumulator: DType) -> Part:
+    value = value_type(dtype)
+    zero, one = _number(accumulator, 0), _number(accumulator, 1)
+    lift = "x" if accumulator == value else f"static_cast<{accumulator.cuda}>(x)"
+    square = f"{lift} * {lift}"
+    or_nan = " || a != a" if accumulator.kind == "float" else ""
+
+    def scalar(name: str, what: str, identity: str, lift: str, combine: str) -> Part:
+        return Part(name, accumulator.cuda, what, identity, lift, combine, ("",), accumulator.size, accumulator.size)
+
+    match operator.name:
+        case "sum":
+            return scalar("sum", "their sum", zero, lift, "a + b")
+        case "mean":
+            return scalar("total", "their sum", zero, lift, "a + b")
+        case "prod":
+            return scalar("product", "their product", one, lift, "a * b")
+        case "sumsq":
+            return scalar("squares", "the sum of their squares", zero, square, "a + b")
+        case "norm":
+            return scalar("length", "the sum of their squares", zero, square, "a + b")
+        case "min":
+            greatest = _end(accumulator, dtype, least=False)
+            return scalar("least", "the least", greatest, "x", f"a < b{or_nan} ? a : b")
+        case "max":
+            least = _end(accumulator, dtype, least=True)
+            return scalar("greatest", "the greatest", least, "x", f"a > b{or_nan} ? a : b")
+        case "any":
+            return scalar("found", "whether one is not 0", "0u", "x != 0", "a | b")
+        case "all":
+            return scalar("full", "whether none is 0", "1u", "x != 0", "a & b")
+        case "count_nonzero":
+            return scalar("nonzero", "how many are not 0", zero, "x != 0", "a + b")
+        case "argmin" | "argmax":
+            end = _end(accumulator, dtype, least=operator.name == "argmax")
+            nowhere, here = f"Place{{kNowhere, {end}}}", "Place{index, x}"
+            scalars = (".index", ".value")
+            return Part("place", "Place", "the first of the best", nowhere, here, "first_of(a, b)", scalars, 16, 8)
+    return _moments(lift, F64 if accumulator == F64 else F32)
+
+
+def _moments(lift: str, real: DType) -> Part:
+    zero, scalars = _number(real, 0), (".count", ".mean", ".m2")
+    apart = "x - x" if lift == "x" else zero  # NaN where x is infinite, which no integer is
+    none, one = f"Moments{{0, {zero}, {zero}}}", f"Moments{{1, {lift}, {apart}}}"
+    what, size = "their number, mean, and squares about it", 8 + 2 * real.size
+    return Part("moments", "Moments", what, none, one, "merge(a, b)", scalars, size, 8)
+
+
+def _number(dtype: DType, number: int) -> str:
+    return f"{number}.0f" if dtype == F32 else f"{number}.0" if dtype == F64 else str(number)
+
+
+def _end(accumulator: DType, dtype: DType, *, least: bool) -> str:
+    """The least or greatest value of the elements' type, as the accumulator holds it."""
+    if dtype.kind == "float":
+        sign = "-" if least else ""
+        return f"{sign}{_BITS[accumulator.size]}({_INFINITY[accumulator.size]})"
+    if dtype == BOOL:
+        return "0u" if least else "1u"
+    if dtype.kind == "uint":
+        if least:
+            return "0u" if dtype.size < 8 else "0ull"
+        return {1: "0xffu", 2: "0xffffu", 4: "0xffffffffu", 8: "0xffffffffffffffffull"}[dtype.size]
+    greatest = {1: "127", 2: "32767", 4: "2147483647", 8: "9223372036854775807ll"}[dtype.size]
+    return f"-{greatest} - 1" if least else greatest
+
+
+def _better(spec: ReductionSpec) -> str:
+    sign = "<" if spec.op == ("argmin",) else ">"
+    return f"a {sign} b" if spec.dtype.kind != "float" else f"a {sign} b || (a != a && b == b)"
+
+
+def _result(spec: ReductionSpec, operator: Operator, name: str, dtype: DType, alone: bool) -> Result:
+    part = _part(operator, spec.dtype, operator.accumulator(spec.dtype, dtype))
+    state = "state" if alone else f"state.{part.name}"
+    real = _real(operator, spec, dtype)
+    root = "sqrt" if real == F64 else "sqrtf"
+    match operator.name:
+        case "mean":
+            value = f"{state} / static_cast<{real.cuda}>(count)"
+        case "var" | "std":
+            left = "count" if not spec.ddof else f"count - {spec.ddof}"
+            freedom = left if not spec.ddof else f"(count > {spec.ddof} ? {left} : 0)"
+            value = f"{state}.m2 / static_cast<{real.cuda}>({freedom})"
+            if operator.name == "std":
+                value = f"{root}({value})"
+        case "norm":
+            value = f"{root}({state})"
+        case "any" | "all":
+            value = f"{state} != 0"
+        case "argmin" | "argmax":
+            value = f"{state}.index"
+        case _:
+            value = state
+    return Result(name, dtype.cuda, _cast(value, dtype))
+
+
+def _cast(value: str, dtype: DType) -> str:
+    """A value as the result's type."""
+    if dtype == F16:
+        return f"__float2half_rn({value})"
+    if dtype == BF16:
+        return f"__float2bfloat16_rn({value})"
+    if dtype.kind == "float" or value.endswith(("!= 0", ".index")):
+        return value
+    return f"{value} != 0" if dtype == BOOL else f"static_cast<{dtype.cuda}>({value})"

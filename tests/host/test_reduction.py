@@ -1,0 +1,296 @@
+"""Reductions of every operator and type, along any axes: what they are called, what they mean, what they refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import gen
+from gen.dtypes import BOOL, DTYPES, F16, F32, F64, I8, I16, I32, I64, U8, DType
+from gen.emit.render import render
+from gen.errors import GenError, ShapeError, SpecError
+from gen.families.base import Array, Layout, Limits, Variant
+from gen.families.config import Config
+from gen.families.names import variant
+from gen.families.reduction import GridConfig, Reduction, ReductionSpec
+from gen.families.reduction.classes import problem
+from gen.families.reduction.columns import ColumnsConfig
+from gen.families.reduction.operators import OPERATORS, SEVERAL
+from gen.families.reduction.rows import RowsConfig
+from gen.families.reduction.stream import StreamConfig
+from gen.families.reduction.strided import StridedConfig
+from gen.proof.cases import Case
+from gen.proof.host import HostRunner
+from gen.proof.oracle import disagreement
+from gen.proof.prover import check, load, uncovered
+from tests.strategies import SM_COUNTS, cases
+
+FAMILY = Reduction()
+H100 = Limits.of("sm_90")
+NUMBERS = [dtype for dtype in DTYPES.values() if dtype.kind != "bits"]
+NAMES = [*OPERATORS, *SEVERAL]
+AXES = (None, (), (0,), (-1,), (1,), (0, 1), (0, 2), (-2, -1), (0, -1))
+
+
+def spec(op: str, elements: Any = F32, **more: Any) -> ReductionSpec:
+    return gen.reduction(op, elements, **more)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> ReductionSpec:
+    """Any spec that there is."""
+    op = draw(st.sampled_from(NAMES))
+    axis = draw(st.sampled_from(AXES))
+    dtype = draw(st.sampled_from((None, None, None, *NUMBERS)))
+    ddof = draw(st.sampled_from((0, 0, 1)))
+    try:
+        return gen.reduction(
+            op, draw(st.sampled_from(NUMBERS)), axis=axis, keepdims=draw(st.booleans()), dtype=dtype, ddof=ddof
+        )
+    except SpecError:
+        assume(False)
+        raise
+
+
+@given(specs())
+def test_a_spec_reads_back_from_its_label_and_its_json(made: ReductionSpec) -> None:
+    assert FAMILY.spell(made.label) == made
+    assert FAMILY.from_json(made.to_json()) == made
+    assert re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", made.label)
+    assert made.summary.endswith(".")
+
+
+@given(specs(), st.lists(st.sampled_from((0, 1, 2, 3, 5)), max_size=4), st.sampled_from((0, 2)))
+def test_any_array_is_measured_and_laid_out_alike(made: ReductionSpec, shape: list[int], gap: int) -> None:
+    try:
+        extents = problem(made, shape, gap=gap)
+    except ShapeError:
+        assume(False)
+    layouts = FAMILY.layouts(made, extents)
+    assert FAMILY.extents(made, layouts) == extents
+    if (made.axis is not None or made.keepdims) and (shape or not made.axis):
+        array = np.zeros(shape, np.int8)
+        axis: Any = made.axis if made.axis is None or made.axis else ()
+        assert layouts["in"].shape == tuple(shape)
+        assert layouts[made.results[0][0]].shape == np.sum(array, axis=axis, keepdims=made.keepdims).shape
+
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "sum": np.sum, "prod": np.prod, "min": np.min, "max": np.max, "any": np.any, "all": np.all, "argmin": np.argmin,
+    "argmax": np.argmax, "mean": np.mean, "var": np.var, "std": np.std,
+    "count_nonzero": lambda x, axis: np.asarray(np.count_nonzero(x, axis=axis), np.int64),
+    "sumsq": lambda x, axis: np.sum(x * x if x.dtype.kind == "f" else x.astype(np.int64) ** 2, axis=axis),
+    "norm": lambda x, axis: np.sqrt(np.sum(x.astype(np.float64) ** 2, axis=axis)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+@given(data=st.data())
+def test_the_oracle_is_numpy(op: str, data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from((BOOL, I8, I32, U8, I64, F32, F64)))
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    axis = data.draw(st.sampled_from((None, *range(-len(shape), len(shape)))))
+    values = data.draw(st.lists(st.integers(-3, 3), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+    array = np.array(values).reshape(shape).astype(dtype.numpy)
+    made = spec(op, dtype, axis=axis)
+    found = FAMILY.oracle(made, {"in": array}, {})["out"]
+    right = np.asarray(NUMPY[op](array, axis=axis))
+    assert made.result.numpy == right.dtype or op in ("norm", "sumsq")
+    np.testing.assert_allclose(found.value.astype(np.float64), right.astype(np.float64), rtol=1e-6, atol=1e-6)
+    assert disagreement(found, right.astype(made.result.numpy), 40, made.result) is None
+    if right.dtype.kind != "b" and not np.isinf(0.0 if found.magnitude is None else found.magnitude).any():
+        wrong = (right + 1).astype(made.result.numpy)
+        assert disagreement(found, wrong, 40, made.result) is not None
+
+
+HALVES: dict[str, Config] = {  # each algorithm as small as it can be, so that small arrays take every turn
+    "grid": GridConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),
+    "rows": RowsConfig(threads_per_block=128, group=4, unroll=2, vec_bytes=8),
+    "columns": ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2),
+    "stream": StreamConfig(threads_per_block=128, unroll=2, vec_bytes=8, blocks_per_sm=2),
+    "strided": StridedConfig(threads_per_block=64, unroll=4),
+}
+PLACES = {
+    "grid": (None, (-1,)),
+    "rows": ((-1,),),
+    "columns": ((0,), (1,)),
+    "stream": ((0,),),
+    "strided": (None, (0, 2)),
+}
+
+
+def proven(algorithm: str) -> Iterator[Variant]:
+    """Every operator, each with a few types; every type with several operators."""
+    dtypes, places = cycle(NUMBERS), cycle(PLACES[algorithm])
+    for op in NAMES:
+        for _ in range(2):
+            axis, dtype = next(places), next(dtypes)
+            if not op.startswith("arg") or axis is None or len(axis) == 1:
+                made = spec(op, dtype, axis=axis)
+                if FAMILY.algorithms[algorithm].refuses(made, HALVES[algorithm]) is None:
+                    yield variant(FAMILY, made, algorithm, HALVES[algorithm])
+
+
+@pytest.mark.parametrize("algorithm", HALVES)
+def test_operators_and_types_equal_numpy_along_any_axes(algorithm: str, host_runner: HostRunner) -> None:
+    variants = tuple(proven(algorithm))
+    devices = {count: replace(host_runner.limits, sm_count=count) for count in SM_COUNTS}
+    kernels = {count: load(host_runner, variants, limits) for count, limits in devices.items()}
+
+    @settings(max_examples=max(settings().max_examples // 4, 1))
+    @given(st.data())
+    def equals_numpy(data: st.DataObject) -> None:
+        made = data.draw(st.sampled_from(variants), label="variant")
+        case = data.draw(cases(FAMILY, made.spec), label="case")
+        assume(uncovered(made, case, devices[case.sm_count]) is None)
+        failure = check(kernels[case.sm_count][made], devices[case.sm_count], case)
+        assert failure is None, str(failure)
+
+    equals_numpy()
+
+
+def test_every_family_case_of_some_operators(host_runner: HostRunner) -> None:
+    variants = [made for name in HALVES for made in tuple(proven(name))[::9]]
+    kernels = load(host_runner, variants, host_runner.limits)
+    for made in variants:
+        for seed, extents in enumerate(made.family.cases(made.spec)):
+            case = Case(extents, seed=seed, offset=seed % 4)
+            if uncovered(made, case, host_runner.limits) is None:
+                failure = check(kernels[made], host_runner.limits, case)
+                assert failure is None, str(failure)
+
+
+def run(host_runner: HostRunner, made: ReductionSpec, array: Array) -> dict[str, Array]:
+    """The results of base on an array."""
+    extents = FAMILY.extents(made, {"in": Layout.of(array)})
+    kernel = load(host_runner, [(base := base_of(made, extents))], host_runner.limits)[base]
+    layouts = FAMILY.layouts(made, extents)
+    results = {name: np.empty(layouts[name].shape, layouts[name].dtype) for name, _, _ in made.results}
+    kernel.run(extents, {"in": array, **results})
+    return results
+
+
+def base_of(made: ReductionSpec, extents: Any) -> Variant:
+    return variant(FAMILY, made, *FAMILY.base(made, FAMILY.shape_class(made, extents)))
+
+
+@pytest.mark.parametrize("dtype", [F32, U8, F16])
+@pytest.mark.parametrize(("shape", "axis"), [((50_000,), None), ((3, 4000), -1), ((900, 7), 0), ((64, 33), 1)])
+def test_the_first_of_equals_is_the_place(
+    dtype: DType, shape: tuple[int, ...], axis: int | None, host_runner: HostRunner
+) -> None:
+    made = spec("argmax", dtype, axis=axis)
+    assert not run(host_runner, made, np.full(shape, 3, dtype.numpy))["out"].any()
+
+
+@pytest.mark.parametrize("op", ["argmin", "argmax", "min", "max"])
+def test_the_first_nan_wins(op: str, host_runner: HostRunner) -> None:
+    array = np.random.default_rng(1).standard_normal((5, 3000)).astype(np.float32)
+    array[:, 1700] = array[:, 2900] = np.nan
+    array[:, 100], array[:, 200] = np.inf, -np.inf
+    got = run(host_runner, spec(op, axis=1), array)["out"]
+    np.testing.assert_array_equal(got, [1700] * 5 if op.startswith("arg") else [np.nan] * 5)
+
+
+@pytest.mark.parametrize("op", ["var", "std", "mean_var"])
+def test_a_variance_survives_an_outlier_as_first_element(op: str, host_runner: HostRunner) -> None:
+    array = np.random.default_rng(2).standard_normal((2, 40_000)).astype(np.float32)
+    array[:, 0] = 1e6
+    array[1] += 1000
+    got = list(run(host_runner, spec(op, axis=1), array).values())[-1]
+    right = (np.std if op == "std" else np.var)(array.astype(np.float64), axis=1)
+    np.testing.assert_allclose(got, right, rtol=1e-5)
+
+
+def test_integers_wrap_as_numpys_and_narrow_ones_add_in_64_bits(host_runner: HostRunner) -> None:
+    array = np.full(40_000, 127, np.int8)
+    assert run(host_runner, spec("sum", I8), array)["out"] == 127 * 40_000
+    assert run(host_runner, spec("sum", I8, dtype="i16"), array)["out"] == np.int64(127 * 40_000).astype(np.int16)
+    many = np.full(1000, 2**62, np.int64)
+    assert run(host_runner, spec("sum", I64), many)["out"] == np.sum(many)
+    assert run(host_runner, spec("mean", I64), many)["out"] == 2.0**62
+    assert run(host_runner, spec("sum", F16), np.full(4096, 1, np.float16))["out"] == 4096
+
+
+def test_nothing_has_the_results_that_numpy_gives_it(host_runner: HostRunner) -> None:
+    nothing = np.empty((3, 0), np.float32)
+    for op, empty in (("sum", 0), ("prod", 1), ("any", False), ("all", True), ("mean", np.nan), ("var", np.nan)):
+        np.testing.assert_array_equal(run(host_runner, spec(op, axis=1), nothing)["out"], [empty] * 3)
+        np.testing.assert_array_equal(run(host_runner, spec(op), nothing)["out"], empty)
+    for op in ("min", "max", "minmax", "argmin", "argmax"):
+        with pytest.raises(ShapeError, match=r"in must have elements along the reduced axes, since \w+ of none"):
+            FAMILY.extents(spec(op, axis=1), {"in": Layout.of(nothing)})
+        assert FAMILY.extents(spec(op, axis=0), {"in": Layout.of(nothing)})["outer"] == 0
+
+
+@pytest.mark.parametrize("axis", [None, (), 0, -1])
+def test_an_array_without_axes_has_results_without(axis: Any, host_runner: HostRunner) -> None:
+    got = run(host_runner, spec("sum", I16, axis=axis), np.array(-7, np.int16))["out"]
+    assert (got.shape, got.dtype, int(got)) == ((), np.dtype(np.int64), -7)
+
+
+def test_no_axes_take_each_element_for_itself(host_runner: HostRunner) -> None:
+    array = np.arange(-20, 20, dtype=np.int8).reshape(5, 8)
+    np.testing.assert_array_equal(run(host_runner, spec("sum", I8, axis=()), array)["out"], array.astype(np.int64))
+    np.testing.assert_array_equal(run(host_runner, spec("var", I8, axis=()), array)["out"], np.zeros((5, 8)))
+
+
+def zeros(*shape: int, dtype: str = "float32") -> Layout:
+    return Layout.of(np.zeros(shape, dtype))
+
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: spec("median"), "op must be one of sum, prod, min, max, any"),
+    (lambda: spec("sum", "f33"), "elements must be one of bool, f16"),
+    (lambda: spec("sum", dtype="what"), "dtype must be one of bool, f16"),
+    (lambda: spec("sum", axis=(0, 0)), "ReductionSpec.axis must name each axis once (got (0, 0))"),
+    (lambda: spec("sum", axis=1.5), "ReductionSpec.axis must be None, a number or a tuple of numbers"),
+    (lambda: spec("sum", axis=64), "ReductionSpec.axis must be from -64 to 63 (got 64)"),
+    (lambda: spec("argmin", axis=(0, 1)), "ReductionSpec.axis of argmin must be None or one axis (got (0, 1))"),
+    (lambda: spec("sum", F32, dtype="i32"), "must be a floating-point type, since sum of these gives one (got i32)"),
+    (lambda: spec("max", F32, dtype="f64"), "must be f32, as NumPy has it: max take no dtype"),
+    (lambda: spec("sum", ddof=1), "ReductionSpec.ddof must be 0 unless a variance is asked for"),
+    (lambda: spec("var", ddof=-1), "ReductionSpec.ddof must be a whole number from 0 to 99 (got -1)"),
+    (lambda: gen.reduction(("sum", "sum")), "must name each statistic once"),
+    (lambda: gen.reduction(("sum", "argmax")), "must be alone where it is argmin or argmax"),
+    (lambda: FAMILY.extents(spec("sum", axis=2), {"in": zeros(3, 4)}), "in must have an axis 2, which is to be"),
+    (lambda: FAMILY.extents(spec("sum", axis=(1, -1)), {"in": zeros(3, 4)}), "but some are the same (got 2 axes)"),
+    (lambda: FAMILY.extents(spec("sum", axis=0), {"in": zeros(3, 4), "out": zeros(3)}), "out must have shape (4,)"),
+    (lambda: FAMILY.extents(spec("sum"), {"in": zeros(3), "out": zeros(dtype="int32")}), "out must hold f32 elements"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG, ids=[says for _, says in WRONG])
+def test_what_is_no_reduction_is_refused(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(GenError) as caught:
+        make()
+    assert says in str(caught.value)
+
+
+@given(specs())
+def test_every_class_has_sizes_that_stand_for_it_and_a_base(made: ReductionSpec) -> None:
+    for name in FAMILY.shape_classes(made):
+        extents = FAMILY.representative(made, name)
+        assert FAMILY.shape_class(made, extents) == name
+        base = base_of(made, extents)
+        assert uncovered(base, Case(extents), H100) is None
+        assert "kThreads" in render(base)
+
+
+def test_the_whole_space_of_a_spec_stays_small() -> None:
+    for op, axis in (("sum", None), ("sum", (0,)), ("sum", (-1,)), ("argmax", (1,))):
+        made = spec(op, F32, axis=axis)
+        legal = sum(
+            config.problem() is None and algorithm.refuses(made, config) is None
+            for algorithm in FAMILY.algorithms.values()
+            for config in algorithm.config.space()
+        )
+        assert 50 < legal < 3000
