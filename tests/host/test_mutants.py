@@ -503,7 +503,7 @@ LARGE_MUTANTS = (
     Mutant("grid: i of 31 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  int i = first;\n", OUTSIDE_READ),
     Mutant("grid: i of 32 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  unsigned i = first;\n", "hang"),
     Mutant(
-        "grid: vectors counted in 31 bits", ON_PAIRS, SHARE, "long long vectors = (n", "int vectors = (n", UNTOUCHED,
+        "grid: vectors counted in 31 bits", ON_PAIRS, SHARE, "long long vectors = (n", "int vectors = (n", OVERFLOW,
     ),
     Mutant(
         "grid: tail at an index of 31 bits", ON_GRID, SHARE, "const long long behind =", "const int behind =",
