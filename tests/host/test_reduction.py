@@ -31,7 +31,8 @@ from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.oracle import disagreement
 from gen.proof.prover import check, load, uncovered
-from tests.strategies import SM_COUNTS, cases
+from gen.proof.sizes import SM_COUNTS
+from tests.strategies import cases
 
 FAMILY = Reduction()
 H100 = Limits.of("sm_90")
