@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gen.errors import RunError, ShapeError
 from gen.families.base import Extents, Family, Spec
 from gen.families.layout import shape_of
 
@@ -18,6 +19,7 @@ COUNTS = (1, 0, 2, 3, 5, 8, 13)  # of what a call counts, steps for instance
 # The largest extent by the number of axes: small enough for the CPU run.
 _LARGEST = {0: 0, 1: 40_000, 2: 200, 3: 30}
 _LARGEST_OF_MANY = 12
+_TRIES = 100
 _AROUND = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096, 8192, 16_384, 32_768)  # warps, tiles, shares
 _PRIMES = (2, 3, 5, 7, 11, 13, 31, 37, 61, 67, 97, 127, 131, 193, 199, 1021, 4093, 8191, 10_007, 32_771, 39_989)
 
@@ -76,5 +78,10 @@ def draw_shape(spec: Spec, draw: Draw, times: int = 1) -> Extents:
 
 def draw_extents(family: Family[Any], spec: Spec, draw: Draw) -> Extents:
     """A problem as its arrays are measured (one row, or none, has no pitch to be found), and what a call counts."""
-    measured = family.extents(spec, family.layouts(spec, draw_shape(spec, draw)))
-    return {**measured, **{name: draw.among(name, COUNTS) for name in family.counts(spec)}}
+    for _ in range(_TRIES):
+        try:
+            measured = family.extents(spec, family.layouts(spec, draw_shape(spec, draw)))
+        except ShapeError:  # sizes that the spec refuses: the least of no elements
+            continue
+        return {**measured, **{name: draw.among(name, COUNTS) for name in family.counts(spec)}}
+    raise RunError(f"{family.name}_{spec.label}", f"refuses {_TRIES} problems, one after another")

@@ -108,9 +108,11 @@ class ReductionSpec:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The array, and each result."""
+        """The array and each result; an array may have more axes, or fewer where none of them is named."""
+        needed = max((axis + 2 if axis >= 0 else 1 - axis for axis in self.axis or ()), default=1)
+        axes = ("n",) if self.axis is None else tuple(f"d{axis}" for axis in range(needed))
         return (
-            Operand("in", "in", self.dtype, ("n",)),
+            Operand("in", "in", self.dtype, axes),
             *(Operand(name, "out", dtype) for name, _, dtype in self.results),
         )
 
