@@ -21,7 +21,7 @@ def updated(readme: str) -> str:
 def tables(readme: str) -> dict[Path, str]:
     """The full tables of the files that the README names, each beside its file."""
     files = [ROOT / found[2] for found in BLOCK.finditer(readme)]
-    return {file.with_suffix(".md"): full(read_results(file)) for file in files}
+    return {file.with_suffix(".md"): full(read_results(file)) for file in files if file.is_file()}
 
 
 def main() -> int:

@@ -170,13 +170,6 @@ def jax() -> Any:
     made.__version__ = "0.fake"
     made.jit = lambda function: function
     made.dlpack = SimpleNamespace(from_dlpack=lambda x: np.asarray(x).view(FakeJaxArray))
-
-    def loop(first: int, last: int, body: Callable[[int, Any], Any], state: Any) -> Any:
-        for step in range(first, last):
-            state = body(step, state)
-        return state
-
-    made.lax = SimpleNamespace(fori_loop=loop)
     return made
 
 

@@ -59,8 +59,8 @@ class Row:
 
     @property
     def noise(self) -> float:
-        """Relative half-width of the interval; 0 where nothing was timed."""
-        return 0.0 if self.low is None or self.high is None else (self.high - self.low) / 2
+        """How far from 1 the interval reaches: of a kernel against itself, what a difference must exceed."""
+        return 0.0 if self.low is None or self.high is None else max(abs(self.low - 1), abs(self.high - 1))
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def change(before: float, now: float, noise: float, threshold: float = 0.02) -> 
     Args:
         before: median of the earlier run.
         now: median of this run, in the same unit.
-        noise: relative half-width of the A/A interval of the noisier of the two runs.
+        noise: how far from 1 the A/A interval of the noisier of the two runs reaches.
         threshold: a relative change that would matter.
     """
     if not (before > 0 and now > 0):

@@ -59,6 +59,12 @@ def text_of(line: Line) -> tuple[str, ...]:
     return (*cells, best.peer, f"{best.ratio:.3f} [{best.low:.3f}, {best.high:.3f}]", best.verdict)
 
 
+_LEGEND = (
+    "`of limit`: the time of an empty kernel and of the bytes at calibrated bandwidth, over ours; over 1 where the "
+    "caches keep what is written. `peer / ours`: the median ratio of times taken in turns; over 1, gen is faster. A "
+    "verdict holds against the best peer, by the 95 % interval. cold: caches flushed; hot: one of 50 launches in a "
+    "graph."
+)
 COLUMNS = ("case", "protocol", "us", "of limit", "noise", "best peer", "peer / ours", "verdict")
 
 
@@ -87,6 +93,8 @@ def full(results: Results) -> str:
 def summary(results: Results) -> str:
     """What stands in the README: a line a family, every loss, and when and where all of it was measured."""
     all_lines = lines(results)
+    if not all_lines:
+        return "Nothing is measured yet.\n"
     rows = []
     for family in dict.fromkeys(line.family for line in all_lines):
         own = [line for line in all_lines if line.family == family]
@@ -151,8 +159,5 @@ def _when(results: Results) -> str:
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
     return (
-        f"Measured on one {last.device} (driver {last.driver}), {span}, by `{last.command}`; {versions}. "
-        "`of limit`: the time of an empty kernel and of the bytes at calibrated bandwidth, over ours. `peer / ours`: "
-        "the median ratio of times taken in turns; over 1, gen is faster. A verdict holds against the best peer, by "
-        "the 95 % interval. cold: caches flushed; hot: one of 50 launches in a graph.\n"
-    )
+        f"Measured on one {last.device} (driver {last.driver}), {span}, by `{last.command}`; {versions}. {_LEGEND}\n"
+    )  # fmt: skip

@@ -169,6 +169,7 @@ def test_torch_compile_is_asked_for_its_best() -> None:
         ("torch", Case(Reduce(("kurtosis",)), F32, (4,)), "no such reduction"),
         ("cupy", Case(Reduce(("kurtosis",)), F32, (4,)), "no such reduction"),
         ("plain", Case(Reduce(("max",)), F32, (4,)), "adds"),
+        ("jax", Case(Sweep("star", 2, 1, "wrap", 1000), F32, (9, 9)), "cannot be queued ahead"),
     ],
 )
 def test_a_peer_says_what_it_does_not_have(name: str, case: Case, reason: str) -> None:

@@ -122,6 +122,16 @@ def test_the_summary_counts_every_case_and_names_every_loss() -> None:
     assert "Measured on one NVIDIA H100 (driver 580), 2026-11-22, by `gen bench`" in text
 
 
+def test_noise_is_how_far_a_kernel_is_from_itself() -> None:
+    assert row("a", OURS, 1.0).noise == pytest.approx(0.01)
+    assert replace(row("a", OURS, 1.0), low=0.985, high=0.987).noise == pytest.approx(0.015)
+    assert row("a", OURS).noise == 0
+
+
+def test_nothing_is_a_summary_too() -> None:
+    assert summary(Results()) == "Nothing is measured yet.\n"
+
+
 def test_the_full_table_has_every_peer_and_every_note() -> None:
     text = full(RESULTS)
     assert "| a | cold | `tiled_t64` | 10 | 0.900 | LOSS | 2.000 | 0.900 |" in text

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from bench.readme import tables, updated
 from bench.tune import table
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -24,6 +25,12 @@ def test_the_excerpt_stands_in_the_file_it_names() -> None:
 def test_the_measured_figures_are_those_of_the_file_they_name() -> None:
     ((file, shown),) = re.findall(r"<!-- measured: (\S+) -->\n(.*?)<!-- end -->", README, re.DOTALL)
     assert shown.strip() == table(json.loads((ROOT / file).read_text(encoding="utf-8"))).strip()
+
+
+def test_the_comparison_with_other_libraries_is_that_of_its_file() -> None:
+    assert updated(README) == README, "stale: run python bench/readme.py"
+    for path, text in tables(README).items():
+        assert path.read_text(encoding="utf-8") == text, "stale: run python bench/readme.py"
 
 
 def test_the_layout_names_every_package() -> None:
