@@ -45,7 +45,7 @@ def examine() -> tuple[Finding, ...]:
     """Everything that gen stands on, what it needs most first. Never raises; starts no GPU."""
     return (
         _python(), _gen(), _nvrtc(), _cuda_core(), _cuda_bindings(), _headers(),
-        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(),
+        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(), _nvml(),
     )  # fmt: skip
 
 
@@ -159,6 +159,14 @@ def _pycuda() -> Finding:
     return Finding(
         "PyCUDA", _distribution("pycuda"), "running kernels on a GPU",
         "kernels are compiled and proven, but neither measured nor loaded", there, "pip install 'gen-cuda[gpu]'",
+    )  # fmt: skip
+
+
+def _nvml() -> Finding:
+    version = _distribution("nvidia-ml-py")
+    return Finding(
+        "nvidia-ml-py", version, "seeing clocks, and who else uses the GPU", "trials note neither",
+        version is not None, "pip install 'gen-cuda[gpu]'",
     )  # fmt: skip
 
 

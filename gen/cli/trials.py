@@ -35,9 +35,11 @@ def trials(
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(metavar="TEXT", help="Only of devices whose names hold this.")] = None,
-    status: Annotated[str | None, typer.Option(metavar="STATUS", help="Only of this status: ok, wrong_result.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only of this status: ok, wrong_result.")
+    ] = None,
     shape: Annotated[
-        str | None, typer.Option(metavar="SHAPE", help="Only of these sizes, as listed: 8192x8192, 2^28.")
+        str | None, typer.Option("--shape", metavar="SHAPE", help="Only of these sizes, as listed: 8192x8192, 2^28.")
     ] = None,
     algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this algorithm.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many to list, fastest first.")] = 20,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.cli import show
+from gen.cli import show, winners
 from gen.cli.common import Json, OptionError, Out, families_of, home_of
 from gen.cli.prove import ARCH
 from gen.cli.rehearse import rehearse
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gen.gpu.open import Instruments
     from gen.gpu.trial import Problem
     from gen.toolchain.farm import CompileFarm
+    from gen.tune.classes import Regret
     from gen.tune.outcome import Outcome
     from gen.tune.run import Run
     from gen.tune.tuner import Options
@@ -59,6 +60,7 @@ def tune(
     shape: Annotated[
         list[str] | None,
         typer.Option(
+            "--shape",
             metavar="SHAPE",
             show_default=False,
             help="Of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
@@ -90,6 +92,28 @@ def tune(
             help="In which order variants are tried. Default: random with --budget, else exhaustive.",
         ),
     ] = None,
+    shape_class: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class",
+            metavar="WORDS",
+            show_default=False,
+            help="Only this shape class, in the words of gen show; repeatable.",
+        ),
+    ] = None,
+    alignment: Annotated[
+        int, typer.Option(metavar="BYTES", help="Tune for arrays whose addresses no more than so many bytes divide.")
+    ] = 16,
+    regret: Annotated[
+        bool,
+        typer.Option("--regret", help="Tune other sizes of each shape class too, and split it where its winner lags."),
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only time the winners again, each against base; write nothing.")
+    ] = False,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Measure nothing: fail if a problem has no winner on this GPU.")
+    ] = False,
     prune: Annotated[
         list[str] | None,
         typer.Option(
@@ -122,6 +146,7 @@ def tune(
     each algorithm in which every pair of parameter values meets; and says what a GPU would measure.
     """
     from gen.store.folder import known_specs
+    from gen.store.tuned import read_winners
     from gen.tune.device import find_device
     from gen.tune.problems import problems
     from gen.tune.prune import read_rules
@@ -136,12 +161,25 @@ def tune(
     )
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
-    if arch is None and find_device() is not None:
+    _check_together(shape, shape_class, regret=regret, verify=verify, frozen=frozen)
+    device = None if arch is not None else find_device()
+    if device is not None:
         families, home = families_of(ctx), home_of(out)
-        wanted = problems(families, target, known_specs(families, home), shape or ())
-        if _can_measure():
-            _measure(wanted, families, home, seconds, options, gpu, compiler, json=json)
+        wanted = problems(
+            families, target, known_specs(families, home), shape or (), classes=shape_class or (), alignment=alignment
+        )
+        if frozen:
+            winners.insist(wanted, read_winners(home), device.name, json=json)
             return
+        if _can_measure():
+            if verify:
+                of = None if target is None and not (shape or shape_class) else wanted
+                _verify(of, families, home, gpu, compiler, json=json)
+            else:
+                _measure(wanted, families, home, seconds, options, gpu, compiler, regret=regret, json=json)
+            return
+    elif verify or frozen or regret or shape_class:
+        raise OptionError("--verify, --frozen, --regret and --class", "need a GPU", arch or "none")
     elif shape or any(given is not None for given in (budget, stop_at, search, prune)):
         raise OptionError(
             "--shape, --budget, --stop-at, --search and --prune", "need a GPU that measures", arch or "none"
@@ -191,11 +229,15 @@ def _measure(
     gpu: int,
     compiler: str,
     *,
+    regret: bool,
     json: bool,
 ) -> None:
+    from gen.tune.classes import regrets
     from gen.tune.run import run
 
     start = time.monotonic()
+    evidence = {"date": time.strftime("%Y-%m-%d")}
+    deadline = None if budget is None else start + budget
     with (
         _alone(gpu, budget),
         _farm(compiler, home) as farm,
@@ -206,15 +248,58 @@ def _measure(
             budget -= time.monotonic() - start
         done = run(
             wanted, families, device, farm, home, budget=budget, options=options,
-            evidence={"date": time.strftime("%Y-%m-%d")},
+            evidence=evidence,
             tick=lambda problem, count, every: tick(str(problem), count, every),
         )  # fmt: skip
+        lost: tuple[Regret, ...] = ()
+        if regret:
+            lost = regrets(
+                done.outcomes, families, device, farm, home, deadline=deadline, options=options, evidence=evidence,
+                tick=lambda problem, count, every: tick(str(problem), count, every),
+            )  # fmt: skip
     if json:
-        show.data(_as_json(done))
+        show.data({**_as_json(done), **({"regrets": [winners.regret_as_json(one) for one in lost]} if regret else {})})
     else:
         _show(done)
+        winners.report_regrets(lost)
     if any(outcome.winner is None for outcome in done.outcomes):
         raise typer.Exit(1)
+
+
+def _verify(
+    wanted: tuple[Problem, ...] | None,
+    families: tuple[Family[Any], ...],
+    home: Path,
+    gpu: int,
+    compiler: str,
+    *,
+    json: bool,
+) -> None:
+    """Verifies the winners of the problems, or all."""
+    from gen.store.folder import known_specs, prefixes_of
+    from gen.store.tuned import read_winners
+    from gen.tune.verify import verify
+
+    found = [winner for winner in read_winners(home) if winner.variant.startswith(prefixes_of(families))]
+    if wanted is not None:
+        parts = {(problem.spec_name, problem.shape_class) for problem in wanted if not problem.region.one}
+        ones = {(problem.spec_name, problem.shape_class, problem.region) for problem in wanted if problem.region.one}
+        found = [w for w in found if (w.spec, w.shape) in parts or (w.spec, w.shape, w.region) in ones]
+    with _alone(gpu, None), _farm(compiler, home) as farm, _device(gpu, compiler, home) as device:
+        checks = list(verify(found, families, known_specs(families, home), device, farm))
+    if not winners.report_checks(checks, json=json):
+        raise typer.Exit(1)
+
+
+def _check_together(
+    shape: list[str] | None, shape_class: list[str] | None, *, regret: bool, verify: bool, frozen: bool
+) -> None:
+    if shape and shape_class:
+        raise OptionError("--shape and --class", "do not go together")
+    if shape and regret:
+        raise OptionError("--shape and --regret", "do not go together: a single shape has no other sizes")
+    if regret + verify + frozen > 1:
+        raise OptionError("--regret, --verify and --frozen", "do not go together")
 
 
 def _can_measure() -> bool:

@@ -50,11 +50,13 @@ class Point:
     Attributes:
         sizes: all that may bound a region.
         times_us: median by variant; a variant that is missing was not right there, or not tried.
+        unable: variants that were tried and cannot be used there.
     """
 
     problem: Problem
     sizes: Mapping[str, int]
     times_us: Mapping[str, float]
+    unable: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, problem: Problem, trials: Sequence[Trial], rounds_us: Mapping[str, Sequence[float]]) -> Point:
@@ -64,7 +66,13 @@ class Point:
             if trial.status == "ok":
                 turns = rounds_us.get(trial.variant.name) or rounds_us.get(trial.same_as) or ()
                 times[trial.variant.name] = float(np.median(turns)) if len(turns) else trial.median_us
-        return cls(problem, problem.sizes, times)
+        untried = ("ok", "pruned")
+        unable = frozenset(trial.variant.name for trial in trials if trial.status not in untried)
+        return cls(problem, problem.sizes, times, unable)
+
+    def tells_of(self, variant: str) -> bool:
+        """Whether a variant was tried there."""
+        return variant in self.times_us or variant in self.unable
 
     def regret(self, variant: str) -> float:
         """How much longer a variant takes than the fastest; infinite for one without a time."""
@@ -96,27 +104,23 @@ def split(points: Sequence[Point], winner: str, region: Region = WHOLE) -> tuple
     """Cuts a shape class until no part's variant has more than 5 % regret on any of its points.
 
     Every cut is by one size, at a power of two between two measured problems where there is one. The winner of the
-    class keeps the parts where it does well.
+    class keeps the parts where it does well, and all of a class that nothing can divide.
 
     Args:
         points: every problem of the class that was measured, that of the winner among them.
         winner: the variant that won the class.
         region: the part of the class that holds all points.
     """
-    best = _best(points, winner)
-    if worst(best, points) <= MOST_REGRET or len(points) == 1:
-        return (Part(region, tuple(points), best, worst(best, points)),)
-    cuts = [
-        (size, at) for size in points[0].sizes for at in _places(size, sorted({point.sizes[size] for point in points}))
-    ]
-    if not cuts:  # problems that no size tells apart
-        return (Part(region, tuple(points), best, worst(best, points)),)
+    cuts = [(size, at) for size in points[0].sizes for at in _places(size, sorted({one.sizes[size] for one in points}))]
+    if worst(winner, points) <= MOST_REGRET or not cuts:
+        return (Part(region, tuple(points), winner, worst(winner, points)),)
     size, at = min(cuts, key=lambda cut: _cost(points, winner, *cut))
-    below, above = region.cut(size, at)
-    return (
-        *split([point for point in points if point.sizes[size] < at], winner, below),
-        *split([point for point in points if point.sizes[size] >= at], winner, above),
-    )
+    found: list[Part] = []
+    for part, side in zip(region.cut(size, at), _sides(points, size, at), strict=True):
+        best = _best(side, winner)
+        regret = worst(best, side)
+        found += [Part(part, tuple(side), best, regret)] if regret <= MOST_REGRET else split(side, winner, part)
+    return tuple(found)
 
 
 def _best(points: Sequence[Point], winner: str) -> str:
@@ -143,9 +147,13 @@ def _between(low: int, high: int) -> int:
     return high
 
 
+def _sides(points: Sequence[Point], size: str, at: int) -> tuple[list[Point], list[Point]]:
+    return [point for point in points if point.sizes[size] < at], [point for point in points if point.sizes[size] >= at]
+
+
 def _cost(points: Sequence[Point], winner: str, size: str, at: int) -> tuple[int, float, int]:
     """How good a cut is, the least best: parts that need more cuts, the regret that stays, the points lost."""
-    sides = [[p for p in points if p.sizes[size] < at], [p for p in points if p.sizes[size] >= at]]
+    sides = _sides(points, size, at)
     chosen = [_best(side, winner) for side in sides]
     regrets = [worst(name, side) for name, side in zip(chosen, sides, strict=True)]
     lost = sum(len(side) for name, side in zip(chosen, sides, strict=True) if name != winner)
@@ -172,4 +180,5 @@ def _with(problem: Problem, change: Mapping[str, int]) -> Extents | None:
         measured = family.extents(spec, layouts)
     except GenError:
         return None
-    return extents if all(extents.get(name) == extent for name, extent in measured.items()) else None
+    names = {*_axes(problem), *(operand.pitch for operand in spec.operands if operand.pitch)}
+    return extents if all(extents[name] == measured.get(name) for name in names) else None

@@ -21,6 +21,8 @@ from gen.toolchain.farm import Farm
 from gen.tune.outcome import Interrupted, Outcome, winner_of
 from gen.tune.tuner import Options, tune
 
+Winners = tuple[tuned.Winner, ...]
+
 
 @dataclass(frozen=True)
 class Run:
@@ -107,7 +109,12 @@ def _previous(home: Path, device: Device, problem: Problem) -> str | None:
 
 
 def _keep(home: Path, families: Sequence[Family[Any]], winner: tuned.Winner) -> None:
+    keep(home, families, lambda old: tuned.merged(old, [winner]))
+
+
+def keep(home: Path, families: Sequence[Family[Any]], change: Callable[[Winners], Winners]) -> None:
+    """Changes the winners in `home`, and writes their files."""
     with alone(lock_of(home)):  # another run may keep a winner of its own
-        winners = tuned.merged(tuned.read_winners(home), [winner])
+        winners = change(tuned.read_winners(home))
         write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
         generate(home, texts(variants_of_home(families, home), other_files(families, home)), prefixes_of(families))

@@ -72,6 +72,32 @@ class Space:
         raise IndexError(number)
 
 
+@dataclass
+class First:
+    """Gives some variants before a search gives its own; a search that gives one of them again is not hindered.
+
+    Attributes:
+        first: the variants that have not been given.
+    """
+
+    search: Search
+    first: list[Variant]
+
+    def ask(self, count: int) -> Sequence[Variant]:
+        """Those that come first, then the search's."""
+        given, self.first = self.first[:count], self.first[count:]
+        return given or self.search.ask(count)
+
+    def tell(self, trial: Trial) -> None:
+        """Passes it on."""
+        self.search.tell(trial)
+
+    @property
+    def left(self) -> int:
+        """How many variants, at most, have not been given."""
+        return len(self.first) + self.search.left
+
+
 def _config(kind: type[Config], number: int) -> Config:
     """The config of this number in the product of all values, the last parameter's changing fastest."""
     values = {}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from gen.emit.render import render
-from gen.errors import RunError
+from gen.errors import GenError, RunError
 from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, variant
+from gen.families.names import base_variants, find_variant, variant
 from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
@@ -21,7 +21,7 @@ from gen.tune.attempts import Attempts
 from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FIRST_HEAT, Finals, finals, halve
-from gen.tune.search import Search, Space, exhaustive
+from gen.tune.search import First, Search, Space, exhaustive
 
 # How times come about: the protocol, and the number of the method, raised when old times no longer compare.
 METHOD = "cold 3"
@@ -63,7 +63,7 @@ def tune(
         device: where.
         farm: compiles for the device's architecture.
         trials: where every trial is recorded as it ends, and found again.
-        previous: the name of the winner so far; it stays unless another is shown to be over 1 % faster.
+        previous: the name of the winner so far: tried first, it stays unless another is shown to be over 1 % faster.
         deadline: of `time.monotonic()`: a variant that is not begun by then is left out; base is tried all the same.
         options: how it is searched.
         tick: told after each trial how many of at most how many are done.
@@ -76,12 +76,12 @@ def tune(
     """
     start = time.monotonic()
     options = options or Options()
-    base = _base(problem, device)
+    base = base_of(problem, device)
     setting = Setting(device.name, device.driver, farm.version, METHOD, farm.options)
     pruning = Pruning(problem, device.limits, device.name, options.prune)
     attempts = Attempts(problem, device, farm, trials, setting, pruning, text, tick)
     enough = 0.0 if options.stop_at is None else device.floor_us(problem) / options.stop_at
-    search = options.search(Space(problem.family, problem.spec))
+    search = First(options.search(Space(problem.family, problem.spec)), _known(problem, previous))
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
         seconds = time.monotonic() - start
@@ -100,6 +100,16 @@ def tune(
         session.close()
 
 
+def _known(problem: Problem, previous: str | None) -> list[Variant]:
+    """The winner so far, if there is one that is still a variant of this spec."""
+    try:
+        known = {problem.spec_name: problem.spec.to_json()}
+        made = find_variant((problem.family,), previous or "", known)
+    except GenError:
+        return []
+    return [made] if made.spec == problem.spec and made.algorithm.repeatable else []
+
+
 def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Trial]]:
     """The variants that can run, base first; and those that this device or this size rules out, as trials."""
     fit: dict[str, Variant] = {}
@@ -115,7 +125,7 @@ def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Tr
     return list(fit.values()), list(unfit.values())
 
 
-def _base(problem: Problem, device: Device) -> Variant:
+def base_of(problem: Problem, device: Device) -> Variant:
     """The base variant of the problem's shape class, or the first that can run."""
 
     def fits(made: Variant) -> bool:

@@ -1,0 +1,139 @@
+"""Times winners again, each against base, and says what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gen.emit.render import render
+from gen.errors import GenError, StoreError
+from gen.families.base import Family, Variant
+from gen.families.names import Known, find_spec, find_variant
+from gen.families.regions import ALIGNMENT, WIDEST
+from gen.gpu.trial import Device, Entrant, Problem, Session
+from gen.store.tuned import FILE, Winner
+from gen.toolchain.farm import Farm
+from gen.tune.choose import MARGIN, Interval, paired_ratio
+from gen.tune.tuner import base_of
+
+Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
+TURNS = 30  # of the first look; each later one has as many as all before
+MOST_TURNS = 240
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of a winner.
+
+    Attributes:
+        verdict: against base; None if it could not be timed.
+        ratio: its time over base's, with its interval; None without times.
+        reason: why there are none.
+    """
+
+    winner: Winner
+    verdict: Verdict | None
+    ratio: Interval | None = None
+    reason: str = ""
+
+    @property
+    def bad(self) -> bool:
+        """Whether base would do better."""
+        return self.verdict in (None, "SLOWER")
+
+
+def verify(
+    winners: Iterable[Winner],
+    families: Sequence[Family[Any]],
+    known: Known,
+    device: Device,
+    farm: Farm,
+    text: Callable[[Variant], str] = render,
+) -> Iterator[Check]:
+    """Times the winners of a device in turns with base; writes nothing.
+
+    Args:
+        winners: of any device; those of others are left out.
+        families: where their specs are looked up.
+        known: JSON of specs by name.
+        device: where they are timed.
+        farm: compiles for the device's architecture.
+        text: gives the text of a variant.
+    """
+    for winner in winners:
+        if winner.device == device.name:
+            try:
+                yield _check(winner, families, known, device, farm, text)
+            except GenError as error:
+                yield Check(winner, None, reason=str(error))
+
+
+def verdict_of(ratio: Interval) -> Verdict:
+    """What the interval of a time over base's shows; a difference within 1 % is none."""
+    if ratio.high < 1 / MARGIN:
+        return "FASTER"
+    if ratio.low > MARGIN:
+        return "SLOWER"
+    return "SAME" if ratio.low >= 1 / MARGIN and ratio.high <= MARGIN else "UNCLEAR"
+
+
+def problem_of(winner: Winner, families: Sequence[Family[Any]], known: Known) -> Problem:
+    """The problem that a winner was measured on. Raises StoreError if its line does not say."""
+    family, spec = find_spec(families, winner.spec, known)
+    subject, again = f"{FILE}: {winner.variant}", "Tune it again"
+    classes = family.shape_classes(spec)
+    if winner.shape not in classes:
+        raise StoreError(subject, "must be for one of: " + "; ".join(classes), winner.shape, next_step=again)
+    extents = winner.evidence.get("extents")
+    names = family.representative(spec, winner.shape).keys()
+    if (
+        not isinstance(extents, dict)
+        or extents.keys() != names
+        or not all(type(extent) is int and extent > 0 for extent in extents.values())
+    ):
+        rule = "must have the extents it was measured at: " + ", ".join(names)
+        raise StoreError(subject, rule, repr(extents), next_step=again)
+    bound = next((bound for bound in winner.region.bounds if bound.size == ALIGNMENT), None)
+    most = WIDEST if bound is None or bound.most is None else min(bound.most, WIDEST)
+    return Problem(family, spec, extents, 1 << most.bit_length() - 1, winner.region)
+
+
+def _check(
+    winner: Winner, families: Sequence[Family[Any]], known: Known, device: Device, farm: Farm,
+    text: Callable[[Variant], str],
+) -> Check:  # fmt: skip
+    problem = problem_of(winner, families, known)
+    made = find_variant(families, winner.variant, known)
+    base = base_of(problem, device)
+    if made == base:
+        return Check(winner, "SAME", Interval(1.0, 1.0, 1.0), "it is base")
+    codes = [farm.submit(one.name, text(one), device.limits.arch) for one in (base, made)]
+    entrants = [Entrant(one, code.result()) for one, code in zip((base, made), codes, strict=True)]
+    session = device.open(problem, entrants[0])
+    try:
+        session.ready().result()
+        for entrant in entrants:
+            trial = session.submit(entrant, float("inf")).result()
+            if trial.status != "ok":
+                return Check(winner, None, reason=f"{entrant.name}: {trial.status}: {trial.reason}")
+        return _timed(winner, session, entrants)
+    finally:
+        session.close()
+
+
+def _timed(winner: Winner, session: Session, entrants: Sequence[Entrant]) -> Check:
+    """In turns with base until it is clear, or enough."""
+    times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
+    base, made = times
+    while True:
+        rounds = session.rounds(entrants, max(TURNS, len(times[base])))
+        if rounds.faults:
+            fault = rounds.faults[0]
+            return Check(winner, None, reason=f"{fault.variant.name}: {fault.status}: {fault.reason}")
+        for name, more in rounds.times_us.items():
+            times[name] += more
+        ratio = paired_ratio(times[made], times[base])
+        verdict = verdict_of(ratio)
+        if verdict != "UNCLEAR" or len(times[base]) >= MOST_TURNS:
+            return Check(winner, verdict, ratio)
