@@ -23,13 +23,14 @@ EVERY = [(problem.spec_name, problem) for problem in problems(FAMILIES, None, {}
 @pytest.mark.parametrize("problem", [one for _, one in EVERY], ids=[f"{name}-{k}" for k, (name, _) in enumerate(EVERY)])
 def test_probes_are_other_problems_of_the_same_class(problem: Problem) -> None:
     found = probes(problem)
-    assert len(found) >= 4
+    arrays = [operand for operand in problem.spec.operands if operand.role != "number"]
+    plain = problem.extents.keys() <= {name for one in arrays for name in (*one.axes, one.pitch)} | {"steps"}
+    assert len(found) >= (4 if plain else 1)  # whose extents say more than axes is probed unaligned
     assert len(set(map(str, found))) == len(found)
     assert problem not in found
     for one in found:
         assert one.shape_class == problem.shape_class
         measured = one.family.extents(one.spec, one.family.layouts(one.spec, one.extents))
-        arrays = [operand for operand in one.spec.operands if operand.role != "number"]
         for name in {
             name for operand in arrays for name in map(str, (*operand.axes, operand.pitch)) if name in measured
         }:
