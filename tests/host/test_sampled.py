@@ -96,6 +96,15 @@ def test_large_cases_go_beyond_2_32_along_every_axis_and_in_all(family: Family[A
         assert "chosen blocks" in str(case)
 
 
+def test_problems_whose_results_are_few_but_not_one_are_left_out() -> None:
+    family = Reduction()
+    for label, results in (("sum_f32", 1), ("max_f16", 1), ("sum_f32_axis0", EDGES[-1]), ("sum_f32_axism1", EDGES[-1])):
+        spec = family.spell(label)
+        assert spec is not None
+        (case,) = sampled_cases(family, spec)
+        assert np.prod(family.layouts(spec, case.extents)["out"].shape, dtype=object) >= results
+
+
 def test_a_family_that_knows_nothing_of_parts_has_no_large_cases() -> None:
     for spec in Scan().catalogue:
         assert not list(sampled_cases(Scan(), spec))
