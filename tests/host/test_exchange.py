@@ -234,6 +234,15 @@ def test_a_table_keeps_configurations_with_their_times(tmp_path: Path) -> None:
     ]
 
 
+def test_every_table_that_is_kept_can_be_replayed() -> None:
+    places = sorted((Path(__file__).parents[2] / "bench" / "trials").glob("*.csv.gz"))
+    assert places
+    for place in places:
+        found = list(read_table(place))
+        assert any(one.time_ms is not None for one in found)
+        assert len({(one.spec, one.shape, one.algorithm, *one.config.items()) for one in found}) == len(found)
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"a,b\n", b"spec,shape,algorithm,time_ms,compile_ms\nx,y,z,1\n",

@@ -36,7 +36,7 @@ def test_probes_are_other_problems_of_the_same_class(problem: Problem) -> None:
         }:
             assert measured[name] == one.extents[name]
         assert one.sizes["cells"] <= problem.sizes["cells"]
-    assert {one.alignment for one in found} == {4, 16}
+    assert {one.alignment for one in found} == ({4, 16} if plain else {4})
 
 
 def test_probes_of_a_matrix_are_smaller_odd_long_wide_and_unaligned() -> None:
