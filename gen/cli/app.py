@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import gen
-from gen.cli import bench, catalogue, doctor, explain, generate, prove, resources, trials, tune, tuned
+from gen.cli import bench, catalogue, doctor, explain, generate, ladder, prove, resources, trials, tune, tuned
 from gen.cli.common import Invocation, status_of
 from gen.errors import GenError
 
@@ -103,6 +103,7 @@ generate.add_to(app)
 prove.add_to(app)
 resources.add_to(app)
 explain.add_to(app)
+ladder.add_to(app)
 tune.add_to(app)
 tuned.add_to(app)
 trials.add_to(app)
