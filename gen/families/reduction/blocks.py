@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gen.dtypes import I64
 from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan, Scratch
@@ -22,31 +23,32 @@ class BlocksConfig(Config):
     unroll: int = tunable("u", (1, 2, 4, 8, 16), base=1, help="data blocks that a block folds into one first")
 
 
-class BlockPartials(Algorithm[ReductionSpec, BlocksConfig]):
+C = TypeVar("C", bound=BlocksConfig)
+
+
+class BlockPartials(Algorithm[ReductionSpec, C]):
     """What the literature's kernels share: one partial result a block, then a second launch that adds them up."""
 
-    config = BlocksConfig
-
-    def refuses(self, spec: ReductionSpec, config: BlocksConfig) -> str | None:
+    def refuses(self, spec: ReductionSpec, config: C) -> str | None:
         """They add f32s, as in the literature."""
         return None if spec == ReductionSpec() else "it computes the sum of a whole array of f32"
 
-    def uncovered(self, spec: ReductionSpec, config: BlocksConfig, extents: Extents, limits: Limits) -> str | None:
+    def uncovered(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
         """One block for each share: the grid must hold them all."""
         if form(extents) is not Form.WHOLE:
             return "it takes arrays without gaps"
         blocks = self.blocks(config).at(extents)
         return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
 
-    def inputs(self, spec: ReductionSpec, config: BlocksConfig) -> Mapping[str, object]:
+    def inputs(self, spec: ReductionSpec, config: C) -> Mapping[str, object]:
         """All that the template reads."""
         return {"threads_per_block": config.threads_per_block, "unroll": config.unroll}
 
-    def blocks(self, config: BlocksConfig) -> Expr:
+    def blocks(self, config: C) -> Expr:
         """One block for each share of the array; one for an empty array."""
         return size("n").ceil_div(config.threads_per_block * config.unroll).at_least(1)
 
-    def finish(self, config: BlocksConfig) -> Launch:
+    def finish(self, config: C) -> Launch:
         """One block adds up the partial results in index order."""
         return Launch(
             grid=(ONE, ONE, ONE),
@@ -55,18 +57,30 @@ class BlockPartials(Algorithm[ReductionSpec, BlocksConfig]):
             entry="_finish",
         )
 
-    def roundings(self, spec: ReductionSpec, config: BlocksConfig, extents: Extents, limits: Limits) -> int:
+    def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
         """The data blocks, the block's tree, the partials of one thread, the last block's tree."""
         finish = -(-self.blocks(config).at(extents) // config.threads_per_block)
         tree = max(config.threads_per_block.bit_length() - 1, block_roundings(config.threads_per_block))
         return config.unroll + tree + finish + block_roundings(config.threads_per_block)
 
-    def bytes_in_flight(self, spec: ReductionSpec, config: BlocksConfig) -> int:
+    def bytes_in_flight(self, spec: ReductionSpec, config: C) -> int:
         """An element of each data block."""
         return config.unroll * spec.dtype.size
 
 
-class Interleaved(BlockPartials):
+def copied(n: Expr) -> Launch:
+    """The private copy that a kernel works in."""
+    block = 256
+    return Launch(
+        grid=(n.ceil_div(block).at_most(size("sm_count") * 8), ONE, ONE),
+        block=(block, 1, 1),
+        arguments=("in", "work", (I64, n)),
+        entry="_copy",
+        setup=True,
+    )
+
+
+class Interleaved(BlockPartials[BlocksConfig]):
     """Pairs half the block apart, in place in global memory."""
 
     name = "interleaved"
@@ -75,28 +89,21 @@ class Interleaved(BlockPartials):
         "Each block halves its share in place in global memory: thread i adds the element one stride further, and the "
         "stride halves. A private copy keeps the caller's array as it was."
     )
+    config = BlocksConfig
 
     def plan(self, spec: ReductionSpec, config: BlocksConfig) -> Plan:
         """A private copy, the blocks' partial results, their sum."""
         n = size("n")
-        copy_block = 256
-        copy = Launch(
-            grid=(n.ceil_div(copy_block).at_most(size("sm_count") * 8), ONE, ONE),
-            block=(copy_block, 1, 1),
-            arguments=("in", "work", (I64, n)),
-            entry="_copy",
-            setup=True,
-        )
         reduce = Launch(
             grid=(self.blocks(config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=("work", "partials", (I64, n)),
         )
         scratch = (Scratch("work", n * spec.dtype.size), Scratch("partials", self.blocks(config) * spec.dtype.size))
-        return Plan((copy, reduce, self.finish(config)), scratch)
+        return Plan((copied(n), reduce, self.finish(config)), scratch)
 
 
-class Shfl(BlockPartials):
+class Shfl(BlockPartials[BlocksConfig]):
     """Warp shuffles, then the warps' sums."""
 
     name = "shfl"
@@ -105,6 +112,7 @@ class Shfl(BlockPartials):
         "Each warp adds its elements with shuffles, without a barrier; one warp then adds up the warps' sums, and a "
         "second launch the blocks'."
     )
+    config = BlocksConfig
 
     def plan(self, spec: ReductionSpec, config: BlocksConfig) -> Plan:
         """The blocks' partial results, their sum."""

@@ -18,6 +18,7 @@ from gen.families.reduction.rows import Rows
 from gen.families.reduction.spec import ReductionSpec, from_json, spell
 from gen.families.reduction.stream import Stream
 from gen.families.reduction.strided import Strided
+from gen.families.reduction.tree import ABSENT, NAMED, Tree
 from gen.paths import templates_root
 
 
@@ -27,7 +28,7 @@ class Reduction(Family[ReductionSpec]):
     name = "reduction"
     summary = "many elements to one"
     algorithms: Mapping[str, Algorithm[ReductionSpec, Any]] = {
-        a.name: a for a in (Grid(), Rows(), Columns(), Stream(), Strided(), Interleaved(), Shfl())
+        a.name: a for a in (Grid(), Rows(), Columns(), Stream(), Strided(), Interleaved(), Shfl(), Tree())
     }
     named = (
         Named("reduceInterleaved", "interleaved", {"unroll": 1}, {}, rank=3),
@@ -35,8 +36,10 @@ class Reduction(Family[ReductionSpec]):
         Named("reduceUnrolling4", "interleaved", {"unroll": 4}, {}, rank=5),
         Named("reduceUnrolling8", "interleaved", {"unroll": 8}, {}, rank=6),
         Named("reduceUnrolling16", "interleaved", {"unroll": 16}, {}, rank=7),
-        Named("reduceShfl", "shfl", {"unroll": 1}, {}, rank=15),
+        Named("reduceShfl", "shfl", {"unroll": 1}, {}, rank=18),
+        *NAMED,
     )
+    absent = ABSENT
     catalogue = (ReductionSpec(),)
     templates = templates_root()
 
