@@ -115,7 +115,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
     ("name", "says"),
     [
         ("", "The variant must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature (got '')"),
-        ("reduceShlf", "(got 'reduceShlf'). Did you mean reduceShfl?"),
+        ("reduceShlf", "(got 'reduceShlf'). Did you mean reduceShfl"),
         ("reduction_sum_f32", "(got 'reduction_sum_f32'). gen list shows what names are put together from"),
         ("reductoin_sum_f32__grid", "(got 'reductoin_sum_f32'). Did you mean reduction_sum_f32?"),
         ("reduction_sum_f64__grid", "The tag of grid cannot be read at its end"),
