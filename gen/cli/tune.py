@@ -206,7 +206,8 @@ def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, j
     from gen.gpu.open import store_calibration
 
     home = home_of(out)
-    found = _open(gpu, _compiler(compiler, home)).calibrate()
+    with _alone(gpu, None, "gen calibrate"):
+        found = _open(gpu, _compiler(compiler, home)).calibrate()
     place = store_calibration(home, found)
     if json:
         show.data(asdict(found))
@@ -347,12 +348,12 @@ def _device(index: int, compiler: str, home: Path) -> IsolatedDevice:
     return IsolatedDevice(GpuFactory(index, _compiler(compiler, home), home))
 
 
-def _alone(index: int, seconds: float | None) -> AbstractContextManager[None]:
+def _alone(index: int, seconds: float | None, doing: str = "gen tune") -> AbstractContextManager[None]:
     """Keeps the GPU to this run; says for whom it waits."""
     from gen.gpu.lock import alone_on, gpu_uuid
 
     uuid = gpu_uuid(index)
-    return nullcontext() if uuid is None else alone_on(uuid, "gen tune", say=show.note, seconds=seconds)
+    return nullcontext() if uuid is None else alone_on(uuid, doing, say=show.note, seconds=seconds)
 
 
 def _show(done: Run) -> None:

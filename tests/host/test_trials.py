@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from gen.emit.render import render
 from gen.errors import GenError, StoreError
 from gen.families import FAMILIES
 from gen.families.base import Operand
@@ -138,6 +139,18 @@ def test_a_key_changes_with_nothing_else(tmp_path: Path) -> None:
     trials.record(SETTING, PROBLEM, "text", OK)
     trials.record(SETTING, PROBLEM, "text", replace(OK, times_us=(1.0,), registers=99))
     assert trials.count() == 1
+    trials.close()
+
+
+def test_a_value_added_to_a_parameter_keeps_every_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials, kind = Trials(tmp_path), type(VARIANT.config)
+    trials.record(SETTING, PROBLEM, render(VARIANT), OK)
+    before = len(list(kind.space()))
+    more = tuple(replace(one, values=(*one.values, 64)) if one.field == "unroll" else one for one in kind.parameters())
+    monkeypatch.setattr(kind, "_parameters", more)
+    assert len(list(kind.space())) > before
+    again = variant(STENCIL, SPEC, VARIANT.algorithm, kind.from_json(VARIANT.config.to_json()))
+    assert trials.find(SETTING, PROBLEM, render(again), again) == OK
     trials.close()
 
 
