@@ -11,7 +11,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 1, "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 ea4d44faf44b1bee
+// Template: reduction/grid.cu.jinja, with its partials sha256 a81c85d4d049ce82
 //
 // Written by gen: change the template, not this file.
 
@@ -91,14 +91,16 @@ __device__ __forceinline__ void fold_vector(State (&states)[kLanes], const Vecto
   }
 }
 
-// The state of what thread `first` of `team` threads reads of n elements: every team-th vector,
-// and some of the elements before the first vector and behind the last.
+// The state of what one thread reads of n elements. A team of threads takes every parts-th tile of
+// team * kUnroll vectors, from number `part` on: what is loaded at once lies together.
 __device__ __forceinline__ State read_share(
-    const Item* __restrict__ in, long long n, long long first, long long team) {
+    const Item* __restrict__ in, long long n, int thread, int team,
+    long long part, long long parts) {
   State states[kLanes];
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) states[lane] = identity();
 
+  const long long first = part * team + thread;
   // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
   const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
   const int to_first = (kVecBytes - past) % kVecBytes / sizeof(Item);
@@ -106,10 +108,13 @@ __device__ __forceinline__ State read_share(
   const long long vectors = (n - head) / kVecItems;
   const long long tail = n - head - vectors * kVecItems;
   const Raw* const body = reinterpret_cast<const Raw*>(in + head);
-  for (long long i = first; i < head; i += team) states[0] = combine(states[0], lift(in[i]));
+  for (long long i = first; i < head; i += team * parts) {
+    states[0] = combine(states[0], lift(in[i]));
+  }
 
-  long long i = first;
-  for (; i + (kUnroll - 1) * team < vectors; i += kUnroll * team) {
+  const long long tile = static_cast<long long>(team) * kUnroll;
+  long long i = part * tile + thread;
+  for (; i + (kUnroll - 1) * team < vectors; i += parts * tile) {
     Vector loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) loaded[u].raw = body[i + u * team];
@@ -132,7 +137,7 @@ __device__ __forceinline__ State read_share(
     }
   }
   const long long behind = n - tail;
-  for (long long i = first; i < tail; i += team) {
+  for (long long i = first; i < tail; i += team * parts) {
     states[0] = combine(states[0], lift(in[behind + i]));
   }
 #pragma unroll
@@ -149,9 +154,9 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   __shared__ State warp_states[kWarps];
   __shared__ bool is_last_block;
 
-  const long long first = static_cast<long long>(blockIdx.x) * kThreadsPerBlock + threadIdx.x;
-  const long long team = static_cast<long long>(gridDim.x) * kThreadsPerBlock;
-  const State share = read_share(in, n, first, team);
+  const Item* const begin = in;
+  const State share =
+      read_share(begin, n, threadIdx.x, kThreadsPerBlock, blockIdx.x, gridDim.x);
   const State partial = combine_block(share, warp_states);
   if (gridDim.x == 1) {
     if (threadIdx.x == 0) write_results(partial, n, 0, out);

@@ -154,14 +154,14 @@ MUTANTS = (
     ),
     Mutant(
         "grid: blocks read the same", ON_GRID, GRID,
-        "static_cast<long long>({{ block }}) * kThreadsPerBlock + threadIdx.x", "threadIdx.x", WRONG,
+        "kThreadsPerBlock, {{ block }}, {{ blocks }}", "kThreadsPerBlock, 0, {{ blocks }}", WRONG,
     ),
-    Mutant("grid: index of 16 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  short i = first;\n",
+    Mutant("grid: index of 16 bits", ON_SINGLES, SHARE, "  long long i = part", "  short i = part",
            OUTSIDE_READ),
     Mutant("grid: sums begin at 1", ON_GRID, SHARE, "states[lane] = identity();", "states[lane] = 1.0f;", WRONG),
     Mutant(
         "grid: return before a barrier [3]", ON_GRID, GRID, "  const State share",
-        "  if (0 < n && n <= first) return;\n  const State share", ABSENT,
+        "  if (0 < n && n <= threadIdx.x) return;\n  const State share", ABSENT,
     ),
     Mutant(
         "grid: partials as narrow as bfloat16", ON_GRID, GRID, "{{ of_row }}[{{ block }}] = partial;",
@@ -500,8 +500,8 @@ MUTANTS = (
 
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE_MUTANTS = (
-    Mutant("grid: i of 31 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  int i = first;\n", OUTSIDE_READ),
-    Mutant("grid: i of 32 bits", ON_SINGLES, SHARE, "  long long i = first;\n", "  unsigned i = first;\n", "hang"),
+    Mutant("grid: i of 31 bits", ON_SINGLES, SHARE, "  long long i = part", "  int i = part", OUTSIDE_READ),
+    Mutant("grid: i of 32 bits", ON_SINGLES, SHARE, "  long long i = part", "  unsigned i = part", "hang"),
     Mutant(
         "grid: vectors counted in 31 bits", ON_PAIRS, SHARE, "long long vectors = (n", "int vectors = (n", OVERFLOW,
     ),
@@ -616,8 +616,8 @@ LARGE_MUTANTS = (
 
 UNCHANGED = (
     Unchanged(
-        "grid: first of 32 bits", ON_GRID, GRID, "static_cast<long long>({{ block }})", "blockIdx.x",
-        "a grid as large as the device has fewer than 2^32 threads",
+        "grid: a tile counted in 31 bits", ON_GRID, SHARE, "static_cast<long long>(team) * kUnroll", "team * kUnroll",
+        "a tile is 8192 vectors at most",
     ),
     Unchanged(
         "finish: partials counted in 31 bits", ON_SHFL, BLOCK, "for (long long i = threadIdx.x;",

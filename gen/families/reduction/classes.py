@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+from gen.dtypes import LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Layout
 from gen.families.config import Config
 from gen.families.reduction.canonical import Form, dense, extents_of, form
@@ -184,14 +185,17 @@ def base(spec: ReductionSpec, name: str) -> tuple[str, Config]:
         case ShapeClass.SMALL:
             return "grid", GridConfig(threads_per_block=1024, unroll=8, blocks_per_sm=1)
         case ShapeClass.MIDDLE:
-            return "grid", GridConfig(threads_per_block=512, unroll=4, blocks_per_sm=1)
+            return "grid", GridConfig(threads_per_block=256, unroll=2, blocks_per_sm=4)
         case ShapeClass.LARGE | ShapeClass.FEW_LONG_ROWS:
             return "grid", GridConfig(threads_per_block=512, unroll=8, blocks_per_sm=2)
         case ShapeClass.LONG_ROWS:
-            return "grid", GridConfig(threads_per_block=256, unroll=4, blocks_per_sm=8)
-        case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS:
-            vectors = max(_REPRESENTATIVE[one][1] * size // 16, 1)
-            return "rows", RowsConfig(group=min(vectors, 32), unroll=min(max(vectors // 32, 1), 4))
+            return "grid", GridConfig(threads_per_block=512, unroll=2, blocks_per_sm=4)
+        case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS:
+            group = min(2 ** (max(_REPRESENTATIVE[one][1] * size // 64, 1).bit_length() - 1), 32)
+            streaming = LoadModifier.CS
+            return "rows", RowsConfig(threads_per_block=128, group=group, unroll=4, load_modifier=streaming)
+        case ShapeClass.ROWS:
+            return "rows", RowsConfig(group=32, unroll=4)
         case ShapeClass.TALL_COLUMNS:
             return "stream", StreamConfig(threads_per_block=256, unroll=4, vec_bytes=narrow, blocks_per_sm=4)
         case ShapeClass.COLUMNS | ShapeClass.WIDE_COLUMNS:

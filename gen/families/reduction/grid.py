@@ -14,6 +14,8 @@ from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, state_bytes, state_text
 
+MANY = 64  # blocks for each multiprocessor, which come one after another
+
 
 @dataclass(frozen=True, kw_only=True)
 class GridConfig(Config):
@@ -22,7 +24,12 @@ class GridConfig(Config):
     threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
     unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
-    blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=2, help="most blocks for each multiprocessor")
+    blocks_per_sm: int = tunable(
+        "bpm",
+        (1, 2, 4, 8, MANY),
+        base=2,
+        help=f"most blocks for each multiprocessor; {MANY}: several times what it holds",
+    )
     load_modifier: LoadModifier = tunable(
         "ld",
         (LoadModifier.DEFAULT, LoadModifier.CG, LoadModifier.CS),
@@ -50,9 +57,9 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
         return None
 
     def infeasible(self, spec: ReductionSpec, config: GridConfig, limits: Limits) -> str | None:
-        """The blocks asked for must fit on a multiprocessor together."""
+        """The blocks asked for must fit on a multiprocessor together, unless there are to be many."""
         resident = limits.threads_per_sm // config.threads_per_block
-        if config.blocks_per_sm > resident:
+        if resident < config.blocks_per_sm < MANY:
             return f"a multiprocessor holds {resident} blocks of {config.threads_per_block} threads"
         return None
 
@@ -114,7 +121,8 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
         blocks = self.blocks(spec, config).at({**extents, **limits.sizes()})
         vectors = -(-extents["n"] // items)
         states = lanes(spec, items)
-        own = -(-vectors // (blocks * config.threads_per_block)) * max(items // states, 1) + 2 + states
+        tiles = -(-vectors // (config.threads_per_block * config.unroll))
+        own = -(-tiles // blocks) * config.unroll * max(items // states, 1) + 2 + states
         finish = -(-blocks // config.threads_per_block) + block_roundings(config.threads_per_block)
         tree = block_roundings(config.threads_per_block)
         return roundings(spec, extents["n"], items, own + tree + (finish if blocks > 1 else 0))

@@ -16,6 +16,9 @@ from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, state_text
 
 
+MOST_OF_THREAD = 4096  # elements of a row: more threads would be faster by far
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowsConfig(Config):
     """How `rows` divides rows between threads."""
@@ -55,6 +58,8 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
         """Rows of neighbouring elements."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
             return "it takes elements that follow each other along the reduced axes"
+        if extents["n"] > MOST_OF_THREAD * config.group:
+            return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
         blocks = self.blocks(config).at(extents)
         return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
 

@@ -1,21 +1,21 @@
-// reduction_sum_f32__grid_tpb512_u4_v16_bpm1
+// reduction_sum_f32__grid_tpb256_u2_v16_bpm4
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch: the blocks of a row stride through it with vector loads; the block that finishes
 // last combines the partial results in index order, so that every run gives the same bits.
 //
-// Launch:   <<<max(min((n + 8191) / 8192, sm_count * 1), 1), 512>>>(in, out, partials, ticket, n)
-// Scratch:  partials, max(min((n + 8191) / 8192, sm_count * 1), 1) * 4 bytes
+// Launch:   <<<max(min((n + 2047) / 2048, sm_count * 4), 1), 256>>>(in, out, partials, ticket, n)
+// Scratch:  partials, max(min((n + 2047) / 2048, sm_count * 4), 1) * 4 bytes
 // Scratch:  ticket, 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"blocks_per_sm": 1, "threads_per_block": 512, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 ea4d44faf44b1bee
+// Config:   {"blocks_per_sm": 4, "threads_per_block": 256, "unroll": 2, "vec_bytes": 16}
+// Template: reduction/grid.cu.jinja, with its partials sha256 a81c85d4d049ce82
 //
 // Written by gen: change the template, not this file.
 
-constexpr int kThreadsPerBlock = 512;
-constexpr int kUnroll = 4;  // vector loads that each thread has in flight
+constexpr int kThreadsPerBlock = 256;
+constexpr int kUnroll = 2;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
@@ -90,14 +90,16 @@ __device__ __forceinline__ void fold_vector(State (&states)[kLanes], const Vecto
   }
 }
 
-// The state of what thread `first` of `team` threads reads of n elements: every team-th vector,
-// and some of the elements before the first vector and behind the last.
+// The state of what one thread reads of n elements. A team of threads takes every parts-th tile of
+// team * kUnroll vectors, from number `part` on: what is loaded at once lies together.
 __device__ __forceinline__ State read_share(
-    const Item* __restrict__ in, long long n, long long first, long long team) {
+    const Item* __restrict__ in, long long n, int thread, int team,
+    long long part, long long parts) {
   State states[kLanes];
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) states[lane] = identity();
 
+  const long long first = part * team + thread;
   // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
   const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
   const int to_first = (kVecBytes - past) % kVecBytes / sizeof(Item);
@@ -105,10 +107,13 @@ __device__ __forceinline__ State read_share(
   const long long vectors = (n - head) / kVecItems;
   const long long tail = n - head - vectors * kVecItems;
   const Raw* const body = reinterpret_cast<const Raw*>(in + head);
-  for (long long i = first; i < head; i += team) states[0] = combine(states[0], lift(in[i]));
+  for (long long i = first; i < head; i += team * parts) {
+    states[0] = combine(states[0], lift(in[i]));
+  }
 
-  long long i = first;
-  for (; i + (kUnroll - 1) * team < vectors; i += kUnroll * team) {
+  const long long tile = static_cast<long long>(team) * kUnroll;
+  long long i = part * tile + thread;
+  for (; i + (kUnroll - 1) * team < vectors; i += parts * tile) {
     Vector loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) loaded[u].raw = body[i + u * team];
@@ -131,7 +136,7 @@ __device__ __forceinline__ State read_share(
     }
   }
   const long long behind = n - tail;
-  for (long long i = first; i < tail; i += team) {
+  for (long long i = first; i < tail; i += team * parts) {
     states[0] = combine(states[0], lift(in[behind + i]));
   }
 #pragma unroll
@@ -141,16 +146,16 @@ __device__ __forceinline__ State read_share(
 
 // partials has an element a block; ticket is 0 before the launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__grid_tpb512_u4_v16_bpm1(
+    reduction_sum_f32__grid_tpb256_u2_v16_bpm4(
         const Item* __restrict__ in,
         float* __restrict__ out,
         State* partials, unsigned* ticket, long long n) {
   __shared__ State warp_states[kWarps];
   __shared__ bool is_last_block;
 
-  const long long first = static_cast<long long>(blockIdx.x) * kThreadsPerBlock + threadIdx.x;
-  const long long team = static_cast<long long>(gridDim.x) * kThreadsPerBlock;
-  const State share = read_share(in, n, first, team);
+  const Item* const begin = in;
+  const State share =
+      read_share(begin, n, threadIdx.x, kThreadsPerBlock, blockIdx.x, gridDim.x);
   const State partial = combine_block(share, warp_states);
   if (gridDim.x == 1) {
     if (threadIdx.x == 0) write_results(partial, n, 0, out);
