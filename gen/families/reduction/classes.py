@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from gen.dtypes import LoadModifier
-from gen.families.base import STATIC_SHARED_BYTES, Extents, Layout
+from gen.families.base import Extents, Layout
 from gen.families.config import Config
 from gen.families.reduction.canonical import Form, dense, extents_of, form
 from gen.families.reduction.columns import ColumnsConfig
@@ -190,15 +190,21 @@ def base(spec: ReductionSpec, name: str) -> tuple[str, Config]:
             return "grid", GridConfig(threads_per_block=512, unroll=8, blocks_per_sm=2)
         case ShapeClass.LONG_ROWS:
             return "grid", GridConfig(threads_per_block=512, unroll=2, blocks_per_sm=4)
-        case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS:
+        case ShapeClass.TINY_ROWS:
+            return "rows", RowsConfig(threads_per_block=128, group=1, unroll=4, vec_bytes=max(size, 4))
+        case ShapeClass.SHORT_ROWS:
             group = min(2 ** (max(_REPRESENTATIVE[one][1] * size // 64, 1).bit_length() - 1), 32)
             streaming = LoadModifier.CS
             return "rows", RowsConfig(threads_per_block=128, group=group, unroll=4, load_modifier=streaming)
         case ShapeClass.ROWS:
             return "rows", RowsConfig(group=32, unroll=4)
         case ShapeClass.TALL_COLUMNS:
-            return "stream", StreamConfig(threads_per_block=256, unroll=4, vec_bytes=narrow, blocks_per_sm=4)
-        case ShapeClass.COLUMNS | ShapeClass.WIDE_COLUMNS:
-            y = max(y for y in (4, 8, 16) if 32 * y * narrow // size * per_column < STATIC_SHARED_BYTES - 16)
-            return "columns", ColumnsConfig(columns_x=32, rows_y=y, unroll=4, vec_bytes=narrow, blocks_per_sm=4)
+            threads = 512 if narrow // size * per_column <= 64 else 256  # as many as shared memory has states for
+            return "stream", StreamConfig(threads_per_block=threads, unroll=4, vec_bytes=narrow, blocks_per_sm=4)
+        case ShapeClass.COLUMNS:
+            vec_bytes = min(narrow, 8)
+            return "columns", ColumnsConfig(columns_x=16, rows_y=16, unroll=4, vec_bytes=vec_bytes, blocks_per_sm=4)
+        case ShapeClass.WIDE_COLUMNS:
+            vec_bytes = min(narrow, 8)
+            return "columns", ColumnsConfig(columns_x=32, rows_y=8, unroll=4, vec_bytes=vec_bytes, blocks_per_sm=4)
     return "strided", StridedConfig()

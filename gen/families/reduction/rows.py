@@ -15,7 +15,6 @@ from gen.families.reduction.roundings import roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, state_text
 
-
 MOST_OF_THREAD = 4096  # elements of a row: more threads would be faster by far
 
 
