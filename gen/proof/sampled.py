@@ -42,7 +42,7 @@ WHOLE = 256  # blocks: a launch of as many runs whole
 RANDOM_BLOCKS = 4
 # What a thread may do: with its share of a large grid, each access to other pages; and where it adds up the partial
 # results of a million blocks. And all threads of a launch together.
-STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 15, 1 << 21, 1 << 27
+STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 13, 1 << 21, 1 << 27
 
 
 def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
