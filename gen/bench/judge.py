@@ -153,7 +153,7 @@ def roundings(case: Case) -> int:
     if isinstance(work, Reduce):
         axes = range(len(case.shape)) if work.axes is None else work.axes
         return prod(case.shape[axis] for axis in axes) + 2
-    return work.steps * (2 * len(work.taps) + 1) if isinstance(work, Sweep) else 0
+    return work.steps * (len(work.taps) + 2) if isinstance(work, Sweep) else 0
 
 
 def _read(operand: Operand, result: Any) -> Given:

@@ -13,7 +13,6 @@ from gen.bench.ours import Ours
 from gen.bench.peers.base import Contender, Place
 from gen.bench.works import Case, Shape, Sweep
 from gen.dtypes import DType
-from gen.families.base import Expected
 from gen.gpu.trial import Problem
 
 MOST_CELLS, MOST_STEPS = 300, 20  # along an axis: more than any tile, and NumPy takes well under a second
@@ -52,7 +51,7 @@ class Referee:
 
     def wrong_ours(self, loaded: Ours, contender: Contender) -> str | None:
         """What is wrong with our result, in words."""
-        if self._less == self._case:
+        if not isinstance(self._case.work, Sweep):
             return self._judge.wrong(contender.launch())
         less = loaded.contender(self._less, self._part, self._source, self._bench)
         try:
@@ -67,7 +66,7 @@ class Referee:
         return self._likeness.wrong(results)
 
     def wrong_peer(self, results: Sequence[Any]) -> str | None:
-        """What is wrong with a peer's results, in words."""
+        """What is wrong with a peer's results, in words; stencils may differ from ours by what additions round."""
         return (self._likeness or self._judge).wrong(results)
 
     def differences(self, results: Sequence[Any]) -> list[str]:
@@ -82,9 +81,7 @@ class Referee:
         content = self._bench.download(source.address, source.nbytes)
         array = content.view(source.dtype.numpy).reshape(shape)
         expected = problem.family.oracle(spec, {operand.name: array}, problem.extents)
-        return Judge(
-            self._bench, self._less, spec, {name: _loosened(self._less, one) for name, one in expected.items()}
-        )
+        return Judge(self._bench, self._less, spec, expected)
 
 
 def reduced(case: Case) -> Case:
@@ -95,10 +92,3 @@ def reduced(case: Case) -> Case:
     most = MOST_CELLS if work.ndim < 3 else MOST_CELLS // 5
     shape = tuple(min(extent, most) for extent in case.shape)
     return replace(case, work=replace(work, steps=min(work.steps, MOST_STEPS)), shape=shape)
-
-
-def _loosened(case: Case, expected: Expected) -> Expected:
-    """Stencils of halves: libraries round to halves after each step, and some after each addition."""
-    if isinstance(case.work, Sweep) and expected.magnitude is not None:
-        return replace(expected, accumulator=case.dtype)
-    return expected
