@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from gen.families.base import Limits
     from gen.tune.device import Device
+    from gen.tune.ranking import Ranking
     from gen.tune.rehearse import Prospect, Rehearsal, Rehearsed
+
+
+BEST = 5  # predicted variants that are shown
 
 
 def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path | None, *, json: bool) -> None:
@@ -26,6 +30,7 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.device import find_device
     from gen.tune.processes import Host
+    from gen.tune.ranking import rank
     from gen.tune.rehearse import rehearse as rehearsed
     from gen.tune.select import select
 
@@ -40,10 +45,13 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
     with show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as tick:
         done = rehearsed(variants, limits, compiler, host, tick=tick)
     keep_failures(home, [one.verdict for one in done.variants])
+    # Looking at every access of a whole catalogue takes minutes.
+    rankings = tuple(rank(done.variants, host.runner(), limits)) if target is not None else ()
     if json:
-        show.data(_as_json(done, compiler.version, device))
+        show.data({**_as_json(done, compiler.version, device), "predicted": [_ranking(one) for one in rankings]})
     else:
         _show(done, compiler.version, device)
+        _show_rankings(rankings, limits.arch)
     if not done.ok:
         raise typer.Exit(1)
 
@@ -84,6 +92,32 @@ def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
     for prospect in done.prospects:
         show.text(_prospect(prospect), indent=2)
     show.text(f"and keep the fastest variant of each shape class. Feasible means: can run on {done.arch}.")
+
+
+def _show_rankings(rankings: tuple[Ranking, ...], arch: str) -> None:
+    for ranking in rankings:
+        if ranking.order:
+            show.text()
+            sizes = ", ".join(f"{size} {extent}" for size, extent in ranking.extents.items())
+            show.text(
+                f"{ranking.spec_name}, {ranking.shape_class} ({sizes}): predicted for {arch}, not measured", "bold"
+            )
+            rows = [(made.name, f"{found.us:.4g}", found.bound) for made, found in ranking.order[:BEST]]
+            show.table(("variant", "predicted us", "bound by"), rows)
+            if len(ranking.order) > BEST:
+                show.text(f"and {len(ranking.order) - BEST} more; gen tune --json shows all.")
+
+
+def _ranking(ranking: Ranking) -> dict[str, Any]:
+    return {
+        "spec": ranking.spec_name,
+        "shape_class": ranking.shape_class,
+        "extents": dict(ranking.extents),
+        "measured": False,
+        "variants": [
+            {"name": made.name, "predicted_us": found.us, "bound": found.bound} for made, found in ranking.order
+        ],
+    }
 
 
 def _by_family(done: Rehearsal) -> dict[str, list[Rehearsed]]:

@@ -27,7 +27,7 @@ from gen.proof.traffic import EVENT, Access, Counted, MemoryModel, Traffic, coun
 
 WHOLE = 512  # blocks: a launch of as many may run whole
 SAMPLES = (8, 3, 2)  # blocks between the first and the last, one after the other until they do little enough
-EVENTS = 1 << 20  # accesses of a launch that are noted
+EVENTS = 1 << 18  # accesses of a launch that are noted
 STEPS = 4 * EVENTS  # of a launch, after which fewer blocks are tried
 STEPS_PER_THREAD = 1 << 24
 

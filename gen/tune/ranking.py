@@ -1,0 +1,65 @@
+"""Feasible, proven variants of every problem in the order of their predicted times. Nothing here is a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gen.errors import RunError
+from gen.families.base import Extents, Limits, Variant
+from gen.proof.host import HostRunner
+from gen.proof.trace import traffic
+from gen.proof.traffic import MemoryModel
+from gen.toolchain.compiled import Compiled
+from gen.toolchain.usage import usage
+from gen.tune.predict import Prediction, Speeds, predict
+from gen.tune.rehearse import Rehearsed
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The variants of one spec at the size that stands for a shape class.
+
+    Attributes:
+        spec_name: for instance `reduction_sum_f32`.
+        order: each with its prediction, fastest first.
+    """
+
+    spec_name: str
+    shape_class: str
+    extents: Extents
+    order: tuple[tuple[Variant, Prediction], ...]
+
+
+def rank(
+    done: Sequence[Rehearsed], runner: HostRunner, limits: Limits, tick: Callable[[str], None] = lambda _: None
+) -> Iterator[Ranking]:
+    """Ranks what a rehearsal found right.
+
+    Args:
+        done: variants that were compiled and proven; those that failed or cannot run on the device are left out.
+        runner: where they run to be looked at.
+        limits: of the device.
+        tick: is told `predicted` after each variant of each problem.
+    """
+    model, speeds = MemoryModel.of(limits.arch), Speeds.of(limits.arch)
+    right = [one for one in done if one.infeasible is None and one.verdict.status == "proven"]
+    kernels = dict(zip((one.variant.name for one in right), runner.load([one.variant for one in right]), strict=True))
+    for family, spec in dict.fromkeys((one.variant.family, one.variant.spec) for one in right):
+        for shape_class in family.shape_classes(spec):
+            extents = family.representative(spec, shape_class)
+            found: list[tuple[Variant, Prediction]] = []
+            for one in right:
+                made = one.variant
+                if (made.family, made.spec) != (family, spec) or not isinstance(one.compiled, Compiled):
+                    continue
+                if made.algorithm.uncovered(made.spec, made.config, extents, limits) is None:
+                    used = usage(made, one.compiled, limits, extents)
+                    try:
+                        moved = traffic(kernels[made.name], limits, extents, model)
+                    except RunError:  # it cannot be run in part: blocks that wait for each other
+                        continue
+                    found.append((made, predict(made, moved, used, limits, extents, speeds)))
+                tick("predicted")
+            order = tuple(sorted(found, key=lambda pair: pair[1].us))
+            yield Ranking(f"{family.name}_{spec.label}", shape_class, extents, order)
