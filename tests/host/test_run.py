@@ -21,6 +21,7 @@ from gen.errors import RunError, StoreError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.stencil import StencilSpec
+from gen.families.transpose import Transpose
 from gen.gpu.trial import Entrant, Problem
 from gen.store.folder import variants_of_home
 from gen.store.specs import read_specs
@@ -33,8 +34,8 @@ from gen.tune.run import Run, run
 from gen.tune.search import Space
 from tests.fake_device import FakeDevice, FakeFarm, FakeSession
 
-ALL = problems(FAMILIES, None, {})
-TRANSPOSE = problems(FAMILIES, "transpose", {})
+TRANSPOSE = problems(FAMILIES, "transpose", {})[:1]
+ALL = tuple(p for p in problems(FAMILIES, None, {}) if p.family != TRANSPOSE[0].family or p == TRANSPOSE[0])
 EVIDENCE = {
     "median_us", "of_limit", "floor_us", "limit", "gb_per_s", "over_base", "extents", "trials", "protocol", "driver",
     "compiler", "registers", "interval_us", "samples", "noise", "settled", "sm_mhz", "throttled",
@@ -44,8 +45,10 @@ FOREIGN = Winner("Other GPU", "transpose_10_b32", "any size", "transpose_10_b32_
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every 29th number of a space, and no winners that came with gen."""
+    """Every 29th number of a space, one shape class of a transpose, and no winners that came with gen."""
     at = Space.at
+    monkeypatch.setattr(Transpose, "shape_classes", lambda _self, _spec: ("aligned rows",))
+    monkeypatch.setattr(TRANSPOSE[0].family, "catalogue", (TRANSPOSE[0].spec,))
     monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
     monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
 
@@ -123,12 +126,12 @@ def test_a_winner_that_is_replaced_goes_with_its_file(home: Path) -> None:
 def test_a_winner_for_one_shape_leaves_that_of_its_class(home: Path) -> None:
     tuned(home, TRANSPOSE)
     (before,) = read_winners(home)
-    one = problems(FAMILIES, "transpose", {}, ["64x96"])
+    one = problems(FAMILIES, "transpose", {}, ["128x96"])
     tuned(home, one, FakeDevice(lambda made: 3.0 if "t16" in made.name else 9.0))
     found = {winner.words: winner for winner in read_winners(home)}
     assert found.pop(before.words) == before
     ((words, special),) = found.items()
-    assert words == "any size, cols 96, rows 64, aligned to 16 bytes"
+    assert words == "aligned rows, under 4 MiB, cols 96, rows 128, aligned to 16 bytes"
     assert "t16" in special.variant
     assert {path.stem for path in home.glob("*.cu")} >= {before.variant, special.variant}
     told: list[str | None] = [module._previous(home, FakeDevice(), problem) for problem in (*TRANSPOSE, *one)]

@@ -7,7 +7,7 @@ from enum import Enum
 
 from gen.dtypes import I64, U32, DType
 from gen.families.base import Extents, Launch, Plan
-from gen.families.expr import ONE, ZERO, Expr, size
+from gen.families.expr import ONE, Expr, constant, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.spec import TransposeSpec
 
@@ -45,16 +45,21 @@ def batch_arguments(spec: TransposeSpec) -> tuple[tuple[DType, Expr], ...]:
     )  # fmt: skip
 
 
+def arguments(spec: TransposeSpec, down: Expr, across: Expr) -> tuple[str | tuple[DType, Expr], ...]:
+    """What every kernel is told, as `parameters` of the templates declares it."""
+    numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
+    return ("in", "out", *numbers, *batch_arguments(spec), (U32, down), (U32, across))
+
+
 def tiled_launch(
-    spec: TransposeSpec, tiles: Tiles, block: tuple[int, int, int], shared_bytes: int = 0
+    spec: TransposeSpec, tiles: Tiles, block: tuple[int, int, int], shared_bytes: Expr | int = 0
 ) -> Plan:  # fmt: skip
     """One launch with a block for each tile, which it finds by `place_tile` of the templates."""
-    numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
     launch = Launch(
         grid=(tiles.count, ONE, ONE),
         block=block,
-        arguments=("in", "out", *numbers, *batch_arguments(spec), (U32, tiles.down), (U32, tiles.across)),
-        shared_bytes=ZERO + shared_bytes,
+        arguments=arguments(spec, tiles.down, tiles.across),
+        shared_bytes=constant(shared_bytes),
     )
     return Plan((launch,))
 

@@ -14,8 +14,12 @@ from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.layout import layout_of, measure
 from gen.families.transpose.canonical import canonical
+from gen.families.transpose.classes import base, known_class, representatives, shape_class
+from gen.families.transpose.flat import RowCopy, Skinny, Small
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.tiled import Naive, Tiled, TiledConfig
+from gen.families.transpose.tiled import Naive, Tiled
+from gen.families.transpose.vector import VectorTile
+from gen.families.transpose.windows import ShiftTile, WindowTile
 from gen.paths import templates_root
 
 _SHAPES = {
@@ -31,12 +35,17 @@ _MANY = (
 )  # fmt: skip
 
 
+_ALGORITHMS: tuple[Algorithm[TransposeSpec, Any], ...] = (
+    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(),
+)  # fmt: skip
+
+
 class Transpose(DenseFamily[TransposeSpec]):
     """The family of transposes."""
 
     name = "transpose"
     summary = "the axes of an array in another order"
-    algorithms: Mapping[str, Algorithm[TransposeSpec, Any]] = {a.name: a for a in (Naive(), Tiled())}
+    algorithms: Mapping[str, Algorithm[TransposeSpec, Any]] = {a.name: a for a in _ALGORITHMS}
     named = (
         Named("transposeNaiveRow", "naive", {"order": "row", "unroll": 1}, {}, rank=3),
         Named("transposeNaiveCol", "naive", {"order": "col", "unroll": 1}, {}, rank=4),
@@ -107,9 +116,23 @@ class Transpose(DenseFamily[TransposeSpec]):
         """NumPy transposes without a copy."""
         return Expected(np.transpose(inputs["in"], spec.axes)[index])
 
+    def shape_classes(self, spec: TransposeSpec) -> tuple[str, ...]:
+        """Those that problems of the spec can have."""
+        return tuple(self._representatives(spec))
+
+    def shape_class(self, spec: TransposeSpec, extents: Extents) -> str:
+        """By what moves, how few rows or columns there are, and whether rows are aligned to 16 bytes."""
+        return known_class(shape_class(spec, extents), self._representatives(spec))
+
     def representative(self, spec: TransposeSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""
-        return {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192}
+        return self._representatives(spec)[shape_class]
+
+    def _representatives(self, spec: TransposeSpec) -> Mapping[str, Extents]:
+        return representatives(spec, self._problem)
+
+    def _problem(self, spec: TransposeSpec, known: Mapping[str, int]) -> Extents:
+        return self.extents(spec, self.layouts(spec, known))
 
     def cases(self, spec: TransposeSpec) -> Iterator[Extents]:
         """Nothing, one, one off a tile, non-square, skinny, pitched."""
@@ -118,11 +141,11 @@ class Transpose(DenseFamily[TransposeSpec]):
             known = dict(zip(map(str, one.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(one.axes)], strict=True))
             for gap in (0, 7) if known[str(one.axes[-1])] == 65 else (0,):
                 pitches = {o.pitch: known[str(o.axes[-1])] + gap for o in (one, two) if o.pitch}
-                yield self.extents(spec, self.layouts(spec, known | pitches))
+                yield self._problem(spec, known | pitches)
 
     def base(self, spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
-        """`tiled`, 64 wide: half as many, twice as long row segments as the literature's 32."""
-        return "tiled", TiledConfig(tile_dim=64, block_rows=8, padding=1)
+        """What was fast on an H100."""
+        return base(spec, shape_class)
 
 
 def _pitch(layout: Layout) -> int:

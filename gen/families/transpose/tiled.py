@@ -76,7 +76,9 @@ class TiledConfig(Config):
         ]
         if len(departures) > 1:
             both = " and ".join(departures[:2])
-            return f"the literature's tile departs in one thing at a time, not in {both}; `words` and `blocks` vary all"
+            return f"the literature's tile departs in one thing at a time, not in {both}: vector_tile varies more"
+        if departures and self.unroll > 1 and not self.dynamic:
+            return f"{departures[0]} is varied with one square a tile"
         return None
 
 

@@ -1,0 +1,241 @@
+"""Where an array lies in one piece: few rows or columns, many small matrices, and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gen.dtypes import LoadModifier, StoreModifier
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.tiles import Tiles
+from gen.families.transpose.blocks import arguments, matrices, tiled_launch
+from gen.families.transpose.spec import TransposeSpec
+
+FEW = 64
+"""Rows or columns that are few."""
+
+
+class Few(Enum):
+    """Of what there are few."""
+
+    COLS = "cols"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkinnyConfig(Config):
+    """How `skinny` cuts a long matrix."""
+
+    few: Few = tunable("", tuple(Few), base=Few.COLS, help="what there are few of, so that a tile has all of them")
+    length: int = tunable("t", (64, 128, 256, 512, 1024), base=256, help="length of a tile along the other side")
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
+    store_modifier: StoreModifier = tunable(
+        "st",
+        (StoreModifier.DEFAULT, StoreModifier.CS),
+        base=StoreModifier.DEFAULT,
+        off=StoreModifier.DEFAULT,
+        help="cache operator of the stores",
+    )
+
+
+class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
+    """Matrices with few rows or columns."""
+
+    name = "skinny"
+    template = "transpose/skinny.cu.jinja"
+    summary = (
+        "With few columns, a tile that has all of them lies in one piece in the input, is read as it lies, and "
+        "written to as many long pieces; with few rows the other way round."
+    )
+    config = SkinnyConfig
+
+    def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
+        """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
+        few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
+        if extents[few] > FEW:
+            return f"there are {extents[few]} {few}; it takes {FEW} at most"
+        if extents[pitch] > extents[few]:
+            return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
+        needed = self.shared_bytes(spec, config).at(extents)
+        if needed > limits.shared_bytes_per_block:
+            return f"the tile takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
+        return self.tiles(spec, config).uncovered(extents)
+
+    def shared_bytes(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
+        """Of a block: the tile, and what fills up the last line of the banks."""
+        return (size(config.few.value) * (config.length * spec.dtype.size)).ceil_div(4096) * 4096
+
+    def tiles(self, spec: TransposeSpec, config: SkinnyConfig) -> Tiles:
+        """Tiles of the input, one beside the other along the long side."""
+        high, wide = (config.length, FEW) if config.few is Few.COLS else (FEW, config.length)
+        return Tiles(size("rows"), size("cols"), high, wide, matrices(spec))
+
+    def inputs(self, spec: TransposeSpec, config: SkinnyConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "element": spec.dtype.cuda,
+            "batches": spec.batches,
+            "size": spec.dtype.size,
+            "few_cols": config.few is Few.COLS,
+            "length": config.length,
+            "threads": config.threads_per_block,
+            "load": LoadModifier.LDG.intrinsic,
+            "store": config.store_modifier.intrinsic,
+        }
+
+    def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
+        """One launch."""
+        block = (config.threads_per_block, 1, 1)
+        return tiled_launch(spec, self.tiles(spec, config), block, self.shared_bytes(spec, config))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: SkinnyConfig) -> int:
+        """Four loads."""
+        return 4 * (16 if config.few is Few.COLS else max(spec.dtype.size, 4))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallConfig(Config):
+    """How many small matrices a block of `small` turns."""
+
+    piece: int = tunable("b", (4096, 8192, 16384, 32768), base=16384, help="bytes of a block, at most")
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
+    store_modifier: StoreModifier = tunable(
+        "st",
+        (StoreModifier.DEFAULT, StoreModifier.CS),
+        base=StoreModifier.DEFAULT,
+        off=StoreModifier.DEFAULT,
+        help="cache operator of the stores",
+    )
+
+
+class Small(Algorithm[TransposeSpec, SmallConfig]):
+    """Many small matrices that follow each other."""
+
+    name = "small"
+    template = "transpose/small.cu.jinja"
+    summary = (
+        "As many whole matrices as fit in shared memory are read and written in one piece; the order of their "
+        "elements is changed on the way out."
+    )
+    config = SmallConfig
+
+    def uncovered(self, spec: TransposeSpec, config: SmallConfig, extents: Extents, limits: Limits) -> str | None:
+        """A matrix must fit, and those of a batch must follow each other in both arrays."""
+        rows, cols = extents["rows"], extents["cols"]
+        if min(rows, cols) < 2:
+            return f"the matrices are {rows} x {cols}: nothing moves within one"
+        if rows * cols * spec.dtype.size > config.piece:
+            return f"a matrix has {rows * cols * spec.dtype.size} bytes; it takes {config.piece} at most"
+        step = rows * cols
+        for place in range(spec.batches - 1, -1, -1):
+            extent, there, here = (extents[f"batch{place}{end}"] for end in ("", "_in", "_out"))
+            if extent > 1 and (there, here) != (step, step):
+                return f"matrices must follow each other, {step} elements apart; they are {there} and {here} apart"
+            step *= extent
+        if (extents["in_pitch"], extents["out_pitch"]) != (cols, rows):
+            return "rows must follow each other without a gap"
+        count = self.grid(spec, config).at(extents)
+        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+
+    def grid(self, spec: TransposeSpec, config: SmallConfig) -> Expr:
+        """Blocks; where there are no elements none are needed."""
+        area = (size("rows") * size("cols")).at_least(1)
+        together = (size("rows") * 0 + config.piece // spec.dtype.size) // area
+        return matrices(spec).ceil_div(together.at_least(1))
+
+    def inputs(self, spec: TransposeSpec, config: SmallConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "element": spec.dtype.cuda,
+            "batches": spec.batches,
+            "size": spec.dtype.size,
+            "piece": config.piece,
+            "threads": config.threads_per_block,
+            "load": LoadModifier.LDG.intrinsic,
+            "store": config.store_modifier.intrinsic,
+        }
+
+    def plan(self, spec: TransposeSpec, config: SmallConfig) -> Plan:
+        """One launch."""
+        launch = Launch(
+            grid=(self.grid(spec, config), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=arguments(spec, ONE, ONE),
+        )
+        return Plan((launch,))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: SmallConfig) -> int:
+        """Four vectors."""
+        return 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCopyConfig(Config):
+    """How `row_copy` lays threads over the runs."""
+
+    lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
+    threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
+    unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
+    store_modifier: StoreModifier = tunable(
+        "st",
+        (StoreModifier.DEFAULT, StoreModifier.CS),
+        base=StoreModifier.DEFAULT,
+        off=StoreModifier.DEFAULT,
+        help="cache operator of the stores",
+    )
+
+
+class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
+    """The fastest axis stays the fastest: its runs are copied."""
+
+    name = "row_copy"
+    template = "transpose/row_copy.cu.jinja"
+    summary = (
+        "Elements that follow each other in the input do so in the output: runs of them are copied by 16-byte "
+        "vectors, or, where one of the two is not aligned, by words that are shifted into place."
+    )
+    config = RowCopyConfig
+
+    def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
+        """Nothing may move within a matrix."""
+        if extents["rows"] * extents["cols"] and not stays(extents):
+            return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
+        runs = matrices(spec).at(extents)
+        if runs >= 2**32:
+            return f"there are {runs} runs; it takes 2^32 - 1 at most"
+        return self.tiles(spec, config).uncovered(extents)
+
+    def tiles(self, spec: TransposeSpec, config: RowCopyConfig) -> Tiles:
+        """Parts of runs: `down` counts groups of runs, `across` the parts of one."""
+        span = config.lanes * config.unroll * (16 // spec.dtype.size)
+        run = size("rows") * size("cols")
+        return Tiles(matrices(spec), run, config.threads_per_block // config.lanes, span)
+
+    def inputs(self, spec: TransposeSpec, config: RowCopyConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "element": spec.dtype.cuda,
+            "batches": spec.batches,
+            "size": spec.dtype.size,
+            "lanes": config.lanes,
+            "threads": config.threads_per_block,
+            "unroll": config.unroll,
+            "load": LoadModifier.LDG.intrinsic,
+            "store": config.store_modifier.intrinsic,
+        }
+
+    def plan(self, spec: TransposeSpec, config: RowCopyConfig) -> Plan:
+        """One launch."""
+        return tiled_launch(spec, self.tiles(spec, config), (config.threads_per_block, 1, 1))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
+        """All vectors of a thread."""
+        return 16 * config.unroll
+
+
+def stays(extents: Extents) -> bool:
+    """Whether elements that follow each other in the input do so in the output: what the call does is a copy."""
+    return (extents["rows"] == 1 and extents["out_pitch"] == 1) or (extents["cols"] == 1 and extents["in_pitch"] == 1)

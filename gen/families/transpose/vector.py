@@ -1,0 +1,134 @@
+"""Squares of elements turned in registers: 16-byte loads and stores for elements of every size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gen.dtypes import LoadModifier, StoreModifier
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import size
+from gen.families.tiles import Tiles
+from gen.families.transpose.blocks import Order, matrices, placing, tiled_launch
+from gen.families.transpose.spec import TransposeSpec
+
+VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
+"""The type of a vector of so many bytes."""
+_REGISTERS = 65536  # of a multiprocessor; and a thread needs about 24 beside its two squares
+
+
+class Spread(Enum):
+    """How the rows of a tile are spread over the banks."""
+
+    SWIZZLE = "swz"
+    PADDING = "pad"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorTileConfig(Config):
+    """How `vector_tile` cuts and moves its tiles."""
+
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of a load and of a store")
+    lanes: int = tunable("x", (8, 16, 32), base=16, help="vectors across a tile")
+    groups: int = tunable("g", (8, 16, 32), base=16, help="vectors down a tile, which are across it in the output")
+    spread: Spread = tunable("", tuple(Spread), base=Spread.SWIZZLE, help="how the tile is spread over the banks")
+    block_order: Order = tunable(
+        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+    )
+    load_modifier: LoadModifier = tunable(
+        "ld", (LoadModifier.LDG, LoadModifier.CS), base=LoadModifier.LDG, help="cache operator of the loads"
+    )
+    store_modifier: StoreModifier = tunable(
+        "st",
+        (StoreModifier.DEFAULT, StoreModifier.CS),
+        base=StoreModifier.DEFAULT,
+        off=StoreModifier.DEFAULT,
+        help="cache operator of the stores",
+    )
+
+    def problem(self) -> str | None:
+        """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
+        others = (self.block_order, self.load_modifier, self.store_modifier)
+        if self.spread is Spread.PADDING and others != (Order.COL, LoadModifier.LDG, StoreModifier.DEFAULT):
+            return "a padded tile is tried in the base's block order and with its cache operators"
+        return None
+
+
+class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
+    """Vectors on both sides of the tile, and squares of elements turned in registers."""
+
+    name = "vector_tile"
+    template = "transpose/vector_tile.cu.jinja"
+    summary = (
+        "A thread reads a square of elements by vectors, one of each row, turns it in registers, and leaves it in "
+        "shared memory by vectors, one of each column; these are written along the rows of the output."
+    )
+    config = VectorTileConfig
+
+    def refuses(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
+        """A vector must hold an element, and two squares a thread must fit in registers."""
+        if config.vec_bytes < spec.dtype.size:
+            return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+        words = 2 * self.elements(spec, config) * config.vec_bytes // 4
+        if (words + 24) * config.lanes * config.groups > _REGISTERS:
+            return f"{config.lanes * config.groups} threads with {words} words in squares need too many registers"
+        return None
+
+    def infeasible(self, spec: TransposeSpec, config: VectorTileConfig, limits: Limits) -> str | None:
+        """The tile must fit in a block's shared memory."""
+        return too_large(self.tile_bytes(spec, config), limits)
+
+    def uncovered(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, limits: Limits) -> str | None:
+        """The tiles must fit in a grid."""
+        return self.tiles(spec, config).uncovered(extents)
+
+    def elements(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+        """Of a vector."""
+        return config.vec_bytes // spec.dtype.size
+
+    def tile_bytes(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+        """Shared memory of a block."""
+        groups = config.groups + (config.spread is Spread.PADDING)
+        return config.lanes * self.elements(spec, config) * groups * config.vec_bytes
+
+    def tiles(self, spec: TransposeSpec, config: VectorTileConfig) -> Tiles:
+        """Tiles of the input."""
+        per = self.elements(spec, config)
+        return Tiles(size("rows"), size("cols"), config.groups * per, config.lanes * per, matrices(spec))
+
+    def inputs(self, spec: TransposeSpec, config: VectorTileConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            **placing(spec, config.block_order),
+            "size": spec.dtype.size,
+            "vec_bytes": config.vec_bytes,
+            "vector": VECTORS[config.vec_bytes],
+            "lanes": config.lanes,
+            "groups": config.groups,
+            "swizzle": config.spread is Spread.SWIZZLE,
+            "load": config.load_modifier.intrinsic,
+            "store": config.store_modifier.intrinsic,
+            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
+        }
+
+    def plan(self, spec: TransposeSpec, config: VectorTileConfig) -> Plan:
+        """One launch."""
+        block = (config.lanes * config.groups, 1, 1)
+        return tiled_launch(spec, self.tiles(spec, config), block, dynamic_bytes(self.tile_bytes(spec, config)))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+        """A square."""
+        return self.elements(spec, config) * config.vec_bytes
+
+
+def dynamic_bytes(needed: int) -> int:
+    """What of a tile's shared memory a launch must ask for: all of it, or none where it can be static."""
+    return needed if needed > STATIC_SHARED_BYTES else 0
+
+
+def too_large(needed: int, limits: Limits) -> str | None:
+    """Why a tile cannot be had on a device."""
+    most = limits.shared_bytes_per_block
+    return f"the tile takes {needed} bytes; a block has at most {most}" if needed > most else None

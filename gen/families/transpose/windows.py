@@ -1,0 +1,173 @@
+"""Rows that begin anywhere: each block writes, of every column, a window that begins at a multiple of a sector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import LoadModifier
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import size
+from gen.families.tiles import Tiles
+from gen.families.transpose.blocks import Order, matrices, placing, tiled_launch
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.vector import dynamic_bytes, too_large
+
+LOAD = LoadModifier.LDG  # rows share sectors with their neighbours, so evict-first reads them again
+MOST_WORDS = 64  # of a thread, loaded before the first is used
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowTileConfig(Config):
+    """How `window_tile` cuts and moves its tiles."""
+
+    tile_rows: int = tunable("t", (64, 128, 256), base=128, help="rows of a tile")
+    tile_cols: int = tunable("c", (32, 64, 128), base=64, help="columns of a tile")
+    warps: int = tunable("w", (8, 16, 32), base=16, help="warps of a block")
+    align: int = tunable("a", (0, 32), base=32, off=0, help="bytes that divide where a block's stores begin")
+    block_order: Order = tunable(
+        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+    )
+
+    def problem(self) -> str | None:
+        """A thread has no more elements under way than registers for them."""
+        words = self.tile_rows * self.tile_cols // (32 * self.warps)
+        return f"{words} elements a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
+
+
+class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
+    """Elements of 4 bytes and more, in rows that begin anywhere."""
+
+    name = "window_tile"
+    template = "transpose/window_tile.cu.jinja"
+    summary = (
+        "A tile is staged in shared memory. What is written of each of its columns is moved up by some rows, so that "
+        "it begins at a whole sector of memory also where the rows of the output begin anywhere."
+    )
+    config = WindowTileConfig
+
+    def refuses(self, spec: TransposeSpec, config: WindowTileConfig) -> str | None:
+        """Small elements are moved in words."""
+        if spec.dtype.size < 4:
+            return "elements of less than 4 bytes are moved in words, by shift_tile"
+        return None
+
+    def infeasible(self, spec: TransposeSpec, config: WindowTileConfig, limits: Limits) -> str | None:
+        """The tile must fit in a block's shared memory."""
+        return too_large(self.tile_bytes(spec, config), limits)
+
+    def uncovered(self, spec: TransposeSpec, config: WindowTileConfig, extents: Extents, limits: Limits) -> str | None:
+        """The tiles must fit in a grid."""
+        return self.tiles(spec, config).uncovered(extents)
+
+    def halo(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
+        """Rows that a block reads before its own."""
+        return max(config.align // spec.dtype.size - 1, 0)
+
+    def tile_bytes(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
+        """Shared memory of a block."""
+        return (config.tile_rows + self.halo(spec, config)) * (config.tile_cols + 1) * spec.dtype.size
+
+    def tiles(self, spec: TransposeSpec, config: WindowTileConfig) -> Tiles:
+        """Tiles of the input, which begin up to a halo early."""
+        rows = size("rows")
+        halo = self.halo(spec, config)
+        return Tiles(rows + halo if halo else rows, size("cols"), config.tile_rows, config.tile_cols, matrices(spec))
+
+    def inputs(self, spec: TransposeSpec, config: WindowTileConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            **placing(spec, config.block_order),
+            "tile_rows": config.tile_rows,
+            "tile_cols": config.tile_cols,
+            "warps": config.warps,
+            "align": config.align,
+            "load": LOAD.intrinsic,
+            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
+        }
+
+    def plan(self, spec: TransposeSpec, config: WindowTileConfig) -> Plan:
+        """One launch."""
+        shared = dynamic_bytes(self.tile_bytes(spec, config))
+        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared)
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
+        """A thread's share of the tile."""
+        return config.tile_rows * config.tile_cols // (32 * config.warps) * spec.dtype.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftTileConfig(Config):
+    """How `shift_tile` cuts and moves its tiles."""
+
+    groups: int = tunable("g", (32, 64, 128), base=64, help="words down a tile, which are across it in the output")
+    chunks: int = tunable("c", (1, 2, 4), base=1, help="31 words each, across a tile")
+    warps: int = tunable("w", (8, 16, 32), base=8, help="warps of a block")
+    align: int = tunable("a", (4, 32), base=32, help="bytes that divide where a block's stores begin")
+    block_order: Order = tunable(
+        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+    )
+
+
+class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
+    """Elements of 1 and 2 bytes, in rows that begin anywhere."""
+
+    name = "shift_tile"
+    template = "transpose/shift_tile.cu.jinja"
+    summary = (
+        "Aligned words are read, shifted to where the columns of the tile begin, turned in registers and staged; on "
+        "the way out they are shifted once more, to aligned words of the output."
+    )
+    config = ShiftTileConfig
+
+    def refuses(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
+        """Words must hold several elements, and those of a thread must fit in registers."""
+        if spec.dtype.size >= 4:
+            return "elements of 4 bytes and more need no shifts"
+        words = self.words(spec, config)
+        return f"{words} words a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
+
+    def infeasible(self, spec: TransposeSpec, config: ShiftTileConfig, limits: Limits) -> str | None:
+        """The tile must fit in a block's shared memory."""
+        return too_large(self.tile_bytes(spec, config), limits)
+
+    def uncovered(self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, limits: Limits) -> str | None:
+        """The tiles must fit in a grid."""
+        return self.tiles(spec, config).uncovered(extents)
+
+    def words(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
+        """Of a thread."""
+        return config.groups // config.warps * config.chunks * (4 // spec.dtype.size)
+
+    def tile_bytes(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
+        """Shared memory of a block."""
+        return 31 * config.chunks * (4 // spec.dtype.size) * config.groups * 4
+
+    def tiles(self, spec: TransposeSpec, config: ShiftTileConfig) -> Tiles:
+        """Tiles of the input, which begin up to a halo early."""
+        per, halo = 4 // spec.dtype.size, config.align // spec.dtype.size
+        rows = size("rows") + (halo - 1)
+        return Tiles(rows, size("cols"), config.groups * per - halo, 31 * config.chunks * per, matrices(spec))
+
+    def inputs(self, spec: TransposeSpec, config: ShiftTileConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            **placing(spec, config.block_order),
+            "size": spec.dtype.size,
+            "groups": config.groups,
+            "chunks": config.chunks,
+            "warps": config.warps,
+            "align": config.align,
+            "load": LOAD.intrinsic,
+            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
+        }
+
+    def plan(self, spec: TransposeSpec, config: ShiftTileConfig) -> Plan:
+        """One launch."""
+        shared = dynamic_bytes(self.tile_bytes(spec, config))
+        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared)
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
+        """All words of a thread."""
+        return 4 * self.words(spec, config)
