@@ -36,6 +36,7 @@ class FakeDevice:
         finals: the variants and the turns of every call of `rounds`.
         seen: every problem opened, with its base.
         open_sessions: those not closed.
+        prepared: every problem announced.
     """
 
     time_us: Callable[[Variant], float] = lambda _: 10.0
@@ -54,6 +55,7 @@ class FakeDevice:
     finals: list[tuple[list[str], int]] = field(default_factory=list)
     seen: list[tuple[Problem, Variant]] = field(default_factory=list)
     open_sessions: int = 0
+    prepared: list[Problem] = field(default_factory=list)
 
     def open(self, problem: Problem, base: Entrant) -> FakeSession:
         self.seen.append((problem, base.variant))
@@ -64,6 +66,9 @@ class FakeDevice:
         else:
             opening.set_result(None)
         return FakeSession(self, opening)
+
+    def prepare(self, problem: Problem) -> None:
+        self.prepared.append(problem)
 
     def floor_us(self, _: Problem) -> float:
         return self.floor
@@ -197,6 +202,9 @@ class DyingBench:
         if self.misdeeds.get("open") == "wrong":
             raise RunError(base.name, "is wrong")
         return DyingSession(self)
+
+    def prepare(self, problem: Problem) -> None:
+        self.note(f"prepare {problem}")
 
     def floor_us(self, _: Problem) -> float:
         return 5.0

@@ -69,6 +69,7 @@ def tune(
     budget: Annotated[
         str | None,
         typer.Option(
+            "--budget",
             metavar="TIME",
             show_default=False,
             help="The time that the whole run may take, compiling included: 60s, 5m, 1h; a bare number is seconds. "
@@ -87,6 +88,7 @@ def tune(
     search: Annotated[
         str | None,
         typer.Option(
+            "--search",
             metavar="exhaustive|random",
             show_default=False,
             help="In which order variants are tried. Default: random with --budget, else exhaustive.",
@@ -117,10 +119,11 @@ def tune(
     prune: Annotated[
         list[str] | None,
         typer.Option(
+            "--prune",
             metavar="RULE",
             show_default=False,
             help="Do not time variants that cannot be fast: spills, in-flight, occupancy; all or none; repeatable. "
-            "Default: all. gen tune --help says what each means.",
+            "Default: all.",
         ),
     ] = None,
     gpu: Gpu = 0,
@@ -128,6 +131,7 @@ def tune(
     arch: Annotated[
         str | None,
         typer.Option(
+            "--arch",
             metavar="SM",
             show_default=False,
             help=f"Measure nothing, and rehearse for this architecture. Without a GPU that is so anyway, for {ARCH}.",
@@ -141,6 +145,10 @@ def tune(
     On a GPU: compiles every variant that can run there, compares its result with that of a variant proven against
     NumPy, times it with cold caches, and writes the winners to tuned.json and as .cu files. Every trial is kept; a
     rerun measures what is missing.
+
+    Variants that cannot be fast are pruned by rules. spills: a thread spills more than 32 bytes. in-flight: the problem
+    moves 128 MiB or more, and a multiprocessor has less than an eighth of the bytes in flight with which it reads at
+    full speed. occupancy: a multiprocessor holds fewer than 4 warps, and the grid has more for it.
 
     Without one: emits, compiles and proves on the CPU the base and named variants of every catalogue, and configs of
     each algorithm in which every pair of parameter values meets; and says what a GPU would measure.

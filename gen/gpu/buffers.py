@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gen.families.base import Array
 from gen.gpu.arrays import DeviceArray
 from gen.gpu.device import CudaDevice
 from gen.gpu.service import Service
@@ -59,6 +60,12 @@ class Buffers:
         """Writes the inputs anew: a kernel may have changed them under those that come next."""
         for array in self.inputs:
             self.fill(array)
+
+    def download(self) -> Mapping[str, Array]:
+        """What is read, by operand, as it is before anything runs."""
+        for array in self.changing:
+            self.fill(array)
+        return {array.operand.name: array.download() for array in (*self.inputs, *self.changing)}
 
     def reset(self, poison: int) -> None:
         """Queues what comes before each run: outputs hold the poison, and what is changed in place is as it was."""

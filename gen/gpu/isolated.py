@@ -78,6 +78,10 @@ class IsolatedDevice:
         """Begins to make a problem ready."""
         return IsolatedSession(self, self.ask("open", problem, base))
 
+    def prepare(self, problem: Problem) -> None:
+        """Announces a problem that will be opened later; whatever comes of it shows then."""
+        self.ask("prepare", problem)
+
     def floor_us(self, problem: Problem) -> float:
         """The least time of such a problem, by the device's calibration."""
         return float(self.ask("floor", problem).result())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -45,15 +46,33 @@ class GpuBench:
         self.name, self.driver, self.limits = device.name, device.driver, device.limits
         self.about = calibration
         self.device, self.service, self.clock, self.nvml = device, service, clock, nvml
+        self._host = ThreadPoolExecutor(1, thread_name_prefix="numpy")  # which lets others run while it computes
+        self._prepared: dict[str, Future[Mapping[str, Expected]]] = {}
         self.spoilt = False  # a kernel wrote where this process keeps what it relies on
 
     def open(self, problem: Problem, base: Entrant) -> GpuSession:
         """Makes a problem ready. Raises RunError if base is wrong."""
-        provable = problem.family.provable(problem.spec, problem.extents)
-        trusted = provable != problem.extents
+        provable = _provable(problem)
+        trusted = provable.extents != problem.extents
         if trusted:
-            GpuSession(self, replace(problem, extents=provable), base).close()
+            GpuSession(self, provable, base).close()
         return GpuSession(self, problem, base, trusted=trusted)
+
+    def prepare(self, problem: Problem) -> None:
+        """Has NumPy begin with a problem that will be opened later, on another thread."""
+        provable = _provable(problem)
+        try:
+            buffers = Buffers(self.device, self.service, provable)
+        except DeviceError:  # no room beside the problem that is open
+            return
+        inputs = buffers.download()
+        buffers.free()
+        self._prepared[_key(provable)] = self._host.submit(_expected, provable, inputs)
+
+    def expected(self, problem: Problem, buffers: Buffers) -> Mapping[str, Expected]:
+        """What NumPy says of a problem whose inputs lie there."""
+        prepared = self._prepared.pop(_key(problem), None)
+        return _expected(problem, buffers.download()) if prepared is None else prepared.result()
 
     def floor_us(self, problem: Problem) -> float:
         """An empty launch, and the problem's bytes at the calibrated bandwidth."""
@@ -89,7 +108,7 @@ class GpuSession:
         self._references = {
             array.operand.name: self._device.allocate(array.size) for array in self._sets[0].written
         }  # fmt: skip
-        self._expected: dict[str, Expected] = {}
+        self._expected: Mapping[str, Expected] = {}
         self._uploaded: dict[str, tuple[Memory, Memory]] = {}
         self._kernels: OrderedDict[str, CudaKernel] = OrderedDict()  # those of finalists
         self._kept: list[int] = []
@@ -199,13 +218,7 @@ class GpuSession:
     def _prove(self, base: CudaKernel) -> None:
         """Compares base with NumPy on the host; run once more, on the other poison, it must give the same bits."""
         problem, variant, buffers = self._problem, base.variant, self._sets[0]
-        for array in buffers.changing:
-            buffers.fill(array)
-        inputs = {array.operand.name: array.download() for array in (*buffers.inputs, *buffers.changing)}
-        self._expected = {
-            name: sharpened(one, random_signs=True)
-            for name, one in problem.family.oracle(problem.spec, inputs, problem.extents).items()
-        }
+        self._expected = self._bench.expected(problem, buffers)
         roundings = variant.algorithm.roundings(variant.spec, variant.config, problem.extents, self._device.limits)
         self._run(base, buffers, POISONS[0])
         for array in buffers.written:
@@ -326,6 +339,20 @@ class GpuSession:
         seen = self._bench.clocks()
         others = () if self._bench.nvml is None else self._bench.nvml.others()
         return replace(trial, sm_mhz=seen.sm_mhz, throttled=", ".join(seen.reasons), foreign=others)
+
+
+def _provable(problem: Problem) -> Problem:
+    """The problem at the nearest sizes at which NumPy computes it in seconds."""
+    return replace(problem, extents=problem.family.provable(problem.spec, problem.extents))
+
+
+def _key(problem: Problem) -> str:
+    return f"{problem.spec_name} {problem.spec.to_json()} {sorted(problem.extents.items())}"
+
+
+def _expected(problem: Problem, inputs: Mapping[str, Array]) -> Mapping[str, Expected]:
+    found = problem.family.oracle(problem.spec, inputs, problem.extents)
+    return {name: sharpened(one, random_signs=True) for name, one in found.items()}
 
 
 def _with_resources(entrant: Entrant, kernel: CudaKernel) -> Trial:

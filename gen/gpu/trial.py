@@ -159,6 +159,10 @@ class Device(Protocol):
         """Begins to make a problem ready; does not wait for it."""
         ...
 
+    def prepare(self, problem: Problem) -> None:
+        """Announces a problem that will be opened later: the host may compute meanwhile what it must hold."""
+        ...
+
     def floor_us(self, problem: Problem) -> float:
         """The least time of such a problem, by the device's calibration."""
         ...
@@ -189,6 +193,10 @@ class Bench(Protocol):
 
     def open(self, problem: Problem, base: Entrant) -> BenchSession:
         """Makes a problem ready. Raises RunError if base is wrong."""
+        ...
+
+    def prepare(self, problem: Problem) -> None:
+        """What `Device.prepare` announces."""
         ...
 
     def floor_us(self, problem: Problem) -> float:

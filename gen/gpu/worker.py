@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from gen.errors import GenError, RunError
 from gen.families.base import Limits
 from gen.gpu.trial import Bench, BenchSession, Rounds, Trial
 
-What = Literal["hello", "floor", "open", "attempt", "rounds", "close"]
+SWITCH_SECONDS = 2e-4  # a thread that computes for later must not keep waiting the one that measures now
+What = Literal["hello", "floor", "prepare", "open", "attempt", "rounds", "close"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Now:
 
 def serve(pipe: Connection, factory: Callable[[], Bench]) -> None:
     """Drives a device until the pipe or the device ends. Runs on the main thread of a process of its own."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     requests: SimpleQueue[Request] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, requests), daemon=True).start()
     hello = requests.get()
@@ -103,6 +106,9 @@ class _Desk:
     def _do(self, request: Request) -> Any:
         if request.what == "floor":
             return self._bench.floor_us(*request.arguments)
+        if request.what == "prepare":
+            self._bench.prepare(*request.arguments)
+            return None
         if request.what == "open":
             self._close()
             self._session = self._bench.open(*request.arguments)

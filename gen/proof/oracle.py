@@ -127,6 +127,8 @@ def disagreement(expected: Expected, got: Array, roundings: int, result: DType) 
 
 def _same(value: Array, got: Array, result: DType) -> Array:
     if result.kind == "bits":
+        if value.dtype == got.dtype and value.dtype.kind == "u":  # as they lie: no copy of a transposed view
+            return np.asarray(value == got)
         return np.asarray((_bytes(value, result) == _bytes(got, result)).all(axis=-1))
     if result.kind == "float":
         return np.asarray((value == got) | (np.isnan(value) & np.isnan(got)))

@@ -6,12 +6,11 @@ many sources as there are cores. Every trial is recorded the moment it ends.
 
 from __future__ import annotations
 
-import re
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from gen.errors import CompileError
@@ -19,25 +18,21 @@ from gen.families.base import Limits, Variant
 from gen.gpu.trial import Device, Entrant, Problem, Session, Status, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.compiled import Compiled
-from gen.toolchain.farm import Farm
 from gen.toolchain.identity import code_digest
 from gen.tune.prune import Pruning
 from gen.tune.search import Search
+from gen.tune.sources import Source, Sources
 
 SLOWER = 2.0  # samples that much over the best so far end an attempt
 TRYING = 3  # attempts that the device has, or is about to get
 READY = 256  # compiled variants that may wait for it
-KEPT = 4096  # compiled sources that are kept, for variants of the same code
-_MADE_ANEW: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
-_COMMENT = re.compile(r"//[^\n]*")
+MADE_ANEW: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
 
 
-@dataclass
-class _Source:
-    """A text that is being compiled, and the variants that it is the text of."""
-
-    future: Future[Compiled]
-    variants: list[Variant] = field(default_factory=list)
+def against(variant: Variant, problem: Problem, limits: Limits) -> str | None:
+    """Why a device or a size rules a variant out; None if it can run."""
+    algorithm, spec, config = variant.algorithm, variant.spec, variant.config
+    return algorithm.infeasible(spec, config, limits) or algorithm.uncovered(spec, config, problem.extents, limits)
 
 
 class Attempts:
@@ -49,18 +44,17 @@ class Attempts:
     """
 
     def __init__(
-        self, problem: Problem, device: Device, farm: Farm, store: Trials, setting: Setting, pruning: Pruning,
+        self, problem: Problem, device: Device, sources: Sources, store: Trials, setting: Setting, pruning: Pruning,
         text: Callable[[Variant], str], tick: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         self.done: dict[str, Trial] = {}
         self.best_us = float("inf")
-        self._problem, self._device, self._farm, self._store = problem, device, farm, store
+        self._problem, self._device, self._sources, self._store = problem, device, sources, store
         self._setting, self._pruning, self._text, self._tick = setting, pruning, text, tick
         self._asked: set[str] = set()
         self._texts: dict[str, str] = {}  # of those that are on their way
         self._left = 0  # how many the search may give yet
-        self._compiling: dict[Future[Any], _Source] = {}
-        self._sources: OrderedDict[str, _Source] = OrderedDict()  # by what is left without names and comments
+        self._compiling: dict[Future[Any], Source] = {}
         self._ready: deque[Entrant] = deque()
         self._trying: dict[Future[Any], Entrant] = {}
         self._first: dict[str, str] = {}  # of each machine code with its plan, the variant that is tried
@@ -68,16 +62,13 @@ class Attempts:
 
     def screen(self, variant: Variant) -> str | None:
         """Its text, if it is to be tried; None if it cannot be, or was before: then that is known."""
-        reason = variant.algorithm.infeasible(variant.spec, variant.config, self._device.limits)
-        reason = reason or variant.algorithm.uncovered(
-            variant.spec, variant.config, self._problem.extents, self._device.limits
-        )  # fmt: skip
+        reason = against(variant, self._problem, self._device.limits)
         text = self._texts[variant.name] = self._text(variant)
         if reason is not None:
             self._record(Trial(variant, "infeasible", reason=reason))
             return None
         found = self._store.find(self._setting, self._problem, text, variant)
-        if found is not None and found.status not in _MADE_ANEW:
+        if found is not None and found.status not in MADE_ANEW:
             self._know(found)
             return None
         return text
@@ -111,6 +102,8 @@ class Attempts:
                 self._drop()
             elif more:
                 more = self._fill(search, deadline)
+            else:  # no compiler is to wait while the device catches up
+                self._sources.go_ahead(2 * self._sources.width)
             while self._ready and len(self._trying) < TRYING:
                 self._submit(session, self._ready.popleft())
             waiting = [*self._compiling, *self._trying]
@@ -134,24 +127,21 @@ class Attempts:
 
     def base(self, variant: Variant) -> Entrant:
         """Base with its code. Raises CompileError if it does not compile."""
-        source = self._begin(variant, self._text(variant))
-        self._compiling.pop(source.future, None)
-        return Entrant(variant, source.future.result())
+        return Entrant(variant, self._sources.begin(variant, self._text(variant)).future.result())
 
     def compiled(self, variants: Iterable[Variant]) -> Iterator[Entrant]:
         """Variants with their code, compiled once more where it is not kept; without those that do not compile now."""
-        begun = [(variant, self._begin(variant, self._text(variant))) for variant in variants]
+        begun = [(variant, self._sources.begin(variant, self._text(variant))) for variant in variants]
         for variant, source in begun:
             try:
                 yield Entrant(variant, source.future.result())
             except CompileError as error:
                 self.fail(Trial(variant, "compile_failed", reason=error.log))
-            self._compiling.pop(source.future, None)
 
     def _fill(self, search: Search, deadline: float | None) -> bool:
         """Gives the compilers as much as they have room for; False if there is nothing more to give."""
         while len(self._ready) < READY:
-            room = 2 * self._farm.width - len(self._compiling)
+            room = 2 * self._sources.width - len(self._compiling)
             if room <= 0 or (deadline is not None and time.monotonic() >= deadline):
                 break
             asked = search.ask(room)
@@ -171,24 +161,12 @@ class Attempts:
         if reason is not None:
             self._record(Trial(variant, "pruned", reason=reason))
             return
-        source = self._begin(variant, text)
+        source = self._sources.begin(variant, text)
         if source.future.done():
             self._arrive(variant, source.future)
         else:
+            self._compiling[source.future] = source
             source.variants.append(variant)
-
-    def _begin(self, variant: Variant, text: str) -> _Source:
-        """The compilation of a text. Texts that differ in comments and in the kernel's name alone are compiled once."""
-        core = _COMMENT.sub("", text).replace(variant.name, "")
-        source = self._sources.get(core)
-        if source is None or source.future.cancelled():
-            source = _Source(self._farm.submit(variant.name, text, self._device.limits.arch))
-            self._sources[core] = source
-            if not source.future.done():
-                self._compiling[source.future] = source
-            if len(self._sources) > KEPT and next(iter(self._sources.values())).future.done():
-                self._sources.popitem(last=False)
-        return source
 
     def _arrive(self, variant: Variant, future: Future[Compiled]) -> None:
         """A variant's code is there, or there is none."""

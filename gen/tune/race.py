@@ -20,6 +20,7 @@ FINALISTS = 8
 FIRST_HEAT = 64  # the most that are timed again
 HEAT_TURNS = 3  # of the first heat; each later one has twice as many
 ROUND = 10  # turns of the finals before it is asked whether their order is settled; even, for there and back
+LEAST_TURNS = 30
 MOST_TURNS = 300
 Faulty = Callable[[Trial], None]
 
@@ -79,7 +80,7 @@ def finals(
             break
         found = _joined(found, rounds)
         late = deadline is not None and time.monotonic() >= deadline
-        if found.settled or found.turns >= MOST_TURNS or late:
+        if (found.settled and found.turns >= LEAST_TURNS) or found.turns >= MOST_TURNS or late:
             break
     return left, found
 

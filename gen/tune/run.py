@@ -19,7 +19,8 @@ from gen.store.folder import other_files, prefixes_of, remember, variants_of_hom
 from gen.store.trials import Trials
 from gen.toolchain.farm import Farm
 from gen.tune.outcome import Interrupted, Outcome, winner_of
-from gen.tune.tuner import Options, tune
+from gen.tune.sources import Sources
+from gen.tune.tuner import Options, to_come, tune
 
 Winners = tuple[tuned.Winner, ...]
 
@@ -74,6 +75,8 @@ def run(
     start = time.monotonic()
     variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
     trials = Trials(home)
+    options = options or Options()
+    sources = Sources(farm, device.limits.arch, to_come(problems[1:], device, farm, trials, options))
     outcomes: list[Outcome] = []
 
     def keep(outcome: Outcome) -> None:
@@ -81,7 +84,7 @@ def run(
             _keep(home, families, winner_of(outcome, device, farm.version, evidence or {}))
 
     try:
-        for place, problem in enumerate(problems):
+        for place, (problem, upcoming) in enumerate(zip(problems, (*problems[1:], None), strict=True)):
             now = time.monotonic()
             if budget is not None and now > start + budget:
                 break
@@ -91,7 +94,7 @@ def run(
                 outcome = tune(
                     problem, device, farm, trials,
                     previous=_previous(home, device, problem), deadline=deadline, options=options,
-                    tick=partial(tick, problem),
+                    sources=sources, upcoming=upcoming, tick=partial(tick, problem),
                 )  # fmt: skip
             except Interrupted as interrupt:
                 keep(interrupt.outcome)

@@ -7,7 +7,7 @@ the winner.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gen.emit.render import render
@@ -17,11 +17,12 @@ from gen.families.names import base_variants, find_variant, variant
 from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
-from gen.tune.attempts import Attempts
+from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
 from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FIRST_HEAT, Finals, finals, halve
 from gen.tune.search import First, Search, Space, exhaustive
+from gen.tune.sources import Sources
 
 # How times come about: the protocol, and the number of the method, raised when old times no longer compare.
 METHOD = "cold 3"
@@ -53,6 +54,8 @@ def tune(
     previous: str | None = None,
     deadline: float | None = None,
     options: Options | None = None,
+    sources: Sources | None = None,
+    upcoming: Problem | None = None,
     tick: Callable[[int, int], None] = lambda _done, _all: None,
     text: Callable[[Variant], str] = render,
 ) -> Outcome:
@@ -66,6 +69,8 @@ def tune(
         previous: the name of the winner so far: tried first, it stays unless another is shown to be over 1 % faster.
         deadline: of `time.monotonic()`: a variant that is not begun by then is left out; base is tried all the same.
         options: how it is searched.
+        sources: the compilations of a run of several problems; the farm's if None.
+        upcoming: the problem that will be tuned next: what NumPy says of it is computed meanwhile.
         tick: told after each trial how many of at most how many are done.
         text: gives the text of a variant.
 
@@ -77,9 +82,10 @@ def tune(
     start = time.monotonic()
     options = options or Options()
     base = base_of(problem, device)
-    setting = Setting(device.name, device.driver, farm.version, METHOD, farm.options)
+    sources = sources or Sources(farm, device.limits.arch)
+    setting = setting_of(device, farm)
     pruning = Pruning(problem, device.limits, device.name, options.prune)
-    attempts = Attempts(problem, device, farm, trials, setting, pruning, text, tick)
+    attempts = Attempts(problem, device, sources, trials, setting, pruning, text, tick)
     enough = 0.0 if options.stop_at is None else device.floor_us(problem) / options.stop_at
     search = First(options.search(Space(problem.family, problem.spec)), _known(problem, previous))
 
@@ -89,9 +95,13 @@ def tune(
 
     entrant = attempts.base(base)
     session = device.open(problem, entrant)
+    if upcoming is not None:
+        device.prepare(upcoming)
     try:
         until = None if deadline is None else deadline - min(FINALS_SHARE * (deadline - start), FINALS_SECONDS)
         left = attempts.run(search, session, entrant, deadline=until, enough_us=enough)
+        if deadline is None:
+            sources.go_ahead(READY)
         finalists, found = _race(session, attempts, base, previous, deadline)
         return outcome(finalists, found, left)
     except KeyboardInterrupt:
@@ -110,14 +120,35 @@ def _known(problem: Problem, previous: str | None) -> list[Variant]:
     return [made] if made.spec == problem.spec and made.algorithm.repeatable else []
 
 
+def setting_of(device: Device, farm: Farm) -> Setting:
+    """What stands in the keys of trials that are made now."""
+    return Setting(device.name, device.driver, farm.version, METHOD, farm.options)
+
+
+def to_come(
+    problems: Sequence[Problem], device: Device, farm: Farm, trials: Trials, options: Options,
+    text: Callable[[Variant], str] = render,
+) -> Iterator[tuple[Variant, str]]:  # fmt: skip
+    """What tuning these problems will have compiled, and its text, in the order in which it will be asked for."""
+    setting = setting_of(device, farm)
+    for problem in problems:
+        pruning = Pruning(problem, device.limits, device.name, options.prune)
+        search = options.search(Space(problem.family, problem.spec))
+        while asked := search.ask(1):
+            made = asked[0]
+            if against(made, problem, device.limits) is None and pruning.before_compiling(made) is None:
+                found = trials.find(setting, problem, text(made), made)
+                if found is None or found.status in MADE_ANEW:
+                    yield made, text(made)
+
+
 def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Trial]]:
     """The variants that can run, base first; and those that this device or this size rules out, as trials."""
     fit: dict[str, Variant] = {}
     unfit: dict[str, Trial] = {}
     space = Space(problem.family, problem.spec)
     for made in (*base_variants(problem.family, problem.spec), *exhaustive(space).ask(space.size)):
-        reason = made.algorithm.infeasible(problem.spec, made.config, limits)
-        reason = reason or made.algorithm.uncovered(problem.spec, made.config, problem.extents, limits)
+        reason = against(made, problem, limits)
         if reason is None:
             fit[made.name] = made
         else:
@@ -127,20 +158,12 @@ def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Tr
 
 def base_of(problem: Problem, device: Device) -> Variant:
     """The base variant of the problem's shape class, or the first that can run."""
-
-    def fits(made: Variant) -> bool:
-        algorithm, config = made.algorithm, made.config
-        return (
-            algorithm.infeasible(problem.spec, config, device.limits)
-            or algorithm.uncovered(problem.spec, config, problem.extents, device.limits)
-        ) is None
-
     made = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
-    if fits(made):
+    if against(made, problem, device.limits) is None:
         return made
     search = exhaustive(Space(problem.family, problem.spec))
     while asked := search.ask(1):
-        if fits(asked[0]):
+        if against(asked[0], problem, device.limits) is None:
             return asked[0]
     raise RunError(str(problem), "has no variant that this device can run", device.name)
 

@@ -131,7 +131,7 @@ def test_kills_at_random_moments_lose_nothing_that_was_recorded(home: Path, tmp_
     (tmp_path / "calibration.json").write_text((home / "calibration.json").read_text())
     command = [sys.executable, "-m", "gen", "tune", "transpose", "--shape", "2048x1024", "--out", str(tmp_path)]
     random, seen = np.random.default_rng(3), 0
-    for _ in range(3):
+    for _ in range(4):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         start = time.monotonic()
         while _rows(tmp_path) <= seen and process.poll() is None and time.monotonic() < start + 60:

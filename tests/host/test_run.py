@@ -94,7 +94,7 @@ def test_a_run_writes_a_sorted_line_for_each_winner(home: Path) -> None:
         assert entry["median_us"] == pytest.approx(by_length(outcome.winner.variant), abs=1e-3)
         assert entry["of_limit"] == pytest.approx(5.0 / entry["median_us"], abs=1e-3)
         assert (entry["device"], entry["driver"], entry["compiler"]) == ("Fake GPU", "1.0", "fake 1.0")
-        assert 0 < entry["over_base"] <= 1
+        assert 0 < entry["over_base"] <= 1.01  # a simpler one wins a tie
     assert any(entry["over_base"] < 1 for entry in winners)
 
 
