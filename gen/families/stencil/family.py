@@ -10,6 +10,7 @@ from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
+from gen.families.stencil.pipeline import Stream, Temporal
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.paths import templates_root
 
@@ -24,7 +25,7 @@ class Stencil(DenseFamily[StencilSpec]):
 
     name = "stencil"
     summary = "each cell from its neighbours, once or many times over"
-    algorithms: Mapping[str, Algorithm[StencilSpec, Any]] = {a.name: a for a in (Naive(),)}
+    algorithms: Mapping[str, Algorithm[StencilSpec, Any]] = {a.name: a for a in (Naive(), Stream(), Temporal())}
     # An explicit step of the heat equation, at half the largest stable time step.
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
     templates = templates_root()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -40,7 +41,7 @@ def common(spec: StencilSpec) -> dict[str, object]:
         "zero": literal(0.0, spec.accumulator),
         "cval": literal(spec.cval, spec.accumulator),
         "axes": len(spec.axes),
-        "lines": weight_lines(spec),
+        "lines": weight_lines(rows_of(spec), spec.accumulator),
         "high": spec.shape[0] if two else 1,
         "wide": spec.shape[-1],
         "up": spec.before[0] if two else 0,
@@ -53,12 +54,17 @@ def common(spec: StencilSpec) -> dict[str, object]:
     }
 
 
-def weight_lines(spec: StencilSpec) -> tuple[Line, ...]:
-    """The weights as the lines of a C++ initializer, a row in braces."""
-    lines: list[Line] = []
+def rows_of(spec: StencilSpec) -> list[Sequence[float]]:
+    """The weights, a row of them each."""
     wide = spec.shape[-1]
-    for first in range(0, len(spec.weights), wide):
-        words = [literal(weight, spec.accumulator) for weight in spec.weights[first : first + wide]]
+    return [spec.weights[first : first + wide] for first in range(0, len(spec.weights), wide)]
+
+
+def weight_lines(rows: Sequence[Sequence[float]], dtype: DType) -> tuple[Line, ...]:
+    """Weights as the lines of a C++ initializer, a row in braces."""
+    lines: list[Line] = []
+    for row in rows:
+        words = [literal(weight, dtype) for weight in row]
         line = "{"
         for place, word in enumerate(words):
             more = word + ("}," if place == len(words) - 1 else ", ")
