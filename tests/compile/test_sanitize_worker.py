@@ -14,6 +14,7 @@ from bench.sanitize import FAULTS, TOOLS
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
+from gen.proof.cases import DRAWN
 from gen.toolchain.nvrtc import Nvrtc
 from tests.fake_gpu import TRANSPOSE, FakeCudaRunner, FakeGpu
 
@@ -46,7 +47,7 @@ def test_a_worker_runs_its_cases_and_says_what_it_did(
     assert status == 0
     assert done["wrong"] == []
     assert (done["variants"], done["skipped"], done["sizes"], done["cases"]) == (1, 0, 6, 6)
-    assert done["sizes_available"] == len(list(TRANSPOSE.family.cases(TRANSPOSE.spec)))
+    assert done["sizes_available"] == len(list(TRANSPOSE.family.cases(TRANSPOSE.spec))) + DRAWN
     assert (done["device"], done["driver"]) == ("Fake GPU", "1.0")
     assert str(done["compiler"]).startswith("nvrtc ")
 

@@ -114,7 +114,7 @@ def test_a_sample_of_blocks_stands_for_all(name: str, host_runner: HostRunner, m
     made = find_variant(FAMILIES, name, {})
     (kernel,) = host_runner.load([made])
     side = {"rows": 256, "cols": 256, "in_pitch": 256, "out_pitch": 256}
-    sizes = side if name.startswith("transpose") else {"n": 1 << 15}
+    sizes = side if name.startswith("transpose") else {"n": 1 << 13}
     whole = traffic(kernel, H100, sizes, MODERN)
     assert whole.traced == whole.blocks <= WHOLE
     monkeypatch.setattr("gen.proof.trace.WHOLE", 0)

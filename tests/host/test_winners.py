@@ -29,7 +29,7 @@ from gen.tune.tuner import Options, base_of, tune
 from gen.tune.verify import MOST_TURNS, TURNS, Check, verdict_of, verify
 from tests.fake_device import FakeDevice, FakeFarm
 
-TRANSPOSE = problems(FAMILIES, "transpose_10_b32", {})
+TRANSPOSE = problems(FAMILIES, "transpose_10_b32", {})[:1]
 FAMILY = find_family(FAMILIES, "transpose")
 SPEC = TRANSPOSE[0].spec
 BASE = base_of(TRANSPOSE[0], FakeDevice())
@@ -39,7 +39,12 @@ WIDE, TALL = EVERY[1:3]
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A space of six variants, and no winners that came with gen."""
+    """One shape class with a space of six variants, and no winners that came with gen."""
+    extents = TRANSPOSE[0].extents
+    monkeypatch.setattr(type(FAMILY), "shape_classes", lambda *_: ("any size",))
+    monkeypatch.setattr(type(FAMILY), "shape_class", lambda *_: "any size")
+    monkeypatch.setattr(type(FAMILY), "representative", lambda *_: extents)
+    monkeypatch.setattr(type(FAMILY), "base", lambda *_: (BASE.algorithm.name, BASE.config))
     monkeypatch.setattr(Space, "size", len(EVERY))
     monkeypatch.setattr(Space, "at", lambda _, number: EVERY[number])
     monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)

@@ -23,6 +23,7 @@ from gen.families.base import Layout, Limits, Variant
 from gen.families.names import find_variant
 from gen.families.steps import steps
 from gen.paths import output_home
+from gen.proof.cases import DRAWN
 from gen.proof.host import HostRunner
 from gen.store.folder import variants_of_home
 from gen.store.specs import FILE
@@ -145,7 +146,7 @@ def test_prove_runs_a_cover_of_its_space(tmp_path: Path) -> None:
     assert proven["failed"] == proven["skipped"] == 0
     names = {verdict["name"] for verdict in proven["variants"]}
     assert {made.name for made in base_of_catalogue((SCAN,))} <= names <= {made.name for made in VARIANTS}
-    assert all(verdict["cases"] == 2 * len(tuple(SCAN.cases(SPEC))) for verdict in proven["variants"])
+    assert all(verdict["cases"] == 2 * (len(tuple(SCAN.cases(SPEC))) + DRAWN) for verdict in proven["variants"])
 
 
 def test_a_rehearsal_compiles_it_and_says_what_a_gpu_would_measure(tmp_path: Path) -> None:
