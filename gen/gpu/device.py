@@ -90,8 +90,9 @@ class Function:
         self.symbol = symbol
         self._function = module.get_function(symbol)
         self._signature: str | None = None
-        if most_shared > 0:
-            self._function.set_attribute(pycuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, most_shared)
+        if most_shared > 0:  # what is declared in the kernel is taken from it
+            left = most_shared - self.static_shared_bytes
+            self._function.set_attribute(pycuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, left)
 
     @property
     def registers(self) -> int:

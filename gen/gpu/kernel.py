@@ -27,11 +27,12 @@ class CudaKernel:
         self._limits = limits
         self._plan = variant.plan
         module = device.module(compiled.cubin)
-        most_shared = (
-            limits.shared_bytes_per_block if any(str(x.shared_bytes) != "0" for x in self._plan.launches) else 0
-        )
+        dynamic = {launch.entry for launch in self._plan.launches if str(launch.shared_bytes) != "0"}
         self._functions = {
-            launch.entry: module.function(compiled.name + launch.entry, most_shared) for launch in self._plan.launches
+            launch.entry: module.function(
+                compiled.name + launch.entry, limits.shared_bytes_per_block if launch.entry in dynamic else 0
+            )
+            for launch in self._plan.launches
         }
         self._scratch: dict[str, Memory] = {}
 

@@ -89,7 +89,8 @@ class FakeLine:
                     yield None
                 if what in self._script.lose:
                     yield Lost("an illegal address")
-            yield Found(Row(case.family, case.name, name, "cold", 1.0, 2.0, 2.0, 2.0, 2.0, 0.5, "WIN"))
+            ratio = 1.0 if name == OURS else 2.0
+            yield Found(Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN"))
         yield Finished()
 
 

@@ -33,8 +33,8 @@ SPECS = (
 )
 TAGS = {
     "naive": ("x32_y2_u2", "x32_y2_u1_wldg"),
-    "stream": ("v1_a4_r8_n2", "v2_a8_r8_n1"),
-    "temporal": ("v1_a4_r8_n2_t4", "v2_a4_r8_n1_t2"),
+    "stream": ("v1_r8_n2_a4", "v2_r8_n1_a8"),
+    "temporal": ("v1_r8_n2_t4", "v2_r8_n1_t2"),
 }
 
 
@@ -124,16 +124,16 @@ def test_any_spec_equals_numpy(host_runner: HostRunner, spec: StencilSpec, case:
 def test_what_needs_too_many_registers_is_refused() -> None:
     spec = FAMILY.catalogue[0]
     temporal = FAMILY.algorithms["temporal"]
-    wide = temporal.config.from_tag("v1_a4_r12_n2_t12", "temporal")
+    wide = temporal.config.from_tag("v1_r12_n2_t12", "temporal")
     assert registers(spec, wide) > most_registers(wide) == 168
     assert illegal(temporal, spec, wide) == "it needs about 176 registers a thread, and 12 warps leave 168"
-    assert illegal(temporal, spec, temporal.config.from_tag("v1_a4_r8_n2_t12", "temporal")) is None
+    assert illegal(temporal, spec, temporal.config.from_tag("v1_r8_n2_t12", "temporal")) is None
 
 
 def test_a_mirror_needs_what_it_mirrors() -> None:
     spec = StencilSpec("m", (1.0,) * 25, (5, 5), boundary="mirror")
     stream = FAMILY.algorithms["stream"]
-    config = stream.config.from_tag("v1_a4_r8_n2", "stream")
+    config = stream.config.from_tag("v1_r8_n2_a4", "stream")
     sizes = {"rows": 2, "cols": 9, "in_pitch": 9, "out_pitch": 9, "steps": 1}
     reason = stream.uncovered(spec, config, sizes, Limits.of("sm_90"))
     assert reason == "2 rows are fewer than the 3 that are mirrored at their ends"

@@ -61,7 +61,6 @@ class PipelineConfig(Config):
     """How many columns a warp has, and how many warps fit on a multiprocessor."""
 
     vectors: int = tunable("v", (1, 2), base=1, help="vectors of 16 bytes next to each other in a lane")
-    ahead: int = tunable("a", (4, 8), base=4, help="rows on their way to shared memory")
     warps_per_sm: int = tunable("r", (8, 12, 16, 24), base=8, help="warps that registers must suffice for")
     waves: int = tunable("n", (1, 2), base=2, help="blocks that a multiprocessor gets, over those it holds")
 
@@ -69,6 +68,11 @@ class PipelineConfig(Config):
     def fused(self) -> int:
         """Steps of a launch."""
         return 1
+
+    @property
+    def rows_ahead(self) -> int:
+        """Rows on their way to shared memory."""
+        return 4
 
     @property
     def warps(self) -> int:
@@ -80,6 +84,13 @@ class PipelineConfig(Config):
 class StreamConfig(PipelineConfig):
     """One step a launch."""
 
+    ahead: int = tunable("a", (4, 8), base=4, help="rows on their way to shared memory")
+
+    @property
+    def rows_ahead(self) -> int:
+        """Rows on their way to shared memory."""
+        return self.ahead
+
     @property
     def warps(self) -> int:
         """Warps of a block: neighbours, so that they find each other's columns in the cache."""
@@ -90,7 +101,6 @@ class StreamConfig(PipelineConfig):
 class TemporalConfig(PipelineConfig):
     """Several steps a launch; blocks of one warp, so that multiprocessors can be filled evenly."""
 
-    ahead: int = tunable("a", (4,), base=4, help="rows on their way to shared memory")
     steps: int = tunable("t", (2, 4, 6, 8, 12, 16), base=4, help="steps that a launch fuses")
 
     @property
@@ -180,7 +190,7 @@ class Pipeline(Algorithm[StencilSpec, PipelineConfig]):
             cval=literal(spec.cval, spec.accumulator),
             steps=config.fused,
             vectors=config.vectors,
-            ahead=config.ahead,
+            ahead=config.rows_ahead,
             warps=config.warps,
             blocks_per_sm=config.warps_per_sm // config.warps,
             up=reach.up,
@@ -232,7 +242,7 @@ class Pipeline(Algorithm[StencilSpec, PipelineConfig]):
 
     def bytes_in_flight(self, spec: StencilSpec, config: PipelineConfig) -> int:
         """The rows loaded ahead."""
-        return 16 * config.vectors * config.ahead
+        return 16 * config.vectors * config.rows_ahead
 
     def _strips(self, spec: StencilSpec, config: PipelineConfig) -> tuple[Expr, Expr]:
         """Strips of rows, and blocks across.
