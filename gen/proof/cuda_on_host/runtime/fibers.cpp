@@ -10,7 +10,7 @@ char* map_stacks(size_t count) {
   void* stacks = mmap(nullptr, count * kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (stacks == MAP_FAILED) return nullptr;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count && i < kMostGuards; ++i) {
     if (mprotect(static_cast<char*>(stacks) + i * kStackBytes, kGuardBytes, PROT_NONE) != 0) break;
   }
   return static_cast<char*>(stacks);

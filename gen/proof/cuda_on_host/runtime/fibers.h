@@ -21,8 +21,11 @@ struct Context {
 constexpr size_t kStackBytes = size_t(1) << 18;
 constexpr size_t kGuardBytes = size_t(1) << 14;  // the lowest of them, which nothing may touch: a multiple of any page
 
-// A lazily mapped stack for each of `count` fibers, or null if memory is short. Where the system has no more ranges of
-// pages to give, the last ones are not guarded.
+// A guard and the stack behind it are two ranges of pages, of which Linux gives a process 65,530.
+constexpr size_t kMostGuards = 16384;
+
+// A lazily mapped stack for each of `count` fibers, or null if memory is short. Those beyond the most guards, or beyond
+// what the system gives, are not guarded.
 char* map_stacks(size_t count);
 
 // Makes `context` start `function` on the stack when it is switched to. Fibers start at different cache sets.

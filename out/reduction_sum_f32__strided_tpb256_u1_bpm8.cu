@@ -1,0 +1,166 @@
+// reduction_sum_f32__strided_tpb256_u1_bpm8
+//
+// The sum of all f32 elements of an array; of none: 0.
+// For axes that alternate between kept and reduced ones, and arrays with gaps: every result has
+// one or more blocks, whose threads go from element to element over all reduced axes.
+//
+// Launch:   <<<outer * max(min((n + 255) / 256, (sm_count * 8) / max(outer, 1)), 1), 256>>>(in,
+//           out, partials, tickets, max(min((n + 255) / 256, (sm_count * 8) / max(outer, 1)), 1),
+//           n, k0, ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2, r3, rs3)
+// Scratch:  partials, (sm_count * 8) * 4 bytes
+// Scratch:  tickets, (sm_count * 8) * 4 bytes, 0 before the first launch
+// Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
+//           "f32"}
+// Config:   {"blocks_per_sm": 8, "threads_per_block": 256, "unroll": 1}
+// Template: reduction/strided.cu.jinja, with its partials sha256 8430a51b22bff71a
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 256;
+constexpr int kUnroll = 1;  // loads that each thread has in flight
+constexpr int kAxes = 4;  // reduced, and as many kept; slowest first
+constexpr int kWarps = kThreadsPerBlock / 32;
+static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
+
+using Item = float;  // an element in memory
+using State = float;  // of the elements seen so far: their sum
+
+__device__ __forceinline__ State identity() {
+  return 0.0f;
+}
+
+__device__ __forceinline__ State combine(State a, State b) { return a + b; }
+
+// The state of one element.
+__device__ __forceinline__ State lift(Item item) {
+  const float x = item;
+  return x;
+}
+
+// The state of another lane of the warp.
+__device__ __forceinline__ State from_lane(State state, int distance) {
+  return __shfl_xor_sync(0xffffffffu, state, distance);
+}
+
+__device__ __forceinline__ State combine_warp(State state) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    state = combine(state, from_lane(state, distance));
+  }
+  return state;
+}
+
+// The state of the block, in its first warp. A barrier must come before warp_states is used again.
+__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
+  state = combine_warp(state);
+  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    state = combine_warp(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  }
+  return state;
+}
+
+// What another block left in memory, read past the first-level cache.
+__device__ __forceinline__ State load_partial(const State* partial) {
+  return __ldcg(partial);
+}
+
+// Element i of each output, from what is known of `count` elements.
+__device__ __forceinline__ void write_results(
+    State state, long long count, long long i,
+    float* __restrict__ out) {
+  out[i] = state;
+}
+
+// A number as a place on each axis, the last one fastest.
+__device__ __forceinline__ void split_index(
+    long long index, const long long (&extents)[kAxes], long long (&places)[kAxes]) {
+#pragma unroll
+  for (int axis = kAxes - 1; axis >= 0; --axis) {
+    places[axis] = index % extents[axis];
+    index /= extents[axis];
+  }
+}
+
+__device__ __forceinline__ long long offset_of(
+    const long long (&places)[kAxes], const long long (&strides)[kAxes]) {
+  long long offset = 0;
+#pragma unroll
+  for (int axis = 0; axis < kAxes; ++axis) offset += places[axis] * strides[axis];
+  return offset;
+}
+
+// A result has `splits` blocks, and as many elements of partials; its ticket is 0 before the
+// launch and after it.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    reduction_sum_f32__strided_tpb256_u1_bpm8(
+        const Item* __restrict__ in,
+        float* __restrict__ out,
+        State* partials, unsigned* tickets, unsigned splits, long long n,
+        long long k0, long long ks0,
+        long long k1, long long ks1,
+        long long k2, long long ks2,
+        long long k3, long long ks3,
+        long long r0, long long rs0,
+        long long r1, long long rs1,
+        long long r2, long long rs2,
+        long long r3, long long rs3) {
+  __shared__ State warp_states[kWarps];
+  __shared__ bool is_last_block;
+  const long long kept[kAxes] = {k0, k1, k2, k3}, kept_strides[kAxes] = {ks0, ks1, ks2, ks3};
+  const long long reduced[kAxes] = {r0, r1, r2, r3}, reduced_strides[kAxes] = {rs0, rs1, rs2, rs3};
+  const long long result = blockIdx.x / splits;
+  const unsigned split = blockIdx.x % splits;
+
+  // The thread's first element and the way to its next, as places: no division within the loop.
+  long long place_of_result[kAxes], place[kAxes], apart[kAxes];
+  const long long first = static_cast<long long>(split) * kThreadsPerBlock + threadIdx.x;
+  const long long team = static_cast<long long>(splits) * kThreadsPerBlock;
+  split_index(result, kept, place_of_result);
+  split_index(first, reduced, place);
+  split_index(team, reduced, apart);
+  const Item* const begin = in + offset_of(place_of_result, kept_strides);
+
+  State state = identity();
+  for (long long i = first; i < n; i += kUnroll * team) {
+    Item loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (i + u * team < n) loaded[u] = begin[offset_of(place, reduced_strides)];
+      bool carry = false;
+#pragma unroll
+      for (int axis = kAxes - 1; axis >= 0; --axis) {
+        place[axis] += apart[axis] + carry;
+        carry = place[axis] >= reduced[axis];
+        if (carry) place[axis] -= reduced[axis];
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (i + u * team < n) state = combine(state, lift(loaded[u]));
+    }
+  }
+  state = combine_block(state, warp_states);
+  if (splits == 1) {
+    if (threadIdx.x == 0) write_results(state, n, result, out);
+    return;
+  }
+  State* const of_result = partials + result * splits;
+  if (threadIdx.x == 0) {
+    of_result[split] = state;
+    __threadfence();  // the partial result is there before the ticket says so
+    // Counts the result's blocks before this one; the last sets it back to 0.
+    is_last_block = atomicInc(tickets + result, splits - 1) == splits - 1;
+  }
+  __syncthreads();
+  if (!is_last_block) return;
+
+  __threadfence();
+  state = identity();
+  for (unsigned block = threadIdx.x; block < splits; block += kThreadsPerBlock) {
+    state = combine(state, load_partial(of_result + block));
+  }
+  state = combine_block(state, warp_states);
+  if (threadIdx.x == 0) write_results(state, n, result, out);
+}
