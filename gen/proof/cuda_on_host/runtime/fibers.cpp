@@ -2,18 +2,31 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstring>
 
 namespace cuda_on_host {
 
-char* map_stacks(size_t count) {
+namespace {
+std::atomic<size_t> guards_in_use{0};
+}
+
+char* map_stacks(size_t count, size_t& guards) {
   void* stacks = mmap(nullptr, count * kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (stacks == MAP_FAILED) return nullptr;
-  for (size_t i = 0; i < count && i < kMostGuards; ++i) {
-    if (mprotect(static_cast<char*>(stacks) + i * kStackBytes, kGuardBytes, PROT_NONE) != 0) break;
+  guards = 0;
+  while (guards < count && guards_in_use + guards < kMostGuards) {
+    if (mprotect(static_cast<char*>(stacks) + guards * kStackBytes, kGuardBytes, PROT_NONE) != 0) break;
+    ++guards;
   }
+  guards_in_use += guards;
   return static_cast<char*>(stacks);
+}
+
+void unmap_stacks(char* stacks, size_t count, size_t guards) {
+  munmap(stacks, count * kStackBytes);
+  guards_in_use -= guards;
 }
 
 #if defined(__x86_64__) && !defined(CUDA_ON_HOST_UCONTEXT)

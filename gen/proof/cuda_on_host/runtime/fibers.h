@@ -24,9 +24,10 @@ constexpr size_t kGuardBytes = size_t(1) << 14;  // the lowest of them, which no
 // A guard and the stack behind it are two ranges of pages, of which Linux gives a process 65,530.
 constexpr size_t kMostGuards = 16384;
 
-// A lazily mapped stack for each of `count` fibers, or null if memory is short. Those beyond the most guards, or beyond
-// what the system gives, are not guarded.
-char* map_stacks(size_t count);
+// A lazily mapped stack for each of `count` fibers, or null if memory is short. The first `guards` of them are guarded:
+// all, unless the process has the most of them already, or the system gives no more.
+char* map_stacks(size_t count, size_t& guards);
+void unmap_stacks(char* stacks, size_t count, size_t guards);
 
 // Makes `context` start `function` on the stack when it is switched to. Fibers start at different cache sets.
 void prepare(Context& context, char* stack, int number, void (*function)());

@@ -1,6 +1,5 @@
 // Runs one launch: blocks one after another, the threads of a block as fibers, both in a seeded random order. A block
 // whose threads only wait for other blocks is set aside, and goes on when others have had their turn.
-#include <sys/mman.h>
 
 #include <cstdio>
 #include <cstring>
@@ -41,9 +40,9 @@ void make_all_ready(Block& block) {
 bool equip(Block& block) {
   const size_t count = run.thread_count;
   if (block.threads.size() < count) {
-    if (block.stacks != nullptr) munmap(block.stacks, block.threads.size() * kStackBytes);
+    if (block.stacks != nullptr) unmap_stacks(block.stacks, block.threads.size(), block.guards);
     block.threads.clear();
-    block.stacks = map_stacks(count);
+    block.stacks = map_stacks(count, block.guards);
     if (block.stacks == nullptr) return false;
     block.threads.resize(count);
     block.queue.resize(count);
@@ -181,7 +180,7 @@ class Blocks {
 
   ~Blocks() {
     for (Block* block : made_) {
-      if (block->stacks != nullptr) munmap(block->stacks, block->threads.size() * kStackBytes);
+      if (block->stacks != nullptr) unmap_stacks(block->stacks, block->threads.size(), block->guards);
       release_cells(*block);
       delete block;
     }

@@ -65,6 +65,7 @@ struct Block {
   Index index;
   std::vector<Thread> threads;
   char* stacks = nullptr;
+  size_t guards = 0;  // of them
   std::vector<uint16_t> order;
   std::vector<Thread*> queue;  // of the threads that can run, first in first out
   int first, count;
