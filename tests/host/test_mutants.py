@@ -464,11 +464,12 @@ MUTANTS = (
         WRONG,
     ),
     Mutant(
-        "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col"', '"row * cols + col"', WRONG,
+        "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col"', '"row * cols + col"',
+        UNINITIALISED,  # the first thing that is wrong: the cells that a second step reads
     ),
     Mutant(
         "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
-        "out[row * in_pitch + col] = {{", BESIDE,
+        "out[row * in_pitch + col] = {{", UNINITIALISED,
     ),
     Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
     # scan, the family from outside
