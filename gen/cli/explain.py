@@ -61,7 +61,7 @@ def explain(
 
     home, limits = home_of(out), Limits.of(arch)
     variants = [find(families_of(ctx), one, home) for one in (name, vs) if one is not None]
-    found = explanations(variants, limits, home, [extents_for(variant, shape) for variant in variants])
+    found = explanations(variants, limits, home, [extents_for(variant, limits, shape) for variant in variants])
     if json:
         content: dict[str, Any] = {"explained": [as_json(one) for one in found]}
         if vs is not None:
@@ -81,14 +81,14 @@ def explain(
     show.table(("", name, vs), rows)
 
 
-def extents_for(variant: Variant, shape: str | None) -> Extents:
+def extents_for(variant: Variant, limits: Limits, shape: str | None) -> Extents:
     """The problem that a shape of the first input means."""
     from gen.families.layout import extents_of
     from gen.toolchain.usage import largest
     from gen.tune.problems import read_shape
 
     if shape is None:
-        return largest(variant)
+        return largest(variant, limits)
     return extents_of(variant.family, variant.spec, read_shape(shape))
 
 

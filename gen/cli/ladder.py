@@ -52,7 +52,7 @@ def ladder(
     variants = [named_variant(found, one) for one in named]
     here = [made.algorithm.not_on_host is None for made in variants]
     shown = [made for made, possible in zip(variants, here, strict=True) if possible]
-    explained = explanations(shown, limits, home, [extents_for(made, shape) for made in shown])
+    explained = explanations(shown, limits, home, [extents_for(made, limits, shape) for made in shown])
     names = [(one.name, one.rank) for one, possible in zip(named, here, strict=True) if possible]
     rungs = list(rungs_of(names, explained, _clock(home) if device else None))
     rungs += [

@@ -50,7 +50,7 @@ def resources(
     from gen.toolchain.nvrtc import Nvrtc
 
     compiled = Nvrtc(cache_home(home)).compile(variant.name, render(variant), arch)
-    extents = largest(variant)
+    extents = largest(variant, limits)
     found = usage(variant, compiled, limits, extents)
     needed = needed_in_flight(arch)
     if json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from gen.errors import ConfigError
 from gen.families.base import Extents, Limits, Variant
 from gen.toolchain.compiled import Compiled, Resources
 from gen.toolchain.occupancy import Occupancy, bytes_in_flight, occupancy
@@ -59,8 +60,15 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
     return tuple(found.values())
 
 
-def largest(variant: Variant) -> Extents:
-    """The largest of the sizes that stand for the spec's shape classes: the one that fills a device."""
-    family, spec = variant.family, variant.spec
+def largest(variant: Variant, limits: Limits) -> Extents:
+    """The largest of the sizes that stand for the spec's shape classes and the variant takes: it fills a device.
+
+    Of the family's awkward sizes, where it takes none of those. Raises ConfigError if it takes no size at all.
+    """
+    family, spec, algorithm = variant.family, variant.spec, variant.algorithm
     stand_ins = [family.representative(spec, shape_class) for shape_class in family.shape_classes(spec)]
-    return max(stand_ins, key=lambda extents: family.work(spec, extents).cells)
+    for sizes in (stand_ins, family.cases(spec)):
+        taken = [one for one in sizes if algorithm.uncovered(spec, variant.config, one, limits) is None]
+        if taken:
+            return max(taken, key=lambda extents: family.work(spec, extents).cells)
+    raise ConfigError(variant.name, "takes none of the sizes that stand for its shape classes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.base import Launch, Limits, Plan
+from gen.families.cover import pairwise
 from gen.families.expr import constant
 from gen.families.names import find_variant, space, variant
 from gen.families.reduction import GridConfig
@@ -125,8 +127,16 @@ def test_dynamic_shared_memory_and_setup_come_from_the_plan() -> None:
 @pytest.mark.parametrize("name", ["reduceUnrolling4", "transposeUnroll4Row", "transposeSmemUnrollPad"])
 def test_the_largest_problem_fills_the_device(name: str) -> None:
     made = find_variant(FAMILIES, name, {})
-    plan, sizes = made.plan, {**largest(made), **LIMITS.sizes()}
+    plan, sizes = made.plan, {**largest(made, LIMITS), **LIMITS.sizes()}
     assert max(launch.grid[0].at(sizes) for launch in plan.launches) > 16 * LIMITS.sm_count
+
+
+def test_the_largest_problem_is_one_that_the_variant_takes() -> None:
+    for family in FAMILIES:
+        for spec, algorithm in product(family.catalogue, family.algorithms.values()):
+            for config in pairwise(space(algorithm, spec)):
+                extents = largest(variant(family, spec, algorithm, config), LIMITS)
+                assert algorithm.uncovered(spec, config, extents, LIMITS) is None
 
 
 def test_every_algorithm_says_how_many_bytes_it_has_in_flight() -> None:

@@ -171,8 +171,7 @@ def test_pitched_views_of_torch(torch: Any, home: Path) -> None:
     gen.load(TRANSPOSE, home=home)(view, out=out[2:38, 4:71])
     assert torch.equal(out[2:38, 4:71], view.T)
     assert int((out == -1).sum()) == 40 * 80 - 36 * 67
-    with pytest.raises(ShapeError, match="in must be contiguous"):
-        gen.load(SUM, home=home)(view)
+    assert float(gen.load(SUM, home=home)(view)) == float(view.double().sum())  # whole numbers below 2^24: exact
 
 
 def test_torch_streams(torch: Any, home: Path) -> None:

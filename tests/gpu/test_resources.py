@@ -49,7 +49,7 @@ def test_registers_shared_memory_and_occupancy_are_the_drivers(
         assert not isinstance(compiled, CompileError), str(compiled)
         made = by_name[compiled.name]
         module, driver = device.module(compiled.cubin), DriverModule(compiled.cubin)
-        for used in usage(made, compiled, device.limits, largest(made)):
+        for used in usage(made, compiled, device.limits, largest(made, device.limits)):
             function = module.function(used.kernel)
             ours = used.resources
             assert function.registers == ours.registers, used.kernel
