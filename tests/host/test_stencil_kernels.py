@@ -30,6 +30,8 @@ SPECS = (
     StencilSpec("d", tuple(range(-4, 4)), (2, 4), boundary=("constant", "mirror"), cval=2.5, origin=(-1, 1)),
     StencilSpec("e", tuple(x - 12.0 for x in range(25)), (5, 5), boundary=("nearest", "frozen")),
     StencilSpec("f", tuple(x / 8 if x % 9 == 4 or x // 9 == 4 else 0 for x in range(81)), (9, 9), boundary="frozen"),
+    StencilSpec("g", tuple(range(1, 10)), boundary=("wrap", "frozen")),
+    StencilSpec("h", tuple(range(1, 10)), boundary=("frozen", "wrap")),
 )
 TAGS = {
     "naive": ("x32_y2_u2", "x32_y2_u1_wldg"),

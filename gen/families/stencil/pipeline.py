@@ -145,8 +145,6 @@ class Pipeline(Algorithm[StencilSpec, PipelineConfig]):
         """Two axes; a warp wider than what its steps use up; registers for all rows that the levels hold."""
         if len(spec.axes) != 2:
             return "it streams rows: a stencil of one axis has none"
-        if config.fused > 1 and {"wrap", "frozen"} <= set(spec.boundaries):
-            return "it does not fuse steps where one axis wraps and the other is frozen"
         reach, cells = Reach.of(spec), _cells(spec, config)
         left, right = (_whole(config.fused * side, cells) for side in (reach.left, reach.right))
         if 2 * (left + right) > 32 * cells:
