@@ -34,8 +34,13 @@ def rungs(*arguments: str) -> dict[str, Any]:
     return {rung["name"]: rung for rung in found["rungs"]}
 
 
-def test_steps_are_ratios_of_speeds_in_the_order_of_the_literature() -> None:
-    found = rungs("transpose", "--shape", SIDE)
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """The ladder of the transposes."""
+    return rungs("transpose", "--shape", SIDE)
+
+
+def test_steps_are_ratios_of_speeds_in_the_order_of_the_literature(found: dict[str, Any]) -> None:
     (family,) = [family for family in FAMILIES if family.name == "transpose"]
     ranks = {one.name: one.rank for one in family.named} | {one.name: one.rank for one in family.absent}
     assert list(found) == sorted(ranks, key=lambda name: ranks[name])
@@ -48,8 +53,7 @@ def test_steps_are_ratios_of_speeds_in_the_order_of_the_literature() -> None:
     assert not any(rung["measured"] for rung in found.values())
 
 
-def test_a_step_is_explained_by_what_changed() -> None:
-    found = rungs("transpose", "--shape", SIDE)
+def test_a_step_is_explained_by_what_changed(found: dict[str, Any]) -> None:
     assert "bank conflict degree 16.5 -> 1" in found["transposeSmemPad"]["causes"]
     _, out, _ = run("transpose", "--shape", SIDE)
     assert "predicted for sm_90: nothing was measured" in out
