@@ -1,0 +1,187 @@
+"""How probes access memory: off boundaries, field by field, along the rows and columns of a tile."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from gen.dtypes import I64
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, constant, size
+from gen.families.probe.spec import OffsetSpec, ProbeSpec, RecordSpec, TileSpec
+
+S = TypeVar("S", bound=ProbeSpec)
+C = TypeVar("C", bound=Config)
+
+
+class Probe(Algorithm[S, C]):
+    """What the algorithms share: each takes the specs of one class, one launch, a block for each share of the work."""
+
+    takes: ClassVar[type[Any]]
+
+    def refuses(self, spec: S, config: C) -> str | None:
+        """Specs of another class."""
+        return None if isinstance(spec, self.takes) else f"it computes no {spec.label}"
+
+    @abstractmethod
+    def blocks(self, spec: S, config: C) -> Expr:
+        """One for each share."""
+
+    def uncovered(self, spec: S, config: C, extents: Extents, limits: Limits) -> str | None:
+        """The grid must hold all blocks."""
+        blocks = self.blocks(spec, config).at(extents)
+        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamConfig(Config):
+    """How `offset` and `records` divide an array between blocks and threads."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=512, help="threads in a block")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=1, help="elements or records of each thread, a block apart")
+
+
+class Stream(Probe[S, StreamConfig]):
+    """Threads side by side go through arrays of `n`."""
+
+    config = StreamConfig
+
+    def blocks(self, spec: S, config: StreamConfig) -> Expr:
+        """One for each share."""
+        return size("n").ceil_div(config.threads_per_block * config.unroll)
+
+    def plan(self, spec: S, config: StreamConfig) -> Plan:
+        """One launch."""
+        launch = Launch(
+            grid=(self.blocks(spec, config), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(*(operand.name for operand in spec.operands), (I64, size("n"))),
+        )
+        return Plan((launch,))
+
+    def roundings(self, spec: S, config: StreamConfig, extents: Extents, limits: Limits) -> int:
+        """One addition."""
+        return 1
+
+
+class Offset(Stream[OffsetSpec]):
+    """Accesses that begin off the boundaries of lines and sectors."""
+
+    name = "offset"
+    template = "probe/offset.cu.jinja"
+    summary = (
+        "Every warp reads and writes elements that follow each other; those it reads, or writes, begin at the offset, "
+        "which may lie off the boundaries of cache lines and sectors."
+    )
+    takes = OffsetSpec
+
+    def inputs(self, spec: OffsetSpec, config: StreamConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "element": spec.dtype.cuda,
+            "shifts_read": spec.shifts == "read",
+            "offset": spec.offset,
+            "threads_per_block": config.threads_per_block,
+            "unroll": config.unroll,
+        }
+
+    def bytes_in_flight(self, spec: OffsetSpec, config: StreamConfig) -> int:
+        """Both elements of every sum: no load need wait for a store, since the arrays do not overlap."""
+        return config.unroll * 2 * spec.dtype.size
+
+
+class Records(Stream[RecordSpec]):
+    """Fields that lie next to each other, or in arrays of their own."""
+
+    name = "records"
+    template = "probe/records.cu.jinja"
+    summary = (
+        "Every thread takes its records field by field. Where records follow each other a warp's accesses to one field "
+        "lie a record apart; where each field has an array of its own they follow each other."
+    )
+    takes = RecordSpec
+
+    def inputs(self, spec: RecordSpec, config: StreamConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "element": spec.dtype.cuda,
+            "by_record": spec.layout == "aos",
+            "fields": spec.fields,
+            "threads_per_block": config.threads_per_block,
+            "unroll": config.unroll,
+        }
+
+    def bytes_in_flight(self, spec: RecordSpec, config: StreamConfig) -> int:
+        """All fields of all records of a thread."""
+        return config.unroll * spec.fields * spec.dtype.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileConfig(Config):
+    """How `tile` holds a tile in shared memory."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
+    padding: int = tunable("p", (0, 1, 2), base=1, help="unused elements after each row of the tile")
+    dynamic: bool = tunable("dyn", (False, True), base=False, off=False, help="its size is given when it is launched")
+
+
+class Tile(Probe[TileSpec, TileConfig]):
+    """Rows and columns of a tile in shared memory."""
+
+    name = "tile"
+    template = "probe/tile.cu.jinja"
+    summary = (
+        "Each block reads a tile from global memory in the order in which it lies, fills shared memory with it along "
+        "rows or columns, and writes what it reads back along rows or columns, again in the order of global memory."
+    )
+    config = TileConfig
+    takes = TileSpec
+
+    def refuses(self, spec: TileSpec, config: TileConfig) -> str | None:
+        """A thread has as many elements as any other."""
+        reason = super().refuses(spec, config)
+        if reason is None and (elements := spec.rows * spec.cols) % config.threads_per_block:
+            return f"{config.threads_per_block} threads do not share a tile of {elements} elements evenly"
+        return reason
+
+    def blocks(self, spec: TileSpec, config: TileConfig) -> Expr:
+        """One for each tile."""
+        return size("tiles")
+
+    def inputs(self, spec: TileSpec, config: TileConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        height, width = _stored(spec)
+        return {
+            "element": spec.dtype.cuda,
+            "height": height,
+            "width": width,
+            "sets_rows": spec.sets_rows,
+            "reads_rows": spec.reads_rows,
+            "threads_per_block": config.threads_per_block,
+            "padding": config.padding,
+            "dynamic": config.dynamic,
+        }
+
+    def plan(self, spec: TileSpec, config: TileConfig) -> Plan:
+        """One launch."""
+        height, width = _stored(spec)
+        needed = height * (width + config.padding) * spec.dtype.size
+        launch = Launch(
+            grid=(size("tiles"), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=("in", "out"),
+            shared_bytes=constant(needed if config.dynamic else 0),
+        )
+        return Plan((launch,))
+
+    def bytes_in_flight(self, spec: TileSpec, config: TileConfig) -> int:
+        """A thread's share of the tile, all of which is loaded before the barrier."""
+        return spec.rows * spec.cols // config.threads_per_block * spec.dtype.size
+
+
+def _stored(spec: TileSpec) -> tuple[int, int]:
+    """Height and width of a tile in shared memory: what the input has as a row is a row or a column there."""
+    return (spec.rows, spec.cols) if spec.sets_rows else (spec.cols, spec.rows)
