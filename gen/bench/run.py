@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any, Protocol
+from typing import Protocol
 
 from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
 from gen.bench.rows import OURS, Row
@@ -63,8 +63,8 @@ class ChildLine:
         """The next message; None if none comes in time. Raises EOFError if the process has ended."""
         if not self._connection.poll(seconds):
             return None
-        message: Any = self._connection.recv()
-        return message  # type: ignore[no-any-return]
+        message: Message = self._connection.recv()
+        return message
 
     def kill(self) -> None:
         """Ends the process."""

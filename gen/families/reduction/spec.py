@@ -236,12 +236,12 @@ def reduction(
     Raises:
         SpecError: there is no such operator or dtype, or the arguments do not go together.
     """
-    axes = (axis,) if type(axis) is int else axis
+    axes: Any = (axis,) if type(axis) is int else axis
     return ReductionSpec(
         tuple(operator.name for operator in find_operators(op, "op")),
         read(elements, "elements"),
         None if dtype is None else read(dtype, "dtype"),
-        axes,  # type: ignore[arg-type]  # checked there
+        axes,
         keepdims,
         ddof,
     )
