@@ -9,7 +9,7 @@
 //           64)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "cols", "length": 256, "threads_per_block": 128}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 5b01bcc85b762666
+// Template: transpose/skinny.cu.jinja, with its partials sha256 ba82c49c69ff5930
 //
 // Written by gen: change the template, not this file.
 
@@ -18,7 +18,6 @@ constexpr int kThreadsPerBlock = 128;
 constexpr int kSize = 4;  // bytes of an element
 using Unit = unsigned;  // what the tile is made of
 constexpr int kElements = sizeof(Unit) / kSize;  // in a unit
-constexpr int kUnits = 16 / sizeof(Unit);  // in a vector
 constexpr int kLine = 128 / sizeof(Unit);  // units that all banks hold side by side
 
 // Where the tile holds a unit: exchanged within its line, so that steps of any length meet most

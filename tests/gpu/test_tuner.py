@@ -127,8 +127,7 @@ def test_a_run_writes_winners_and_a_rerun_measures_nothing_anew(
     assert again.seconds < first.seconds
 
 
-def test_kills_at_random_moments_lose_nothing_that_was_recorded(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "calibration.json").write_text((home / "calibration.json").read_text())
+def test_kills_at_random_moments_lose_nothing_that_was_recorded(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gen", "tune", "transpose", "--shape", "2048x1024", "--out", str(tmp_path)]
     random, seen = np.random.default_rng(3), 0
     for _ in range(4):
