@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -125,17 +126,27 @@ def test_instructions_are_counted_by_kernel() -> None:
     assert not holds_operator(found["kern"], "__stcs")
 
 
-@pytest.mark.parametrize("intrinsic", CACHE_OPERATORS)
-def test_a_cache_operator_that_is_asked_for_is_in_the_machine_code(intrinsic: str) -> None:
+def use_of(intrinsic: str) -> str:
+    """A kernel that copies a number with an intrinsic."""
+    body = f"out[0] = {intrinsic}(in);" if intrinsic.startswith("__ld") else f"{intrinsic}(out, *in);"
+    return f'extern "C" __global__ void use{intrinsic}(const float* in, float* out) {{ {body} }}\n'
+
+
+@pytest.fixture(scope="module")
+def uses() -> Mapping[str, Counter[str]]:
+    """The instructions of a kernel for every cache operator, and of one without."""
     from gen.toolchain.nvrtc import Nvrtc
 
     program = disassembler()
     assert program is not None, "nvdisasm is not installed: pip install nvidia-cuda-nvdisasm"
-    body = f"out[0] = {intrinsic}(in);" if intrinsic.startswith("__ld") else f"{intrinsic}(out, *in);"
-    text = f'extern "C" __global__ void kern(const float* in, float* out) {{ {body} }}\n'
-    compiled = Nvrtc(cache_home(Path(OUT))).compile("kern", text, "sm_90")
-    found = instructions(compiled.cubin, program)["kern"]
-    assert holds_operator(found, intrinsic), found
-    plain = text.replace(body, "out[0] = *in;")
-    without = instructions(Nvrtc(cache_home(Path(OUT))).compile("plain", plain, "sm_90").cubin, program)["kern"]
-    assert not holds_operator(without, intrinsic)
+    plain = 'extern "C" __global__ void plain(const float* in, float* out) { out[0] = *in; }\n'
+    text = plain + "".join(map(use_of, CACHE_OPERATORS))
+    return instructions(Nvrtc(cache_home(Path(OUT))).compile("uses", text, "sm_90").cubin, program)
+
+
+@pytest.mark.parametrize("intrinsic", CACHE_OPERATORS)
+def test_a_cache_operator_that_is_asked_for_is_in_the_machine_code(
+    intrinsic: str, uses: Mapping[str, Counter[str]]
+) -> None:
+    assert holds_operator(uses[f"use{intrinsic}"], intrinsic), uses[f"use{intrinsic}"]
+    assert not holds_operator(uses["plain"], intrinsic)
