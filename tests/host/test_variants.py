@@ -25,7 +25,7 @@ from gen.proof.replay import Kept, cases_for, keep, read
 from gen.proof.sizes import SM_COUNTS
 from tests.strategies import cases
 
-FEW = 40  # variants of one algorithm and spec
+FEW = 16  # variants of one algorithm and spec
 GROUP = 20  # as many as are built in one translation unit
 # A part of the profile's: each example runs every variant of a group.
 EXAMPLES = max(settings().max_examples // 16, 1)
