@@ -22,7 +22,7 @@ test: .venv/installed ## run the tests on all cores
 	.venv/bin/pytest -n auto --dist worksteal
 
 test-gpu: .venv/installed ## run the tests that need a GPU; they fail without one
-	.venv/bin/pytest tests/gpu
+	.venv/bin/pytest tests/gpu -n 4 --dist worksteal
 
 sanitize: .venv/installed ## run every algorithm under compute-sanitizer, on a GPU
 	.venv/bin/python bench/sanitize.py
