@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +20,7 @@ from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
 from gen.cli.tune import Gpu
 
 if TYPE_CHECKING:
-    from gen.bench.rows import Difference, Results, Row
+    from gen.bench.rows import Difference, Results, Row, Run
     from gen.bench.run import Bench
     from gen.bench.tuning import Tune
     from gen.bench.works import Case
@@ -73,6 +75,14 @@ def bench(
     missing: Annotated[
         bool, typer.Option("--missing", help="Only cases of which the file of --json has no row yet.")
     ] = False,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K/N",
+            show_default=False,
+            help="Only the K-th of N parts of the cases: on N GPUs, N runs with the same --json make one table.",
+        ),
+    ] = None,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -106,6 +116,8 @@ def bench(
         if value is not None and not value > 0:
             raise OptionError(option, "must be a positive number of seconds", value)
     wanted = _select(public_cases() if cases == "public" else read_cases(Path(cases)), family, case)
+    if part is not None:
+        wanted = _part(wanted, part)
     if list_cases:
         show.verbatim(text_of_cases(wanted))
         return
@@ -129,7 +141,8 @@ def bench(
         if uuid is not None:
             opened.enter_context(alone_on(uuid, _command(), say=show.note))
         first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
-        results = _measure(Bench(setup), wanted, kept, json, budget, first)
+        file = None if json is None else _File(json, cache_home(home) / "bench.lock")
+        results = _measure(Bench(setup), wanted, file, budget, first)
     _end(results, wanted)
     if before is not None and _compare(differences(before, results)):
         raise typer.Exit(1)
@@ -155,11 +168,42 @@ def _select(cases: Sequence[Case], family: str | None, filters: Sequence[str] | 
     return found
 
 
+def _part(cases: Sequence[Case], part: str) -> tuple[Case, ...]:
+    """Every N-th case, from the K-th. Raises OptionError for what is no part."""
+    found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", part)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise OptionError("--part", "must be K/N, K from 1 to N", part)
+    return tuple(cases[int(found[1]) - 1 :: int(found[2])])
+
+
+@dataclass(frozen=True)
+class _File:
+    """Where results are kept, also those of other runs at the same time.
+
+    Attributes:
+        path: the file.
+        lock: held while it is read and written anew.
+    """
+
+    path: Path
+    lock: Path
+
+    def keep(self, run: Run, rows: Sequence[Row], cases: Sequence[Case], peers: Sequence[str]) -> None:
+        """Puts all rows of a run so far in the place of older ones of the same cases."""
+        from gen.bench.rows import in_order, read_results, write_results
+        from gen.emit.files import alone
+
+        with alone(self.lock):
+            kept = read_results(self.path)
+            order = _order(kept, [(case.family, case.name) for case in cases])
+            write_results(self.path, in_order(kept.with_run(run, rows), order, peers))
+
+
 def _measure(
-    bench: Bench, cases: Sequence[Case], kept: Results, file: Path | None, budget: float | None, tune: Tune | None
+    bench: Bench, cases: Sequence[Case], file: _File | None, budget: float | None, tune: Tune | None
 ) -> Results:
     """Measures, prints and keeps one case after another."""
-    from gen.bench.rows import Results, Run, in_order, write_results
+    from gen.bench.rows import Results, Run
     from gen.bench.table import COLUMNS, lines, text_of
 
     start = time.monotonic()
@@ -170,7 +214,6 @@ def _measure(
     run = Run(_command(), time.strftime("%Y-%m-%d"), opened.device, opened.driver, opened.calibration, opened.versions)
     show.text("  ".join(COLUMNS))
     rows: list[Row] = []
-    names = [(case.family, case.name) for case in cases]
     if budget is not None:
         budget -= time.monotonic() - start
     for _, found in bench.rows(cases, budget, tune):
@@ -181,7 +224,7 @@ def _measure(
             if row.note:
                 show.text(f"{row.peer}: {row.note}", indent=4)
         if file is not None:
-            write_results(file, in_order(kept.with_run(run, rows), _order(kept, names), bench.setup.peers))
+            file.keep(run, rows, cases, bench.setup.peers)
     for case in bench.left_out:
         show.text(f"Left out for want of time: {case.name}")
     return Results().with_run(run, rows)

@@ -57,6 +57,25 @@ def test_cases_that_are_kept_already_are_not_measured_again(script: Script, tmp_
     assert "Nothing is missing." in run("bench", *ONE, "--json", file, "--missing").out
 
 
+def test_parts_of_the_cases_make_the_whole_table(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    cases = ("transpose", "--case", "1024x1024", "--case", "1000x1000")
+    for part in ("2/3", "1/3", "3/3"):
+        assert run("bench", *cases, "--peers", "torch", "--json", file, "--part", part).status == 0
+    assert len(script.orders) == len({case for case, _ in script.orders}) == 8
+    assert len(read_results(file).cases()) == 8
+    assert len(read_results(file).runs) == 3
+
+
+def test_what_another_run_keeps_meanwhile_stays(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    other = tmp_path / "other.json"
+    assert run("bench", "reduction", "--case", "sum f32 2^10", "--json", other).status == 0
+    script.meanwhile = lambda: other.exists() and other.replace(file)
+    assert run("bench", *ONE, "--json", file).status == 0
+    assert {case for _, case in read_results(file).cases()} == {"sum f32 2^10", "transpose f32 1024x1024"}
+
+
 @pytest.mark.parametrize(("before", "status", "word"), [(1.0, 0, "SAME"), (0.5, 1, "SLOWER"), (2.0, 0, "FASTER")])
 def test_an_earlier_run_is_compared(script: Script, tmp_path: Path, before: float, status: int, word: str) -> None:
     file = tmp_path / "h100.json"
@@ -86,6 +105,8 @@ def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
         (["--case", "nothing"], "--case must be in the name of a case"),
         (["--protocol", "warm"], "--protocol must be cold, dirty or hot"),
         (["--budget", "0"], "--budget must be a positive number"),
+        (["--part", "3/2"], "--part must be K/N"),
+        (["--part", "half"], "--part must be K/N"),
         (["--tune", "-1"], "--tune must be a positive number"),
         (["--against", "none.json"], "--against must be a file that gen bench --json wrote"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Script:
         killed: how many of them were killed.
         orders: every order.
         seconds: what went into tuning, by order.
+        meanwhile: called at every order.
     """
 
     crash: frozenset[str] = frozenset()
@@ -50,6 +51,7 @@ class Script:
     killed: int = 0
     orders: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    meanwhile: Callable[[], object] = lambda: None
 
     def start(self, _: Setup) -> FakeLine:
         self.started += 1
@@ -67,6 +69,7 @@ class FakeLine:
 
     def send(self, order: Order | None) -> None:
         if order is not None:
+            self._script.meanwhile()
             self._script.orders.append((order.case.name, order.peers))
             self._script.seconds.append(order.seconds)
             self._messages = self._follow(order)
