@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -78,8 +78,9 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
 
     # So that what torch.compile found out is there when a process takes the place of another.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home(setup.home) / "inductor"))
+    show_only(setup.gpu, os.environ)
     compiler = Nvrtc(cache_home(setup.home))
-    instruments = open_instruments(setup.gpu, compiler)
+    instruments = open_instruments(0, compiler)
     peers, versions, missing = _peers(setup.peers)
     known = families(*setup.families)
     calibration = instruments.calibrate()
@@ -90,6 +91,12 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     }  # fmt: skip
     opened = Opened(place.name, place.driver, asdict(calibration), versions, missing)
     return opened, Arena(place, known, setup.home, setup.protocol, tell), peers
+
+
+def show_only(gpu: int, environment: MutableMapping[str, str]) -> None:
+    """Hides every other GPU from this process, before a driver is opened: libraries take the first that they see."""
+    seen = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    environment["CUDA_VISIBLE_DEVICES"] = seen[gpu] if gpu < len(seen) and seen[gpu] else str(gpu)
 
 
 def _peers(names: tuple[str, ...]) -> tuple[dict[str, Peer], dict[str, str], dict[str, str]]:

@@ -15,7 +15,7 @@ import pytest
 from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
 from gen.bench.rows import OURS, Row
 from gen.bench.run import MOST_STRIKES, Bench, ChildLine
-from gen.bench.worker import Order, Setup
+from gen.bench.worker import Order, Setup, show_only
 from gen.bench.works import Case, Reduce
 from gen.dtypes import F32
 from gen.errors import DeviceError, RunError
@@ -24,6 +24,16 @@ from gen.gpu.timing import Protocol
 CASES = tuple(Case(Reduce(("sum",)), F32, (n,)) for n in (10, 20, 30, 40))
 PEERS = ("torch", "cub", "jax")
 OPENED = Opened("Fake GPU", "1", {}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("gpu", "visible", "shown"),
+    [(0, None, "0"), (3, None, "3"), (1, "GPU-a,GPU-b", "GPU-b"), (0, "5", "5"), (1, "", "1")],
+)
+def test_libraries_see_only_the_gpu_that_is_measured(gpu: int, visible: str | None, shown: str) -> None:
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    show_only(gpu, environment)
+    assert environment == {"CUDA_VISIBLE_DEVICES": shown}
 
 
 def setup_in(folder: Path) -> Setup:
