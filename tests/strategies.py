@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from hypothesis import assume
@@ -38,6 +38,7 @@ def configs(config: type[C]) -> SearchStrategy[C]:
     return st.builds(config, **fields).filter(lambda made: made.problem() is None)
 
 
+@cache  # tests ask for them at every draw, and Hypothesis takes milliseconds to make one
 def variants_of(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any]) -> SearchStrategy[Variant]:
     """Legal variants of one algorithm."""
     return (
@@ -47,7 +48,8 @@ def variants_of(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any])
     )
 
 
-def variants(families: Sequence[Family[Any]] = FAMILIES) -> SearchStrategy[Variant]:
+@cache
+def variants(families: tuple[Family[Any], ...] = FAMILIES) -> SearchStrategy[Variant]:
     """Legal variants of the catalogues of these families."""
     return st.one_of(
         [
@@ -59,6 +61,16 @@ def variants(families: Sequence[Family[Any]] = FAMILIES) -> SearchStrategy[Varia
     )
 
 
+@cache
+def _among(choices: tuple[int, ...]) -> SearchStrategy[int]:
+    return st.sampled_from(choices)
+
+
+@cache
+def _sizes(largest: int) -> SearchStrategy[int]:
+    return st.one_of(st.sampled_from(awkward(largest)), st.integers(0, largest))
+
+
 class _Drawn:
     """Chooses what Hypothesis draws, and shrinks."""
 
@@ -66,10 +78,10 @@ class _Drawn:
         self._draw = draw
 
     def among(self, name: str, choices: tuple[int, ...]) -> int:
-        return self._draw(st.sampled_from(choices), label=name)
+        return self._draw(_among(choices), label=name)
 
     def size(self, name: str, largest: int) -> int:
-        return self._draw(st.one_of(st.sampled_from(awkward(largest)), st.integers(0, largest)), label=name)
+        return self._draw(_sizes(largest), label=name)
 
 
 @st.composite
@@ -107,6 +119,7 @@ def reduction_extents(draw: st.DrawFn, spec: ReductionSpec) -> Extents:
         raise
 
 
+@cache
 def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
     """Problems of a spec, on devices of several sizes."""
     return st.builds(
@@ -119,6 +132,7 @@ def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
     )
 
 
+@cache
 def measurable(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
     """Extents as arrays of them are measured: a matrix of one row, or an empty one, has no pitch to be found."""
     return extents(spec).map(lambda drawn: family.extents(spec, family.layouts(spec, drawn)))

@@ -80,6 +80,10 @@ class Spec(Protocol):
         """All of it: stands in the header of every file and in every stored result."""
         ...
 
+    def __hash__(self) -> int:
+        """Equal specs are one and the same key."""
+        ...
+
 
 @dataclass(frozen=True)
 class Limits:
