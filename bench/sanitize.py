@@ -10,6 +10,7 @@ GPU and the compute-sanitizer of a CUDA toolkit. Status 1 if anything is found, 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -246,6 +247,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
         "device": device.name,
         "driver": device.driver,
         "compiler": compiler.version,
+        "algorithms": sorted({proof.variant.algorithm.name for proof in proofs}),
         "variants": sum(proof.skipped is None for proof in proofs),
         "skipped": sum(proof.skipped is not None for proof in proofs),
         "sizes": sizes,
@@ -322,7 +324,7 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """What is kept as evidence."""
         done = self.done or {}
-        kept = ("variants", "skipped", "sizes", "sizes_available", "cases")
+        kept = ("algorithms", "variants", "skipped", "sizes", "sizes_available", "cases")
         return {
             "clean": self.clean,
             "errors": self.report.errors,
@@ -410,14 +412,23 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def compile_all(names: Sequence[str], limits: Limits, options: argparse.Namespace) -> None:
+def texts_of(names: Sequence[str], limits: Limits, options: argparse.Namespace) -> dict[str, str]:
+    """What the workers of these families will run, by name."""
+    return {one.name: render(one) for family in names for one in chosen(family, limits, options.name)}
+
+
+def compile_all(texts: Mapping[str, str], limits: Limits) -> None:
     """Compiles into the cache what the workers will load, on all cores."""
     from gen.toolchain.nvrtc import Flags, Nvrtc
 
     compiler = Nvrtc(cache_home(output_home()), Flags(line_info=True))
-    made = {one.name: one for family in names for one in chosen(family, limits, options.name)}
-    for _ in compiler.compile_many([(name, render(one)) for name, one in made.items()], limits.arch):
+    for _ in compiler.compile_many(list(texts.items()), limits.arch):
         pass  # what is refused is refused once more in the worker, which says so
+
+
+def digest_of(texts: Mapping[str, str]) -> str:
+    """What tells whether evidence is of the kernels that gen writes now."""
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def jobs_of(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
@@ -432,8 +443,8 @@ def jobs_of(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             yield tool, family
 
 
-def evidence(outcomes: Sequence[Outcome], version: str, command: str, seconds: float) -> dict[str, Any]:
-    """What was run and found, as it is kept."""
+def evidence(outcomes: Sequence[Outcome], version: str, command: str, texts: str, seconds: float) -> dict[str, Any]:
+    """What was run and found, as it is kept; `texts` is the digest of the kernels."""
     done = next((outcome.done for outcome in outcomes if outcome.done), {})
     tools: dict[str, Any] = {}
     for tool, group in groupby(outcomes, key=lambda outcome: outcome.tool):
@@ -448,6 +459,7 @@ def evidence(outcomes: Sequence[Outcome], version: str, command: str, seconds: f
             "driver": done.get("driver"),
             "compiler": done.get("compiler"),
             "compute_sanitizer": version,
+            "texts": texts,
         },
         "clean": bool(outcomes) and all(outcome.clean for outcome in outcomes),
         "seconds": round(seconds, 1),
@@ -535,8 +547,10 @@ def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) ->
         raise DeviceError("A GPU", "is needed to run kernels under compute-sanitizer", next_step="See gen doctor")
     jobs = list(jobs_of(options))
     start = time.monotonic()
+    limits = Limits.of(device.arch)
+    texts = texts_of(sorted({family for _, family in jobs}), limits, options)
     if not options.plant:
-        compile_all(sorted({family for _, family in jobs}), Limits.of(device.arch), options)
+        compile_all(texts, limits)
     outcomes = []
     with ThreadPoolExecutor(options.jobs) as pool:
         try:
@@ -548,7 +562,8 @@ def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) ->
             for process in tuple(_running):
                 stop(process)
             raise
-    found = evidence(outcomes, version_of(sanitizer), command_of(options), time.monotonic() - start)
+    seconds = time.monotonic() - start
+    found = evidence(outcomes, version_of(sanitizer), command_of(options), digest_of(texts), seconds)
     narrowed = options.plant or options.tool or options.family or options.name
     places = [options.json] if options.json else []
     if not narrowed and found["meta"]["device"]:

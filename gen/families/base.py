@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -278,6 +279,7 @@ class Family(ABC, Generic[S]):
         named: the kernels of the literature.
         absent: those of them that cannot be built.
         catalogue: the specs that are generated, proven and tuned when none is named.
+        samples: by algorithm, a spec on which it is proven too: for those that a catalogue leaves little to do.
         templates: the folder that holds `{name}/`; the shared partials are found from every family.
     """
 
@@ -287,6 +289,7 @@ class Family(ABC, Generic[S]):
     named: tuple[Named, ...] = ()
     absent: tuple[Absent, ...] = ()
     catalogue: tuple[S, ...]
+    samples: Mapping[str, S] = MappingProxyType({})
     templates: Traversable
 
     def parse(self, label: str, known: Mapping[str, Mapping[str, Any]]) -> S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gen.families.base import Family, Limits, Spec, Variant
+from gen.families.base import Algorithm, Family, Limits, Spec, Variant
 from gen.families.cover import pairwise
 from gen.families.names import base_variants, find_family, named_variant, space, unknown, variant
 
@@ -21,8 +21,8 @@ def select(
         families: all families.
         target: a family, a spec, a variant; None stands for every catalogue.
         find: finds a variant by name.
-        cover: whether a catalogue brings, beside its base and named variants, a pairwise cover of every space. A
-            family or a spec that is named always does.
+        cover: whether a catalogue brings, beside its base and named variants, a pairwise cover of every space, those
+            of the family's samples too. A family or a spec that is named always does.
         limits: covers hold what is feasible on such a device.
 
     Raises:
@@ -43,10 +43,13 @@ def select(
 
 
 def of_family(family: Family[Any], cover: bool, limits: Limits) -> tuple[Variant, ...]:
-    """The base and named variants of a family's catalogue; with `cover`, a cover of every space too."""
-    catalogue = (made for spec in family.catalogue for made in of_spec(family, spec, cover, limits))
+    """The base and named variants of a family's catalogue; with `cover`, a cover of every algorithm's space too."""
+    found = [made for spec in family.catalogue for made in of_spec(family, spec, cover, limits)]
+    if cover:
+        for name, spec in family.samples.items():
+            found += _cover(family, spec, family.algorithms[name], limits)
     # A kernel of the literature may fix fields of its spec, and so be of none that the catalogue holds.
-    return _distinct([*catalogue, *(named_variant(family, named) for named in family.named)])
+    return _distinct([*found, *(named_variant(family, named) for named in family.named)])
 
 
 def of_spec(family: Family[Any], spec: Spec, cover: bool, limits: Limits) -> tuple[Variant, ...]:
@@ -55,9 +58,13 @@ def of_spec(family: Family[Any], spec: Spec, cover: bool, limits: Limits) -> tup
     found += [made for made in (named_variant(family, named) for named in family.named) if made.spec == spec]
     if cover:
         for algorithm in family.algorithms.values():
-            configs = pairwise(space(algorithm, spec, limits))
-            found += [variant(family, spec, algorithm, config) for config in configs]
+            found += _cover(family, spec, algorithm, limits)
     return _distinct(found)
+
+
+def _cover(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any], limits: Limits) -> list[Variant]:
+    """Configs in which every pair of parameter values meets."""
+    return [variant(family, spec, algorithm, config) for config in pairwise(space(algorithm, spec, limits))]
 
 
 def feasible(family: Family[Any], spec: Spec, limits: Limits) -> int:

@@ -27,6 +27,7 @@ from bench.sanitize import (
     bytes_of,
     chosen,
     command_of,
+    digest_of,
     drive,
     evidence,
     evidence_file,
@@ -290,10 +291,11 @@ def test_only_what_ran_was_right_and_reported_nothing_is_clean() -> None:
 
 def test_evidence_says_what_was_run_where_and_what_was_found() -> None:
     both = [outcome(), outcome(family="stencil", output=OVERRUN, status=9), outcome("racecheck", output=CLEAN_RACES)]
-    found = evidence(both, "2025.3.0.0", "python bench/sanitize.py", 12.34)
+    found = evidence(both, "2025.3.0.0", "python bench/sanitize.py", "0123abcd", 12.34)
     meta = found["meta"]
     assert (meta["device"], meta["driver"]) == (DONE["device"], DONE["driver"])
     assert (meta["compute_sanitizer"], meta["command"]) == ("2025.3.0.0", "python bench/sanitize.py")
+    assert meta["texts"] == "0123abcd"
     assert meta["date"]
     assert not found["clean"]
     assert found["seconds"] == 12.3
@@ -303,9 +305,18 @@ def test_evidence_says_what_was_run_where_and_what_was_found() -> None:
     assert memcheck["families"]["stencil"]["reported"] == 4
     assert found["tools"]["racecheck"]["errors"] == 0
     json.dumps(found)
-    unknown = evidence([outcome(done=None, output="")], "1", "x", 1.0)
+    unknown = evidence([outcome(done=None, output="")], "1", "x", "", 1.0)
     assert unknown["tools"]["memcheck"]["errors"] is None
-    assert not evidence([], "1", "x", 1.0)["clean"]
+    assert not evidence([], "1", "x", "", 1.0)["clean"]
+
+
+def test_evidence_tells_whether_it_is_of_the_kernels_of_today() -> None:
+    texts = sanitize.texts_of(["stencil"], Limits.of("sm_90"), parse([]))
+    assert {made.partition("__")[0] for made in texts} >= {"stencil_heat_de794a2b_f32"}
+    first = next(iter(texts))
+    assert digest_of(texts) == digest_of(dict(reversed(texts.items())))
+    assert digest_of(texts) != digest_of({**texts, first: texts[first] + "\n"})
+    assert digest_of(texts) != digest_of({**texts, "another": ""})
 
 
 def test_the_file_of_a_device_is_called_after_it() -> None:
@@ -322,6 +333,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(sanitize, "find_sanitizer", lambda: "/opt/compute-sanitizer")
     monkeypatch.setattr(sanitize, "version_of", lambda _: "2025.3.0.0")
     monkeypatch.setattr(sanitize, "find_device", lambda: Device("NVIDIA H100 80GB HBM3", "sm_90"))
+    monkeypatch.setattr(sanitize, "texts_of", lambda *_: {"kernel": "text"})
     monkeypatch.setattr(sanitize, "compile_all", lambda *_: None)
     monkeypatch.setattr(sanitize, "evidence_file", lambda _: tmp_path / "evidence.json")
     return tmp_path
@@ -337,6 +349,7 @@ def test_a_clean_run_of_everything_is_kept_as_evidence(machine: Path, capsys: py
     assert kept["clean"]
     assert list(kept["tools"]) == list(TOOLS)
     assert kept["meta"]["command"] == "python bench/sanitize.py"
+    assert kept["meta"]["texts"] == digest_of({"kernel": "text"})
     out = capsys.readouterr().out
     assert out.count("3 variants on 18 of 18 sizes, 54 cases: 0 errors") == len(TOOLS) * len(FAMILIES)
     assert "nothing was reported" in out

@@ -41,6 +41,12 @@ class Reduction(Family[ReductionSpec]):
     )
     absent = ABSENT
     catalogue = (ReductionSpec(),)
+    samples: Mapping[str, ReductionSpec] = {
+        "rows": ReductionSpec(axis=(1,)),
+        "columns": ReductionSpec(axis=(0,)),
+        "stream": ReductionSpec(axis=(0,)),
+        "strided": ReductionSpec(axis=(0, 2)),
+    }
     templates = templates_root()
 
     def spell(self, label: str) -> ReductionSpec | None:

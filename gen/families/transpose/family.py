@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DTYPES, read_dtype
+from gen.dtypes import B8, DTYPES, read_dtype
 from gen.errors import ShapeError
 from gen.families.base import Algorithm, Array, Expected, Extents, Layout, Named
 from gen.families.config import Config
@@ -61,6 +61,7 @@ class Transpose(DenseFamily[TransposeSpec]):
         Named("transposeDiagonal", "tiled", {"padding": 1, "unroll": 1, "block_order": "diagonal"}, {}, rank=15),
     )
     catalogue = (TransposeSpec(),)
+    samples: Mapping[str, TransposeSpec] = {"shift_tile": TransposeSpec(dtype=B8)}
     templates = templates_root()
 
     def spell(self, label: str) -> TransposeSpec | None:
