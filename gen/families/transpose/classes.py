@@ -73,7 +73,7 @@ def base(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
             return "small", SmallConfig(piece=_SMALL_MATRIX)
         case "few columns" | "few rows":
             few = Few.COLS if shape_class == FEW_COLS else Few.ROWS
-            return "skinny", SkinnyConfig(few=few, length=min(1024 // size, 256), threads_per_block=128)
+            return "skinny", SkinnyConfig(few=few)
         case "aligned rows":
             return "vector_tile", VectorTileConfig()
         case "aligned rows, under 4 MiB":

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from gen.dtypes import LoadModifier, StoreModifier
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.dtypes import I32, LoadModifier, StoreModifier
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.tiles import Tiles
@@ -25,12 +25,16 @@ class Few(Enum):
     ROWS = "rows"
 
 
+STEP = 32
+"""The length of a tile of `skinny` is a multiple: tiles begin at whole vectors, whatever the elements."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SkinnyConfig(Config):
     """How `skinny` cuts a long matrix."""
 
     few: Few = tunable("", tuple(Few), base=Few.COLS, help="what there are few of, so that a tile has all of them")
-    length: int = tunable("t", (64, 128, 256, 512, 1024), base=256, help="length of a tile along the other side")
+    piece: int = tunable("b", (4096, 8192, 16384, 32768), base=16384, help="bytes of a tile, about")
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
     store_modifier: StoreModifier = tunable(
         "st",
@@ -55,23 +59,36 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
     def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
         """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
-        if extents[few] > FEW:
-            return f"there are {extents[few]} {few}; it takes {FEW} at most"
+        if not 2 <= extents[few] <= FEW:
+            return f"there are {extents[few]} {few}; it takes 2 to {FEW}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
         needed = self.shared_bytes(spec, config).at(extents)
         if needed > limits.shared_bytes_per_block:
             return f"the tile takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
-        return self.tiles(spec, config).uncovered(extents)
+        count = self.grid(spec, config).at(extents)
+        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+
+    def length(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
+        """Of a tile along the long side."""
+        across = (size(config.few.value) * spec.dtype.size).at_least(1)
+        return ((size(config.few.value) * 0 + config.piece) // across // STEP * STEP).at_least(STEP)
 
     def shared_bytes(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
-        """Of a block: the tile, and what fills up the last line of the banks."""
-        return (size(config.few.value) * (config.length * spec.dtype.size)).ceil_div(4096) * 4096
+        """Of a block: the tile, a vector more for where it begins, and what fills up the last line of the banks."""
+        few = size(config.few.value)
+        if config.few is Few.ROWS and spec.dtype.size < 4:  # columns of whole words
+            few = few.ceil_div(4 // spec.dtype.size) * (4 // spec.dtype.size)
+        return (few * self.length(spec, config) * spec.dtype.size + 16).ceil_div(128) * 128
 
-    def tiles(self, spec: TransposeSpec, config: SkinnyConfig) -> Tiles:
-        """Tiles of the input, one beside the other along the long side."""
-        high, wide = (config.length, FEW) if config.few is Few.COLS else (FEW, config.length)
-        return Tiles(size("rows"), size("cols"), high, wide, matrices(spec))
+    def down(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
+        """Tiles of a matrix, one beside the other along the long side."""
+        many = "rows" if config.few is Few.COLS else "cols"
+        return size(many).ceil_div(self.length(spec, config))
+
+    def grid(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
+        """Blocks; none where there are no elements."""
+        return self.down(spec, config) * size(config.few.value).at_most(1) * matrices(spec)
 
     def inputs(self, spec: TransposeSpec, config: SkinnyConfig) -> Mapping[str, object]:
         """All that the template reads."""
@@ -80,7 +97,6 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
             "batches": spec.batches,
             "size": spec.dtype.size,
             "few_cols": config.few is Few.COLS,
-            "length": config.length,
             "threads": config.threads_per_block,
             "load": LoadModifier.LDG.intrinsic,
             "store": config.store_modifier.intrinsic,
@@ -88,12 +104,19 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
 
     def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
         """One launch."""
-        block = (config.threads_per_block, 1, 1)
-        return tiled_launch(spec, self.tiles(spec, config), block, self.shared_bytes(spec, config))
+        tiles = self.down(spec, config)
+        down, across = (tiles, ONE) if config.few is Few.COLS else (ONE, tiles)
+        launch = Launch(
+            grid=(self.grid(spec, config), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(*arguments(spec, down, across), (I32, self.length(spec, config))),
+            shared_bytes=self.shared_bytes(spec, config),
+        )
+        return Plan((launch,))
 
     def bytes_in_flight(self, spec: TransposeSpec, config: SkinnyConfig) -> int:
         """Four loads."""
-        return 4 * (16 if config.few is Few.COLS else max(spec.dtype.size, 4))
+        return 4 * (16 if config.few is Few.COLS or spec.dtype.size < 4 else spec.dtype.size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +144,12 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
         "elements is changed on the way out."
     )
     config = SmallConfig
+
+    def refuses(self, spec: TransposeSpec, config: SmallConfig) -> str | None:
+        """Matrices of small elements are turned from one tile to another, both of static shared memory."""
+        if spec.dtype.size < 4 and 2 * (config.piece + 128) > STATIC_SHARED_BYTES:
+            return f"two tiles of {config.piece} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
+        return None
 
     def uncovered(self, spec: TransposeSpec, config: SmallConfig, extents: Extents, limits: Limits) -> str | None:
         """A matrix must fit, and those of a batch must follow each other in both arrays."""

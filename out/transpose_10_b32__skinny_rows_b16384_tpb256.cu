@@ -1,0 +1,109 @@
+// transpose_10_b32__skinny_rows_b16384_tpb256
+//
+// Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
+// With few columns, a tile that has all of them lies in one piece in the input, is read as it
+// lies, and written to as many long pieces; with few rows the other way round.
+//
+// Launch:   <<<(((cols + (max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32) - 1)) /
+//           max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * min(rows, 1)) * 1,
+//           256, (((((rows * max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * 4)
+//           + 16) + 127) / 128) * 128>>>(in, out, rows, cols, in_pitch, out_pitch, 1, (cols +
+//           (max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32) - 1)) / max(((((rows *
+//           0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32), max(((((rows * 0) + 16384) / max(rows
+//           * 4, 1)) / 32) * 32, 32))
+// Spec:     {"axes": [1, 0], "dtype": "b32"}
+// Config:   {"few": "rows", "piece": 16384, "threads_per_block": 256}
+// Template: transpose/skinny.cu.jinja, with its partials sha256 7f2da8492a6f1b7c
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 256;
+constexpr int kSize = 4;  // bytes of an element
+using Unit = unsigned;  // what the tile is made of
+constexpr int kElements = sizeof(Unit) / kSize;  // in a unit
+constexpr int kUnits = 16 / sizeof(Unit);  // in a vector
+constexpr int kVector = kUnits * kElements;  // elements of a vector
+constexpr int kLine = 128 / sizeof(Unit);  // units that all banks hold side by side
+static_assert(kVector * kSize == 16, "vectors hold whole elements");
+
+// Where the tile holds a unit: exchanged within its line, so that steps of any length meet most
+// banks.
+__device__ __forceinline__ unsigned slot(unsigned unit) { return unit ^ unit / kLine % kLine; }
+
+// Where the tile, taken as elements, holds one.
+__device__ __forceinline__ unsigned element_slot(unsigned place) {
+  return slot(place / kElements) * kElements + place % kElements;
+}
+
+// By how many elements the vector begins before the element in which that lies.
+__device__ __forceinline__ int early_of(const unsigned* first) {
+  return reinterpret_cast<unsigned long long>(first) % 16 / kSize;
+}
+
+// The quotient of numbers below 2^16, given inverse_of the divisor: 2^32 over it, rounded up, and
+// 0 for 1.
+__device__ __forceinline__ int divide(int number, unsigned inverse) {
+  return inverse == 0 ? number : __umulhi(number, inverse);
+}
+__device__ __forceinline__ unsigned inverse_of(int divisor) { return 0xffffffffu / divisor + 1; }
+
+// Reads length elements, full but at the end, of each of count rows into the tile, as they follow
+// each other in the output.
+__device__ __forceinline__ void read_rows(
+    Unit* tile, const unsigned* __restrict__ from, long long in_pitch, int length, int full,
+    int count, int early) {
+  const unsigned per_full = inverse_of(full);
+#pragma unroll 4
+  for (int i = threadIdx.x; i < count * full; i += kThreadsPerBlock) {
+    const int row = divide(i, per_full);
+    const int col = i - row * full;
+    if (col < length) {
+      tile[slot(early + col * count + row)] = __ldg(from + row * in_pitch + col);
+    }
+  }
+}
+
+// Writes count elements that follow each other from the tile.
+__device__ __forceinline__ void write_piece(
+    const Unit* tile, unsigned* __restrict__ to, int count, int early) {
+  const int first = early > 0;  // of the vectors that lie inside
+  const int end = (early + count) / kVector;
+  uint4* vectors = reinterpret_cast<uint4*>(to - early);
+#pragma unroll 2
+  for (int v = first + threadIdx.x; v < end; v += kThreadsPerBlock) {
+    const unsigned x = tile[slot(4 * v)];
+    const unsigned y = tile[slot(4 * v + 1)];
+    const unsigned z = tile[slot(4 * v + 2)];
+    const unsigned w = tile[slot(4 * v + 3)];
+    const uint4 vector = make_uint4(x, y, z, w);
+    vectors[v] = vector;
+  }
+  // What is left before and behind them.
+  const int head = min(count, first * (kVector - early));
+  const int tail = max(head, end * kVector - early);
+  for (int i = threadIdx.x; i < head; i += kThreadsPerBlock) {
+    to[i] = tile[slot(early + i)];
+  }
+  for (int i = tail + threadIdx.x; i < count; i += kThreadsPerBlock) {
+    to[i] = tile[slot(early + i)];
+  }
+}
+
+// in is rows x cols, out is cols x rows; rows are few, so that a tile, which has all of them and
+// length cols, lies in one piece in the output: out_pitch is rows.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    transpose_10_b32__skinny_rows_b16384_tpb256(
+        const unsigned* __restrict__ in, unsigned* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        unsigned tiles_down, unsigned tiles_across, int full) {
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  Unit* tile = reinterpret_cast<Unit*>(shared_bytes);
+  const long long tile_row = blockIdx.x / tiles_across;
+  const long long tile_col = blockIdx.x % tiles_across;
+  const long long first = (tile_col + tile_row) * full;  // there is one row of tiles
+  const int length = min(static_cast<long long>(full), cols - first);
+  const int early = early_of(out + first * rows);
+  read_rows(tile, in + first, in_pitch, length, full, rows, early);
+  __syncthreads();
+  write_piece(tile, out + first * rows, length * rows, early);
+}
