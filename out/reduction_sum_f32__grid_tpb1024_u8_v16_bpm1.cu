@@ -4,9 +4,9 @@
 // One launch: the blocks of a row stride through it with vector loads; the block that finishes
 // last combines the partial results in index order, so that every run gives the same bits.
 //
-// Launch:   <<<max(min((n + 32767) / 32768, sm_count * 1), 1), 1024>>>(in, out, partials, ticket,
-//           n)
-// Scratch:  partials, max(min((n + 32767) / 32768, sm_count * 1), 1) * 4 bytes
+// Let:      blocks = max(min((n + 32767) / 32768, sm_count * 1), 1)
+// Launch:   <<<blocks, 1024>>>(in, out, partials, ticket, n)
+// Scratch:  partials, blocks * 4 bytes
 // Scratch:  ticket, 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}

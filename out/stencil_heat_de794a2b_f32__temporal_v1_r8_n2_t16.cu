@@ -5,30 +5,25 @@
 // Each warp streams down its columns, every row through several steps; rows stay in registers,
 // neighbours come by shuffles.
 //
-// Launch:   <<<min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows / 32), 1), rows) *
-//           (((cols + 95) / 96) + (min((cols + 95) / 96, 2) * 3)), 32>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows /
-//           32), 1), rows), (cols + 95) / 96), min(steps / 16, 1) * (((steps / 16) + min(steps %
-//           16, 1)) % 2) times; then in and out change places; then out and spare change places
-// Launch:   <<<min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows / 32), 1), rows) *
-//           (((cols + 95) / 96) + (min((cols + 95) / 96, 2) * 3)), 32>>>(in, spare, rows, cols,
-//           in_pitch, out_pitch, min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows /
-//           32), 1), rows), (cols + 95) / 96), min(steps / 16, 1) * (1 - (((steps / 16) +
-//           min(steps % 16, 1)) % 2)) times; then in and spare change places
-// Launch:   <<<min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows / 32), 1), rows) *
-//           (((cols + 95) / 96) + (min((cols + 95) / 96, 2) * 3)), 32>>>(in, out, rows, cols,
-//           out_pitch, out_pitch, min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows /
-//           32), 1), rows), (cols + 95) / 96), max(steps / 16, 1) - 1 times; then in and out
+// Let:      blocks_across = (cols + 95) / 96
+// Let:      strips = min(max(min((sm_count * 16) / max(blocks_across, 1), rows / 32), 1), rows)
+// Let:      whole = steps / 16
+// Let:      launches = whole + min(steps % 16, 1)
+// Launch:   <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, out, rows, cols,
+//           in_pitch, out_pitch, strips, blocks_across), min(whole, 1) * (launches % 2) times;
+//           then in and out change places; then out and spare change places
+// Launch:   <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, spare, rows,
+//           cols, in_pitch, out_pitch, strips, blocks_across), min(whole, 1) * (1 - (launches %
+//           2)) times; then in and spare change places
+// Launch:   <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, out, rows, cols,
+//           out_pitch, out_pitch, strips, blocks_across), max(whole, 1) - 1 times; then in and out
 //           change places
-// Launch:   .._rest <<<min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows / 32), 1),
-//           rows) * (((cols + 95) / 96) + (min((cols + 95) / 96, 2) * 3)), 32>>>(in, out, rows,
-//           cols, (in_pitch * (1 - min(steps / 16, 1))) + (out_pitch * min(steps / 16, 1)),
-//           out_pitch, min(max(min((sm_count * 16) / max((cols + 95) / 96, 1), rows / 32), 1),
-//           rows), (cols + 95) / 96, steps % 16), min(steps % 16, 1) times
+// Launch:   .._rest <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, out,
+//           rows, cols, (in_pitch * (1 - min(whole, 1))) + (out_pitch * min(whole, 1)), out_pitch,
+//           strips, blocks_across, steps % 16), min(steps % 16, 1) times
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
-// Scratch:  spare, ((rows * out_pitch) * 4) * (min(max((steps / 16) + min(steps % 16, 1), 1), 2) -
-//           1) bytes
+// Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(launches, 1), 2) - 1) bytes
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}

@@ -16,6 +16,7 @@ from jinja2 import meta
 
 from gen.errors import TemplateError
 from gen.families.base import Family, Launch, Plan, Variant
+from gen.families.expr import Expr
 from gen.paths import templates_root
 
 WIDTH = 99
@@ -168,25 +169,37 @@ def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...
 
 def _plan(plan: Plan) -> list[str]:
     lines: list[str] = []
+    for word, meaning in dict(word for expression in _expressions(plan) for word in expression.words()).items():
+        lines += _wrap("Let:      ", f"{word} = {meaning}")
     for launch in plan.launches:
         lines += _wrap("Launch:   ", _launch(launch))
     for scratch in plan.scratch:
         state = ", 0 before the first launch" if scratch.zeroed else ""
-        lines += _wrap("Scratch:  ", f"{scratch.name}, {scratch.bytes} bytes{state}")
+        lines += _wrap("Scratch:  ", f"{scratch.name}, {scratch.bytes.brief()} bytes{state}")
     return lines
+
+
+def _expressions(plan: Plan) -> Iterator[Expr]:
+    """All that stand in the text of a plan."""
+    for launch in plan.launches:
+        yield from launch.grid
+        yield launch.shared_bytes
+        yield launch.times
+        yield from (argument[1] for argument in launch.arguments if not isinstance(argument, str))
+    yield from (scratch.bytes for scratch in plan.scratch)
 
 
 def _launch(launch: Launch) -> str:
     entry = f"..{launch.entry} " if launch.entry else ""
-    grid = [str(extent) for extent in launch.grid]
+    grid = [extent.brief() for extent in launch.grid]
     block = [str(extent) for extent in launch.block]
     shape = ", ".join(
         extents[0] if extents[1:] == ["1", "1"] else f"dim3({', '.join(extents)})" for extents in (grid, block)
     )
     if str(launch.shared_bytes) != "0":
-        shape += f", {launch.shared_bytes}"
-    arguments = ", ".join(a if isinstance(a, str) else str(a[1]) for a in launch.arguments)
-    times = f", {launch.times} times" if str(launch.times) != "1" else ""
+        shape += f", {launch.shared_bytes.brief()}"
+    arguments = ", ".join(a if isinstance(a, str) else a[1].brief() for a in launch.arguments)
+    times = f", {launch.times.brief()} times" if str(launch.times) != "1" else ""
     swaps = "".join(f"; then {one} and {other} change places" for one, other in launch.swap)
     return f"{entry}<<<{shape}>>>({arguments}){times}{swaps}"
 

@@ -6,8 +6,8 @@ formula.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 Operator = Literal["+", "-", "*", "/", "%", "min", "max"]
@@ -16,12 +16,17 @@ Operand: TypeAlias = "Expr | int"
 
 @dataclass(frozen=True)
 class Expr:
-    """A number, a named size, or two expressions joined. Division rounds down; no value may be negative."""
+    """A number, a named size, or two expressions joined. Division rounds down; no value may be negative.
+
+    Attributes:
+        word: what a reader may call it; it changes no value.
+    """
 
     number: int = 0
     name: str = ""
     operator: Operator | None = None
     operands: tuple[Expr, ...] = ()
+    word: str = field(default="", compare=False)
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """The value, given every size it names. Raises KeyError for a size that is not given."""
@@ -46,9 +51,31 @@ class Expr:
 
     def c(self) -> str:
         """The expression as C over variables of the sizes' names; `min` and `max` are calls."""
+        return self._c([operand.c() for operand in self.operands])
+
+    def brief(self) -> str:
+        """The same, with the word for each part that has one."""
+        return self.word or _bare(self._c([operand.brief_part() for operand in self.operands]))
+
+    def brief_part(self) -> str:
+        """The same, safe beside any operator."""
+        return self.word or self._c([operand.brief_part() for operand in self.operands])
+
+    def called(self, word: str) -> Expr:
+        """The same value, for which readers are given a word. A number or a size stays what it is."""
+        return self if self.operator is None else replace(self, word=word)
+
+    def words(self) -> Iterator[tuple[str, str]]:
+        """Each part that has a word, and what it stands for; parts of parts first."""
+        for operand in self.operands:
+            yield from operand.words()
+        if self.word:
+            yield self.word, replace(self, word="").brief()
+
+    def _c(self, operands: list[str]) -> str:
         if self.operator is None:
             return self.name or str(self.number)
-        left, right = (operand.c() for operand in self.operands)
+        left, right = operands
         if self.operator in ("min", "max"):
             return f"{self.operator}({_bare(left)}, {_bare(right)})"
         return f"({left} {self.operator} {right})"

@@ -97,6 +97,27 @@ def test_what_is_known_when_the_kernel_is_written_is_computed_then() -> None:
     assert (ZERO + 1) == ONE
 
 
+@given(twins(), twins())
+def test_words_for_parts_change_no_value_and_stand_for_them_in_brief(one: Twin, other: Twin) -> None:
+    part, sizes, _ = one
+    whole = part.called("part") * 3 + other[0]
+    sizes = {**other[1], **sizes}
+    assert whole == part * 3 + other[0]
+    assert whole.c() == (part * 3 + other[0]).c()
+    meanings = dict(whole.words())
+    assert meanings == ({"part": part.brief()} if part.operator else {})
+    known = {**sizes, **{word: as_c(meaning, sizes) for word, meaning in meanings.items()}}
+    assert as_c(whole.brief(), known) == whole.at(sizes)
+
+
+def test_a_word_may_stand_in_the_meaning_of_another() -> None:
+    inner = (size("n") + 1).called("inner")
+    outer = (inner * 2).called("outer")
+    assert list((outer + inner).words()) == [("inner", "n + 1"), ("outer", "inner * 2"), ("inner", "n + 1")]
+    assert (outer // inner).brief() == "outer / inner"
+    assert str(outer) == "(n + 1) * 2"
+
+
 def test_it_prints_as_people_write_it() -> None:
     n = size("n")
     assert n.ceil_div(256).at_most(size("sm_count") * 8).at_least(1).c() == "max(min((n + 255) / 256, sm_count * 8), 1)"

@@ -93,7 +93,7 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
 
     def plan(self, spec: ReductionSpec, config: GridConfig) -> Plan:
         """One launch; a ticket counts the blocks of its row that are done and wraps to 0 with the last."""
-        blocks = self.blocks(spec, config)
+        blocks = self.blocks(spec, config).called("blocks")
         results = tuple(name for name, _, _ in spec.results)
         state = state_bytes(spec)
         if not has_rows(spec):

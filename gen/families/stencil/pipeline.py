@@ -251,11 +251,11 @@ class Pipeline(Algorithm[StencilSpec, PipelineConfig]):
         """
         reach, cells = Reach.of(spec), _cells(spec, config)
         used_up = _whole(config.fused * reach.left, cells) + _whole(config.fused * reach.right, cells)
-        across = size("cols").ceil_div((32 * cells - used_up) * config.warps)
+        across = size("cols").ceil_div((32 * cells - used_up) * config.warps).called("blocks_across")
         resident = size("sm_count") * (config.warps_per_sm // config.warps * config.waves)
         least = max(config.fused * (reach.up + reach.down), 8)
         strips = (resident // across.at_least(1)).at_most(size("rows") // least).at_least(1)
-        return strips.at_most(size("rows")), across
+        return strips.at_most(size("rows")).called("strips"), across
 
 
 class Stream(Pipeline):

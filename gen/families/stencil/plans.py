@@ -40,9 +40,9 @@ def stepping(
         rest: a launch of fewer, given as its last argument: what is left at the end.
     """
     steps = size(STEPS)
-    whole = steps // fused if fused > 1 else steps
+    whole = (steps // fused).called("whole") if fused > 1 else steps
     left = steps % fused if fused > 1 else constant(0)
-    launches = whole + left.at_most(1) if fused > 1 else steps
+    launches = (whole + left.at_most(1)).called("launches") if fused > 1 else steps
     odd = launches % 2
     some = whole.at_most(1)
     first, again = size("in_pitch"), size("out_pitch")
