@@ -11,7 +11,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 4, "threads_per_block": 256, "unroll": 2, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 a81c85d4d049ce82
+// Template: reduction/grid.cu.jinja, with its partials sha256 97cd972c633887ef
 //
 // Written by gen: change the template, not this file.
 
@@ -83,12 +83,31 @@ static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
 static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
 using Raw = uint4;
 
-// Adds each item of a vector to the state of its lane: chains that do not wait for each other.
-__device__ __forceinline__ void fold_vector(State (&states)[kLanes], const Vector& vector) {
+// What a thread has read in whole vectors: chains of states that do not wait for each other.
+struct Seen {
+  State states[kLanes];
+};
+
+__device__ __forceinline__ Seen nothing_seen() {
+  Seen seen;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  return seen;
+}
+
+// Adds each item of a vector to the state of its lane.
+__device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
-    states[i % kLanes] = combine(states[i % kLanes], lift(vector.items[i]));
+    seen.states[i % kLanes] = combine(seen.states[i % kLanes], lift(vector.items[i]));
   }
+}
+
+__device__ __forceinline__ State state_of(const Seen& seen) {
+  State state = seen.states[0];
+#pragma unroll
+  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  return state;
 }
 
 // The state of what one thread reads of n elements. A team of threads takes every parts-th tile of
@@ -96,11 +115,7 @@ __device__ __forceinline__ void fold_vector(State (&states)[kLanes], const Vecto
 __device__ __forceinline__ State read_share(
     const Item* __restrict__ in, long long n, int thread, int team,
     long long part, long long parts) {
-  State states[kLanes];
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) states[lane] = identity();
-
-  const long long first = part * team + thread;
+  Seen seen = nothing_seen();
   // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
   const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
   const int to_first = (kVecBytes - past) % kVecBytes / sizeof(Item);
@@ -108,10 +123,6 @@ __device__ __forceinline__ State read_share(
   const long long vectors = (n - head) / kVecItems;
   const long long tail = n - head - vectors * kVecItems;
   const Raw* const body = reinterpret_cast<const Raw*>(in + head);
-  for (long long i = first; i < head; i += team * parts) {
-    states[0] = combine(states[0], lift(in[i]));
-  }
-
   const long long tile = static_cast<long long>(team) * kUnroll;
   long long i = part * tile + thread;
   for (; i + (kUnroll - 1) * team < vectors; i += parts * tile) {
@@ -120,7 +131,7 @@ __device__ __forceinline__ State read_share(
     for (int u = 0; u < kUnroll; ++u) loaded[u].raw = body[i + u * team];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      fold_vector(states, loaded[u]);
+      fold_vector(seen, loaded[u]);
     }
   }
   if (i < vectors) {
@@ -132,17 +143,20 @@ __device__ __forceinline__ State read_share(
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       if (i + u * team < vectors) {
-        fold_vector(states, loaded[u]);
+        fold_vector(seen, loaded[u]);
       }
     }
   }
+  State state = state_of(seen);
+  const long long first = part * team + thread;
+  for (long long i = first; i < head; i += team * parts) {
+    state = combine(state, lift(in[i]));
+  }
   const long long behind = n - tail;
   for (long long i = first; i < tail; i += team * parts) {
-    states[0] = combine(states[0], lift(in[behind + i]));
+    state = combine(state, lift(in[behind + i]));
   }
-#pragma unroll
-  for (int lane = 1; lane < kLanes; ++lane) states[0] = combine(states[0], states[lane]);
-  return states[0];
+  return state;
 }
 
 // partials has an element a block; ticket is 0 before the launch and after it.

@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant("grid: vectors from the first element", ON_GRID, SHARE, "(in + head)", "(in)", "misaligned"),
     Mutant("grid: head longer than the array", ON_PAIRS, SHARE, "n < to_first ? n :", "false ? n :", OUTSIDE_READ),
     Mutant("grid: last lane dropped", ON_GRID, SHARE, "= 1; lane < kLanes;", "= 1; lane < kLanes - 1;", WRONG),
-    Mutant("grid: last items of vectors dropped", ON_GRID, SHARE, "i < kVecItems;", "i < kVecItems - 1;", WRONG),
+    Mutant("grid: last items of vectors dropped", ON_GRID, SHARE, "0; i < kVecItems;", "0; i < kVecItems - 1;", WRONG),
     Mutant("grid: leftover vectors dropped [1]", ON_GRID, SHARE, "  if (i < vectors) {", "  if (false) {", WRONG),
     Mutant(
         "grid: one vector too many [2]", ON_GRID, SHARE, "if (i + u * team < vectors) loaded",

@@ -23,7 +23,7 @@ class ColumnsConfig(Config):
     """How `columns` divides columns and rows between threads and blocks."""
 
     columns_x: int = tunable("x", (16, 32, 64), base=32, help="threads side by side, each with a vector of columns")
-    rows_y: int = tunable("y", (4, 8, 16), base=8, help="threads one below the other")
+    rows_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads one below the other")
     unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
@@ -111,8 +111,8 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
         """The rows of one thread, the threads below each other, the partials of one thread, those again."""
         splits = self.splits(spec, config).at({**extents, **limits.sizes()})
-        rows = -(-extents["n"] // splits)
-        own = -(-rows // config.rows_y)
+        tiles = -(-extents["n"] // (config.rows_y * config.unroll))
+        own = -(-tiles // splits) * config.unroll
         tree = config.rows_y.bit_length()
         finish = -(-splits // config.rows_y) + tree if splits > 1 else 0
         return roundings(spec, extents["n"], config.unroll, own + tree + finish)

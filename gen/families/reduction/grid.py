@@ -12,7 +12,7 @@ from gen.families.expr import ONE, Expr, constant, size
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import lanes, state_bytes, state_text
+from gen.families.reduction.text import lanes, run, state_bytes, state_text
 
 MANY = 64  # blocks for each multiprocessor, which come one after another
 
@@ -80,6 +80,7 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
             "vec_bytes": config.vec_bytes,
             "item_bytes": spec.dtype.size,
             "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+            "run": run(spec, config.unroll, config.vec_bytes // spec.dtype.size),
             "load": config.load_modifier.intrinsic,
         }
 
@@ -125,7 +126,9 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
         own = -(-tiles // blocks) * config.unroll * max(items // states, 1) + 2 + states
         finish = -(-blocks // config.threads_per_block) + block_roundings(config.threads_per_block)
         tree = block_roundings(config.threads_per_block)
-        return roundings(spec, extents["n"], items, own + tree + (finish if blocks > 1 else 0))
+        return roundings(
+            spec, extents["n"], items * run(spec, config.unroll, items), own + tree + (finish if blocks > 1 else 0)
+        )
 
     def bytes_in_flight(self, spec: ReductionSpec, config: GridConfig) -> int:
         """The loads of a round, none of which is used before all are asked for."""

@@ -80,7 +80,12 @@ class Operator:
                 return I64
 
     def accumulator(self, dtype: DType, result: DType) -> DType:
-        """The type in which the kernel computes; integers wrap, so they are unsigned where they are added."""
+        """The type in which the kernel adds; integers wrap, so they are unsigned where they are added.
+
+        The mean of integers of up to 16 bits is that of an exact sum: no array is so large that it leaves 64 bits.
+        """
+        if self.name == "mean" and dtype.kind != "float" and dtype.size <= 2 and result == F64:
+            return U64
         if self.rounds is not Rounds.NEVER:
             if result.kind == "float":
                 return F64 if result == F64 else F32
@@ -134,6 +139,11 @@ def find_operators(op: object, subject: str) -> tuple[Operator, ...]:
     if len(found) > 1 and any(operator.indexed for operator in found):
         raise SpecError(subject, "must be alone where it is argmin or argmax", repr(op))
     return found
+
+
+def real_type(result: DType) -> DType:
+    """The type in which a floating-point result is computed from a state."""
+    return F64 if result == F64 else F32
 
 
 def value_type(dtype: DType) -> DType:

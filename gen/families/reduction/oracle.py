@@ -24,7 +24,7 @@ from gen.dtypes import F32, F64, DType
 from gen.families.base import Array, Expected
 from gen.families.exact import sums_are_exact
 from gen.families.reduction.canonical import reduced_axes, result_shape
-from gen.families.reduction.operators import Operator, Rounds
+from gen.families.reduction.operators import Operator, Rounds, real_type
 from gen.families.reduction.spec import ReductionSpec
 
 _CHUNK = 4096  # elements that are added at once: few roundings, and little memory beside the array
@@ -59,7 +59,7 @@ def _expected(operator: Operator, spec: ReductionSpec, rows: Array, dtype: DType
     if dtype.kind != "float":
         return Expected(_modular(operator, rows, accumulator).astype(dtype.numpy))
     with np.errstate(all="ignore"):
-        return _rounded(operator, spec, rows, accumulator)
+        return _rounded(operator, spec, rows, real_type(dtype))
 
 
 def _exact(operator: Operator, rows: Array) -> Array:

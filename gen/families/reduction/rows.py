@@ -13,7 +13,7 @@ from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.grid import has_rows
 from gen.families.reduction.roundings import roundings
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import lanes, state_text
+from gen.families.reduction.text import lanes, run, state_text
 
 MOST_OF_THREAD = 4096  # elements of a row: more threads would be faster by far
 
@@ -24,7 +24,8 @@ class RowsConfig(Config):
 
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
     group: int = tunable("g", (1, 2, 4, 8, 16, 32), base=8, help="threads that share a row")
-    unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads each thread has in flight")
+    rows_at_once: int = tunable("r", (1, 2, 4, 8), base=1, off=1, help="rows that such threads read at once")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads of a row each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     load_modifier: LoadModifier = tunable(
         "ld",
@@ -33,6 +34,11 @@ class RowsConfig(Config):
         off=LoadModifier.DEFAULT,
         help="cache operator of the loads",
     )
+
+    def problem(self) -> str | None:
+        """What is loaded stays in registers."""
+        loads = self.rows_at_once * self.unroll
+        return f"{loads} loads in flight do not stay in registers: at most 8 do" if loads > 8 else None
 
 
 class Rows(Algorithm[ReductionSpec, RowsConfig]):
@@ -68,16 +74,18 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
             "s": state_text(spec),
             "threads_per_block": config.threads_per_block,
             "group": config.group,
+            "at_once": config.rows_at_once,
             "unroll": config.unroll,
             "vec_bytes": config.vec_bytes,
             "item_bytes": spec.dtype.size,
             "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+            "run": run(spec, config.unroll, config.vec_bytes // spec.dtype.size),
             "load": config.load_modifier.intrinsic,
         }
 
     def blocks(self, config: RowsConfig) -> Expr:
         """One for as many rows as it has groups."""
-        return size("outer").ceil_div(config.threads_per_block // config.group)
+        return size("outer").ceil_div(config.threads_per_block // config.group * config.rows_at_once)
 
     def plan(self, spec: ReductionSpec, config: RowsConfig) -> Plan:
         """One launch."""
@@ -93,8 +101,8 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
         states = lanes(spec, items)
         vectors = -(-extents["n"] // items)
         own = -(-vectors // config.group) * max(items // states, 1) + 2 * -(-items // config.group) + states
-        return roundings(spec, extents["n"], items, own + config.group.bit_length())
+        return roundings(spec, extents["n"], items * run(spec, config.unroll, items), own + config.group.bit_length())
 
     def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
         """The loads of a round, none of which is used before all are asked for."""
-        return config.unroll * config.vec_bytes
+        return config.rows_at_once * config.unroll * config.vec_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gen.dtypes import BF16, BOOL, F16, F32, F64, DType
-from gen.families.reduction.operators import Operator, Rounds, value_type
+from gen.dtypes import BF16, BOOL, F16, F32, F64, I64, U32, U64, DType
+from gen.families.reduction.operators import Operator, Rounds, real_type, value_type
 from gen.families.reduction.spec import ReductionSpec
 
 _HEADERS = {F16: "fp16", BF16: "bf16"}
@@ -86,10 +86,13 @@ class StateText:
         results: the outputs.
         indexed: whether the result is a place.
         better: whether value a comes before value b wherever they stand, for places.
+        replaces: whether value x takes the place of `best` in a run of elements, equals and all.
         nan: whether there is NaN among the elements.
         moments: the type of a mean, where there is one of a variance.
         bytes_summed: whether bytes may be added four at a time.
         signed: whether elements are signed.
+        packed: how the best of small integers is found two at a time, as CUDA's functions call it: `maxu`; else empty.
+        best: which that is, in words: `greatest`.
     """
 
     headers: tuple[str, ...]
@@ -101,10 +104,13 @@ class StateText:
     results: tuple[Result, ...]
     indexed: bool
     better: str
+    replaces: str
     nan: bool
     moments: str
     bytes_summed: bool
     signed: bool
+    packed: str
+    best: str
 
     @property
     def alone(self) -> bool:
@@ -117,7 +123,7 @@ def state_text(spec: ReductionSpec) -> StateText:
     own = parts(spec)
     alone = len(own) == 1
     headers = dict.fromkeys(_HEADERS[dtype] for dtype in (spec.dtype, *_dtypes(spec)) if dtype in _HEADERS)
-    moments = next((_real(op, spec, dtype) for _, op, dtype in spec.results if op.rounds is Rounds.MOMENTS), None)
+    moments = next((real_type(dtype) for _, op, dtype in spec.results if op.rounds is Rounds.MOMENTS), None)
     return StateText(
         headers=tuple(headers),
         item=item_type(spec.dtype),
@@ -128,10 +134,13 @@ def state_text(spec: ReductionSpec) -> StateText:
         results=tuple(_result(spec, operator, name, dtype, alone) for name, operator, dtype in spec.results),
         indexed=spec.indexed,
         better=_better(spec),
+        replaces=_replaces(spec),
         nan=spec.dtype.kind == "float",
         moments=moments.cuda if moments else "",
         bytes_summed=_bytes_summed(spec),
         signed=spec.dtype.kind == "int",
+        packed=_packed(spec),
+        best="least" if spec.op[0].endswith("min") else "greatest",
     )
 
 
@@ -143,25 +152,34 @@ def item_type(dtype: DType) -> str:
 def lanes(spec: ReductionSpec, items: int) -> int:
     """How many states a thread keeps side by side where it reads vectors of so many items."""
     own = parts(spec)
-    if spec.indexed or _bytes_summed(spec) or any(not part.one for part in own):
+    if spec.indexed or _bytes_summed(spec) or _packed(spec) or any(not part.one for part in own):
         return 1
     return min(items, 4 if len(own) == 1 else 2)
+
+
+def run(spec: ReductionSpec, unroll: int, items: int) -> int:
+    """How many of the vectors loaded at once have their mean found at once: no more than registers hold."""
+    double = any(real_type(dtype) == F64 for _, op, dtype in spec.results if op.rounds is Rounds.MOMENTS)
+    return max(min(unroll, 32 // (items * (2 if double else 1))), 1)
 
 
 def _dtypes(spec: ReductionSpec) -> tuple[DType, ...]:
     return tuple(dtype for _, _, dtype in spec.results)
 
 
-def _real(operator: Operator, spec: ReductionSpec, dtype: DType) -> DType:
-    """The floating-point type in which results are computed from a state."""
-    return F64 if operator.accumulator(spec.dtype, dtype) == F64 else F32
-
-
 def _bytes_summed(spec: ReductionSpec) -> bool:
     """Whether bytes are added up as integers: four at a time there is an instruction for."""
     counted = spec.op == ("count_nonzero",) and spec.dtype == BOOL
-    added = spec.op == ("sum",) and spec.result.kind in ("int", "uint")
+    added = spec.op in (("sum",), ("mean",)) and parts(spec)[0].type in (U32.cuda, U64.cuda)
     return spec.dtype.size == 1 and (counted or added)
+
+
+def _packed(spec: ReductionSpec) -> str:
+    """Whether there is an instruction for the best of two pairs of elements, and which."""
+    if spec.dtype.kind == "float" or spec.dtype.size > 2 or len(spec.op) > 1:
+        return ""
+    which = {"min": "min", "argmin": "min", "max": "max", "argmax": "max"}.get(spec.op[0], "")
+    return which and which + ("s" if spec.dtype.kind == "int" else "u")
 
 
 def _part(operator: Operator, dtype: DType, accumulator: DType) -> Part:
@@ -237,14 +255,22 @@ def _better(spec: ReductionSpec) -> str:
     return f"a {sign} b" if spec.dtype.kind != "float" else f"a {sign} b || (a != a && b == b)"
 
 
+def _replaces(spec: ReductionSpec) -> str:
+    sign = "<" if spec.op == ("argmin",) else ">"
+    return f"x {sign} best" if spec.dtype.kind != "float" else f"x {sign} best || x != x"
+
+
 def _result(spec: ReductionSpec, operator: Operator, name: str, dtype: DType, alone: bool) -> Result:
     part = _part(operator, spec.dtype, operator.accumulator(spec.dtype, dtype))
     state = "state" if alone else f"state.{part.name}"
-    real = _real(operator, spec, dtype)
-    root = "sqrt" if real == F64 else "sqrtf"
+    real = real_type(dtype)
+    root, signed = "sqrt" if real == F64 else "sqrtf", spec.dtype.kind == "int"
     match operator.name:
         case "mean":
-            value = f"{state} / static_cast<{real.cuda}>(count)"
+            total = state
+            if part.type == U64.cuda:  # exact, and as signed as the elements
+                total = f"static_cast<{real.cuda}>({f'static_cast<{I64.cuda}>({state})' if signed else state})"
+            value = f"{total} / static_cast<{real.cuda}>(count)"
         case "var" | "std":
             left = "count" if not spec.ddof else f"count - {spec.ddof}"
             freedom = left if not spec.ddof else f"(count > {spec.ddof} ? {left} : 0)"
@@ -256,7 +282,8 @@ def _result(spec: ReductionSpec, operator: Operator, name: str, dtype: DType, al
         case "any" | "all":
             value = f"{state} != 0"
         case "argmin" | "argmax":
-            value = f"{state}.index"
+            end = _end(value_type(spec.dtype), spec.dtype, least=operator.name == "argmax")
+            value = f"is_better({state}.value, {end}) ? {state}.index : 0"
         case _:
             value = state
     return Result(name, dtype.cuda, _cast(value, dtype))
@@ -268,6 +295,6 @@ def _cast(value: str, dtype: DType) -> str:
         return f"__float2half_rn({value})"
     if dtype == BF16:
         return f"__float2bfloat16_rn({value})"
-    if dtype.kind == "float" or value.endswith(("!= 0", ".index")):
+    if dtype.kind == "float" or value.endswith(("!= 0", ".index : 0")):
         return value
     return f"{value} != 0" if dtype == BOOL else f"static_cast<{dtype.cuda}>({value})"
