@@ -59,6 +59,13 @@ class DType:
         """The smallest positive number, which is subnormal. Raises ValueError unless `kind` is `float`."""
         return float(self._info().smallest_subnormal)
 
+    def casts_to(self, other: DType) -> bool:
+        """Whether NumPy calls a conversion to the other type safe: i32 to f64, not i64 to i32, nor f64 to f32."""
+        if BF16 in (self, other):  # of which NumPy knows nothing: 8 bits of a significand, the exponents of f32
+            bytes_at_most = self.kind != "bits" and self.kind != "float" and self.size == 1
+            return self == other or (other in (F32, F64) if self == BF16 else bytes_at_most)
+        return "bits" not in (self.kind, other.kind) and bool(np.can_cast(self.numpy, other.numpy, "safe"))
+
     def _info(self) -> Any:
         if self.name != "bf16":
             return np.finfo(self.numpy)

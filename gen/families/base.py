@@ -318,6 +318,13 @@ class Family(ABC, Generic[S]):
     def from_json(self, content: Mapping[str, Any]) -> S:
         """The inverse of `Spec.to_json`."""
 
+    def for_outputs(self, spec: S, outputs: Mapping[str, np.dtype[Any]]) -> S:
+        """The spec that computes the same into outputs that a caller brings: of other dtypes, where nothing is lost.
+
+        A spec whose outputs can have no other dtype stays as it is, and the call is refused.
+        """
+        return spec
+
     def counts(self, spec: S) -> Mapping[str, int]:
         """Sizes that no array has and a call states by name, with what they are where it does not: `{"steps": 1}`.
 

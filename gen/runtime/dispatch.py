@@ -58,13 +58,18 @@ class Chooser:
         self._device = device
         self._limits = limits
         self._driver = driver
+        self._all = tuple(winners)
         self._winners: dict[str, list[Winner]] = {}
-        for winner in winners:
+        for winner in self._all:
             if winner.device == device and winner.spec == self.name:
                 self._winners.setdefault(winner.shape, []).append(winner)
         for found in self._winners.values():
             found.sort(key=lambda winner: most_special_first(winner.region))
         self._choices: dict[tuple[str, Region], Choice] = {}
+
+    def of(self, spec: Spec) -> Chooser:
+        """The same for another spec of the family."""
+        return Chooser(self.family, spec, self._all, self._device, self._limits, self._driver)
 
     def choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
         """The tuned variant of a problem, else base; a winner that cannot be used is reported.

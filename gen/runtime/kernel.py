@@ -12,7 +12,7 @@ import numpy as np
 from gen.emit.render import render
 from gen.errors import ArgumentError, GenError, RunError
 from gen.families.backend import LEGACY_STREAM, Backend, Code, Prepared
-from gen.families.base import Extents, Variant
+from gen.families.base import Extents, Spec, Variant
 from gen.families.counts import counted
 from gen.families.layout import extents_of
 from gen.families.regions import WIDEST
@@ -58,6 +58,7 @@ class Kernel:
         self._codes: dict[str, Code] = {}
         self._ready: dict[tuple[Place | int, ...], Ready] = {}
         self._workspace = Workspace(backend)
+        self._others: dict[Spec, Kernel] = {}
         self._bound: Choice | None = None
         if extents is not None:
             self._bound = self._choose(extents)
@@ -105,7 +106,8 @@ class Kernel:
 
         Args:
             *arguments: the inputs in the spec's order, then its numbers.
-            out: where the result goes: an array, or a tuple of them where there are several outputs.
+            out: where the result goes: an array, or a tuple of them where there are several outputs. A family may take
+                one of a dtype that holds more than the spec says: a sum of f32 goes into f64, and is added in it.
             stream: of torch or CuPy, or the driver's handle. Without it: the current stream of torch or CuPy, if the
                 first array is theirs; else the one that its interface names; else the legacy default stream.
             **numbers: the spec's numbers by name, in place of those by position, and counts: `steps=100`.
@@ -125,6 +127,10 @@ class Kernel:
         for operand, array in zip(self._signature.outputs, self._signature.outs(out), strict=True):
             if array is not None:
                 given[operand.name] = read(operand.name, array)
+                if not operand.dtype.holds(given[operand.name].dtype):
+                    other = self._into(given)
+                    if other is not self:
+                        return other(*arguments, out=out, stream=stream, **numbers, **counts)
         handle = None if stream is None else handle_of(stream)
         entered = self._backend.enter()
         try:
@@ -135,6 +141,17 @@ class Kernel:
         finally:
             self._backend.leave(entered)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _into(self, given: Mapping[str, Given]) -> Kernel:
+        """The kernel that computes the same into outputs of these dtypes; this one where there is none."""
+        outputs = {x.name: given[x.name].dtype for x in self._signature.outputs if x.name in given}
+        spec = self._chooser.family.for_outputs(self._chooser.spec, outputs)
+        if spec == self._chooser.spec:
+            return self
+        with self._lock:
+            if spec not in self._others:
+                self._others[spec] = Kernel(self._chooser.of(spec), self._backend)
+            return self._others[spec]
 
     def _run_in_place(
         self, given: dict[str, Given], counts: Mapping[str, int], values: Mapping[str, bytes], chosen: int | None

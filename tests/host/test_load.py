@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gen
-from gen.dtypes import F32, I64
+from gen.dtypes import DTYPES, F32, I64
 from gen.errors import (
     ArgumentError,
     ConfigError,
@@ -88,6 +88,41 @@ def test_every_family_computes_what_numpy_does(computing: FakeBackend) -> None:
     assert np.array_equal(
         smooth, wide[1:-1, 1:-1] / 2 + (wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]) / 8
     )
+
+
+INTO = [
+    ("sum", "f32", np.float64), ("sum", "f16", np.float32), ("sum", "i8", np.float64), ("prod", "u8", np.float64),
+    ("max", "f32", np.float64), ("min", "i8", np.int32), ("mean", "f16", np.float64), ("any", "u8", np.int8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "elements", "into"), INTO)
+def test_a_result_goes_into_an_array_of_a_type_that_holds_it(
+    op: str, elements: str, into: Any, computing: FakeBackend
+) -> None:
+    array = np.array([[3, 5, 2], [1, 100, 27]]).astype(DTYPES[elements].numpy)
+    kernel = gen.load(gen.reduction(op, elements, axis=1), device=computing)
+    out = np.zeros(2, into)
+    assert kernel(array, out=out) is out
+    np.testing.assert_array_equal(out, getattr(np, op)(array, axis=1, out=np.zeros(2, into)))
+    assert kernel(array).dtype == gen.reduction(op, elements, axis=1).result.numpy  # as before
+
+
+def test_a_sum_into_a_wider_type_is_added_in_it(computing: FakeBackend) -> None:
+    array, out = np.array([2.0**24, 1, 1], np.float32), np.zeros((), np.float64)
+    gen.load(SUM, device=computing)(array, out=out)
+    assert out == 2.0**24 + 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "into"), [("sum_f64", "f4"), ("sum_f32", "f2"), ("sum_i32", "i4"), ("max_i16", "u2"), ("argmax_f32", "i4")]
+)
+def test_an_output_that_would_lose_the_result_is_refused(spec: str, into: str, computing: FakeBackend) -> None:
+    kernel = gen.load(f"reduction_{spec}", device=computing)
+    elements = np.ones(5, spec[-3] + str(int(spec[-2:]) // 8))
+    with pytest.raises(ShapeError, match=r"out must hold \w+ elements"):
+        kernel(elements, out=np.zeros((), into))
+    assert not computing.launched
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (1, 1), (1, 7), (7, 1)])

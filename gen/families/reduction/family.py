@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from gen.dtypes import DTYPES
 from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
 from gen.families.config import Config
 from gen.families.reduction import classes
@@ -56,6 +60,16 @@ class Reduction(Family[ReductionSpec]):
     def from_json(self, content: Mapping[str, Any]) -> ReductionSpec:
         """The inverse of `ReductionSpec.to_json`."""
         return from_json(content)
+
+    def for_outputs(self, spec: ReductionSpec, outputs: Mapping[str, np.dtype[Any]]) -> ReductionSpec:
+        """As NumPy's `out=`, but only of a dtype that holds the result: it is computed in that dtype."""
+        if len(outputs) != 1 or len(spec.op) > 1:
+            return spec
+        (meant,) = outputs.values()
+        for dtype in DTYPES.values():
+            if dtype.kind != "bits" and dtype.numpy == meant and spec.result.casts_to(dtype):
+                return replace(spec, dtype_of_result=dtype)
+        return spec
 
     def extents(self, spec: ReductionSpec, layouts: Mapping[str, Layout]) -> Extents:
         """`n` for a whole array without gaps; else its canonical form, shape, and strides if it has gaps."""

@@ -27,7 +27,8 @@ class ReductionSpec:
     Attributes:
         op: names of the statistics; one name stands for itself, `minmax`, `mean_var` and `stats` for several.
         dtype: of the elements.
-        dtype_of_result: NumPy's `dtype=`; None, also where it names what NumPy would choose anyway.
+        dtype_of_result: NumPy's `dtype=`, or that of its `out=` which holds more; None, also where it names what NumPy
+            would choose anyway.
         axis: None for the whole array; else axes, those from the end negative; none of them: element by element.
         keepdims: whether the result keeps the reduced axes, with extent 1.
         ddof: what is subtracted from the number of elements that a variance is divided by.
@@ -78,8 +79,8 @@ class ReductionSpec:
         subject, name = "ReductionSpec.dtype_of_result", getattr(asked, "name", repr(asked))
         if asked not in DTYPES.values() or asked.kind == "bits" or asked == BOOL:
             raise SpecError(subject, "must be an integer or a floating-point type", name)
-        if len(operators) > 1 or not operators[0].takes_dtype:
-            rule = f"must be {usual.name}, as NumPy has it: {' and '.join(self.op)} take no dtype"
+        if len(operators) > 1 or not (operators[0].takes_dtype or usual.casts_to(asked)):
+            rule = f"must be {usual.name}, as NumPy has it, or hold all of it: {' and '.join(self.op)} take no dtype"
             raise SpecError(subject, rule, name)
         if usual.kind == "float" and asked.kind != "float":
             raise SpecError(subject, f"must be a floating-point type, since {self.op[0]} of these gives one", name)
@@ -237,10 +238,17 @@ def reduction(
         SpecError: there is no such operator or dtype, or the arguments do not go together.
     """
     axes: Any = (axis,) if type(axis) is int else axis
+    operators = find_operators(op, "op")
+    result = None if dtype is None else read(dtype, "dtype")
+    if result is not None and (len(operators) > 1 or not operators[0].takes_dtype):
+        usual = operators[0].result(read(elements, "elements"))
+        if len(operators) > 1 or result != usual:
+            rule = f"must be {usual.name}, as NumPy has it: {' and '.join(x.name for x in operators)} take no dtype"
+            raise SpecError("dtype", rule, result.name)
     return ReductionSpec(
-        tuple(operator.name for operator in find_operators(op, "op")),
+        tuple(operator.name for operator in operators),
         read(elements, "elements"),
-        None if dtype is None else read(dtype, "dtype"),
+        result,
         axes,
         keepdims,
         ddof,
