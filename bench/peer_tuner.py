@@ -35,17 +35,16 @@ from gen.tune.search import Space
 from gen.tune.tuner import Options, tune
 
 PARAMETERS: dict[str, list[Any]] = {
-    "block_size_x": [16, 32], "block_size_y": [4, 8, 16], "padding": [0, 1, 2], "unroll": [1, 2, 4],
-    "load": ["", "ldg", "ldcs"],
+    "block_size_x": [16, 32], "block_size_y": [4, 8, 16], "padding": [0, 1, 2],
+    "rest": ["u1", "u2", "u4", "u1_ldg", "u1_ldcs", "u1_stcs", "u1_ocol", "u1_ogrouped", "u1_odiagonal"],
 }  # fmt: skip
-PART: dict[str, list[Any]] = {"padding": [1], "unroll": [1], "load": [""]}  # where it verifies, a second a point
+PART: dict[str, list[Any]] = {"padding": [1], "rest": ["u1"]}  # where it verifies, a second a point
 
 
 def made(values: Mapping[str, Any]) -> Variant:
     """The variant of a point."""
-    tag = f"t{values['block_size_x']}_r{values['block_size_y']}_p{values['padding']}_u{values['unroll']}"
-    load = f"_{values['load']}" if values["load"] else ""
-    return find_variant(FAMILIES, f"transpose_10_b32__tiled_{tag}{load}", {})
+    tag = f"t{values['block_size_x']}_r{values['block_size_y']}_p{values['padding']}_{values['rest']}"
+    return find_variant(FAMILIES, f"transpose_10_b32__tiled_{tag}", {})
 
 
 def points() -> list[dict[str, Any]]:
