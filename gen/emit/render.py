@@ -209,6 +209,8 @@ def _json(content: Mapping[str, object]) -> str:
 
 
 def _wrap(label: str, text: str) -> list[str]:
+    if text and len(label) + len(text) <= WIDTH - 3 and text.split() == text.split(" "):
+        return [label + text]  # as most are: what follows takes long, and comes to the same
     return textwrap.wrap(
         text,
         WIDTH - 3,

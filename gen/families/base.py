@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -61,6 +62,8 @@ class Layout:
 
 class Spec(Protocol):
     """What is computed; a frozen dataclass of its family, canonical, hashable."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -406,7 +409,7 @@ class Variant:
     algorithm: Algorithm[Any, Any]
     config: Config
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The kernel's symbol, its file's stem, its argument on a command line."""
         tag = self.config.tag
@@ -415,7 +418,12 @@ class Variant:
     @property
     def plan(self) -> Plan:
         """Every launch of one call."""
-        return self.algorithm.plan(self.spec, self.config)
+        return _plan(self.algorithm, self.spec, self.config)
+
+
+@lru_cache(maxsize=2048)
+def _plan(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> Plan:
+    return algorithm.plan(spec, config)
 
 
 class Kernel(Protocol):

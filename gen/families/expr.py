@@ -129,8 +129,9 @@ def constant(value: Operand) -> Expr:
 
 
 def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
-    joined = Expr(operator=operator, operands=(left, constant(right)))
-    if joined.names():
+    operands = (left, constant(right))
+    joined = Expr(operator=operator, operands=operands)
+    if any(operand.name or operand.operator for operand in operands):
         return joined
     return Expr(number=joined.at({}))  # what is known now is computed now
 

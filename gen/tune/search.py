@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from math import prod
 from typing import Any, Protocol
@@ -20,6 +20,8 @@ from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.names import illegal
 from gen.gpu.trial import Trial
+
+KEPT = 4096  # variants of a space that are kept, for other problems of its spec
 
 
 class Search(Protocol):
@@ -62,6 +64,23 @@ class Space:
 
     def at(self, number: int) -> Variant | None:
         """The variant of this number; None where the values do not go together, or the spec refuses them."""
+        if number in self._illegal:
+            return None
+        made = self._made(number)
+        if made is None:
+            self._illegal.add(number)
+        return made
+
+    @cached_property
+    def _made(self) -> Callable[[int], Variant | None]:
+        return lru_cache(KEPT)(self._make)
+
+    @cached_property
+    def _illegal(self) -> set[int]:
+        """Numbers that are known to stand for no variant."""
+        return set()
+
+    def _make(self, number: int) -> Variant | None:
         for algorithm, count in self._parts:
             if number < count:
                 config = _config(algorithm.config, number)

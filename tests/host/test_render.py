@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import clang_format  # type: ignore[import-untyped]
 import pytest
 
 from gen.emit.generate import all_of_catalogue
-from gen.emit.render import MARK, WIDTH, declared_inputs, environment_of, render, sources
+from gen.emit.render import MARK, WIDTH, _wrap, declared_inputs, environment_of, render, sources
 from gen.errors import TemplateError
 from gen.families import FAMILIES
 from gen.families.base import Family, Variant
@@ -325,3 +326,13 @@ def test_clang_format_would_say_otherwise(tmp_path: Path) -> None:
         [program, "--dry-run", "-Werror", "--style=file", "bad.cu"], cwd=tmp_path, capture_output=True, check=False
     )
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("length", [0, 5, 85, 86, 87, 200])
+@pytest.mark.parametrize("text", ["a" * 300, "word " * 60, "two  blanks " * 25, " before, and after ", "a\ttab"])
+def test_a_line_that_fits_is_what_wrapping_gives(text: str, length: int) -> None:
+    wrapped = textwrap.wrap(
+        text[:length], WIDTH - 3, initial_indent="Launch:   ", subsequent_indent=" " * 10, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    assert _wrap("Launch:   ", text[:length]) == wrapped
