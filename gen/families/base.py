@@ -63,8 +63,6 @@ class Layout:
 class Spec(Protocol):
     """What is computed; a frozen dataclass of its family, canonical, hashable."""
 
-    def __hash__(self) -> int: ...
-
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Arrays and numbers of a call, in the user's order."""

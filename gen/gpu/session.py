@@ -24,6 +24,7 @@ from gen.gpu.trial import Entrant, Problem, Rounds, Status, Trial
 from gen.proof.oracle import Allowance, disagreement, sharpened
 
 SAMPLES = 3  # of a variant that is worth more than one
+CHEAP_US = 1000.0  # a variant that takes less is looked at once more before it is given up
 SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
 LOADED = 96  # kernels of finalists that stay loaded
 WARM_UP = 0.1  # seconds of launches before anything is timed: clocks rise when there is work
@@ -121,7 +122,10 @@ class GpuSession:
         self._warm_up(kernel)
 
     def attempt(self, entrant: Entrant, give_up_us: float) -> Trial:
-        """Runs a variant, compares its result, times it; a wrong or failing one is a trial with a status."""
+        """Runs a variant, compares its result, times it; a wrong or failing one is a trial with a status.
+
+        The first run is timed too: a slow variant takes no other. The later ones find another poison.
+        """
         buffers = self._sets[0]
 
         def ended(status: Status, reason: str) -> Trial:
@@ -130,16 +134,15 @@ class GpuSession:
 
         try:
             kernel = self._load(entrant)
-            self._run(kernel, buffers, POISONS[0])
+            times = self._times(kernel, buffers, 1, POISONS[0])
             reason = self._differs(kernel.variant, buffers)
             if reason is not None:
                 return ended("wrong_result", reason)
-            times = self._times(kernel, buffers, 1)
-            if times[0] > give_up_us:  # unless it was disturbed: a trial is kept for good
+            if give_up_us < times[0] < CHEAP_US:  # unless it was disturbed: a trial is kept for good
                 times += self._times(kernel, buffers, 1)
             if min(times) <= give_up_us:
                 times += self._times(kernel, buffers, SAMPLES - len(times))
-            reason = self._check_after_timing(kernel, buffers)
+            reason = (self._differs(kernel.variant, buffers) if len(times) > 1 else None) or buffers.input_changed()
             if reason is not None:
                 return ended("wrong_result", f"after the timing loop: {reason}")
         except DeviceError as error:  # no memory: another time there may be
@@ -153,10 +156,12 @@ class GpuSession:
         clocks = [self._bench.clocks()]
         times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
         for entrant in entrants:
-            tell(entrant.name)
-            faults = self._fault(entrant, self._sets[0])
-            if faults:
-                return Rounds(faults=faults)
+            if entrant.name not in self._kernels:
+                tell(entrant.name)
+                faults = self._fault(entrant, self._sets[0], POISONS)
+                if faults:
+                    return Rounds(faults=faults)
+            self._kernels.move_to_end(entrant.name)
         sets = self._rotation()
         for turn in range(turns):
             buffers = sets[turn // 2 % len(sets)]
@@ -171,7 +176,7 @@ class GpuSession:
             buffers.fill_inputs()  # so that each answers for itself
         for entrant in entrants:
             tell(entrant.name)
-            faults = self._fault(entrant, sets[-1])
+            faults = self._fault(entrant, sets[-1], POISONS[:1])
             if faults:
                 return Rounds(faults=faults)
         seen = [one.sm_mhz for one in clocks if one.sm_mhz]
@@ -189,15 +194,14 @@ class GpuSession:
     def _load(self, entrant: Entrant) -> CudaKernel:
         return CudaKernel(entrant.variant, entrant.compiled, self._device, self._device.limits)
 
-    def _fault(self, entrant: Entrant, buffers: Buffers) -> tuple[Trial, ...]:
+    def _fault(self, entrant: Entrant, buffers: Buffers, poisons: Sequence[int]) -> tuple[Trial, ...]:
         """The trial of a finalist that is not right, or not any more; none for one that is."""
         try:
             if entrant.name not in self._kernels:
                 self._kernels[entrant.name] = self._load(entrant)
                 if len(self._kernels) > LOADED:
                     self._kernels.popitem(last=False)
-            self._kernels.move_to_end(entrant.name)
-            reason = self._check(self._kernels[entrant.name], buffers)
+            reason = self._check(self._kernels[entrant.name], buffers, poisons)
             status: Status = "wrong_result"
         except GenError as error:
             reason, status = str(error), "launch_failed"
@@ -257,23 +261,14 @@ class GpuSession:
         while time.monotonic() < start + WARM_UP:
             self._times(kernel, self._sets[0], 10)
 
-    def _check(self, kernel: CudaKernel, buffers: Buffers) -> str | None:
-        """Runs a kernel on two poisons; what is wrong with its results, or with the inputs after it."""
-        for poison in POISONS:
+    def _check(self, kernel: CudaKernel, buffers: Buffers, poisons: Sequence[int]) -> str | None:
+        """Runs a kernel on each poison; what is wrong with its results, or with the inputs after it."""
+        for poison in poisons:
             self._run(kernel, buffers, poison)
             reason = self._differs(kernel.variant, buffers)
             if reason is not None:
                 return reason
         return buffers.input_changed()
-
-    def _check_after_timing(self, kernel: CudaKernel, buffers: Buffers) -> str | None:
-        """What is wrong with the last result; arrays changed in place were changed often, and need another run.
-
-        Together with the run before the timing loop each variant is seen on both poisons.
-        """
-        if buffers.changing:
-            return self._check(kernel, buffers)
-        return self._differs(kernel.variant, buffers) or buffers.input_changed()
 
     def _run(self, kernel: CudaKernel, buffers: Buffers, poison: int) -> None:
         buffers.reset(poison)
@@ -322,14 +317,16 @@ class GpuSession:
         self._device.upload(memory.address, wide)
         return memory
 
-    def _times(self, kernel: CudaKernel, buffers: Buffers, samples: int) -> list[float]:
+    def _times(
+        self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1]
+    ) -> list[float]:  # fmt: skip
         planned = kernel.steps(self._problem.extents)
         addresses = {**kernel.scratch(self._problem.extents), **buffers.addresses}
         before = [step for step in planned if step.setup]
         timed = [step for step in planned if not step.setup]
 
         def setup() -> None:
-            buffers.poison(POISONS[-1])
+            buffers.reset(poison)
             kernel.queue(before, addresses)
 
         return self._clock.times(lambda: kernel.queue(timed, addresses), samples, setup=setup)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from gen.errors import CompileError
@@ -45,33 +46,34 @@ class Attempts:
 
     def __init__(
         self, problem: Problem, device: Device, sources: Sources, store: Trials, setting: Setting, pruning: Pruning,
-        text: Callable[[Variant], str], tick: Callable[[int, int], None],
+        tick: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         self.done: dict[str, Trial] = {}
         self.best_us = float("inf")
         self._problem, self._device, self._sources, self._store = problem, device, sources, store
-        self._setting, self._pruning, self._text, self._tick = setting, pruning, text, tick
+        self._setting, self._pruning, self._tick = setting, pruning, tick
         self._asked: set[str] = set()
-        self._texts: dict[str, str] = {}  # of those that are on their way
+        self._more = True  # the search may give more
+        self._given: deque[Variant] = deque()  # by the search, and not looked at
         self._left = 0  # how many the search may give yet
         self._compiling: dict[Future[Any], Source] = {}
         self._ready: deque[Entrant] = deque()
         self._trying: dict[Future[Any], Entrant] = {}
+        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()  # compilations and attempts
         self._first: dict[str, str] = {}  # of each machine code with its plan, the variant that is tried
         self._twins: dict[str, list[Entrant]] = {}  # those that wait for what becomes of it
 
-    def screen(self, variant: Variant) -> str | None:
-        """Its text, if it is to be tried; None if it cannot be, or was before: then that is known."""
+    def screen(self, variant: Variant) -> bool:
+        """Whether it is to be tried; False if it cannot be, or was before: then what became of it is known."""
         reason = against(variant, self._problem, self._device.limits)
-        text = self._texts[variant.name] = self._text(variant)
         if reason is not None:
             self._record(Trial(variant, "infeasible", reason=reason))
-            return None
-        found = self._store.find(self._setting, self._problem, text, variant)
+            return False
+        found = self._store.find(self._setting, self._problem, self._sources.text(variant), variant)
         if found is not None and found.status not in MADE_ANEW:
             self._know(found)
-            return None
-        return text
+            return False
+        return True
 
     def run(
         self, search: Search, session: Session, base: Entrant, *,
@@ -91,35 +93,26 @@ class Attempts:
         """
         self._asked.add(base.name)
         self._first[_identity(base, self._problem, self._device.limits)] = base.name
-        if self.screen(base.variant) is not None:
+        if self.screen(base.variant):
             self._submit(session, base)
         opening = session.ready()
-        more, over = True, False
+        opening.add_done_callback(self._ended.put)
+        over = False
         while True:
-            late = deadline is not None and time.monotonic() >= deadline
-            over = over or late or self.best_us <= enough_us
-            if over:
-                self._drop()
-            elif more:
-                more = self._fill(search, deadline)
-            else:  # no compiler is to wait while the device catches up
-                self._sources.go_ahead(2 * self._sources.width)
-            while self._ready and len(self._trying) < TRYING:
-                self._submit(session, self._ready.popleft())
-            waiting = [*self._compiling, *self._trying]
-            if not waiting:
-                break
-            if not opening.done():
-                waiting.append(opening)
-            left = None if deadline is None or over else max(deadline - time.monotonic(), 0)
-            finished, _ = wait(waiting, left, FIRST_COMPLETED)
             if opening.done():
                 opening.result()
-            for future in finished:
-                self._finish(future, search)
-            self._left = search.left
+            over = over or self.best_us <= enough_us or (deadline is not None and time.monotonic() >= deadline)
+            if over:
+                self._drop()
+            while self._ready and len(self._trying) < TRYING:
+                self._submit(session, self._ready.popleft())
+            idle = over or not self._go_on(search)
+            if idle and not self._compiling and not self._trying:
+                break
+            left = None if deadline is None or over else max(deadline - time.monotonic(), 0)
+            self._collect(search, left if idle else 0)
         opening.result()
-        return search.left + len(self._asked - self.done.keys())
+        return self._unseen(search) + len(self._asked - self.done.keys())
 
     def fail(self, trial: Trial) -> None:
         """Records that a variant which was right is not."""
@@ -127,46 +120,67 @@ class Attempts:
 
     def base(self, variant: Variant) -> Entrant:
         """Base with its code. Raises CompileError if it does not compile."""
-        return Entrant(variant, self._sources.begin(variant, self._text(variant)).future.result())
+        return Entrant(variant, self._sources.begin(variant).future.result())
 
     def compiled(self, variants: Iterable[Variant]) -> Iterator[Entrant]:
         """Variants with their code, compiled once more where it is not kept; without those that do not compile now."""
-        begun = [(variant, self._sources.begin(variant, self._text(variant))) for variant in variants]
+        begun = [(variant, self._sources.begin(variant)) for variant in variants]
         for variant, source in begun:
             try:
                 yield Entrant(variant, source.future.result())
             except CompileError as error:
                 self.fail(Trial(variant, "compile_failed", reason=error.log))
 
-    def _fill(self, search: Search, deadline: float | None) -> bool:
-        """Gives the compilers as much as they have room for; False if there is nothing more to give."""
-        while len(self._ready) < READY:
-            room = 2 * self._sources.width - len(self._compiling)
-            if room <= 0 or (deadline is not None and time.monotonic() >= deadline):
-                break
-            asked = search.ask(room)
-            if not asked:
-                return False
-            for variant in asked:
-                if variant.name not in self._asked:
-                    self._asked.add(variant.name)
-                    self._consider(variant)
+    def _go_on(self, search: Search) -> bool:
+        """Does the next small piece of work that keeps the compilers busy; False if they are, or there is none.
+
+        Small, so that a trial that ends meanwhile is recorded, and the device gets its next, within milliseconds.
+        """
+        if not self._more:  # no compiler is to wait while the device catches up
+            return self._sources.go_ahead(2 * self._sources.width)
+        room = 2 * self._sources.width - len(self._compiling)
+        if room <= 0 or len(self._ready) >= READY:
+            return False
+        if not self._given:
+            self._given.extend(search.ask(room))
+            self._more = bool(self._given)
+            self._left = self._unseen(search)
+            return True
+        variant = self._given.popleft()
+        if variant.name not in self._asked:
+            self._asked.add(variant.name)
+            self._consider(variant)
         return True
 
+    def _unseen(self, search: Search) -> int:
+        """How many variants, at most, were not looked at."""
+        return search.left + len(self._given)
+
+    def _collect(self, search: Search, seconds: float | None) -> None:
+        """Deals with what has ended; waits that long until something has."""
+        try:
+            future = self._ended.get(timeout=seconds) if seconds is None or seconds > 0 else self._ended.get_nowait()
+            while True:
+                self._finish(future, search)
+                future = self._ended.get_nowait()
+        except Empty:
+            pass
+
     def _consider(self, variant: Variant) -> None:
-        text = self.screen(variant)
-        if text is None:
+        if not self.screen(variant):
             return
         reason = self._pruning.before_compiling(variant)
         if reason is not None:
             self._record(Trial(variant, "pruned", reason=reason))
             return
-        source = self._sources.begin(variant, text)
+        source = self._sources.begin(variant)
         if source.future.done():
             self._arrive(variant, source.future)
         else:
-            self._compiling[source.future] = source
             source.variants.append(variant)
+            if source.future not in self._compiling:
+                self._compiling[source.future] = source
+                source.future.add_done_callback(self._ended.put)
 
     def _arrive(self, variant: Variant, future: Future[Compiled]) -> None:
         """A variant's code is there, or there is none."""
@@ -189,7 +203,9 @@ class Attempts:
             self._twins.setdefault(first, []).append(entrant)
 
     def _submit(self, session: Session, entrant: Entrant) -> None:
-        self._trying[session.submit(entrant, SLOWER * self.best_us)] = entrant
+        future = session.submit(entrant, SLOWER * self.best_us)
+        self._trying[future] = entrant
+        future.add_done_callback(self._ended.put)
 
     def _finish(self, future: Future[Any], search: Search) -> None:
         """What has come of a compilation, or of an attempt."""
@@ -213,20 +229,19 @@ class Attempts:
         self._record(replace(trial, variant=entrant.variant, same_as=trial.variant.name, compile_ms=compile_ms))
 
     def _record(self, trial: Trial) -> None:
-        text = self._texts.pop(trial.variant.name, None)
-        self._store.record(self._setting, self._problem, text or self._text(trial.variant), trial)
+        self._store.record(self._setting, self._problem, self._sources.text(trial.variant), trial)
         self._know(trial)
 
     def _know(self, trial: Trial) -> None:
-        self._texts.pop(trial.variant.name, None)
         self.done[trial.variant.name] = trial
         self.best_us = min(self.best_us, trial.median_us)
         self._tick(len(self.done), len(self._asked) + self._left)
 
     def _drop(self) -> None:
         """Gives up what has not begun."""
-        for future in self._compiling:
+        for future, source in self._compiling.items():
             future.cancel()
+            source.variants.clear()
         self._compiling.clear()
         self._ready.clear()
 

@@ -115,7 +115,7 @@ def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping
         "samples": len(outcome.rounds_us[_timed(outcome)]),
         "noise": None if outcome.noise is None else round((outcome.noise.high - outcome.noise.low) / 2, 5),
         "settled": finals is not None and finals.settled,
-        "sm_mhz": [0, 0] if finals is None else list(finals.sm_mhz),
+        "sm_mhz": list(finals.sm_mhz) if finals is not None and any(finals.sm_mhz) else None,
         "throttled": [] if finals is None else list(finals.throttled),
         "of_limit": round(outcome.of_limit, 4),
         "floor_us": round(outcome.floor_us, 3),

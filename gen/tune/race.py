@@ -22,6 +22,7 @@ HEAT_TURNS = 3  # of the first heat; each later one has twice as many
 ROUND = 10  # turns of the finals before it is asked whether their order is settled; even, for there and back
 LEAST_TURNS = 30
 MOST_TURNS = 300
+MOST_SECONDS = 5.0  # of the finals, once there are as many turns as are needed
 Faulty = Callable[[Trial], None]
 
 
@@ -70,7 +71,7 @@ def finals(
     session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None
 ) -> tuple[list[Entrant], Finals]:
     """Those that stay right, and their times: turn after turn until it is settled who wins, or enough."""
-    left, found = list(entrants), Finals({}, settled=False)
+    left, found, start = list(entrants), Finals({}, settled=False), time.monotonic()
     while left:
         before = len(left)
         rounds, left = _right(session, left, ROUND, faulty)
@@ -79,8 +80,9 @@ def finals(
         if not left:
             break
         found = _joined(found, rounds)
-        late = deadline is not None and time.monotonic() >= deadline
-        if (found.settled and found.turns >= LEAST_TURNS) or found.turns >= MOST_TURNS or late:
+        now = time.monotonic()
+        enough = found.turns >= LEAST_TURNS and (found.settled or now >= start + MOST_SECONDS)
+        if enough or found.turns >= MOST_TURNS or (deadline is not None and now >= deadline):
             break
     return left, found
 

@@ -76,7 +76,8 @@ def run(
     variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
     trials = Trials(home)
     options = options or Options()
-    sources = Sources(farm, device.limits.arch, to_come(problems[1:], device, farm, trials, options))
+    sources = Sources(farm, device.limits.arch)
+    sources.foresee(to_come(problems[1:], device, farm, trials, options, sources))
     outcomes: list[Outcome] = []
 
     def keep(outcome: Outcome) -> None:
@@ -89,12 +90,13 @@ def run(
             if budget is not None and now > start + budget:
                 break
             remember(home, families, problem.family, problem.spec)
-            deadline = None if budget is None else now + (start + budget - now) / (len(problems) - place)
+            latest = None if budget is None else start + budget
+            deadline = None if latest is None else now + (latest - now) / (len(problems) - place)
             try:
                 outcome = tune(
                     problem, device, farm, trials,
-                    previous=_previous(home, device, problem), deadline=deadline, options=options,
-                    sources=sources, upcoming=upcoming, tick=partial(tick, problem),
+                    previous=_previous(home, device, problem), deadline=deadline, latest=latest,
+                    options=options, sources=sources, upcoming=upcoming, tick=partial(tick, problem),
                 )  # fmt: skip
             except Interrupted as interrupt:
                 keep(interrupt.outcome)

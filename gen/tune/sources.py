@@ -1,19 +1,21 @@
-"""What is being compiled, or was: each text once, for all problems of a run."""
+"""What is tried in a run, for all its problems: each space, each text and each compilation once."""
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import islice
 
+from gen.emit.render import render
 from gen.families.base import Variant
+from gen.gpu.trial import Problem
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.farm import Farm
+from gen.tune.search import Space
 
-KEPT = 4096  # compiled sources that are kept, for variants of the same code
+KEPT = 4096  # texts, and compiled sources, that are kept for other problems and for variants of the same code
 _COMMENT = re.compile(r"//[^\n]*")
 
 
@@ -26,28 +28,48 @@ class Source:
 
 
 class Sources:
-    """The compilations of a run.
+    """The spaces, texts and compilations of a run.
 
     Texts that differ in comments and in the kernel's name alone are compiled once: variants that differ in their plan
     alone share their machine code.
     """
 
-    def __init__(self, farm: Farm, arch: str, to_come: Iterable[tuple[Variant, str]] = ()) -> None:
+    def __init__(self, farm: Farm, arch: str, text: Callable[[Variant], str] = render) -> None:
         """Begins nothing.
 
         Args:
             farm: compiles.
             arch: `sm_90`.
-            to_come: variants and texts that will be asked for later, in this order.
+            text: gives the text of a variant.
         """
         self.width = farm.width
-        self._farm, self._arch = farm, arch
-        self._to_come: Iterator[tuple[Variant, str]] = iter(to_come)
+        self._farm, self._arch, self._make = farm, arch, text
+        self._spaces: list[Space] = []
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._to_come: Iterator[Variant | None] = iter(())
         self._found: OrderedDict[str, Source] = OrderedDict()  # by what is left without names and comments
         self._ahead: list[Future[Compiled]] = []
 
-    def begin(self, variant: Variant, text: str) -> Source:
-        """The compilation of a text."""
+    def space(self, problem: Problem) -> Space:
+        """The space of a problem's spec: the same for all its problems."""
+        for known in self._spaces:
+            if (known.family, known.spec) == (problem.family, problem.spec):
+                return known
+        self._spaces.append(Space(problem.family, problem.spec))
+        return self._spaces[-1]
+
+    def text(self, variant: Variant) -> str:
+        """The text of a variant."""
+        text = self._texts.get(variant.name)
+        if text is None:
+            text = self._texts[variant.name] = self._make(variant)
+            if len(self._texts) > KEPT:
+                self._texts.popitem(last=False)
+        return text
+
+    def begin(self, variant: Variant) -> Source:
+        """The compilation of a variant."""
+        text = self.text(variant)
         core = _COMMENT.sub("", text).replace(variant.name, "")
         source = self._found.get(core)
         if source is None or source.future.cancelled():
@@ -56,8 +78,19 @@ class Sources:
                 self._found.popitem(last=False)
         return source
 
-    def go_ahead(self, most: int) -> None:
-        """Begins what will be asked for later, until so many of these are on their way."""
+    def foresee(self, to_come: Iterable[Variant | None]) -> None:
+        """What will be asked for later, in this order; None stands for what needs no compilation."""
+        self._to_come = iter(to_come)
+
+    def go_ahead(self, most: int) -> bool:
+        """Looks at one that will be asked for later; False if so many are on their way, or there are no more."""
         self._ahead = [future for future in self._ahead if not future.done()]
-        for variant, text in islice(self._to_come, max(most - len(self._ahead), 0)):
-            self._ahead.append(self.begin(variant, text).future)
+        if len(self._ahead) >= most:
+            return False
+        try:
+            variant = next(self._to_come)
+        except StopIteration:
+            return False
+        if variant is not None:
+            self._ahead.append(self.begin(variant).future)
+        return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from gen.emit.render import render
 from gen.errors import GenError, RunError
@@ -20,14 +21,18 @@ from gen.toolchain.farm import Farm
 from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
 from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of
 from gen.tune.prune import RULES, Pruning
-from gen.tune.race import FIRST_HEAT, Finals, finals, halve
+from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve
 from gen.tune.search import First, Search, Space, exhaustive
 from gen.tune.sources import Sources
 
 # How times come about: the protocol, and the number of the method, raised when old times no longer compare.
-METHOD = "cold 3"
+METHOD = "cold 4"
 FINALS_SHARE = 0.2  # of the time until the deadline, for the race
 FINALS_SECONDS = 3.0  # more than a race needs
+LATE_SECONDS = 0.5  # for the finals of a problem whose share is used up, while the run has time
+WORTH = 1.3  # over the fastest: who takes longer by few samples is not timed again
+HEAT_RUNS = 6  # of each in the first heat: turns, and checks before and after
+AROUND_US = 500.0  # what each of them takes beside the kernel: caches flushed, outputs poisoned and compared
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ def tune(
     *,
     previous: str | None = None,
     deadline: float | None = None,
+    latest: float | None = None,
     options: Options | None = None,
     sources: Sources | None = None,
     upcoming: Problem | None = None,
@@ -68,11 +74,12 @@ def tune(
         trials: where every trial is recorded as it ends, and found again.
         previous: the name of the winner so far: tried first, it stays unless another is shown to be over 1 % faster.
         deadline: of `time.monotonic()`: a variant that is not begun by then is left out; base is tried all the same.
+        latest: the same of the whole run: until then finals may be held that the deadline would leave out.
         options: how it is searched.
-        sources: the compilations of a run of several problems; the farm's if None.
+        sources: the compilations of a run of several problems; of this one alone if None.
         upcoming: the problem that will be tuned next: what NumPy says of it is computed meanwhile.
         tick: told after each trial how many of at most how many are done.
-        text: gives the text of a variant.
+        text: gives the text of a variant, where `sources` does not.
 
     Raises:
         CompileError: base does not compile.
@@ -82,12 +89,12 @@ def tune(
     start = time.monotonic()
     options = options or Options()
     base = base_of(problem, device)
-    sources = sources or Sources(farm, device.limits.arch)
+    sources = sources or Sources(farm, device.limits.arch, text)
     setting = setting_of(device, farm)
     pruning = Pruning(problem, device.limits, device.name, options.prune)
-    attempts = Attempts(problem, device, sources, trials, setting, pruning, text, tick)
+    attempts = Attempts(problem, device, sources, trials, setting, pruning, tick)
     enough = 0.0 if options.stop_at is None else device.floor_us(problem) / options.stop_at
-    search = First(options.search(Space(problem.family, problem.spec)), _known(problem, previous))
+    search = First(options.search(sources.space(problem)), _known(problem, previous))
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
         seconds = time.monotonic() - start
@@ -100,8 +107,10 @@ def tune(
     try:
         until = None if deadline is None else deadline - min(FINALS_SHARE * (deadline - start), FINALS_SECONDS)
         left = attempts.run(search, session, entrant, deadline=until, enough_us=enough)
-        if deadline is None:
-            sources.go_ahead(READY)
+        while deadline is None and sources.go_ahead(READY):
+            pass
+        if deadline is not None and latest is not None:
+            deadline = min(max(deadline, time.monotonic() + LATE_SECONDS), max(latest, deadline))
         finalists, found = _race(session, attempts, base, previous, deadline)
         return outcome(finalists, found, left)
     except KeyboardInterrupt:
@@ -126,20 +135,23 @@ def setting_of(device: Device, farm: Farm) -> Setting:
 
 
 def to_come(
-    problems: Sequence[Problem], device: Device, farm: Farm, trials: Trials, options: Options,
-    text: Callable[[Variant], str] = render,
-) -> Iterator[tuple[Variant, str]]:  # fmt: skip
-    """What tuning these problems will have compiled, and its text, in the order in which it will be asked for."""
+    problems: Sequence[Problem], device: Device, farm: Farm, trials: Trials, options: Options, sources: Sources
+) -> Iterator[Variant | None]:
+    """What tuning these problems will have compiled, in the order in which it will be asked for.
+
+    None stands for a variant that needs no compilation, so that no step takes long.
+    """
     setting = setting_of(device, farm)
     for problem in problems:
         pruning = Pruning(problem, device.limits, device.name, options.prune)
-        search = options.search(Space(problem.family, problem.spec))
+        search = options.search(sources.space(problem))
         while asked := search.ask(1):
             made = asked[0]
             if against(made, problem, device.limits) is None and pruning.before_compiling(made) is None:
-                found = trials.find(setting, problem, text(made), made)
-                if found is None or found.status in MADE_ANEW:
-                    yield made, text(made)
+                found = trials.find(setting, problem, sources.text(made), made)
+                yield made if found is None or found.status in MADE_ANEW else None
+            else:
+                yield None
 
 
 def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Trial]]:
@@ -178,9 +190,9 @@ def _race(
         for trial in found.values()
         if trial.status == "ok" and trial.same_as not in found and callers_time(trial, base.name)
     ]
-    fast = sorted(right, key=lambda trial: (trial.median_us, trial.variant.name))[:FIRST_HEAT]
     if deadline is not None and time.monotonic() >= deadline:
         return [], Finals({}, settled=False)
+    fast = _first_heat(right, None if deadline is None else deadline - time.monotonic())
     always = [_original(found, name) for name in (base.name, previous) if name in found]
     wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial in right}
     entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values())}
@@ -194,6 +206,16 @@ def _race(
             names.add(name)
     right_to_the_end, times = finals(session, left, attempts.fail, deadline)
     return [found[entrant.name] for entrant in right_to_the_end], times
+
+
+def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
+    """The fastest, fastest first: those that few samples may have wronged, as many as there is time for."""
+    ordered = sorted(right, key=lambda trial: (trial.median_us, trial.variant.name))
+    worth = [trial for trial in ordered[:FIRST_HEAT] if trial.median_us <= WORTH * ordered[0].median_us]
+    if seconds is not None:
+        costs = accumulate(HEAT_RUNS * (trial.median_us + AROUND_US) / 1e6 for trial in worth)
+        worth = worth[: sum(cost <= seconds / 2 for cost in costs)]
+    return worth if len(worth) > FINALISTS else ordered[:FINALISTS]
 
 
 def _original(found: Mapping[str, Trial], name: str | None) -> Trial:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,14 @@ from gen.errors import CompileError, RunError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family, find_variant, space
-from gen.gpu.trial import Problem, Status
+from gen.gpu.trial import Problem, Status, Trial
 from gen.store.trials import Setting, Trials
-from gen.tune import attempts, tuner
+from gen.toolchain.compiled import Compiled
+from gen.tune import attempts, race, tuner
 from gen.tune.outcome import Interrupted, Outcome, winner_of
-from gen.tune.race import FINALISTS, LEAST_TURNS, MOST_TURNS
+from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND
 from gen.tune.search import random
+from gen.tune.sources import Sources
 from gen.tune.tuner import METHOD, Options, candidates, tune
 from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
 
@@ -292,8 +297,70 @@ def test_a_deadline_leaves_out_the_rest_and_still_has_a_winner(trials: Trials, m
     outcome = tuned(device, trials, deadline=20.0)  # a fifth of it is for the finals, 3 s at most
     assert won(outcome) == MAY_WIN[5]
     assert 17 <= len(outcome.trials) == trials.count() <= 17 + attempts.TRYING
-    assert outcome.left_out == len(NAMES) - len(outcome.trials)
+    assert outcome.left_out >= len(NAMES) - len(outcome.trials)  # some numbers of a space stand for no variant
     assert outcome.finals is not None
+
+
+def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = FakeDevice(times(_5=5.0))
+    clock = Ticking(lambda: 100.0 * (len(device.attempts) > 15))  # the last attempt takes too long
+    monkeypatch.setattr(attempts, "time", clock)
+    monkeypatch.setattr(tuner, "time", clock)
+    outcome = tuned(device, trials, deadline=20.0, latest=200.0)
+    assert won(outcome) == MAY_WIN[5]
+    assert len(outcome.trials) < len(NAMES)
+    assert outcome.finals is not None
+    assert outcome.finals.turns >= ROUND
+    assert tuned(FakeDevice(), trials, deadline=-1.0, latest=-1.0).finals is None
+
+
+def test_what_one_problem_gave_up_another_of_the_run_tries_once(trials: Trials, tmp_path: Path) -> None:
+    """A compilation that has begun cannot be called off."""
+    farm = SlowFarm(quick=BASE)
+    sources = Sources(farm, H100.arch, text_of)
+    tuned(FakeDevice(), trials, farm, sources=sources, deadline=time.monotonic() + 0.05)
+    assert farm.begun
+    device, other = FakeDevice(), Trials(tmp_path / "other")
+    ends = threading.Timer(0.2, farm.end)
+    ends.start()
+    tuned(device, other, farm, sources=sources)
+    ends.join()
+    other.close()
+    assert sorted(name for name, _ in device.attempts) == sorted(NAMES)
+
+
+def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials: Trials) -> None:
+    fast = {f"_{place}": 10.0 + place / 10 for place in range(20)}
+    device = FakeDevice(times(**fast))
+    tuned(device, trials)
+    assert len(device.finals[0][0]) == 20  # the others take ten times as long
+    right = [Trial(made, "ok", times_us=(1e4 + place,)) for place, made in enumerate(ALL)]
+    assert len(tuner._first_heat(right, None)) == FIRST_HEAT
+    assert FINALISTS < len(tuner._first_heat(right, 2.0)) < FIRST_HEAT
+    assert [one.variant for one in tuner._first_heat(right, 0.1)] == ALL[:FINALISTS]
+
+
+def test_finals_that_take_long_end_unsettled(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
+    unhurried = tuned(device, trials).finals
+    assert unhurried is not None
+    assert unhurried.turns > LEAST_TURNS
+    monkeypatch.setattr(race, "time", Ticking(lambda: 10.0 * len(again.finals)))
+    again = FakeDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
+    outcome = tuned(again, trials)
+    assert outcome.finals is not None
+    assert (outcome.finals.turns, outcome.finals.settled) == (LEAST_TURNS, False)
+
+
+def test_a_winner_without_finals_has_no_clock_and_no_noise(trials: Trials) -> None:
+    device = FakeDevice(times(_10=5.0))
+    outcome = tuned(device, trials, deadline=time.monotonic() - 1)
+    evidence = winner_of(outcome, device, "fake 1.0", {}).evidence
+    assert (evidence["sm_mhz"], evidence["noise"], evidence["settled"]) == (None, None, False)
+    evidence = winner_of(tuned(device, trials), device, "fake 1.0", {}).evidence
+    assert evidence["sm_mhz"] == [1900, 1980]
 
 
 def test_after_the_deadline_base_alone_is_tried_and_wins(trials: Trials) -> None:
@@ -306,6 +373,28 @@ def test_after_the_deadline_base_alone_is_tried_and_wins(trials: Trials) -> None
     rest = FakeDevice(times(_10=5.0))
     assert won(tuned(rest, trials, previous=BASE)) == FIRST  # what was left out is made up for
     assert trials.count() == len(NAMES)
+
+
+@dataclass
+class SlowFarm(FakeFarm):
+    """Has begun with everything, and ends it when it is told to; but for one that it compiles at once."""
+
+    quick: str = ""
+    begun: dict[str, Future[Compiled]] = field(default_factory=dict)
+
+    def submit(self, name: str, text: str, arch: str) -> Future[Compiled]:
+        made = super().submit(name, text, arch)
+        if name == self.quick or not self.quick:
+            return made
+        self.begun[name] = Future()
+        self.begun[name].set_running_or_notify_cancel()
+        return self.begun[name]
+
+    def end(self) -> None:
+        """All of it, and what comes later at once."""
+        self.quick = ""
+        for name, future in list(self.begun.items()):
+            future.set_result(super().submit(name, "", "sm_90").result())
 
 
 class Ticking:
@@ -398,7 +487,7 @@ def test_a_search_ends_where_it_is_good_enough(trials: Trials) -> None:
     device = FakeDevice(times(_10=5.1), floor=5.0)
     outcome = tuned(device, trials, options=Options(stop_at=0.98))
     assert won(outcome) == FIRST
-    assert 0 < outcome.left_out == len(NAMES) - len(outcome.trials)
+    assert outcome.left_out >= len(NAMES) - len(outcome.trials) > 0
     more = tuned(FakeDevice(times(_10=5.2), floor=5.0, driver="2"), trials, options=Options(stop_at=0.98))
     assert more.left_out == 0
 
