@@ -31,6 +31,7 @@ _RULES = {
     "no return": "reaches the end of a function that must return a value",
     "stack overflow": "overflows the stack of a thread",
     "too long": "takes too long",
+    "shuffle width": "has a shuffle among lanes that are no power of two up to 32",
 }
 
 

@@ -20,7 +20,7 @@ from gen.proof.faults import HostFault, Place, explain, explain_undefined, locat
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
 from gen.proof.parameters import Taken, together
-from gen.proof.storage import Share, Storage
+from gen.proof.storage import Share, Storage, levels_of
 
 __all__ = ["HostFault", "HostKernel", "HostRunner"]
 
@@ -176,7 +176,12 @@ class HostKernel:
         fixed = [(constant, Place(constant.name, constant.bytes)) for constant in self._code.constants]
         fixed += [(table, Place(table.name, table.bytes)) for table in self._code.read_only]
         table = (native.Buffer * (len(order) + len(fixed)))(
-            *(native.Buffer(s.low, s.high, s.written, s.touched, s.writable, s.granule) for s in order),
+            *(
+                native.Buffer(
+                    s.low, s.high, s.written, s.touched, s.writable, s.granule, 0, len(s.levels), s.level_table
+                )
+                for s in order
+            ),
             *(native.Buffer(variable.start, variable.start + variable.bytes, None, None, 0) for variable, _ in fixed),
         )
         return table, [s.place for s in order] + [place for _, place in fixed]
@@ -245,7 +250,10 @@ class HostKernel:
         written = self._shadows[operand.name].cleared(span.bytes) if operand.role == "out" else None
         place = Place(operand.name, span.bytes, operand.dtype.size)
         pointer = address + first - span.low
-        return Storage.of_elements(address, pointer, place, writable=operand.role != "in", written=written)
+        return Storage.of_elements(
+            address, pointer, place, writable=operand.role != "in", written=written,
+            levels=levels_of(array.shape, array.strides, array.itemsize),
+        )  # fmt: skip
 
     def _scratch_storage(self, sizes: Mapping[str, int]) -> dict[str, Storage]:
         storage: dict[str, Storage] = {}

@@ -26,6 +26,7 @@ KINDS = (
     "no return",
     "stack overflow",
     "too long",
+    "shuffle width",
 )
 """What a fault can be, in the order of the runtime's `Kind`."""
 
@@ -44,6 +45,12 @@ class Index(ctypes.Structure):
         return (int(self.x), int(self.y), int(self.z))
 
 
+class Level(ctypes.Structure):
+    """Rows of an array with gaps between them: bytes from one to the next, and how many of them are the row's."""
+
+    _fields_ = [("pitch", ctypes.c_uint64), ("used", ctypes.c_uint64)]
+
+
 class Buffer(ctypes.Structure):
     """A range of bytes that a launch may touch."""
 
@@ -55,7 +62,8 @@ class Buffer(ctypes.Structure):
         ("writable", ctypes.c_int32),
         ("granule", ctypes.c_int32),
         ("taken", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("level_count", ctypes.c_int32),
+        ("levels", ctypes.POINTER(Level)),
     ]
 
 

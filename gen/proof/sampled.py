@@ -28,13 +28,13 @@ from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
 from gen.families.steps import Step, steps
 from gen.proof.cases import Case, Content
-from gen.proof.failure import AGAIN, BESIDE, REFUSED, UNTOUCHED, WRONG, Failure
+from gen.proof.failure import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
 from gen.proof.faults import Place
 from gen.proof.host import HostKernel
 from gen.proof.lazy import Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.oracle import disagreement, sharpened
-from gen.proof.storage import Share, Storage
+from gen.proof.storage import Share, Storage, levels_of
 
 EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
 SM_COUNT = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
@@ -283,11 +283,9 @@ class _Sample:
         buffer = self._buffers[operand.name]
         left = buffer.touched(TOUCHED_BY_WRITE) * buffer.layout.dtype.itemsize
         index = []
-        for extent, stride in zip(buffer.layout.shape, buffer.layout.strides, strict=True):
+        for stride in buffer.layout.strides:
             place, left = np.divmod(left, stride)
             index.append(place)
-            if place.size and int(place.max()) >= extent:
-                return _Finding(f"bytes between the rows of {operand.name} are written", BESIDE)
         inputs = {o.name: self._pristine(o) for o in self._arrays if o.role != "out"}
         expected = self._family.part(self._spec, inputs, self._case.extents, operand.name, tuple(index))
         return self._compare(operand, expected, buffer.view()[tuple(index)], index)
@@ -351,7 +349,10 @@ def _buffer(
     low = memory.address + offset
     place = Place(name, size, layout.dtype.itemsize)
     # Notes on single bytes: finding out that they are needed would go through all of them.
-    storage = Storage(low, low + size, low, writable, None, place, marks.address if marks else None, granule=1)
+    storage = Storage(
+        low, low + size, low, writable, None, place, marks.address if marks else None, granule=1,
+        levels=levels_of(layout.shape, layout.strides, layout.dtype.itemsize),
+    )  # fmt: skip
     return _Buffer(memory, marks, storage, layout, offset)
 
 

@@ -16,6 +16,7 @@ from gen.errors import RunError
 from gen.families.base import Launch, Limits, Operand, Plan, Scratch, Variant
 from gen.families.expr import ONE, Expr, constant, size
 from gen.proof.host import HostFault, HostKernel, HostRunner
+from gen.proof.storage import levels_of
 from tests.fake_family import fake_variant
 
 H100 = Limits.of("sm_90")
@@ -136,6 +137,10 @@ PLANTED = (
             f"__syncwarp();\n__ballot_sync({FULL}, 1);"),
     Planted("masks_disagree", "lanes disagree",
             f"__syncwarp(threadIdx.x % 32 < 31 ? {FULL} : 0x80000001u);  // here", f"__syncwarp({FULL});"),
+    Planted("shuffle_among_twelve", "shuffle width", f"__shfl_down_sync({FULL}, 1, 3, n / 8);  // here",
+            f"__shfl_down_sync({FULL}, 1, 3, n / 6);"),
+    Planted("shuffle_among_more_than_a_warp", "shuffle width", f"__shfl_xor_sync({FULL}, 1, 3, blockDim.x);  // here",
+            f"__shfl_xor_sync({FULL}, 1, 3, blockDim.x / 2);"),
     Planted("endless_loop_that_reads", "hang", GUARD + "while (in[i] == in[i]) {}  // here", GUARD + "out[i] = in[i];"),
     Planted("endless_loop_of_shuffles", "hang",
             f"for (int d = 16; d >= 0; d /= 2) __shfl_xor_sync({FULL}, d, d);  // here",
@@ -336,13 +341,53 @@ def test_pitched_rows(cache: Path) -> None:
     assert (memory[:, 9:] == 7.0).all()
 
 
-def test_a_write_into_the_pitch_reaches_the_caller(cache: Path) -> None:
-    """Padding is the caller's to check: the run must not hide a write to it."""
-    memory = np.full((2, 11), 7.0, np.float32)
-    source = np.ones((2, 8), np.float32)
-    extents = {"rows": 2, "in_pitch": 8, "out_pitch": 10, "n": 8}
-    run_text(cache, PITCHED, (IN, OUT), pitched_plan(), extents, {"in": source, "out": memory[:, :8]})
-    assert memory[0, 10] == 1.0  # row 1 was written one element too early
+@pytest.mark.parametrize(("name", "in_pitch", "out_pitch"), [("out", 11, 10), ("in", 10, 11)])
+def test_what_lies_between_rows_belongs_to_no_element(cache: Path, name: str, in_pitch: int, out_pitch: int) -> None:
+    """Rows of 8 that begin 11 elements apart; a pitch of 10 has the second begin where the gap ends."""
+    memory = np.full((2, 2, 11), 7.0, np.float32)
+    extents = {"rows": 2, "in_pitch": in_pitch, "out_pitch": out_pitch, "n": 8}
+    with pytest.raises(HostFault, match="outside the row") as caught:
+        run_text(cache, PITCHED, (IN, OUT), pitched_plan(), extents, {"in": memory[0, :, :8], "out": memory[1, :, :8]})
+    fault = caught.value
+    assert fault.kind == f"out-of-bounds {'write' if name == 'out' else 'read'}"
+    assert (fault.buffer, fault.offset, fault.block, fault.thread) == (name, 40, (1, 0, 0), (0, 0, 0))
+    assert fault.source.startswith("out[blockIdx.x * out_pitch")
+
+
+def test_a_vector_over_the_end_of_a_row_is_out_of_bounds(cache: Path) -> None:
+    text = """
+    extern "C" __global__ void NAME(const float* in, float* out, long long in_pitch, long long out_pitch, int n) {
+      const float2 pair = *(const float2*)(in + blockIdx.x * in_pitch + 2 * threadIdx.x);
+      out[blockIdx.x * out_pitch + threadIdx.x] = pair.x;
+    }
+    """
+    memory = np.zeros((3, 16), np.float32)
+    for width in (16, 15):
+        buffers = {"in": memory[:, :width], "out": np.zeros((3, 8), np.float32)}
+        extents = {"rows": 3, "in_pitch": 16, "out_pitch": 8, "n": 8}
+        if width == 16:
+            run_text(cache, text, (IN, OUT), pitched_plan(), extents, buffers)
+        else:
+            with pytest.raises(HostFault, match="out-of-bounds read") as caught:
+                run_text(cache, text, (IN, OUT), pitched_plan(), extents, buffers)
+            assert (caught.value.thread[0], caught.value.offset % 64) == (7, 56)
+
+
+def test_gaps_of_an_array() -> None:
+    memory = np.zeros((6, 5, 8), np.float32)
+    assert levels(memory) == levels(memory[2:4]) == levels(memory.transpose(2, 0, 1)) == levels(memory[::-1]) == ()
+    assert levels(memory[:, :, :7]) == ((32, 28),)
+    assert levels(memory[:, :3]) == ((160, 96),)
+    assert levels(memory[:, :3, 1:4]) == levels(memory[::-1, :3, 1:4]) == ((160, 76), (32, 12))
+    assert levels(memory[:, :3, ::2]) == ((160, 92), (8, 4))
+    assert levels(memory[:, :1, :2]) == ((160, 8),)
+    assert levels(memory[0, 0, ::3]) == ((12, 4),)
+    assert levels(np.broadcast_to(memory[0], (3, 5, 8))) == ()  # rows on each other
+    assert levels(np.lib.stride_tricks.sliding_window_view(memory[0, 0], 3)) == ()
+
+
+def levels(array: np.ndarray[Any, Any]) -> tuple[tuple[int, int], ...]:
+    return levels_of(array.shape, array.strides, array.itemsize)
 
 
 def test_rows_in_reverse(cache: Path) -> None:

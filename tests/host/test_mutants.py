@@ -23,7 +23,7 @@ from gen.families.base import Family, Limits, Variant
 from gen.families.names import find_family, find_variant, variant
 from gen.paths import cache_home, output_home, templates_root
 from gen.proof.build import VARIANTS_PER_UNIT
-from gen.proof.failure import AGAIN, BESIDE, UNTOUCHED, WRONG
+from gen.proof.failure import AGAIN, UNTOUCHED, WRONG
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
 from gen.proof.sampled import sampled_cases
@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         "interleaved: volatile warps in lock-step [4]", ON_INTERLEAVED, INTERLEAVED,
         "data[i] += data[i + stride];\n    __syncthreads();",
-        f"{{ {VOLATILE} }}\n    if (stride > 32) __syncthreads();", (WRONG, AGAIN),
+        f"{{ {VOLATILE} }}\n    if (stride > 32) __syncthreads();", RACE,
     ),
     Mutant(
         "interleaved: unroll drops the tail [1]", ON_WIDE, INTERLEAVED, "  if (i < left) {",
@@ -367,15 +367,18 @@ MUTANTS = (
         "tiled: tile read as it was written", ON_TILED, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")',
         UNINITIALISED,
     ),
-    Mutant("tiled: copies [9]", ON_TILED, TILED, '"col * out_pitch + row"', '"row * cols + col"', WRONG),
+    Mutant("tiled: copies [9]", ON_TILED, TILED, '"col * out_pitch + row"', '"row * cols + col"',
+           OUTSIDE_READ),
     Mutant(
         "tiled: rows times height [7]", ON_TILED, TILED, '"col * out_pitch + row"',
         '"(first_col + y + i + j * rows) * out_pitch + row"', OUTSIDE_WRITE,
     ),
     Mutant(
-        "tiled: wrong pitch of the output", ON_TILED, TILED, '"col * out_pitch + row"', '"col * rows + row"', BESIDE,
+        "tiled: wrong pitch of the output", ON_TILED, TILED, '"col * out_pitch + row"', '"col * rows + row"',
+        OUTSIDE_WRITE,
     ),
-    Mutant("tiled: wrong pitch of the input", ON_TILED, TILED, '"row * in_pitch + col"', '"row * cols + col"', WRONG),
+    Mutant("tiled: wrong pitch of the input", ON_TILED, TILED, '"row * in_pitch + col"', '"row * cols + col"',
+           OUTSIDE_READ),
     Mutant(
         "tiled: last strip not loaded", ON_TILED, TILED, "j < kTileDim; j += kBlockRows) {\n#",
         "j < kTileDim - kBlockRows; j += kBlockRows) {\n#", UNINITIALISED,
@@ -425,8 +428,10 @@ MUTANTS = (
         "first + (kUnroll - 1) * kBlockX < {{ lane }}s)", WRONG,
     ),
     Mutant("turned: copies [9]", ON_TURNED, TURNED, "out[col * out_pitch + row]", "out[row * in_pitch + col]", WRONG),
-    Mutant("turned: wrong pitch of the output", ON_TURNED, TURNED, "out[col * out_pitch", "out[col * rows", BESIDE),
-    Mutant("turned: wrong pitch of the input", ON_TURNED, TURNED, "in[row * in_pitch", "in[row * cols", WRONG),
+    Mutant("turned: wrong pitch of the output", ON_TURNED, TURNED, "out[col * out_pitch", "out[col * rows",
+           OUTSIDE_WRITE),
+    Mutant("turned: wrong pitch of the input", ON_TURNED, TURNED, "in[row * in_pitch", "in[row * cols",
+           OUTSIDE_READ),
     Mutant("turned: blocks overlap", ON_TURNED, TURNED, "(kBlockX * kUnroll)", "kBlockX", RACE),
     Mutant("turned: elements kBlockY apart", ON_TURNED, TURNED, "first + u * kBlockX", "first + u * kBlockY", RACE),
     Mutant(
@@ -465,7 +470,7 @@ MUTANTS = (
     ),
     Mutant(
         "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col"', '"row * cols + col"',
-        UNINITIALISED,  # the first thing that is wrong: the cells that a second step reads
+        OUTSIDE_READ,
     ),
     Mutant(
         "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",

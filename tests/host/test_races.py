@@ -124,6 +124,38 @@ PLANTED = (
             INDEX + "part[i] = in[i];\nout[i] = again[i];  // here", INDEX + "part[i] = in[i];\nout[i] = again[i];",
             head=HEAD.replace("int n", "const float* __restrict__ again, int n"),
             clean_head=HEAD.replace("int n", "const float* again, int n"), again=True),
+    Planted("atomics_of_two_sizes", "race", "part",
+            "if (threadIdx.x > 0) return;\nunsigned* const word = (unsigned*)part;\n"
+            "if (blockIdx.x == 0) atomicAdd((unsigned long long*)word, 1ull);  // here\n"
+            "else atomicAdd(word + 1, 1u);  // here",
+            "if (threadIdx.x > 0) return;\nunsigned* const word = (unsigned*)part;\n"
+            "if (blockIdx.x == 0) atomicAdd((unsigned long long*)word, 1ull);\nelse atomicAdd(word + 2, 1u);"),
+    Planted("shared_atomics_of_two_sizes", "race", "counts",
+            "__shared__ __align__(8) unsigned counts[2];\nif (threadIdx.x < 2) counts[threadIdx.x] = 0;\n"
+            "__syncthreads();\nif (threadIdx.x == 0) atomicAdd((unsigned long long*)counts, 1ull);  // here\n"
+            "else atomicAdd(&counts[1], 1u);  // here",
+            "__shared__ __align__(8) unsigned counts[2];\nif (threadIdx.x < 2) counts[threadIdx.x] = 0;\n"
+            "__syncthreads();\natomicAdd(&counts[threadIdx.x / 32], 1u);\natomicAdd_block(&counts[0], 1u);"),
+    Planted("atomics_of_the_block_only", "race", "flag", "atomicAdd_block(flag, 1u);  // here",
+            "atomicAdd_block(flag + blockIdx.x, 1u);\natomicAdd_system(flag + 9, 1u);"),
+    Planted("atomics_of_blocks_and_of_one", "race", "flag",
+            "if (blockIdx.x == 0) atomicMax_block(flag, 1u);  // here\nelse atomicMax(flag, 1u);  // here",
+            "atomicMax(flag, 1u);"),
+    Planted("pairs_are_added_beside_a_plain_write", "race", "part",
+            "atomicAdd((float2*)part, make_float2(1.0f, 2.0f));  // here\n"
+            "if (threadIdx.x == 9) part[1] = 1.0f;  // here",
+            "atomicAdd((float2*)part, make_float2(1.0f, 2.0f));\n"
+            "atomicAdd((float4*)part + 1, make_float4(1.0f, 2.0f, 3.0f, 4.0f));"),
+    Planted("volatile_lanes_in_lock_step", "race", "part",
+            INDEX + "volatile float* const lanes = part;\nlanes[i] = in[i];\nfor (int d = 16; d > 0; d /= 2)\n"
+            "if (threadIdx.x % 32 < d) lanes[i] += lanes[i + d];  // here",
+            INDEX + "volatile float* const lanes = part;\nlanes[i] = in[i];\nfor (int d = 16; d > 0; d /= 2) {\n"
+            "__syncwarp();\nconst float x = lanes[i + d];\n__syncwarp();\nif (threadIdx.x % 32 < d) lanes[i] += x;\n}"),
+    Planted("volatile_question_to_a_lane_of_the_same_warp", "race", "flag",
+            "volatile unsigned* const said = flag + blockIdx.x;\nif (threadIdx.x == 0) *said = 1;  // here\n"
+            "if (threadIdx.x == 1) while (*said == 0) {}  // here",
+            "volatile unsigned* const said = flag + blockIdx.x;\nif (threadIdx.x == 0) *said = 1;\n"
+            "if (threadIdx.x == 33) while (*said == 0) {}"),
     Planted("blocks_write_the_same_value", "race", "out", "out[threadIdx.x] = 1.0f;  // here",
             "atomicExch(out + threadIdx.x, 1.0f);", "written by"),
     Planted("threads_write_the_same_value", "race", "part", INDEX + "part[blockIdx.x] = 1.0f;  // here",

@@ -23,8 +23,9 @@ int block_barrier(int line, int predicate);
 // Waits for the lanes of `mask` at the same collective and replaces `value` by its result for this lane.
 void collective(Collective kind, unsigned mask, int source, void* value, int bytes);
 
-// Reports an atomic access before it happens. `pc`: the kernel's code that asked for it.
-void atomic_access(const volatile void* address, int bytes, void* pc);
+// Reports an atomic access before it happens. `block_only`: other blocks may see it torn; `pc`: the kernel's code that
+// asked for it.
+void atomic_access(const volatile void* address, int bytes, bool block_only, void* pc);
 
 // The same for a read that goes past the caches that writes go through.
 void read_only_access(const volatile void* address, int bytes, void* pc);
@@ -33,6 +34,9 @@ void fence(bool device);
 
 // Lets other threads go on.
 void nap();
+
+// Ends a thread that shuffles among so many lanes: no power of two up to 32.
+[[noreturn]] void refuse_width(int width);
 
 template <class T>
 struct Same {

@@ -44,14 +44,38 @@ CUDA_ON_HOST_STORE(__stwt)
 #define __nanosleep(nanoseconds) ((void)(nanoseconds), cuda_on_host::nap())
 
 // One fiber runs at a time, so read, compute, write is atomic here; the access itself is checked like any other.
-#define CUDA_ON_HOST_ATOMIC(name, computed)                                               \
-  template <class T>                                                                      \
-  CUDA_ON_HOST_UNCHECKED T name(T* address, typename cuda_on_host::Same<T>::type value) { \
-    cuda_on_host::atomic_access(address, sizeof(T), __builtin_return_address(0));         \
-    const T old = *address;                                                               \
-    *address = computed;                                                                  \
-    return old;                                                                           \
+namespace cuda_on_host {
+
+// As bytes: the constructors of CUDA's classes would be accesses of the kernel's own.
+template <class T>
+CUDA_ON_HOST_UNCHECKED T peek(const T* address) {
+  T value;
+  __builtin_memcpy(&value, address, sizeof(T));
+  return value;
+}
+template <class T>
+CUDA_ON_HOST_UNCHECKED void poke(T* address, T value) {
+  __builtin_memcpy(address, &value, sizeof(T));
+}
+
+// Of a vector each element is added by itself.
+CUDA_ON_HOST_PURE float2 wrapping_add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
+CUDA_ON_HOST_PURE float4 wrapping_add(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+
+}  // namespace cuda_on_host
+
+#define CUDA_ON_HOST_ATOMIC_OF(name, block_only, computed)                                        \
+  template <class T>                                                                              \
+  CUDA_ON_HOST_UNCHECKED T name(T* address, typename cuda_on_host::Same<T>::type value) {         \
+    cuda_on_host::atomic_access(address, sizeof(T), block_only, __builtin_return_address(0));     \
+    const T old = cuda_on_host::peek(address);                                                    \
+    cuda_on_host::poke<T>(address, computed);                                                     \
+    return old;                                                                                   \
   }
+#define CUDA_ON_HOST_ATOMIC(name, computed)            \
+  CUDA_ON_HOST_ATOMIC_OF(name, false, computed)        \
+  CUDA_ON_HOST_ATOMIC_OF(name##_block, true, computed) \
+  CUDA_ON_HOST_ATOMIC_OF(name##_system, false, computed)
 CUDA_ON_HOST_ATOMIC(atomicAdd, cuda_on_host::wrapping_add(old, value))
 CUDA_ON_HOST_ATOMIC(atomicSub, cuda_on_host::wrapping_subtract(old, value))
 CUDA_ON_HOST_ATOMIC(atomicExch, value)
@@ -63,12 +87,18 @@ CUDA_ON_HOST_ATOMIC(atomicAnd, T(old& value))
 CUDA_ON_HOST_ATOMIC(atomicOr, T(old | value))
 CUDA_ON_HOST_ATOMIC(atomicXor, T(old ^ value))
 #undef CUDA_ON_HOST_ATOMIC
+#undef CUDA_ON_HOST_ATOMIC_OF
 
-template <class T>
-CUDA_ON_HOST_UNCHECKED T atomicCAS(T* address, typename cuda_on_host::Same<T>::type expected,
-                                   typename cuda_on_host::Same<T>::type value) {
-  cuda_on_host::atomic_access(address, sizeof(T), __builtin_return_address(0));
-  const T old = *address;
-  if (old == expected) *address = value;
-  return old;
-}
+#define CUDA_ON_HOST_CAS(name, block_only)                                                    \
+  template <class T>                                                                          \
+  CUDA_ON_HOST_UNCHECKED T name(T* address, typename cuda_on_host::Same<T>::type expected,    \
+                                typename cuda_on_host::Same<T>::type value) {                 \
+    cuda_on_host::atomic_access(address, sizeof(T), block_only, __builtin_return_address(0)); \
+    const T old = cuda_on_host::peek(address);                                                \
+    if (old == expected) cuda_on_host::poke<T>(address, value);                               \
+    return old;                                                                               \
+  }
+CUDA_ON_HOST_CAS(atomicCAS, false)
+CUDA_ON_HOST_CAS(atomicCAS_block, true)
+CUDA_ON_HOST_CAS(atomicCAS_system, false)
+#undef CUDA_ON_HOST_CAS

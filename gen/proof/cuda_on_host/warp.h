@@ -20,7 +20,10 @@ CUDA_ON_HOST_INLINE T shuffle(unsigned mask, T value, int source) {
 }
 
 // The first lane of this lane's group, where `width` lanes form a group.
-CUDA_ON_HOST_INLINE int first_of_group(int width) { return lane() & ~(width - 1); }
+CUDA_ON_HOST_INLINE int first_of_group(int width) {
+  if (width < 1 || width > 32 || (width & (width - 1)) != 0) refuse_width(width);
+  return lane() & ~(width - 1);
+}
 
 }  // namespace cuda_on_host
 

@@ -60,6 +60,16 @@ __attribute__((noinline)) void note(Trace& trace, uint64_t address, int size, co
                                      uint16_t(size), touch, is_static || is_dynamic, {}};
 }
 
+// What lies between the rows of an array belongs to no element of it.
+inline void check_rows(const Buffer& buffer, Kind outside, const void* pc, int32_t number, int64_t offset, int size) {
+  uint64_t rest = uint64_t(offset);
+  for (int32_t level = 0; level < buffer.level_count; ++level) {
+    rest %= buffer.levels[level].pitch;
+    if (rest + size > buffer.levels[level].used) [[unlikely]]
+      fail(outside, pc, "outside the row that the index begins in", number, offset, size);
+  }
+}
+
 template <Touch touch>
 inline void check(const volatile void* pointer, int size, const void* pc, bool aligned) {
   if (run.current == nullptr) return;
@@ -67,7 +77,7 @@ inline void check(const volatile void* pointer, int size, const void* pc, bool a
   if (address - reinterpret_cast<uint64_t>(run.current->stack) < kStackBytes) return;
   step(pc);
   constexpr Kind outside = writes(touch) ? Kind::kOutOfBoundsWrite : Kind::kOutOfBoundsRead;
-  constexpr bool asks = touch == Touch::kAtomic || touch == Touch::kVolatileRead;
+  constexpr bool asks = atomic(touch) || touch == Touch::kVolatileRead;
   const bool misaligned = aligned && (address & uint64_t(size - 1)) != 0;
   const Launch& launch = *run.launch;
   constexpr uint8_t marks = (reads(touch) ? kTouchedByRead : 0) | (writes(touch) ? kTouchedByWrite : 0);
@@ -101,6 +111,7 @@ inline void check(const volatile void* pointer, int size, const void* pc, bool a
     const Buffer& buffer = launch.buffers[i];
     if (address < buffer.low || address + size > buffer.high) continue;
     const int64_t place = int64_t(address - buffer.low);
+    if (buffer.level_count != 0) check_rows(buffer, outside, pc, int32_t(i), place, size);
     if (writes(touch) && !buffer.writable) [[unlikely]]
       fail(Kind::kReadOnly, pc, "", int32_t(i), place, size);
     if (misaligned) [[unlikely]]
@@ -202,8 +213,12 @@ void poison_shared() {
   fill(dynamic, run.launch->dynamic_bytes);
 }
 
-CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, void* pc) {
-  check<Touch::kAtomic>(address, bytes, pc, true);
+CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, bool block_only, void* pc) {
+  if (block_only) {
+    check<Touch::kBlockAtomic>(address, bytes, pc, true);
+  } else {
+    check<Touch::kAtomic>(address, bytes, pc, true);
+  }
   if (run.current != nullptr) chain(address, is_shared(address));
 }
 CUDA_ON_HOST_EXPORT void read_only_access(const volatile void* address, int bytes, void* pc) {

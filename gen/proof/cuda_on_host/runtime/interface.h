@@ -11,6 +11,12 @@ struct Index {
 // How a launch takes a buffer. Where it only reads, nothing in it can race.
 enum class Taken : int32_t { kMutable, kConst, kReadOnly, kMutableAndReadOnly };
 
+// Of an array with gaps between its rows: from one row to the next, and how much of that is the row's. Rows may be made
+// of shorter ones, down to single elements.
+struct Level {
+  uint64_t pitch, used;
+};
+
 // A range of bytes that a launch may touch.
 struct Buffer {
   uint64_t low, high;
@@ -19,7 +25,8 @@ struct Buffer {
   int32_t writable;
   int32_t granule;  // bytes that are mostly accessed together: 1, 2 or 4
   Taken taken;
-  int32_t reserved;
+  int32_t level_count;
+  const Level* levels;  // the longest rows first
 };
 
 constexpr uint8_t kTouchedByRead = 1, kTouchedByWrite = 2;
@@ -81,6 +88,7 @@ enum class Kind : int32_t {
   kNoReturn,
   kStackOverflow,
   kTooLong,
+  kWidth,
 };
 
 constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;

@@ -43,8 +43,8 @@ CUDA_ON_HOST_FAST void check_shared(Cell* cell, const void* pc, int32_t buffer, 
   for (int i = 0; i < size; ++i, ++cell) {
     const bool written = cell->write_epoch == epoch;
     const int writer = cell->writer & kThreadBits;
-    if (written && !(touch == Touch::kAtomic && cell->writer & kAtomic) && !ordered_in_block(writer, cell->write_clock))
-        [[unlikely]] {
+    const bool both_atomic = atomic(touch) && harmless<touch>(cell->writer, size, true);
+    if (written && !both_atomic && !ordered_in_block(writer, cell->write_clock)) [[unlikely]] {
       const char* text = writes(touch) ? "and written by" : "but written by";
       conflict(Kind::kRace, pc, text, epoch, writer, cell->write_pc, buffer, offset, size);
     }
@@ -59,7 +59,7 @@ CUDA_ON_HOST_FAST void check_shared(Cell* cell, const void* pc, int32_t buffer, 
       }
       cell->write_epoch = epoch;
       cell->write_clock = me.clock();
-      cell->writer = me.number | writer_flags(touch);
+      cell->writer = uint16_t(me.number | writer_flags<touch>(size));
       cell->write_pc = pc;
     } else {
       note_read(*cell, pc);

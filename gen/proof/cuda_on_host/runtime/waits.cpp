@@ -144,6 +144,12 @@ void give_way(const void* pc) {
 
 CUDA_ON_HOST_EXPORT void nap() { give_way(__builtin_return_address(0)); }
 
+CUDA_ON_HOST_EXPORT void refuse_width(int width) {
+  char text[sizeof Fault::text];
+  snprintf(text, sizeof text, "a width of %d", width);
+  fail(Kind::kWidth, __builtin_return_address(0), text);
+}
+
 CUDA_ON_HOST_EXPORT void fence(bool device) { fence_thread(device); }
 
 CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, void* value, int bytes) {

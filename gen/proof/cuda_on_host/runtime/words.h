@@ -51,13 +51,11 @@ CUDA_ON_HOST_FAST void check_word(Word& word, const void* pc, int32_t buffer, in
   const uint32_t place = uint32_t(reinterpret_cast<uint64_t>(pc) - run.launch->code);
   if (word.epoch > run.begin) {
     const int writer = word.writer & kThreadBits;
-    constexpr uint16_t harmless = touch == Touch::kAtomic         ? kAtomic
-                                  : touch == Touch::kVolatileRead ? kAtomic | kVolatile
-                                                                  : 0;
     if (touch == Touch::kReadOnlyPath) [[unlikely]] {
       conflict(Kind::kReadOnlyPath, pc, "written by", word.epoch, writer, code_at(word.pc), buffer, offset, size);
     }
-    if ((word.writer & harmless) == 0 && !ordered(word.epoch, writer, word.clock)) [[unlikely]] {
+    if (!harmless<touch>(word.writer, size, owner(word.epoch) == run.block->number) &&
+        !ordered(word.epoch, writer, word.clock)) [[unlikely]] {
       const char* text = writes(touch) ? "and written by" : "but written by";
       conflict(Kind::kRace, pc, text, word.epoch, writer, code_at(word.pc), buffer, offset, size);
     }
@@ -66,7 +64,7 @@ CUDA_ON_HOST_FAST void check_word(Word& word, const void* pc, int32_t buffer, in
     if (has_readers(word)) [[unlikely]]
       check_readers(word, touch, pc, buffer, offset, size);
     const uint32_t clock = me.clock();
-    word = {run.now, place, 0, uint16_t(me.number | writer_flags(touch)),
+    word = {run.now, place, 0, uint16_t(me.number | writer_flags<touch>(size)),
             uint16_t(clock < kLastClock ? clock : kLastClock)};
   } else {
     constexpr uint16_t how = touch == Touch::kVolatileRead   ? kVolatileReader
