@@ -5,52 +5,55 @@
 // Each warp streams down its columns, every row through several steps; rows stay in registers,
 // neighbours come by shuffles.
 //
-// Let:      blocks_across = (cols + 95) / 96
-// Let:      strips = min(max(min((sm_count * 16) / max(blocks_across, 1), rows / 32), 1), rows)
+// Let:      inner_across = (max(cols, 112) - 112) / 96
+// Let:      across = (cols + 95) / 96
+// Let:      strips = min(max(min((sm_count * 16) / max(inner_across + ((across - inner_across) *
+//           2), 1), rows / 32), 1), rows)
 // Let:      whole = steps / 16
 // Let:      launches = whole + min(steps % 16, 1)
-// Launch:   <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, strips, blocks_across), min(whole, 1) * (launches % 2) times;
-//           then in and out change places; then out and spare change places
-// Launch:   <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, spare, rows,
-//           cols, in_pitch, out_pitch, strips, blocks_across), min(whole, 1) * (1 - (launches %
-//           2)) times; then in and spare change places
-// Launch:   <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, out, rows, cols,
-//           out_pitch, out_pitch, strips, blocks_across), max(whole, 1) - 1 times; then in and out
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out, rows, cols,
+//           in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (launches % 2) times; then
+//           in and out change places; then out and spare change places
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, spare, rows,
+//           cols, in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (1 - (launches % 2))
+//           times; then in and spare change places
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out, rows, cols,
+//           out_pitch, out_pitch, strips, inner_across), max(whole, 1) - 1 times; then in and out
 //           change places
-// Launch:   .._rest <<<strips * (blocks_across + (min(blocks_across, 2) * 3)), 32>>>(in, out,
+// Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out,
 //           rows, cols, (in_pitch * (1 - min(whole, 1))) + (out_pitch * min(whole, 1)), out_pitch,
-//           strips, blocks_across, steps % 16), min(steps % 16, 1) times
+//           strips, inner_across, steps % 16), min(steps % 16, 1) times
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(launches, 1), 2) - 1) bytes
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 4b57dba62d7d3239
+// Template: stencil/temporal.cu.jinja, with its partials sha256 091dd08fd1384ea2
 //
 // Written by gen: change the template, not this file.
 
 constexpr int kSteps = 16;  // of a launch: each row passes through a level for every step
 constexpr int kVectors = 1;  // of 16 bytes, next to each other in a lane
-constexpr int kAhead = 4;  // rows on their way to shared memory
-constexpr int kWarps = 1;  // of a block; each has columns of its own
-constexpr int kThreadsPerBlock = 32 * kWarps;
+constexpr int kThreadsPerBlock = 32;  // a warp, so that multiprocessors can be filled evenly
 constexpr int kBlocksPerSm = 8;  // that registers are kept few enough for
 constexpr int kUp = 1, kDown = 1;  // how far the weights reach
 constexpr int kLeft = 1, kRight = 1;
 constexpr int kVectorCells = 16 / sizeof(float);
 constexpr int kCells = kVectors * kVectorCells;  // of a lane
 constexpr int kHigh = kUp + kDown + 1, kWide = kLeft + kRight + 1;
+// Rows of a round, in which registers change places by name; as many are on their way to shared
+// memory.
+constexpr int kRound = kHigh < 3 ? 4 : kHigh;
 constexpr int kSide = kLeft > kRight ? kLeft : kRight;  // neighbours to look at on each side
 // Columns that the steps use up on each side, in whole lanes.
 constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;
 constexpr int kHaloRight = (kSteps * kRight + kCells - 1) / kCells * kCells;
 constexpr int kOwnCols = 32 * kCells - kHaloLeft - kHaloRight;  // columns that a warp writes
-constexpr unsigned kEndStrips = 4;  // strips at the ends of the rows, for one elsewhere
+constexpr unsigned kEndStrips = 2;  // strips at the ends of the rows, for one elsewhere
 constexpr unsigned kAllLanes = 0xffffffffu;
 static_assert(kOwnCols > 0, "a warp must be wider than what its steps use up");
-static_assert((kAhead & (kAhead - 1)) == 0, "rows ahead are counted by masks");
+static_assert(kRound % kHigh == 0, "after a round every register is where it was");
 
 // The array's extents, and where the calling lane stands.
 struct Domain {
@@ -61,6 +64,23 @@ struct Domain {
 // What is loaded beyond the ends is never looked at.
 __device__ __forceinline__ int clamped(int i, int n) {
   return min(max(i, 0), n - 1);
+}
+
+// The cells of a vector as numbers, from to[first] on.
+template <int kNumbers>
+__device__ __forceinline__ void unpack(float (&to)[kNumbers], int first, uint4 vector) {
+  to[first] = __uint_as_float(vector.x);
+  to[first + 1] = __uint_as_float(vector.y);
+  to[first + 2] = __uint_as_float(vector.z);
+  to[first + 3] = __uint_as_float(vector.w);
+}
+
+// The numbers from[first] and on as a vector of cells.
+template <int kNumbers>
+__device__ __forceinline__ uint4 packed(const float (&from)[kNumbers], int first) {
+  return make_uint4(
+      __float_as_uint(from[first]), __float_as_uint(from[first + 1]),
+      __float_as_uint(from[first + 2]), __float_as_uint(from[first + 3]));
 }
 
 // Copies a vector to shared memory while the thread goes on. Only this thread reads it there.
@@ -92,10 +112,10 @@ __device__ __forceinline__ void end_row_ahead() {
 #endif
 }
 
-// Waits for the oldest of kAhead rows.
+// Waits for the oldest of kRound rows.
 __device__ __forceinline__ void wait_for_row() {
 #ifdef __CUDA_ARCH__
-  asm volatile("cp.async.wait_group %0;" ::"n"(kAhead - 1) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(kRound - 1) : "memory");
 #endif
 }
 
@@ -125,29 +145,30 @@ __device__ __forceinline__ void fetch_any(
 }
 
 // The lane's cells of a row that has come.
-__device__ __forceinline__ void unpack(float (&to)[kCells], const uint4 (&from)[kVectors][32]) {
+__device__ __forceinline__ void take(float (&to)[kCells], const uint4 (&from)[kVectors][32]) {
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) unpack(to, v * kVectorCells, from[v][threadIdx.x % 32]);
+}
+
+// Writes the lane's cells, all of which lie inside, where vectors may be written.
+__device__ __forceinline__ void store_inner(
+    float* __restrict__ to, const float (&from)[kCells]) {
 #pragma unroll
   for (int i = 0; i < kCells; i += kVectorCells) {
-    const uint4 vector = from[i / kVectorCells][threadIdx.x % 32];
-    to[i] = __uint_as_float(vector.x), to[i + 1] = __uint_as_float(vector.y);
-    to[i + 2] = __uint_as_float(vector.z), to[i + 3] = __uint_as_float(vector.w);
+    *reinterpret_cast<uint4*>(to + i) = packed(from, i);
   }
 }
 
-// Writes the lane's cells that lie inside; `whole` says that vectors may be written.
-__device__ __forceinline__ void store(
+// Writes the first `left` cells of the lane; `whole` says that vectors may be written.
+__device__ __forceinline__ void store_any(
     float* __restrict__ to, const float (&from)[kCells], int left, bool whole) {
+  if (whole && kCells <= left) {
+    store_inner(to, from);
+    return;
+  }
 #pragma unroll
-  for (int i = 0; i < kCells; i += kVectorCells) {
-    if (whole && i + kVectorCells <= left) {
-      const float4 vector = make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]);
-      *reinterpret_cast<float4*>(to + i) = vector;
-    } else {
-#pragma unroll
-      for (int j = i; j < i + kVectorCells; ++j) {
-        if (j < left) to[j] = from[j];
-      }
-    }
+  for (int i = 0; i < kCells; ++i) {
+    if (i < left) to[i] = from[i];
   }
 }
 
@@ -192,8 +213,8 @@ __device__ __forceinline__ void put_outside(
 // newest is.
 template <bool kEdge, bool kWhole>
 __device__ __forceinline__ void advance(
-    float (&window)[kSteps][kHigh][kCells], float (&cells)[kCells], int row, int steps, int phase,
-    const Domain& domain) {
+    float (&window)[kSteps][kHigh][kCells], float (&cells)[kCells], int row, int steps,
+    int phase, const Domain& domain) {
   static constexpr float kWeights[kHigh][kWide] = {
       {0.0f, 0.125f, 0.0f},
       {0.125f, 0.5f, 0.125f},
@@ -202,7 +223,7 @@ __device__ __forceinline__ void advance(
   static constexpr int kSides[kHigh] = {0, 1, 0};  // neighbours a row needs
 #pragma unroll
   for (int level = 0; level < kSteps; ++level) {
-    if (!kWhole && level >= steps) break;
+    if (!kWhole && level >= steps) continue;
     float (&rows)[kHigh][kCells] = window[level];
     const int newest = row - level * kDown;
     const int centre = newest - kDown;  // the row that this step can now compute
@@ -253,83 +274,90 @@ __device__ __forceinline__ void advance(
 template <bool kWhole>
 __device__ __forceinline__ void stream(
     const float* __restrict__ in, float* __restrict__ out, int rows, int cols,
-    long long in_pitch, long long out_pitch, unsigned strips, unsigned blocks_across, int steps,
-    uint4 (&ahead)[kAhead][kVectors][32]) {
-  // Blocks at the ends of the rows take longer: they come first, and their strips are shorter.
-  const unsigned ends = min(blocks_across, 2u) * strips * kEndStrips;
+    long long in_pitch, long long out_pitch, unsigned strips, unsigned inner_across, int steps,
+    uint4 (&ahead)[kRound][kVectors][32]) {
+  // Columns at the ends take longer: they come first, and their strips are shorter. The first
+  // inner_across columns of warps but one are no ends.
+  const unsigned across = (cols + kOwnCols - 1) / kOwnCols;
+  const unsigned ends = (across - inner_across) * strips * kEndStrips;
   const bool is_end = blockIdx.x < ends;
   const unsigned place = is_end ? blockIdx.x : blockIdx.x - ends;
   if (is_end) strips *= kEndStrips;
-  const unsigned strip = is_end ? place % strips : place / (blocks_across - 2);
-  const unsigned block =
-      is_end ? place / strips * (blocks_across - 1) : place % (blocks_across - 2) + 1;
-  const int warp = block * kWarps + threadIdx.x / 32;
-  const int first_col = warp * kOwnCols - kHaloLeft;
-  if (first_col + kHaloLeft >= cols) return;  // the whole warp
-  const int lane = threadIdx.x % 32;
+  const unsigned strip = is_end ? place % strips : place / inner_across;
+  unsigned column = is_end ? place / strips : place % inner_across + 1;
+  if (is_end && column > 0) column += inner_across;
+  const int first_col = static_cast<int>(column * kOwnCols) - kHaloLeft;
+  const int lane = threadIdx.x;
   const Domain domain = {rows, cols, first_col + lane * kCells};
-  const int first_row = static_cast<long long>(rows) * strip / strips;
-  const int end_row = static_cast<long long>(rows) * (strip + 1) / strips;
+  // The last strip is shorter: the last rows take longer.
+  const auto row_of = [=](long long strip) {
+    const long long row = (rows + kSteps * kDown + kRound) * strip / strips;
+    return row < rows ? static_cast<int>(row) : rows;
+  };
+  const int first_row = row_of(strip), end_row = row_of(strip + 1);
+  if (first_row == end_row) return;
   const bool writes = kHaloLeft <= lane * kCells && lane * kCells < 32 * kCells - kHaloRight;
   const int left = writes ? cols - domain.col : 0;  // cells until the row ends
   const auto aligned = [](const void* array, long long pitch) {
     return (reinterpret_cast<unsigned long long>(array) | pitch * sizeof(float)) % 16 == 0;
   };
   const bool whole = aligned(out, out_pitch);
-  const bool cols_inner =
-      0 <= first_col && first_col + 32 * kCells <= cols && aligned(in, in_pitch);
-  // From here on down to there no level is near the first or the last row.
+  const bool cols_inner = !is_end && whole && aligned(in, in_pitch);
+  // Rounds that begin from here on down to there are far from the first and the last row.
   const int first_inner = steps * kDown + 1;
-  const int end_inner = rows - kAhead;
+  const int end_inner = min(end_row + steps * kDown, rows - 2 * kRound + 1);
 
   float window[kSteps][kHigh][kCells] = {};
-  int row = first_row < steps * kUp ? 0 : first_row - steps * kUp;
-  for (int i = 0; i < kAhead; ++i) fetch_any(ahead[i], in, in_pitch, row + i, domain);
+  int row = max(first_row - steps * kUp, 0);
+  for (int i = 0; i < kRound; ++i) fetch_any(ahead[i], in, in_pitch, row + i, domain);
 
-  for (int count = 0; row < end_row + steps * kDown; row += kHigh) {
-    const bool inner = kWhole && cols_inner && first_inner <= row && row + kHigh <= end_inner;
-    if (inner) {
+  while (row < end_row + steps * kDown) {
+    if (cols_inner && first_inner <= row && row < end_inner) {
+      const float* from = in + (row + kRound) * in_pitch + domain.col;
+      float* to = out + (row - steps * kDown) * out_pitch + domain.col;
+      do {
 #pragma unroll
-      for (int phase = 0; phase < kHigh; ++phase) {
-        uint4(&slot)[kVectors][32] = ahead[count++ % kAhead];
-        float cells[kCells];
-        wait_for_row();
-        unpack(cells, slot);
-        advance<false, kWhole>(window, cells, row + phase, steps, phase, domain);
-        fetch_inner(slot, in + (row + phase + kAhead) * in_pitch + domain.col);
-        const int done = row + phase - steps * kDown;
-        if (first_row <= done && done < end_row) {
-          store(out + done * out_pitch + domain.col, cells, left, whole);
+        for (int phase = 0; phase < kRound; ++phase) {
+          float cells[kCells];
+          wait_for_row();
+          take(cells, ahead[phase]);
+          advance<false, kWhole>(window, cells, row + phase, steps, phase, domain);
+          fetch_inner(ahead[phase], from);
+          const int done = row + phase - steps * kDown;
+          if (writes && first_row <= done && done < end_row) store_inner(to, cells);
+          from += in_pitch;
+          to += out_pitch;
         }
-      }
-    } else {
+        row += kRound;
+      } while (row < end_inner);
+      continue;
+    }
 #pragma unroll 1
-      for (int phase = 0; phase < kHigh; ++phase) {  // registers change places row by row
-        Domain edge = domain;
+    for (int phase = 0; phase < kRound; ++phase) {  // registers change places row by row
+      Domain edge = domain;
 #ifdef __CUDA_ARCH__
-        // Or the compiler holds what only edges need in registers all along.
-        asm volatile("" : "+r"(edge.col), "+r"(edge.rows), "+r"(edge.cols));
+      // Or the compiler holds what only edges need in registers all along.
+      asm volatile("" : "+r"(edge.col), "+r"(edge.rows), "+r"(edge.cols));
 #endif
 #pragma unroll
-        for (int level = 0; level < kSteps; ++level) {
+      for (int level = 0; level < kSteps; ++level) {
 #pragma unroll
-          for (int y = 1; y < kHigh; ++y) {
+        for (int y = 1; y < kHigh; ++y) {
 #pragma unroll
-            for (int i = 0; i < kCells; ++i) window[level][y - 1][i] = window[level][y][i];
-          }
-        }
-        uint4(&slot)[kVectors][32] = ahead[count++ % kAhead];
-        float cells[kCells];
-        wait_for_row();
-        unpack(cells, slot);
-        advance<true, kWhole>(window, cells, row + phase, steps, kHigh - 1, edge);
-        fetch_any(slot, in, in_pitch, row + phase + kAhead, edge);
-        const int done = row + phase - steps * kDown;
-        if (first_row <= done && done < end_row) {
-          store(out + done * out_pitch + domain.col, cells, left, whole);
+          for (int i = 0; i < kCells; ++i) window[level][y - 1][i] = window[level][y][i];
         }
       }
+      float cells[kCells];
+      wait_for_row();
+      take(cells, ahead[phase]);
+      advance<true, kWhole>(window, cells, row + phase, steps, kHigh - 1, edge);
+      fetch_any(ahead[phase], in, in_pitch, row + phase + kRound, edge);
+      const int done = row + phase - steps * kDown;
+      if (first_row <= done && done < end_row) {
+        store_any(out + done * out_pitch + domain.col, cells, left, whole);
+      }
     }
+    row += kRound;
   }
 }
 
@@ -337,23 +365,19 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerSm)
     stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16(
         const float* __restrict__ in, float* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned strips, unsigned blocks_across) {
-  __shared__ uint4 ahead[kWarps][kAhead][kVectors][32];
-  stream<true>(
-      in, out, rows, cols, in_pitch, out_pitch, strips, blocks_across, kSteps,
-      ahead[threadIdx.x / 32]);
+        unsigned strips, unsigned inner_across) {
+  __shared__ uint4 ahead[kRound][kVectors][32];
+  stream<true>(in, out, rows, cols, in_pitch, out_pitch, strips, inner_across, kSteps, ahead);
 }
 
 // Fewer steps than kSteps: what is left at the end.
-extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerSm)
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_rest(
         const float* __restrict__ in, float* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned strips, unsigned blocks_across, unsigned steps) {
-  __shared__ uint4 ahead[kWarps][kAhead][kVectors][32];
-  stream<false>(
-      in, out, rows, cols, in_pitch, out_pitch, strips, blocks_across, steps,
-      ahead[threadIdx.x / 32]);
+        unsigned strips, unsigned inner_across, unsigned steps) {
+  __shared__ uint4 ahead[kRound][kVectors][32];
+  stream<false>(in, out, rows, cols, in_pitch, out_pitch, strips, inner_across, steps, ahead);
 }
 
 // No step at all: every cell as it is.

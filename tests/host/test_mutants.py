@@ -39,6 +39,8 @@ TILED = "transpose/tiled.cu.jinja"
 TURNED = "transpose/naive.cu.jinja"
 TILES = "transpose/_tile.cu.jinja"
 STENCIL = "stencil/naive.cu.jinja"
+STREAM = "stencil/stream.cu.jinja"
+TEMPORAL = "stencil/temporal.cu.jinja"
 SCANS = "scan/_scan.cu.jinja"
 TOTALS = "scan/totals.cu.jinja"
 
@@ -53,6 +55,8 @@ ON_WHOLE_TILES = "transpose_10_b32__tiled_t16_r16_p1_u1"  # a block moves all ro
 ON_TURNED = "transpose_10_b32__naive_row_x32_y8_u4"
 ON_COLUMNS = "transpose_10_b32__naive_col_x32_y8_u4"
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
+ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u4_x2_y1")
+ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 ON_SCAN = "scan_sum_f32__block_tpb64"
 ON_TOTALS = "scan_sum_f32__totals_tpb128_i4"
 
@@ -477,6 +481,62 @@ MUTANTS = (
         "out[row * in_pitch + col] = {{", UNINITIALISED,
     ),
     Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
+    Mutant(
+        "stream: rows above unguarded [11]", ON_STREAM, STREAM, "kFarUp <= first_row && first_row", "first_row",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "stream: a vector past the end of a row [10]", ON_STREAM, STREAM, "first_col + kWarpCols <= cols && aligned(in",
+        "aligned(in", OUTSIDE_READ,
+    ),
+    Mutant(
+        "stream: vectors where rows begin between them", ON_STREAM, STREAM,
+        "aligned(in, in_pitch) &&\n                       aligned", "aligned", "misaligned",
+    ),
+    Mutant(
+        "stream: last rows unguarded", ON_STREAM, STREAM, "if (!kEdge || row < rows) {", "if (true) {", OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "stream: another boundary above", ON_STREAM, STREAM, "first_row + y < kUp || first_row", "first_row", WRONG,
+    ),
+    Mutant(
+        "stream: another boundary at the ends of rows", ON_STREAM, STREAM, "if (kEdge && from_col != col)",
+        "if (false)", WRONG,
+    ),
+    Mutant(
+        "stream: the first lane looks at itself", ON_STREAM, STREAM, "lane * kCells < d ? beside[y][d] : left", "left",
+        WRONG,
+    ),
+    Mutant("stream: blocks overlap", ON_STREAM, STREAM, "% kWarpsAcross) * kWarpCols", "% kWarpsAcross) * 32", RACE),
+    Mutant(
+        "temporal: rows below unguarded [11]", ON_TEMPORAL, TEMPORAL, "rows - 2 * kRound + 1", "rows", OUTSIDE_READ,
+    ),
+    Mutant(
+        "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && whole", "whole", OUTSIDE_READ,
+    ),
+    Mutant(
+        "temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "kEdge && centre == 0", "kEdge && centre == 1",
+        WRONG,
+    ),
+    Mutant(
+        "temporal: inner too early", ON_TEMPORAL, TEMPORAL, "first_inner = steps * kDown + ", "first_inner = ", WRONG,
+    ),
+    Mutant(
+        "temporal: one row too many", ON_TEMPORAL, TEMPORAL, "      if (first_row <= done && done < end_row) {",
+        "      if (first_row <= done && done <= end_row) {", (RACE, OUTSIDE_WRITE),
+    ),
+    Mutant(
+        "temporal: lanes write what their steps used up", ON_TEMPORAL, TEMPORAL, "if (writes && ", "if (",
+        (WRONG, RACE),
+    ),
+    Mutant(
+        "temporal: columns at the right end left out", ON_TEMPORAL, TEMPORAL,
+        "  if (is_end && column > 0) column += inner_across;\n", "", (RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL, "level >= steps) continue",
+        "level > steps) continue", WRONG,
+    ),
     # scan, the family from outside
     Mutant(
         "scan: no barrier at the end of a round [5]", ON_SCAN, SCANS,

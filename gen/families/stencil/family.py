@@ -10,8 +10,9 @@ from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
-from gen.families.stencil.pipeline import Stream, Temporal
 from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.families.stencil.stream import Stream
+from gen.families.stencil.temporal import Temporal
 from gen.paths import templates_root
 
 ONE_STEP, MANY_STEPS = "1 step", "many steps"

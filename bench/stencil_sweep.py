@@ -1,0 +1,231 @@
+"""Stencils against the copy: `python bench/stencil_sweep.py [--seconds S] [--only TEXT] [--json FILE]`, on a GPU.
+
+Tunes each case for so many seconds, in a fresh folder, and prints a line for it: one sweep as the fraction of the
+calibrated copy, many steps as cells advanced a second, beside the goal. A case of another boundary takes the fastest
+variants of the first boundary's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from gen.dtypes import F16, F32, F64, DType
+from gen.emit.render import render
+from gen.errors import GenError
+from gen.families.base import Variant
+from gen.families.names import illegal, variant
+from gen.families.stencil import Boundary, Stencil, StencilSpec
+from gen.families.stencil.spec import BOUNDARIES
+from gen.gpu.trial import Device, Entrant, Problem, Trial
+from gen.store import tuned
+from gen.store.trials import Trials
+from gen.toolchain.farm import CompileFarm
+from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.outcome import Outcome
+from gen.tune.search import InOrder, Search, Space
+from gen.tune.tuner import Options, base_of, tune
+
+FAMILY = Stencil()
+SIZES = (8192, 16384)
+MANY = 48
+BEST = 6  # variants that other boundaries are given
+GIVE_UP_US = 1e7
+
+
+@dataclass(frozen=True)
+class Among:
+    """A search of some algorithms, in an order that favours none of their variants."""
+
+    algorithms: tuple[str, ...]
+
+    def __call__(self, space: Space) -> Search:
+        """The search, made for a space."""
+        numbers = np.random.default_rng(0).permutation(space.size)
+        made = {int(number): space.at(int(number)) for number in numbers}
+        return InOrder(space, [n for n, one in made.items() if one and one.algorithm.name in self.algorithms])
+
+
+ONE_SWEEP, MANY_STEPS = Among(("naive", "stream")), Among(("temporal",))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stencil at one size.
+
+    Attributes:
+        goal: of the copy for one sweep, cells advanced a second times 1e-12 for many; 0 without one.
+    """
+
+    form: Literal["star", "box"]
+    radius: int
+    dtype: DType
+    steps: int
+    extent: int
+    boundary: Boundary = "constant"
+    goal: float = 0.0
+
+    def __str__(self) -> str:
+        steps = "1 sweep" if self.steps == 1 else f"{self.steps} steps"
+        return f"{self.form}2d{self.radius}r {self.dtype.name} {self.extent}^2 {self.boundary} {steps}"
+
+    @property
+    def problem(self) -> Problem:
+        """The case as a tuner takes it; weights grow in row-major order, together 1."""
+        high = 2 * self.radius + 1
+        weights = np.arange(1.0, high * high + 1).reshape(high, high)
+        if self.form == "star":
+            off_axis = sum(index != self.radius for index in np.indices(weights.shape))
+            weights[np.asarray(off_axis) > 1] = 0
+        weights /= weights.sum()
+        spec = StencilSpec(
+            f"{self.form}2d{self.radius}r", tuple(weights.reshape(-1)), weights.shape, self.dtype, self.boundary
+        )
+        pitches = {"in_pitch": self.extent, "out_pitch": self.extent}
+        return Problem(FAMILY, spec, {"rows": self.extent, "cols": self.extent, **pitches, "steps": self.steps})
+
+    def reached(self, median_us: float, floor_us: float) -> float:
+        """What `goal` counts."""
+        return floor_us / median_us if self.steps == 1 else self.extent**2 * self.steps / median_us / 1e6
+
+
+def cases() -> Iterator[Case]:
+    """One sweep and many steps, of each size; boundaries other than the first after it."""
+    for extent in SIZES:
+        large = extent == max(SIZES)
+        for form, radius, dtype, goal in (
+            ("star", 1, F32, 0.97), ("star", 2, F32, 0.97), ("star", 4, F32, 0.92), ("box", 1, F32, 0.97),
+            ("box", 2, F32, 0.97), ("star", 1, F64, 0.97), ("star", 1, F16, 0.92),
+        ):  # fmt: skip
+            yield Case(form, radius, dtype, 1, extent, goal=goal)  # type: ignore[arg-type]
+        for form, radius, dtype, goal in (
+            ("star", 1, F32, 3.0), ("star", 1, F64, 1.1), ("box", 1, F32, 2.1), ("star", 2, F32, 0.0),
+        ):  # fmt: skip
+            for boundary in BOUNDARIES if (form, dtype) == ("star", F32) and radius == 1 else ("constant",):
+                yield Case(form, radius, dtype, MANY, extent, boundary, goal if large else 0.0)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a case came to."""
+
+    case: Case
+    variant: Variant
+    median_us: float
+    reached: float
+    trials: Sequence[Trial]
+
+    def __str__(self) -> str:
+        unit = "of copy" if self.case.steps == 1 else "TCell-steps/s"
+        goal = f" (goal {self.case.goal:g})" if self.case.goal else ""
+        name = self.variant.name.split("__")[1]
+        return f"{self.case!s:42s} {self.median_us:10.1f} us  {self.reached:.3f} {unit}{goal}  {name}"
+
+
+def main() -> int:
+    """Prints the table; status 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each case")
+    parser.add_argument("--only", action="append", default=[], help="cases whose line begins with this; repeatable")
+    parser.add_argument("--json", type=Path, help="also write every trial to this file")
+    options = parser.parse_args()
+    from gen.gpu.isolated import IsolatedDevice
+    from gen.gpu.open import GpuFactory
+
+    wanted = [case for case in cases() if not options.only or any(text in str(case) for text in options.only)]
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
+        compiler = Nvrtc(home / ".cache")
+        with CompileFarm(compiler) as farm, IsolatedDevice(GpuFactory(0, compiler, home)) as device:
+            print(f"{device.name}, {device.driver}, copy {device.about.copy:.0f} GB/s", flush=True)
+            trials = Trials(home)
+            for case in wanted:
+                try:
+                    row = measure(case, rows, device, farm, trials, options.seconds)
+                except GenError as error:
+                    print(f"{case}: {error}", flush=True)
+                    continue
+                rows.append(row)
+                print(row, flush=True)
+                if options.json:
+                    options.json.write_text(text_of(rows, device, compiler), encoding="utf-8")
+            trials.close()
+    return 0 if all(row.reached >= row.case.goal for row in rows) else 1
+
+
+def measure(
+    case: Case, earlier: Sequence[Row], device: Device, farm: CompileFarm, trials: Trials, seconds: float
+) -> Row:
+    """The fastest variant: of all that are reached in time, or of those that were fast with the first boundary."""
+    problem = case.problem
+    like = [row for row in earlier if replace(row.case, boundary=case.boundary) == case]
+    if like:
+        return again(case, problem, like[0], device, farm)
+    outcome: Outcome = tune(
+        problem,
+        device,
+        farm,
+        trials,
+        deadline=time.monotonic() + seconds,
+        options=Options(ONE_SWEEP if case.steps == 1 else MANY_STEPS),
+    )
+    assert outcome.winner is not None
+    median_us = outcome.median_us
+    return Row(case, outcome.winner.variant, median_us, case.reached(median_us, outcome.floor_us), outcome.trials)
+
+
+def again(case: Case, problem: Problem, like: Row, device: Device, farm: CompileFarm) -> Row:
+    """The fastest of the variants that were fast with another boundary."""
+    known = sorted((trial for trial in like.trials if trial.times_us), key=lambda trial: trial.median_us)
+    names = [like.variant, *(trial.variant for trial in known[:BEST])]
+    made = dict.fromkeys(
+        variant(FAMILY, problem.spec, one.algorithm, one.config)
+        for one in names
+        if illegal(one.algorithm, problem.spec, one.config) is None
+    )
+    first = base_of(problem, device)
+    compiling = [(one, farm.submit(one.name, render(one), device.limits.arch)) for one in (first, *made)]
+    entrants = [Entrant(one, compiled.result()) for one, compiled in compiling]
+    session = device.open(problem, entrants[0])
+    session.ready().result()
+    done = [session.submit(entrant, GIVE_UP_US).result() for entrant in entrants[1:]]
+    session.close()
+    fastest = min(done, key=lambda trial: trial.median_us)
+    reached = case.reached(fastest.median_us, device.floor_us(problem))
+    return Row(case, fastest.variant, fastest.median_us, reached, done)
+
+
+def text_of(rows: Sequence[Row], device: Device, compiler: Nvrtc) -> str:
+    """All of it as JSON."""
+    meta = {
+        "command": "python bench/stencil_sweep.py", "date": date.today().isoformat(), "device": device.name,
+        "driver": device.driver, "compiler": compiler.version, "copy": device.about.copy,
+    }  # fmt: skip
+    content = [
+        {
+            "case": str(row.case), "goal": row.case.goal, "reached": row.reached, "median_us": row.median_us,
+            "variant": row.variant.name.split("__")[1],
+            "trials": {
+                trial.variant.name.split("__")[1]: trial.median_us if trial.times_us else trial.status
+                for trial in row.trials
+            },
+        }
+        for row in rows
+    ]  # fmt: skip
+    return json.dumps({"meta": meta, "rows": content}, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Warps that sweep once over the cells: vectors of 16 bytes, all of a warp's rows on their way at once.
+
+A lane has the same columns in every row of its warp, so rows are used again from registers, and neighbours come by
+shuffles; the cells beside the warp's are loaded by its first and last lanes. Every lane writes, whole lines of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import U32, StoreModifier
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.stencil.plans import numbers, stepping
+from gen.families.stencil.spec import StencilSpec
+from gen.families.stencil.text import Line, common
+from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
+from gen.families.tiles import Tiles
+
+_MOST_REGISTERS = 255
+_ADDRESSES = 24  # registers beside cells
+_MOST_TERMS = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamConfig(Config):
+    """How many rows a warp computes, and how warps lie in a block."""
+
+    rows: int = tunable("u", (1, 2, 4, 8, 16), base=4, help="rows of cells that a warp computes")
+    warps_across: int = tunable("x", (1, 2, 4), base=2, help="warps of a block along a row")
+    warps_down: int = tunable("y", (1, 2, 4), base=2, help="warps of a block down the rows")
+    store_modifier: StoreModifier = tunable(
+        "st",
+        (StoreModifier.DEFAULT, StoreModifier.CS),
+        base=StoreModifier.DEFAULT,
+        off=StoreModifier.DEFAULT,
+        help="cache operator of the stores",
+    )
+
+
+@dataclass(frozen=True)
+class StreamText:
+    """A kernel as the template prints it."""
+
+    rows: int
+    warps_across: int
+    warps_down: int
+    store: str
+    up: int
+    down: int
+    left: int
+    right: int
+    rim_up: int
+    rim_down: int
+    rim_left: int
+    rim_right: int
+
+
+class Stream(Algorithm[StencilSpec, StreamConfig]):
+    """One step a launch, each row of a warp's cells loaded once."""
+
+    name = "stream"
+    template = "stencil/stream.cu.jinja"
+    summary = (
+        "Each warp loads all rows of its cells as vectors of 16 bytes; rows stay in registers, neighbours come by "
+        "shuffles."
+    )
+    config = StreamConfig
+
+    def refuses(self, spec: StencilSpec, config: StreamConfig) -> str | None:
+        """Registers for all rows, and code that is not too long."""
+        needed = registers(spec, config)
+        if needed > _MOST_REGISTERS:
+            return f"it needs about {needed} registers a thread; there are {_MOST_REGISTERS}"
+        if len(spec.taps) * config.rows * _cells(spec) > _MOST_TERMS:
+            return "its code would be too long"
+        return None
+
+    def uncovered(self, spec: StencilSpec, config: StreamConfig, extents: Extents, limits: Limits) -> str | None:
+        """The tiles must fit in a grid."""
+        return self.tiles(spec, config).uncovered(extents)
+
+    def inputs(self, spec: StencilSpec, config: StreamConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        reach, rim = Reach.of(spec), Rim.of(spec)
+        shared = common(spec)
+        window = sides_of(spec, reach)
+        loaded = [  # row j is row j - output of the window of each output
+            max((window[j - output] for output in range(config.rows) if 0 <= j - output < reach.high), default=0)
+            for j in range(config.rows + reach.high - 1)
+        ]
+        text = StreamText(
+            rows=config.rows,
+            warps_across=config.warps_across,
+            warps_down=config.warps_down,
+            store=config.store_modifier.intrinsic,
+            up=reach.up,
+            down=reach.down,
+            left=reach.left,
+            right=reach.right,
+            rim_up=rim.up,
+            rim_down=rim.down,
+            rim_left=rim.left,
+            rim_right=rim.right,
+        )
+        # What is loaded outside and never looked at lies in the nearest cell.
+        safe = ["nearest" if each in ("constant", "frozen") else each for each in spec.boundaries]
+        mapped = dict.fromkeys(safe if len(spec.axes) > 1 else spec.boundaries)
+        names = (
+            "element", "number", "fma", "zero", "cval", "axes", "rows_outside", "cols_outside", "frozen",
+            "copy_threads",
+        )  # fmt: skip
+        return {
+            **{name: shared[name] for name in names},
+            "mapped": tuple(Line(boundary) for boundary in mapped),
+            "k": text,
+            "lines": window_lines(spec, reach),
+            "sides": tuple(Line(str(side)) for side in loaded),
+        }
+
+    def tiles(self, spec: StencilSpec, config: StreamConfig) -> Tiles:
+        """Cells of a block."""
+        wide = 32 * _cells(spec) * config.warps_across
+        if len(spec.axes) == 1:
+            return Tiles(ONE, size("cols"), 1, wide * config.warps_down * config.rows)
+        return Tiles(size("rows"), size("cols"), config.warps_down * config.rows, wide)
+
+    def plan(self, spec: StencilSpec, config: StreamConfig) -> Plan:
+        """One launch a step."""
+        tiles = self.tiles(spec, config)
+        across = ((U32, tiles.across),) if len(spec.axes) > 1 else ()
+
+        def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+            return Launch(
+                grid=(tiles.count, ONE, ONE),
+                block=(32 * config.warps_across * config.warps_down, 1, 1),
+                arguments=(source, target, *numbers(spec, in_pitch), *across),
+            )
+
+        return stepping(spec, sweep)
+
+    def roundings(self, spec: StencilSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
+        """One fused multiply-add for each weight."""
+        return max(len(spec.taps), 1)
+
+    def bytes_in_flight(self, spec: StencilSpec, config: StreamConfig) -> int:
+        """All rows of a lane."""
+        return 16 * (config.rows + Reach.of(spec).high - 1)
+
+
+def registers(spec: StencilSpec, config: StreamConfig) -> int:
+    """How many a thread needs at most: all rows as they are loaded, with what lies beside them; one window."""
+    reach, words = Reach.of(spec), spec.accumulator.size // 4
+    loaded = config.rows + reach.high - 1
+    beside = reach.side * words * (config.rows if max(sides_of(spec, reach)[: reach.up], default=0) == 0 else loaded)
+    return _ADDRESSES + 4 * loaded + beside + words * _cells(spec) * 2 + words * 2 * reach.side
+
+
+def _cells(spec: StencilSpec) -> int:
+    return 16 // spec.dtype.size

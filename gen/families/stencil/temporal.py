@@ -1,0 +1,243 @@
+"""Warps that stream down their columns: every row passes through one level a fused step, all in registers.
+
+A warp owns whole columns and needs its neighbours' cells by shuffles alone: no shared memory, no barrier. What the
+steps use up on each side, neighbouring warps compute too. Cells outside the array are put in place at every level, from
+the cells inside, so a fused step computes what a single one does, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import F64, U32
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.stencil.plans import COPY_THREADS, numbers, stepping
+from gen.families.stencil.spec import StencilSpec
+from gen.families.stencil.text import Line, literal
+from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
+
+REGISTERS_PER_SM = 65536
+QUARTERS = 4  # of a multiprocessor, each with registers of its own
+MOST_REGISTERS = 255
+MOST_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
+_UNFOLDED = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
+END_STRIPS = 2  # at the ends of the rows a strip takes about twice as long
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalConfig(Config):
+    """How many columns a warp has, how many warps fit on a multiprocessor, how many steps a launch fuses."""
+
+    vectors: int = tunable("v", (1, 2), base=1, help="vectors of 16 bytes next to each other in a lane")
+    warps_per_sm: int = tunable("r", (8, 12, 16, 20, 24), base=8, help="warps that registers must suffice for")
+    waves: int = tunable("n", (1, 2, 3), base=2, help="blocks that a multiprocessor gets, over those it holds")
+    steps: int = tunable("t", (2, 4, 6, 8, 10, 12, 16), base=4, help="steps that a launch fuses")
+
+
+@dataclass(frozen=True)
+class TemporalText:
+    """A kernel as the template prints it."""
+
+    element: str
+    number: str
+    fma: str
+    zero: str
+    cval: str
+    steps: int
+    vectors: int
+    blocks_per_sm: int
+    up: int
+    down: int
+    left: int
+    right: int
+    rim_up: int
+    rim_down: int
+    rim_left: int
+    rim_right: int
+    end_strips: int
+    rows_outside: str
+    cols_outside: str
+    frozen: bool
+    copy_threads: int
+
+
+class Temporal(Algorithm[StencilSpec, TemporalConfig]):
+    """Several steps in one launch."""
+
+    name = "temporal"
+    template = "stencil/temporal.cu.jinja"
+    summary = (
+        "Each warp streams down its columns, every row through several steps; rows stay in registers, neighbours "
+        "come by shuffles."
+    )
+    config = TemporalConfig
+
+    def refuses(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
+        """Two axes; a warp wider than what its steps use up; registers for all rows that the levels hold."""
+        if len(spec.axes) != 2:
+            return "it streams rows: a stencil of one axis has none"
+        reach, cells = Reach.of(spec).mirrored(spec), _cells(spec, config)
+        left, right = (_whole(config.steps * side, cells) for side in (reach.left, reach.right))
+        if 2 * (left + right) > 32 * cells:
+            return f"{config.steps} steps use up {left + right} of the {32 * cells} columns of a warp"
+        if Rim.of(spec).left > 32 * cells - 2 * left - right:
+            return "the second warp of a row would read cells that are frozen"
+        if config.steps * reach.high > _UNFOLDED:
+            return "a round of its loop would be too long"
+        needed, allowed = registers(spec, config), most_registers(config)
+        if needed > allowed:
+            return f"it needs about {needed} registers a thread, and {config.warps_per_sm} warps leave {allowed}"
+        if registers_of_rest(spec, config) > MOST_REGISTERS:
+            return f"fewer steps than {config.steps} would take more than {MOST_REGISTERS} registers a thread"
+        return None
+
+    def infeasible(self, spec: StencilSpec, config: TemporalConfig, limits: Limits) -> str | None:
+        """It copies to shared memory while it computes."""
+        if int(limits.arch.removeprefix("sm_")) < 80:
+            return f"{limits.arch} has no asynchronous copies"
+        return None
+
+    def uncovered(self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> str | None:
+        """Sizes must fit 32 bits, and a mirror image lie inside."""
+        reach = Reach.of(spec).mirrored(spec)
+        for axis, boundary, far in zip(spec.axes, spec.boundaries, (reach.up, reach.side), strict=True):
+            least = far + (boundary == "mirror") if boundary in ("reflect", "mirror") else 0
+            if 0 < extents[axis] < least:
+                return f"{extents[axis]} {axis} are fewer than the {least} that are mirrored at their ends"
+            if extents[axis] > MOST_EXTENT:
+                return f"it counts {axis} in 32 bits"
+        count = _Blocks.of(spec, config).count.at({**extents, **limits.sizes()})
+        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+
+    def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        reach = Reach.of(spec).mirrored(spec)
+        rim = Rim.of(spec)
+        text = TemporalText(
+            element=spec.dtype.cuda,
+            number=spec.accumulator.cuda,
+            fma="fma" if spec.accumulator == F64 else "fmaf",
+            zero=literal(0.0, spec.accumulator),
+            cval=literal(spec.cval, spec.accumulator),
+            steps=config.steps,
+            vectors=config.vectors,
+            blocks_per_sm=config.warps_per_sm,
+            up=reach.up,
+            down=reach.down,
+            left=reach.left,
+            right=reach.right,
+            rim_up=rim.up,
+            rim_down=rim.down,
+            rim_left=rim.left,
+            rim_right=rim.right,
+            end_strips=END_STRIPS,
+            rows_outside=spec.boundaries[0],
+            cols_outside=spec.boundaries[1],
+            frozen="frozen" in spec.boundaries,
+            copy_threads=COPY_THREADS,
+        )
+        return {
+            "kernels": (text,),
+            "lines": window_lines(spec, reach),
+            "sides": tuple(Line(str(side)) for side in sides_of(spec, reach)),
+        }
+
+    def plan(self, spec: StencilSpec, config: TemporalConfig) -> Plan:
+        """Launches of all fused steps, and one for what is left."""
+        blocks = _Blocks.of(spec, config)
+
+        def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+            return Launch(
+                grid=(blocks.count, ONE, ONE),
+                block=(32, 1, 1),
+                arguments=(source, target, *numbers(spec, in_pitch), (U32, blocks.strips), (U32, blocks.inner)),
+            )
+
+        def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
+            whole = sweep(source, target, in_pitch)
+            return Launch(whole.grid, whole.block, (*whole.arguments, (U32, steps)), entry="_rest")
+
+        return stepping(spec, sweep, fused=config.steps, rest=rest)
+
+    def roundings(self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> int:
+        """One fused multiply-add for each weight."""
+        return max(len(spec.taps), 1)
+
+    def bytes_in_flight(self, spec: StencilSpec, config: TemporalConfig) -> int:
+        """The rows loaded ahead."""
+        return 16 * config.vectors * _round(Reach.of(spec).mirrored(spec))
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """How warps cover the cells: strips of rows, and columns of warps, of which inner ones are `inner`."""
+
+    across: Expr
+    inner: Expr
+    strips: Expr
+
+    @classmethod
+    def of(cls, spec: StencilSpec, config: TemporalConfig) -> _Blocks:
+        """As many strips as fill the device so many times, each long enough that its ends use up little."""
+        reach, cells = Reach.of(spec).mirrored(spec), _cells(spec, config)
+        left, right = (_whole(config.steps * side, cells) for side in (reach.left, reach.right))
+        own = 32 * cells - left - right
+        across = size("cols").ceil_div(own).called("across")
+        # From the first column of an inner warp to the last that it may read.
+        least_cols = 32 * cells - left + Rim.of(spec).right
+        inner = ((size("cols").at_least(least_cols) - least_cols) // own).called("inner_across")
+        resident = size("sm_count") * (config.warps_per_sm * config.waves)
+        columns = inner + (across - inner) * END_STRIPS
+        least = max(config.steps * (reach.up + reach.down), 8)
+        strips = (resident // columns.at_least(1)).at_most(size("rows") // least).at_least(1)
+        return cls(across, inner, strips.at_most(size("rows")).called("strips"))
+
+    @property
+    def count(self) -> Expr:
+        """Blocks of a grid: those at the ends of the rows have shorter strips, and more of them."""
+        return self.strips * (self.inner + (self.across - self.inner) * END_STRIPS)
+
+
+def registers(spec: StencilSpec, config: TemporalConfig) -> int:
+    """How many a thread needs, by a rule fitted to what NVRTC 13.0 used for sm_90 without a spill.
+
+    Those of the rows that levels hold, an eighth more, addresses and the cells of a row on their way.
+    """
+    return 48 + _held(spec, config) * 9 // 8 + _beside(spec)
+
+
+def registers_of_rest(spec: StencilSpec, config: TemporalConfig) -> int:
+    """The same of the kernel that takes fewer steps: rows that a level passes by must be moved."""
+    return 40 + _held(spec, config) * 8 // 5 + _beside(spec)
+
+
+def most_registers(config: TemporalConfig) -> int:
+    """What a thread may have if so many warps are to fit on the quarters of a multiprocessor; eight at a time."""
+    warps = -(-config.warps_per_sm // QUARTERS)
+    return min(REGISTERS_PER_SM // QUARTERS // (32 * warps) // 8 * 8, MOST_REGISTERS)
+
+
+def _held(spec: StencilSpec, config: TemporalConfig) -> int:
+    """Registers of the rows that levels hold from one row to the next."""
+    words = spec.accumulator.size // 4
+    return config.steps * (Reach.of(spec).mirrored(spec).high - 1) * _cells(spec, config) * words
+
+
+def _beside(spec: StencilSpec) -> int:
+    return 2 * max(Reach.of(spec).side - 1, 0) * spec.accumulator.size // 4
+
+
+def _cells(spec: StencilSpec, config: TemporalConfig) -> int:
+    return config.vectors * 16 // spec.dtype.size
+
+
+def _whole(count: int, of: int) -> int:
+    return -(-count // of) * of
+
+
+def _round(reach: Reach) -> int:
+    """Rows after which registers are where they were: as many are on their way to shared memory."""
+    return reach.high if reach.high > 2 else 4
