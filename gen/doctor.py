@@ -90,10 +90,11 @@ def _cuda_bindings() -> Finding:
 def _headers() -> Finding:
     version, complete = None, False
     try:
-        from gen.toolchain.nvrtc import headers_folder, headers_version
+        from gen.toolchain.headers import headers_for_gpp
+        from gen.toolchain.nvrtc import headers_version
 
         version = headers_version()
-        complete = (headers_folder() / "crt" / "host_defines.h").is_file()
+        complete = headers_for_gpp() is not None
     except (GenError, OSError, RuntimeError):
         pass
     return Finding(

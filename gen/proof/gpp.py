@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from gen.errors import CompileError, MissingToolError
+from gen.toolchain.headers import NEEDED, headers_for_gpp, lacking, places
 
 _INSTALL_COMPILER = "Install it, for instance with `apt install g++` or `dnf install gcc-c++`."
 _INSTALL_HEADERS = "Install them with `pip install nvidia-cuda-runtime nvidia-cuda-crt`."
-_NEEDED_HEADERS = ("vector_types.h", "cuda_fp16.h", "crt/host_defines.h")
 
 
 class Gpp:
@@ -44,14 +44,10 @@ class Gpp:
     @cached_property
     def cuda_headers(self) -> Path:
         """The folder of CUDA's headers, from their wheels or a toolkit. Raises MissingToolError if they lack."""
-        try:
-            from cuda.pathfinder import find_nvidia_header_directory  # slow to import, and not needed to emit
-        except ImportError:
-            found = None
-        else:
-            found = find_nvidia_header_directory("cudart")
-        lacking = [name for name in _NEEDED_HEADERS if found is None or not (Path(found) / name).is_file()]
-        if found is None or lacking:
+        found = headers_for_gpp()
+        if found is None:
+            first = next(places(), None)
+            missing = NEEDED[0] if first is None else lacking(first)[0]
             rule = "are needed to run kernels on the CPU"
-            raise MissingToolError("CUDA's headers", rule, f"no {lacking[0]}", next_step=_INSTALL_HEADERS)
-        return Path(found)
+            raise MissingToolError("CUDA's headers", rule, f"no {missing}", next_step=_INSTALL_HEADERS)
+        return found

@@ -18,7 +18,9 @@ from gen.families.base import Launch, Limits, Operand, Plan, Variant
 from gen.families.expr import ONE
 from gen.proof.build import VARIANTS_PER_UNIT, Builder, Source
 from gen.proof.host import HostFault, HostRunner
+from gen.toolchain import headers
 from gen.toolchain.cache import Cache
+from gen.toolchain.headers import NEEDED
 from tests.fake_family import fake_variant
 
 OUT = Operand("out", "out", F32)
@@ -178,6 +180,22 @@ def test_missing_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pyte
 
 
 def test_missing_headers_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuda.pathfinder.find_nvidia_header_directory", lambda _: None)
-    with pytest.raises(MissingToolError, match="pip install nvidia-cuda-runtime"):
+    partly = tmp_path / "include"
+    partly.mkdir()
+    for name in NEEDED[:-1]:
+        (partly / name).touch()
+    monkeypatch.setattr(headers, "places", lambda: iter([tmp_path, partly]))
+    monkeypatch.setattr("gen.proof.gpp.places", lambda: iter([partly]))
+    with pytest.raises(MissingToolError, match=r"no crt/host_defines\.h.*pip install nvidia-cuda-runtime"):
         result(tmp_path)
+
+
+def test_headers_are_taken_from_the_first_place_that_has_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tmp_path / "toolkit" / "include"
+    for name in NEEDED:
+        (whole / name).parent.mkdir(parents=True, exist_ok=True)
+        (whole / name).touch()
+    monkeypatch.setattr("cuda.pathfinder.find_nvidia_header_directory", lambda _: str(tmp_path))
+    monkeypatch.setattr(headers, "find_spec", lambda _: None)
+    monkeypatch.setenv("CUDA_HOME", str(whole.parent))
+    assert headers.headers_for_gpp() == whole
