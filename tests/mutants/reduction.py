@@ -1,0 +1,339 @@
+"""Changes to the templates of the reductions."""
+
+from __future__ import annotations
+
+from gen.proof.failure import AGAIN, UNTOUCHED, WRONG
+from tests.mutants.change import (
+    ABSENT,
+    BARRIER,
+    INDEX,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    OVERFLOW,
+    RACE,
+    REFUSED,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)
+
+BLOCK = "_block.cu.jinja"
+STATE = "reduction/_state.cu.jinja"
+SHARE = "reduction/_share.cu.jinja"
+GRID = "reduction/grid.cu.jinja"
+INTERLEAVED = "reduction/interleaved.cu.jinja"
+SHFL = "reduction/shfl.cu.jinja"
+
+ON_GRID = "reduction_sum_f32__grid_tpb128_u4_v16_bpm2"
+ON_PAIRS = "reduction_sum_f32__grid_tpb128_u4_v8_bpm2"  # only an empty array ends before its first vector
+ON_SINGLES = "reduction_sum_f32__grid_tpb128_u4_v4_bpm2"  # more than 2^15 vectors
+ON_INTERLEAVED = "reduction_sum_f32__interleaved_tpb128_u4"
+ON_WIDE = "reduction_sum_f32__interleaved_tpb512_u8"
+ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
+
+TAKEN_AS_CONST = "const State* __restrict__ partials, unsigned* ticket, long long n) {"
+VOLATILE = "volatile float* const lanes = data; lanes[i] += lanes[i + stride];"
+
+MUTANTS = (
+    # The sum over a warp and a block, which all reductions share.
+    Mutant("block sum: no barrier [5]", ON_SHFL, BLOCK, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant("block sum: mask of half a warp", ON_SHFL, BLOCK, "0xffffffffu", "0x0000ffffu", ABSENT),
+    Mutant("block sum: first distance 8", ON_SHFL, BLOCK, "distance = 16", "distance = 8", WRONG),
+    Mutant("block sum: identity 1", ON_SHFL, BLOCK, ": 0.0f);", ": 1.0f);", WRONG),
+    Mutant("block sum: all lanes write", ON_SHFL, BLOCK, "if (threadIdx.x % 32 == 0) warp", "warp", RACE),
+    Mutant("block sum: warps share a place", ON_SHFL, BLOCK, "[threadIdx.x / 32]", "[0]", RACE),
+    Mutant("block sum: place of a half warp", ON_SHFL, BLOCK, "[threadIdx.x / 32]", "[threadIdx.x / 16]", INDEX),
+    Mutant("block sum: one warp too many", ON_SHFL, BLOCK, "x < kWarps ?", "x <= kWarps ?", INDEX),
+    Mutant("block sum: last warp left out", ON_SHFL, BLOCK, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
+    Mutant(
+        "block sum: shuffles in divergent code", ON_SHFL, BLOCK, "if (threadIdx.x < 32)", "if (threadIdx.x < kWarps)",
+        ABSENT,
+    ),
+    Mutant("block sum: warps that do not exist [14]", ON_SHFL, SHFL, "kThreadsPerBlock / 32;", "32;", UNINITIALISED),
+    # The second launch, which adds up the blocks' partial results.
+    Mutant("finish: one partial too many", ON_SHFL, BLOCK, "i < count", "i <= count", OUTSIDE_READ),
+    Mutant("finish: last partial left out", ON_SHFL, BLOCK, "i < count", "i < count - 1", WRONG),
+    Mutant("finish: partials added twice", ON_INTERLEAVED, BLOCK, "i += kThreadsPerBlock)", "i += 32)", WRONG),
+    Mutant("finish: whole numbers only", ON_SHFL, BLOCK, "  float sum = 0.0f;\n  for", "  int sum = 0;\n  for", WRONG),
+    Mutant("finish: all threads write", ON_SHFL, BLOCK, "if (threadIdx.x == 0) *out", "*out", RACE),
+    # The states of a warp and a block, which all reductions but the literature's share.
+    Mutant("block: no barrier [5]", ON_GRID, STATE, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant("block: first distance 8", ON_GRID, STATE, "distance = 16", "distance = 8", WRONG),
+    Mutant("block: one warp too many", ON_GRID, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
+    Mutant("block: last warp left out", ON_GRID, STATE, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
+    # grid: heads, tails and guards
+    Mutant("grid: tail dropped [1]", ON_GRID, SHARE, "i = first; i < tail;", "i = first; i < 0;", WRONG),
+    Mutant("grid: head dropped", ON_GRID, SHARE, "i = first; i < head;", "i = first; i < 0;", WRONG),
+    Mutant("grid: vectors from the first element", ON_GRID, SHARE, "(in + head)", "(in)", "misaligned"),
+    Mutant("grid: head longer than the array", ON_PAIRS, SHARE, "n < to_first ? n :", "false ? n :", OUTSIDE_READ),
+    Mutant("grid: last lane dropped", ON_GRID, SHARE, "= 1; lane < kLanes;", "= 1; lane < kLanes - 1;", WRONG),
+    Mutant("grid: last items of vectors dropped", ON_GRID, SHARE, "0; i < kVecItems;", "0; i < kVecItems - 1;", WRONG),
+    Mutant("grid: leftover vectors dropped [1]", ON_GRID, SHARE, "  if (i < vectors) {", "  if (false) {", WRONG),
+    Mutant(
+        "grid: one vector too many [2]", ON_GRID, SHARE, "if (i + u * team < vectors) loaded",
+        "if (i + u * team <= vectors) loaded", OUTSIDE_READ,
+    ),
+    Mutant("grid: unrolled loop unguarded", ON_GRID, SHARE, "i + (kUnroll - 1) * team < v", "i < v", OUTSIDE_READ),
+    Mutant(
+        "grid: neighbours, not a stride apart", ON_GRID, SHARE,
+        'if (i + u * team < vectors) loaded[u].raw = {{ load_from(load, "body", "i + u * team") }}',
+        'if (i + u * team < vectors) loaded[u].raw = {{ load_from(load, "body", "i + u") }}', WRONG,
+    ),
+    Mutant(
+        "grid: blocks read the same", ON_GRID, GRID,
+        "kThreadsPerBlock, {{ block }}, {{ blocks }}", "kThreadsPerBlock, 0, {{ blocks }}", WRONG,
+    ),
+    Mutant("grid: index of 16 bits", ON_SINGLES, SHARE, "  long long i = part", "  short i = part",
+           OUTSIDE_READ),
+    Mutant("grid: sums begin at 1", ON_GRID, SHARE, "states[lane] = identity();", "states[lane] = 1.0f;", WRONG),
+    Mutant(
+        "grid: return before a barrier [3]", ON_GRID, GRID, "  const State share",
+        "  if (0 < n && n <= threadIdx.x) return;\n  const State share", ABSENT,
+    ),
+    Mutant(
+        "grid: partials as narrow as bfloat16", ON_GRID, GRID, "{{ of_row }}[{{ block }}] = partial;",
+        "partials[blockIdx.x] = __uint_as_float(__float_as_uint(partial) & 0xffff0000u);", WRONG,
+    ),
+    Mutant("grid: vector of the wrong width", ON_GRID, SHARE, '16: "uint4"', '16: "uint2"', REFUSED),
+    # grid: the block that comes last
+    Mutant(
+        "grid: no fence after the partial", ON_GRID, GRID,
+        "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
+    ),
+    Mutant(
+        "grid: fence of the block only, before the ticket", ON_GRID, GRID, "__threadfence();  // the partial",
+        "__threadfence_block();  // the partial", RACE,
+    ),
+    Mutant(
+        "grid: no fence before the partials", ON_GRID, GRID, "  __threadfence();\n  State total", "  State total", RACE,
+    ),
+    Mutant(
+        "grid: fence after the ticket", ON_GRID, GRID,
+        "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
+        (("== {{ blocks }} - 1;\n  }", "== {{ blocks }} - 1;\n    __threadfence();\n  }"),),
+    ),
+    Mutant(
+        "grid: fence of the block only, after the ticket", ON_GRID, GRID, "  __threadfence();\n  State total",
+        "  __threadfence_block();\n  State total", RACE,
+    ),
+    Mutant(
+        "grid: plain counter", ON_GRID, GRID, "atomicInc({{ ticket }}, {{ blocks }} - 1)",
+        "(*ticket = (*ticket + 1) % gridDim.x, (*ticket + gridDim.x - 1) % gridDim.x)", RACE,
+    ),
+    Mutant(
+        "grid: counter not reset", ON_GRID, GRID, "atomicInc({{ ticket }}, {{ blocks }} - 1)", "atomicAdd(ticket, 1)",
+        AGAIN,
+    ),
+    Mutant(
+        "grid: counter wraps one late", ON_GRID, GRID, "atomicInc({{ ticket }}, {{ blocks }} - 1)",
+        "atomicInc(ticket, gridDim.x)", AGAIN,
+    ),
+    Mutant(
+        "grid: last but one takes itself for last", ON_GRID, GRID, ") == {{ blocks }} - 1;", ") == {{ blocks }} - 2;",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant("grid: all blocks finish", ON_GRID, GRID, "  if (!is_last_block) return;\n", "", (UNINITIALISED, RACE)),
+    Mutant(
+        "grid: no barrier after the ticket", ON_GRID, GRID, "  __syncthreads();\n  if (!is", "  if (!is",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "grid: barrier in divergent code [3]", ON_GRID, GRID, "    {{ of_row }}[{{ block }}] = partial;\n",
+        "    partials[blockIdx.x] = partial;\n    __syncthreads();\n", BARRIER,
+    ),
+    Mutant("grid: partials by the read-only path", ON_GRID, STATE, "return __ldcg(", "return __ldg(", "read-only path"),
+    Mutant(
+        "grid: partials taken as const __restrict__", ON_GRID, GRID,
+        "State* partials, unsigned* ticket, long long n) {",
+        f"{TAKEN_AS_CONST}\n#define partials const_cast<float*>(partials)", "read-only path",
+    ),
+    Mutant("grid: blocks share a partial", ON_GRID, GRID, "{{ of_row }}[{{ block }}]", "partials[0]", RACE),
+    Mutant(
+        "grid: partial of the next block", ON_GRID, GRID, "{{ of_row }}[{{ block }}]", "partials[blockIdx.x + 1]",
+        OUTSIDE_WRITE,
+    ),
+    Mutant("grid: last partial left out", ON_GRID, GRID, "block < {{ blocks }};", "block + 1 < {{ blocks }};", WRONG),
+    Mutant("grid: one partial too many", ON_GRID, GRID, "block < {{ blocks }};", "block <= {{ blocks }};",
+           OUTSIDE_READ),
+    Mutant("grid: partials start one late", ON_GRID, GRID, "block = threadIdx.x;", "block = threadIdx.x + 1;", WRONG),
+    # interleaved
+    Mutant(
+        "interleaved: barrier in divergent code [3]", ON_INTERLEAVED, INTERLEAVED,
+        "data[i] += data[i + stride];\n    __syncthreads();", "{ data[i] += data[i + stride]; __syncthreads(); }",
+        BARRIER,
+    ),
+    Mutant(
+        "interleaved: no barrier between steps", ON_INTERLEAVED, INTERLEAVED,
+        "data[i + stride];\n    __syncthreads();\n", "data[i + stride];\n", RACE,
+    ),
+    Mutant(
+        "interleaved: no barrier after the fold [5]", ON_INTERLEAVED, INTERLEAVED, "  }\n  __syncthreads();\n\n",
+        "  }\n\n", RACE,
+    ),
+    Mutant(
+        "interleaved: warps in lock-step [4]", ON_INTERLEAVED, INTERLEAVED, "__syncthreads();\n  }\n  if",
+        "if (stride > 32) __syncthreads();\n  }\n  if", RACE,
+    ),
+    Mutant(
+        "interleaved: volatile warps in lock-step [4]", ON_INTERLEAVED, INTERLEAVED,
+        "data[i] += data[i + stride];\n    __syncthreads();",
+        f"{{ {VOLATILE} }}\n    if (stride > 32) __syncthreads();", RACE,
+    ),
+    Mutant(
+        "interleaved: unroll drops the tail [1]", ON_WIDE, INTERLEAVED, "  if (i < left) {",
+        "  if (i + (kUnroll - 1) * kThreadsPerBlock < left) {", WRONG,
+    ),
+    Mutant(
+        "interleaved: unroll drops what fills no share [1]", ON_INTERLEAVED, INTERLEAVED,
+        "i + u * kThreadsPerBlock < left", "kUnroll * kThreadsPerBlock <= left", WRONG,
+    ),
+    Mutant(
+        "interleaved: off-by-one guard [2]", ON_INTERLEAVED, INTERLEAVED, "i + u * kThreadsPerBlock < left",
+        "i + u * kThreadsPerBlock <= left", OUTSIDE_READ,
+    ),
+    Mutant(
+        "interleaved: return before a barrier [3]", ON_INTERLEAVED, INTERLEAVED, "  const int i = threadIdx.x;\n",
+        "  const int i = threadIdx.x;\n  if (0 < left && left <= i) return;\n", BARRIER,
+    ),
+    Mutant(
+        "interleaved: tree past the end", ON_INTERLEAVED, INTERLEAVED, "i < stride && i + stride < left", "i < stride",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "interleaved: tree of all threads", ON_INTERLEAVED, INTERLEAVED, "i < stride && i + stride < left",
+        "i + stride < left", RACE,
+    ),
+    Mutant(
+        "interleaved: shares overlap", ON_INTERLEAVED, INTERLEAVED, "(blockIdx.x) * kUnroll * kThreadsPerBlock",
+        "(blockIdx.x) * kThreadsPerBlock", RACE,
+    ),
+    Mutant(
+        "interleaved: empty array unguarded", ON_INTERLEAVED, INTERLEAVED, "left > 0 ? data[0] : 0.0f", "data[0]",
+        OUTSIDE_READ,
+    ),
+    Mutant("interleaved: identity 1", ON_INTERLEAVED, INTERLEAVED, "data[0] : 0.0f", "data[0] : 1.0f", WRONG),
+    Mutant(
+        "interleaved: copy drops the last", ON_INTERLEAVED, INTERLEAVED, "i < n; i += stride", "i < n - 1; i += stride",
+        UNINITIALISED,
+    ),
+    Mutant("interleaved: copy without end", ON_INTERLEAVED, INTERLEAVED, "i < n; i += stride", "i < n; i += 0", "hang"),
+    Mutant(
+        "interleaved: copy goes round once", ON_INTERLEAVED, INTERLEAVED, "i < n; i += stride", "i < n; i += n",
+        UNINITIALISED,
+    ),
+    Mutant(
+        "interleaved: block of no power of two", ON_INTERLEAVED, INTERLEAVED,
+        "kThreadsPerBlock = {{ threads_per_block }};", "kThreadsPerBlock = {{ threads_per_block }} + 32;", REFUSED,
+    ),
+    # shfl
+    Mutant(
+        "shfl: return before a barrier [3]", ON_SHFL, SHFL, "if (i < n) sum += in[i];",
+        "if (u == 0 && 0 < n && n <= i) return;\n    if (i < n) sum += in[i];", ABSENT,
+    ),
+    Mutant("shfl: unguarded", ON_SHFL, SHFL, "if (i < n) sum", "sum", OUTSIDE_READ),
+    Mutant("shfl: off-by-one guard [2]", ON_SHFL, SHFL, "if (i < n) sum", "if (i <= n) sum", OUTSIDE_READ),
+    Mutant(
+        "shfl: unroll drops the tail [1]", ON_SHFL, SHFL, "if (i < n) sum",
+        "if (begin + kUnroll * kThreadsPerBlock <= n) sum", WRONG,
+    ),
+    Mutant(
+        "shfl: block sum in divergent code", ON_SHFL, SHFL, "  sum = block_sum(",
+        "  if (begin + threadIdx.x < n) sum = block_sum(", ABSENT,
+    ),
+    Mutant(
+        "shfl: works in the caller's array", ON_SHFL, SHFL, "sum += in[i];", "sum = const_cast<float*>(in)[i] += sum;",
+        "write to input",
+    ),
+)  # fmt: skip
+
+# Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
+LARGE = (
+    Mutant("grid: i of 31 bits", ON_SINGLES, SHARE, "  long long i = part", "  int i = part", OUTSIDE_READ),
+    Mutant("grid: i of 32 bits", ON_SINGLES, SHARE, "  long long i = part", "  unsigned i = part", "hang"),
+    Mutant(
+        "grid: vectors counted in 31 bits", ON_PAIRS, SHARE, "long long vectors = (n", "int vectors = (n", OVERFLOW,
+    ),
+    Mutant(
+        "grid: tail at an index of 31 bits", ON_GRID, SHARE, "const long long behind =", "const int behind =",
+        UNTOUCHED,
+    ),
+    Mutant(
+        "grid: tail at an index of 32 bits", ON_GRID, SHARE, "const long long behind =", "const unsigned behind =",
+        UNTOUCHED,
+    ),
+    Mutant(
+        "interleaved: share begins at 31 bits", ON_INTERLEAVED, INTERLEAVED,
+        "static_cast<long long>(blockIdx.x) * kUnroll", "static_cast<int>(blockIdx.x) * kUnroll", OVERFLOW,
+    ),
+    Mutant(
+        "interleaved: share begins at 32 bits", ON_INTERLEAVED, INTERLEAVED,
+        "static_cast<long long>(blockIdx.x) * kUnroll", "blockIdx.x * kUnroll", (RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "interleaved: elements left in 31 bits", ON_INTERLEAVED, INTERLEAVED, "long long left =", "int left =",
+        UNTOUCHED,
+    ),
+    Mutant(
+        "interleaved: copy in 31 bits", ON_INTERLEAVED, INTERLEAVED, "for (long long i = first;", "for (int i = first;",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "interleaved: copy in 32 bits", ON_INTERLEAVED, INTERLEAVED, "for (long long i = first;",
+        "for (unsigned i = first;", "hang",
+    ),
+    Mutant(
+        "interleaved: copy from 32 bits", ON_INTERLEAVED, INTERLEAVED, "work[i] = in[i];", "work[i] = in[unsigned(i)];",
+        WRONG,
+    ),
+    Mutant(
+        "interleaved: copy from and to 32 bits", ON_INTERLEAVED, INTERLEAVED, "work[i] = in[i];",
+        "work[unsigned(i)] = in[unsigned(i)];", UNTOUCHED,
+    ),
+    Mutant(
+        "shfl: share begins at 31 bits", ON_SHFL, SHFL, "static_cast<long long>(blockIdx.x)",
+        "static_cast<int>(blockIdx.x)", OVERFLOW,
+    ),
+    Mutant(
+        "shfl: share begins at 32 bits", ON_SHFL, SHFL, "static_cast<long long>(blockIdx.x)", "blockIdx.x", UNTOUCHED,
+    ),
+    Mutant("shfl: index of 31 bits", ON_SHFL, SHFL, "const long long i =", "const int i =", OUTSIDE_READ),
+    Mutant("shfl: index of 32 bits", ON_SHFL, SHFL, "const long long i =", "const unsigned i =", UNTOUCHED),
+    Mutant("shfl: guard of 31 bits", ON_SHFL, SHFL, "if (i < n) sum", "if (i < int(n)) sum", UNTOUCHED),
+)  # fmt: skip
+
+UNCHANGED = (
+    Unchanged(
+        "grid: a tile counted in 31 bits", ON_GRID, SHARE, "static_cast<long long>(team) * kUnroll", "team * kUnroll",
+        "a tile is 8192 vectors at most",
+    ),
+    Unchanged(
+        "finish: partials counted in 31 bits", ON_SHFL, BLOCK, "for (long long i = threadIdx.x;",
+        "for (int i = threadIdx.x;", "a grid has fewer than 2^31 blocks, and each one partial result",
+    ),
+    Unchanged(
+        "block sum: shuffles down", ON_SHFL, BLOCK, "__shfl_xor_sync", "__shfl_down_sync",
+        "only lane 0 of a warp uses the sum, and it adds the same lanes in the same order",
+    ),
+    Unchanged(
+        "block sum: every warp adds up the warps' sums", ON_SHFL, BLOCK, "if (threadIdx.x < 32) value", "value",
+        "only thread 0 uses the sum; the condition saves the other warps their work",
+    ),
+    Unchanged(
+        "grid: thread 0 alone fences, before the barrier", ON_GRID, GRID, "  __threadfence();\n  State total",
+        "  State total", "the barrier hands on to the block what thread 0's atomic and fence have seen",
+        (("== {{ blocks }} - 1;\n  }", "== {{ blocks }} - 1;\n    __threadfence();\n  }"),),
+    ),
+    Unchanged(
+        "grid: plain loads of the partials", ON_GRID, GRID, "load_partial({{ of_row }} + block)", "partials[block]",
+        "the fence before them orders plain loads too",
+    ),
+    Unchanged(
+        "grid: one block takes a ticket too", ON_GRID, GRID,
+        "  if ({{ blocks }} == 1) {\n", "  if (false) {\n",
+        "a single block is the last one; the condition saves it the ticket",
+    ),
+    Unchanged(
+        "interleaved: no barrier after the last step", ON_INTERLEAVED, INTERLEAVED, "data[i + stride];\n    __sync",
+        "data[i + stride];\n    if (stride > 1) __sync", "thread 0 alone takes the last step, and reads its result",
+    ),
+)  # fmt: skip

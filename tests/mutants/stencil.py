@@ -1,0 +1,144 @@
+"""Changes to the templates of the stencils."""
+
+from __future__ import annotations
+
+from gen.families import FAMILIES
+from gen.families.names import find_family
+from gen.proof.failure import UNTOUCHED, WRONG
+from tests.mutants.change import OUTSIDE_READ, OUTSIDE_WRITE, OVERFLOW, RACE, UNINITIALISED, Mutant, Unchanged
+
+STENCIL = "stencil/naive.cu.jinja"
+STREAM = "stencil/stream.cu.jinja"
+TEMPORAL = "stencil/temporal.cu.jinja"
+
+ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
+ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u4_x2_y1")
+ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
+
+MUTANTS = (
+    # stencil
+    Mutant(
+        "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "if (rows_inside && cols_inside)", "if (true)",
+        OUTSIDE_READ,
+    ),
+    Mutant("stencil: row before the first [11]", ON_STENCIL, STENCIL, "row < 0 || ", "", OUTSIDE_READ),
+    Mutant("stencil: row after the last [2]", ON_STENCIL, STENCIL, "|| row >= rows)", "|| row > rows)", OUTSIDE_READ),
+    Mutant(
+        "stencil: column after the last [2]", ON_STENCIL, STENCIL, "|| col >= cols)", "|| col > cols)", OUTSIDE_READ,
+    ),
+    Mutant(
+        "stencil: wraps at row ends and past both ends", ON_STENCIL, STENCIL, "rows_inside && cols_inside",
+        "rows_inside", WRONG,
+    ),
+    Mutant(
+        "stencil: another value outside", ON_STENCIL, STENCIL, "|| row >= rows) return {{ cval }};",
+        "|| row >= rows) return 1.0f;", WRONG,
+    ),
+    Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum = {{ zero }};", "sum = 1.0f;", WRONG),
+    Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum =", "int sum =", WRONG),
+    Mutant("stencil: last rows unguarded", ON_STENCIL, STENCIL, "    if (row >= rows) return;\n", "", OUTSIDE_WRITE),
+    Mutant(
+        "stencil: one row too many [2]", ON_STENCIL, STENCIL, "if (row >= rows) r", "if (row > rows) r", OUTSIDE_WRITE,
+    ),
+    Mutant("stencil: last columns unguarded", ON_STENCIL, STENCIL, "  if (col >= cols) return;\n", "", OUTSIDE_WRITE),
+    Mutant(
+        "stencil: swapped extents [6]", ON_STENCIL, STENCIL, "if (col >= cols) return;", "if (col >= rows) return;",
+        WRONG,
+    ),
+    Mutant(
+        "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col"', '"row * cols + col"',
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
+        "out[row * in_pitch + col] = {{", UNINITIALISED,
+    ),
+    Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
+    Mutant(
+        "stream: rows above unguarded [11]", ON_STREAM, STREAM, "kFarUp <= first_row && first_row", "first_row",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "stream: a vector past the end of a row [10]", ON_STREAM, STREAM, "first_col + kWarpCols <= cols && aligned(in",
+        "aligned(in", OUTSIDE_READ,
+    ),
+    Mutant(
+        "stream: vectors where rows begin between them", ON_STREAM, STREAM,
+        "aligned(in, in_pitch) &&\n                       aligned", "aligned", "misaligned",
+    ),
+    Mutant(
+        "stream: last rows unguarded", ON_STREAM, STREAM, "if (!kEdge || row < rows) {", "if (true) {", OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "stream: another boundary above", ON_STREAM, STREAM, "first_row + y < kUp || first_row", "first_row", WRONG,
+    ),
+    Mutant(
+        "stream: another boundary at the ends of rows", ON_STREAM, STREAM, "if (kEdge && from_col != col)",
+        "if (false)", WRONG,
+    ),
+    Mutant(
+        "stream: the first lane looks at itself", ON_STREAM, STREAM, "lane * kCells < d ? beside[y][d] : left", "left",
+        WRONG,
+    ),
+    Mutant("stream: blocks overlap", ON_STREAM, STREAM, "% kWarpsAcross) * kWarpCols", "% kWarpsAcross) * 32", RACE),
+    Mutant(
+        "temporal: rows below unguarded [11]", ON_TEMPORAL, TEMPORAL, "rows - 2 * kRound + 1", "rows", OUTSIDE_READ,
+    ),
+    Mutant(
+        "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && whole", "whole", OUTSIDE_READ,
+    ),
+    Mutant(
+        "temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "kEdge && centre == 0", "kEdge && centre == 1",
+        WRONG,
+    ),
+    Mutant(
+        "temporal: inner too early", ON_TEMPORAL, TEMPORAL, "first_inner = steps * kDown + ", "first_inner = ", WRONG,
+    ),
+    Mutant(
+        "temporal: one row too many", ON_TEMPORAL, TEMPORAL, "      if (first_row <= done && done < end_row) {",
+        "      if (first_row <= done && done <= end_row) {", (RACE, OUTSIDE_WRITE),
+    ),
+    Mutant(
+        "temporal: lanes write what their steps used up", ON_TEMPORAL, TEMPORAL, "if (writes && ", "if (",
+        (WRONG, RACE),
+    ),
+    Mutant(
+        "temporal: columns at the right end left out", ON_TEMPORAL, TEMPORAL,
+        "  if (is_end && column > 0) column += inner_across;\n", "", (RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL, "level >= steps) continue",
+        "level > steps) continue", WRONG,
+    ),
+)  # fmt: skip
+
+# Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
+LARGE = (
+    Mutant(
+        "stencil: index of the input in 31 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col"',
+        '"int(row) * int(in_pitch) + int(col)"', OVERFLOW,
+    ),
+    Mutant(
+        "stencil: index of the input in 32 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col"',
+        '"unsigned(row * in_pitch + col)"', (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "stencil: index of the output in 32 bits", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
+        "out[unsigned(row * out_pitch + col)] = {{", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "stencil: columns in 31 bits", ON_STENCIL, STENCIL, "const long long col = tile_col * kBlockX",
+        "const int col = int(tile_col) * kBlockX", OVERFLOW,
+    ),
+    Mutant(
+        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const long long first_row = tile_row *",
+        "const unsigned first_row = unsigned(tile_row) *", (WRONG, RACE, UNTOUCHED),
+    ),
+)  # fmt: skip
+
+UNCHANGED = (
+    Unchanged(
+        "stencil: goes on past the last row", ON_STENCIL, STENCIL, "if (row >= rows) return;\n",
+        "if (row >= rows) continue;\n", "a thread's rows grow: none after the first past the end lies within",
+    ),
+)  # fmt: skip

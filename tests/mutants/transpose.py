@@ -1,0 +1,210 @@
+"""Changes to the templates of the transposes."""
+
+from __future__ import annotations
+
+from gen.proof.failure import UNTOUCHED, WRONG
+from tests.mutants.change import (
+    BARRIER,
+    INDEX,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    OVERFLOW,
+    RACE,
+    REFUSED,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)
+
+TILED = "transpose/tiled.cu.jinja"
+TURNED = "transpose/naive.cu.jinja"
+TILES = "transpose/_tile.cu.jinja"
+
+ON_TILED = "transpose_10_b32__tiled_t32_r8_p1_u2"
+ON_WHOLE_TILES = "transpose_10_b32__tiled_t16_r16_p1_u1"  # a block moves all rows of a tile at once
+ON_TURNED = "transpose_10_b32__naive_row_x32_y8_u4"
+ON_COLUMNS = "transpose_10_b32__naive_col_x32_y8_u4"
+
+DIAGONAL = "(blockIdx.x % tiles_across + blockIdx.x / tiles_across) % tiles_across"
+
+MUTANTS = (
+    # tiled transpose
+    Mutant(
+        "tiled: no barrier after filling the tile [5]", ON_TILED, TILED, "  __syncthreads();\n", "",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "tiled: return before a barrier [3]", ON_TILED, TILED, "  const int y = threadIdx.y;\n",
+        "  const int y = threadIdx.y;\n  if (first_row + y >= rows) return;\n", BARRIER,
+    ),
+    Mutant(
+        "tiled: barrier in divergent code [3]", ON_TILED, TILED, "  __syncthreads();\n",
+        "  if (first_row + y < rows) __syncthreads();\n", BARRIER,
+    ),
+    Mutant(
+        "tiled: loads unguarded", ON_TILED, TILED, "if (row < rows && col < cols) {\n        tile", "{\n        tile",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "tiled: loads past the last column", ON_TILED, TILED, "if (row < rows && col < cols) {\n        tile",
+        "if (row < rows) {\n        tile", OUTSIDE_READ,
+    ),
+    Mutant(
+        "tiled: stores unguarded", ON_TILED, TILED, "if (row < rows && col < cols) {\n        {{", "{\n        {{",
+        UNINITIALISED,
+    ),
+    Mutant(
+        "tiled: swapped extents in the stores [6]", ON_TILED, TILED, "if (row < rows && col < cols) {\n        {{",
+        "if (row < cols && col < rows) {\n        {{", UNINITIALISED,
+    ),
+    Mutant(
+        "tiled: swapped extents in both guards [6]", ON_TILED, TILED, "if (row < rows && col < cols) {\n        {{",
+        "if (row < cols && col < rows) {\n        {{", OUTSIDE_READ,
+        (("if (row < rows && col < cols) {\n        tile", "if (row < cols && col < rows) {\n        tile"),),
+    ),
+    Mutant(
+        "tiled: row of the tile too short", ON_TILED, TILED, "tile[kTileDim][kTileCols + kPadding];",
+        "tile[kTileDim][kTileCols - 1];", INDEX,
+    ),
+    Mutant(
+        "tiled: padding before the row when read", ON_TILED, TILED, 'at("x", "y + j + i")',
+        'at("x", "kPadding + y + j + i")', UNINITIALISED,
+    ),
+    Mutant(
+        "tiled: padding twice", ON_TILED, TILED, 'at("y + j", "x + i")', 'at("y + j", "2 * kPadding + x + i")',
+        UNINITIALISED,
+    ),
+    Mutant(
+        "tiled: tile read as it was written", ON_TILED, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")',
+        UNINITIALISED,
+    ),
+    Mutant("tiled: copies [9]", ON_TILED, TILED, '"col * out_pitch + row"', '"row * cols + col"',
+           OUTSIDE_READ),
+    Mutant(
+        "tiled: rows times height [7]", ON_TILED, TILED, '"col * out_pitch + row"',
+        '"(first_col + y + i + j * rows) * out_pitch + row"', OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "tiled: wrong pitch of the output", ON_TILED, TILED, '"col * out_pitch + row"', '"col * rows + row"',
+        OUTSIDE_WRITE,
+    ),
+    Mutant("tiled: wrong pitch of the input", ON_TILED, TILED, '"row * in_pitch + col"', '"row * cols + col"',
+           OUTSIDE_READ),
+    Mutant(
+        "tiled: last strip not loaded", ON_TILED, TILED, "j < kTileDim; j += kBlockRows) {\n#",
+        "j < kTileDim - kBlockRows; j += kBlockRows) {\n#", UNINITIALISED,
+    ),
+    Mutant(
+        "tiled: second square not stored", ON_TILED, TILED, "i < kTileCols; i += kTileDim) {\n#",
+        "i < kTileDim; i += kTileDim) {\n#", WRONG,
+    ),
+    Mutant("tiled: tiles overlap", ON_TILED, TILED, "tile_col * kTileCols", "tile_col * kTileDim", RACE),
+    Mutant(
+        "tiled: rows and columns of tiles exchanged", ON_TILED, TILES, "tile_row = {{ tile }} / tiles_across;",
+        "tile_row = {{ tile }} % tiles_across;", WRONG,
+        (("tile_col = {{ tile }} % tiles_across;", "tile_col = {{ tile }} / tiles_across;"),),
+    ),
+    Mutant(
+        "tiled: square diagonal formula [8]", ON_TILED, TILES, "tile_row = {{ tile }} / tiles_across;",
+        "tile_row = blockIdx.x % tiles_across;", RACE,
+        (("tile_col = {{ tile }} % tiles_across;", f"tile_col = {DIAGONAL};"),),
+    ),
+    Mutant(
+        "tiled: strips that do not fill a tile", ON_TILED, TILED, "kBlockRows = {{ block_rows }};",
+        "kBlockRows = {{ block_rows }} - 1;", REFUSED,
+    ),
+    # naive transpose
+    Mutant(
+        "turned: swapped extents in a guard [6]", ON_TURNED, TURNED, "{{ lane }} < {{ lane }}s)",
+        "{{ lane }} < {{ other }}s)", WRONG,
+    ),
+    Mutant(
+        "turned: swapped extents [6]", ON_COLUMNS, TURNED, "{{ lane }} < {{ lane }}s)", "{{ lane }} < {{ other }}s)",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "turned: rows past the end", ON_TURNED, TURNED, "  if ({{ other }} >= {{ other }}s) return;\n", "",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "turned: one row too many [2]", ON_TURNED, TURNED, "{{ other }} >= {{ other }}s", "{{ other }} > {{ other }}s",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "turned: one column too many [2]", ON_COLUMNS, TURNED, "{{ lane }} < {{ lane }}s)",
+        "{{ lane }} <= {{ lane }}s)", OUTSIDE_READ,
+    ),
+    Mutant(
+        "turned: unroll drops columns [10]", ON_TURNED, TURNED, "{{ lane }} < {{ lane }}s)",
+        "first + (kUnroll - 1) * kBlockX < {{ lane }}s)", WRONG,
+    ),
+    Mutant("turned: copies [9]", ON_TURNED, TURNED, "out[col * out_pitch + row]", "out[row * in_pitch + col]", WRONG),
+    Mutant("turned: wrong pitch of the output", ON_TURNED, TURNED, "out[col * out_pitch", "out[col * rows",
+           OUTSIDE_WRITE),
+    Mutant("turned: wrong pitch of the input", ON_TURNED, TURNED, "in[row * in_pitch", "in[row * cols",
+           OUTSIDE_READ),
+    Mutant("turned: blocks overlap", ON_TURNED, TURNED, "(kBlockX * kUnroll)", "kBlockX", RACE),
+    Mutant("turned: elements kBlockY apart", ON_TURNED, TURNED, "first + u * kBlockX", "first + u * kBlockY", RACE),
+    Mutant(
+        "turned: square diagonal formula [8]", ON_COLUMNS, TILES, "tile_row = {{ tile }} / tiles_across;",
+        "tile_row = blockIdx.x % tiles_across;", RACE,
+        (("tile_col = {{ tile }} % tiles_across;", f"tile_col = {DIAGONAL};"),),
+    ),
+)  # fmt: skip
+
+# Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
+LARGE = (
+    Mutant(
+        "tiled: loads at row times pitch in 31 bits", ON_TILED, TILED, '"row * in_pitch + col"',
+        '"int(row) * int(in_pitch) + int(col)"', OVERFLOW,
+    ),
+    Mutant(
+        "tiled: loads at an index of 32 bits", ON_TILED, TILED, '"row * in_pitch + col"',
+        '"unsigned(row * in_pitch + col)"', (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "tiled: stores at an index of 32 bits", ON_TILED, TILED, '"col * out_pitch + row"',
+        '"unsigned(col * out_pitch + row)"', (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "tiled: rows of tiles in 31 bits", ON_TILED, TILED, "const long long first_row = tile_row * kTileDim",
+        "const int first_row = int(tile_row) * kTileDim", OVERFLOW,
+    ),
+    Mutant(
+        "tiled: columns of tiles in 32 bits", ON_TILED, TILED, "const long long first_col = tile_col * kTileCols",
+        "const unsigned first_col = unsigned(tile_col) * kTileCols", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "tiled: index of both arrays in 32 bits", ON_TILED, TILED, '"row * in_pitch + col"',
+        '"unsigned(row * in_pitch + col)"', (WRONG, RACE, UNTOUCHED),
+        (('"col * out_pitch + row"', '"unsigned(col * out_pitch + row)"'),),
+    ),
+    Mutant(
+        "turned: index of the output in 31 bits", ON_TURNED, TURNED, "out[col * out_pitch + row]",
+        "out[int(col) * int(out_pitch) + int(row)]", OVERFLOW,
+    ),
+    Mutant(
+        "turned: index of the input in 32 bits", ON_COLUMNS, TURNED, "in[row * in_pitch + col]",
+        "in[unsigned(row * in_pitch + col)]", (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "turned: first element of a thread in 32 bits", ON_TURNED, TURNED, "const long long first = tile_col",
+        "const unsigned first = unsigned(tile_col)", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "turned: rows in 31 bits", ON_TURNED, TURNED, "const long long {{ other }} = tile_row * kBlockY",
+        "const int {{ other }} = int(tile_row) * kBlockY", OVERFLOW,
+    ),
+)  # fmt: skip
+
+UNCHANGED = (
+    Unchanged(
+        "tiled: no padding", ON_TILED, TILED, "tile[kTileDim][kTileCols + kPadding];",
+        "tile[kTileDim][kTileCols];",
+        "padding decides over bank conflicts, which cost time only",
+    ),
+    Unchanged(
+        "tiled: rows times height, whole tiles [7]", ON_WHOLE_TILES, TILED, '"col * out_pitch + row"',
+        '"(first_col + y + i + j * rows) * out_pitch + row"', "with block_rows equal to tile_dim, j is 0 only",
+    ),
+)  # fmt: skip
