@@ -7,8 +7,10 @@
 // Launch:   <<<outer * max(min((n + 255) / 256, (sm_count * 8) / max(outer, 1)), 1), 256>>>(in,
 //           out, partials, tickets, max(min((n + 255) / 256, (sm_count * 8) / max(outer, 1)), 1),
 //           n, k0, ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2, r3, rs3)
-// Scratch:  partials, (sm_count * 8) * 4 bytes
-// Scratch:  tickets, (sm_count * 8) * 4 bytes, 0 before the first launch
+// Scratch:  partials, (min(max(min((n + 255) / 256, (sm_count * 8) / max(outer, 1)), 1) - 1, 1) *
+//           (sm_count * 8)) * 4 bytes
+// Scratch:  tickets, (min(max(min((n + 255) / 256, (sm_count * 8) / max(outer, 1)), 1) - 1, 1) *
+//           (sm_count * 8)) * 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 256, "unroll": 1}

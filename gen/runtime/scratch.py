@@ -29,8 +29,13 @@ class Buffers:
         self._kept: list[Held] = []
 
     def addresses(self, needed: tuple[Needed, ...], stream: int) -> Mapping[str, int]:
-        """Addresses by name, as large as is needed; what must be zero is zeroed on the stream when it is new."""
+        """Addresses by name, as large as is needed; what must be zero is zeroed on the stream when it is new.
+
+        What a call needs nothing of has no memory and address 0.
+        """
         for one in needed:
+            if not one.size:
+                continue
             held = self._held.get(one.name)
             if held is None or held.size < one.size:
                 new = self._backend.allocate(one.size)
@@ -38,7 +43,7 @@ class Buffers:
                     self._backend.zero(new.address, new.size, stream)
                 self._give_up(one.name)
                 self._held[one.name] = new
-        return {one.name: self._held[one.name].address for one in needed}
+        return {one.name: self._held[one.name].address if one.size else 0 for one in needed}
 
     def discard(self) -> None:
         """Forgets what a failed launch may have left in any state."""

@@ -424,16 +424,16 @@ def test_streams_never_share_scratch(backend: FakeBackend) -> None:
     kernel, other = gen.load(SUM, device=backend), gen.load(SUM, device=backend)
     seen = {}
     for call, stream in ((kernel, 3), (kernel, 4), (other, 3)):
-        call(OnDevice(arange(5)), stream=stream)
+        call(OnDevice(arange(2**18)), stream=stream)
         seen[scratch(backend)] = stream
     assert len({address for pair in seen for address in pair}) == 6
     assert [(size, stream) for _, size, stream in backend.zeroed] == [(4, 3), (4, 4), (4, 3)]  # the tickets, once
     allocated = len(backend.allocated)
-    kernel(OnDevice(arange(5)), out=OnDevice(np.zeros((), np.float32)), stream=3)
+    kernel(OnDevice(arange(2**18)), out=OnDevice(np.zeros((), np.float32)), stream=3)
     assert seen[scratch(backend)] == 3
     assert len(backend.allocated) == allocated
     backend.identities[3] = "a new stream with an old handle"
-    kernel(OnDevice(arange(5)), stream=3)
+    kernel(OnDevice(arange(2**18)), stream=3)
     assert scratch(backend) not in seen
 
 
@@ -467,6 +467,30 @@ def test_a_graph_has_scratch_of_its_own(backend: FakeBackend) -> None:
     assert [held.address for held in graph._kept] == [seen[1][0]]  # what the graph knows stays
 
 
+SMALL_CALLS = [
+    (gen.reduction("sum"), (2**15,)), (gen.reduction("argmax", "u8"), (5000,)), (gen.reduction("stats"), (30_000,)),
+    (gen.reduction("var", "f16", ddof=1), (1000,)), (gen.reduction("any", "bool", keepdims=True), (7, 9)),
+    (gen.reduction("max", "i16", axis=-1), (40, 1000)), (gen.reduction("sum", axis=0), (64, 4)),
+    (gen.reduction("mean", "f16", axis=1), (4, 8, 32)), (gen.reduction("prod", "i32", axis=()), (30, 30)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "shape"), SMALL_CALLS, ids=lambda part: getattr(part, "label", ""))
+def test_a_small_reduction_is_one_launch_and_nothing_else(
+    spec: ReductionSpec, shape: tuple[int, ...], backend: FakeBackend
+) -> None:
+    kernel, array = gen.load(spec, device=backend), OnDevice(np.ones(shape, spec.dtype.numpy))
+    results = [np.zeros(np.zeros(shape).sum(axis=spec.axis, keepdims=spec.keepdims).shape, dtype.numpy)
+               for _, _, dtype in spec.results]  # fmt: skip
+    out = tuple(OnDevice(result) for result in results)
+    for capture in (0, 1):  # on a stream, then as part of a graph
+        backend.captures[6] = capture
+        kernel(array, out=out if len(out) > 1 else out[0], stream=6)
+        assert len(backend.launched[-1].steps) == 1
+    assert len(backend.launched) == 2
+    assert (backend.allocated, backend.zeroed) == ([], [])
+
+
 def test_numpy_arrays_are_no_part_of_a_graph(backend: FakeBackend) -> None:
     backend.captures[6] = 1
     with pytest.raises(ArgumentError, match="stream must not be capturing a graph"):
@@ -475,12 +499,12 @@ def test_numpy_arrays_are_no_part_of_a_graph(backend: FakeBackend) -> None:
 
 def test_scratch_is_given_up_after_a_failed_launch(backend: FakeBackend) -> None:
     kernel, total = gen.load(SUM, device=backend), OnDevice(np.zeros((), np.float32))
-    kernel(OnDevice(arange(5)), out=total)
+    kernel(OnDevice(arange(2**18)), out=total)
     before = len(backend.zeroed)
     backend.failing = 1
     with pytest.raises(RunError, match="cannot be launched"):
-        kernel(OnDevice(arange(5)), out=total)
-    kernel(OnDevice(arange(5)), out=total)
+        kernel(OnDevice(arange(2**18)), out=total)
+    kernel(OnDevice(arange(2**18)), out=total)
     assert len(backend.zeroed) == before + 1
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I64, U32, LoadModifier
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, Scratch
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.grid import has_rows
+from gen.families.reduction.partials import partials_and_tickets
 from gen.families.reduction.roundings import roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
@@ -106,7 +107,7 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
         )
         most = size("sm_count") * config.blocks_per_sm  # blocks, where strips are shared at all
         strip = config.columns_x * (config.vec_bytes // spec.dtype.size) * state_bytes(spec)
-        return Plan((launch,), (Scratch("partials", most * strip), Scratch("tickets", most * U32.size, zeroed=True)))
+        return Plan((launch,), partials_and_tickets(splits, most, strip, most))
 
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
         """The rows of one thread, the threads below each other, the partials of one thread, those again."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I64, U32, LoadModifier
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan, Scratch
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
+from gen.families.reduction.partials import partials_and_tickets
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, run, state_bytes, state_text
@@ -103,7 +104,7 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
                 block=(config.threads_per_block, 1, 1),
                 arguments=("in", *results, "partials", "ticket", (I64, size("n"))),
             )
-            return Plan((launch,), (Scratch("partials", blocks * state), Scratch("ticket", constant(4), zeroed=True)))
+            return Plan((launch,), partials_and_tickets(blocks, blocks, state))
         launch = Launch(
             grid=(size("outer") * blocks, ONE, ONE),
             block=(config.threads_per_block, 1, 1),
@@ -111,10 +112,8 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
                 "in", *results, "partials", "tickets", (I64, size("n")), (I64, size("outer_pitch")), (U32, blocks)
             ),
         )  # fmt: skip
-        # Rows that have a block each need neither.
         most = size("sm_count") * config.blocks_per_sm
-        shared = (Scratch("partials", most * state), Scratch("tickets", most * U32.size, zeroed=True))
-        return Plan((launch,), shared)
+        return Plan((launch,), partials_and_tickets(blocks, most, state, most))
 
     def roundings(self, spec: ReductionSpec, config: GridConfig, extents: Extents, limits: Limits) -> int:
         """Vectors of one thread, head and tail, the lanes, two blocks' trees, the partials of one thread."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.dtypes import I32, I64, U32, LoadModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, Scratch
+from gen.dtypes import I32, I64, LoadModifier
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.columns import MOST_STATE_BYTES
 from gen.families.reduction.grid import has_rows
+from gen.families.reduction.partials import partials_and_tickets
 from gen.families.reduction.roundings import roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
@@ -109,8 +110,7 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
                 (I64, size("n")), (I32, size("inner")), (I32, self.active(config)),
             ),
         )  # fmt: skip
-        partials = blocks * size("inner") * state_bytes(spec)
-        return Plan((launch,), (Scratch("partials", partials), Scratch("ticket", constant(U32.size), zeroed=True)))
+        return Plan((launch,), partials_and_tickets(blocks, blocks * size("inner"), state_bytes(spec)))
 
     def roundings(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
         """The vectors of one thread, the block's tree, head and tail, the last block's partials and its tree."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I64, U32
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan, Scratch
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import MOST_GROUPS, Form, form
+from gen.families.reduction.partials import partials_and_tickets
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
@@ -65,8 +66,7 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
             ),
         )  # fmt: skip
         most = size("sm_count") * config.blocks_per_sm
-        state = state_bytes(spec)
-        return Plan((launch,), (Scratch("partials", most * state), Scratch("tickets", most * U32.size, zeroed=True)))
+        return Plan((launch,), partials_and_tickets(splits, most, state_bytes(spec), most))
 
     def roundings(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> int:
         """The elements of one thread, two blocks' trees, the partials of one thread."""
