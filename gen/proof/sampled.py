@@ -156,6 +156,7 @@ class _Sample:
         layouts = self._family.layouts(self._spec, case.extents)
         self._buffers = {o.name: self._operand(o, layouts[o.name], k) for k, o in enumerate(self._arrays)}
         self._finding: _Finding | None = None
+        self._last_is_idle = False
         for scratch in self._plan.scratch:
             self._buffers[scratch.name] = self._scratch(scratch.name, scratch.bytes.at(self._sizes))
 
@@ -169,10 +170,16 @@ class _Sample:
             for counter in counters:
                 counter.value = count - len(blocks)
             most = STEPS_PER_THREAD if len(blocks) < count else STEPS_OF_LAST
+            if counters:  # the last block may add up what all have left
+                most += 2 * count // prod(step.block)
             touched = self._kernel.run_share(step, storage, {}, Share(blocks, most, STEPS))
-            if len(blocks) < count and 0 in touched and any(touched):
-                idle = blocks[touched.index(0)]
-                self._finding = _Finding(f"block {idle} touches no element of any array, and others do", UNTOUCHED)
+            idle = [block for block, found in zip(blocks, touched, strict=False) if not found]
+            if len(blocks) < count and idle and any(touched):
+                # The last block may have nothing to do, if nothing is left: where an array begins decides how many
+                # vectors it has.
+                self._last_is_idle = idle == [count - 1]
+                if not self._last_is_idle:
+                    self._finding = _idle(f"block {idle[0]}")
             if any(counter.value for counter in counters):
                 self._finding = _Finding("what counts its blocks is not 0 after the last", AGAIN)
             for argument in step.arguments:
@@ -271,6 +278,8 @@ class _Sample:
         layout = self._buffers[operand.name].layout
         touched, elements = self._touched(operand), prod(layout.shape)
         furthest = int(touched[-1]) if touched.size else -1
+        if self._last_is_idle and furthest < elements - 1:
+            return _idle("the last block")
         verb = "writes" if operand.role == "out" else "reads"
         for edge in EDGES:
             if elements > edge and furthest < edge:
@@ -331,6 +340,10 @@ class _Sample:
         content, seed = self._case.content, self._seed(operand)
         memory = _read_only(operand.dtype, content, seed, buffer.offset + buffer.storage.place.bytes)
         return memory.view(buffer.layout, buffer.offset)
+
+
+def _idle(which: str) -> _Finding:
+    return _Finding(f"{which} touches no element of any array, and others do", UNTOUCHED)
 
 
 def copies(plan: Plan, arrays: Sequence[Operand]) -> Iterator[tuple[str, str]]:

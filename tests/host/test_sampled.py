@@ -16,7 +16,7 @@ from gen.families import FAMILIES
 from gen.families.base import Expected, Extents, Family, Launch, Layout, Limits, Operand, Plan, Spec
 from gen.families.expr import ONE, size
 from gen.families.layout import layouts_of
-from gen.families.names import base_variants, variant
+from gen.families.names import base_variants, find_variant, variant
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.proof.cases import Case, Content
 from gen.proof.failure import UNTOUCHED, WRONG, Failure
@@ -119,6 +119,15 @@ def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_r
     assert max(proof.cases for proof in proofs) == len(cases)
 
 
+@pytest.mark.parametrize("tag", ["tpb128_u1_v4_bpm64", "tpb256_u2_v16_bpm64"])
+def test_many_blocks_and_a_last_one_that_has_nothing_to_do(host_runner: HostRunner, tag: str) -> None:
+    """The first: more partial results than other blocks have steps. The second: vectors for all blocks but one."""
+    made = find_variant(FAMILIES, f"reduction_sum_f32__grid_{tag}", {})
+    (proof,) = prove(host_runner, [made], tuple(sampled_cases(made.family, made.spec)))
+    assert proof.failure is None, str(proof.failure)
+    assert proof.cases == 1
+
+
 def test_what_cannot_be_sampled_is_not() -> None:
     class Waits(Shfl):
         not_sampled: ClassVar[str | None] = "its blocks wait for each other"
@@ -184,6 +193,7 @@ def tried(cache: Path, label: str, text: str, extents: Extents) -> Failure | Non
         ("low", "if (i < n) x[i < 4294967296 ? i : i - 2000000000] += 1.0f;", UNTOUCHED, "beyond 4294967296: the last"),
         ("past", "if (i <= n) x[i] += 1.0f;", "out-of-bounds read", "element 4294968296 of 4294968296"),
         ("idle", "if (i < n && i / 256 != 1) x[i] += 1.0f;", UNTOUCHED, "block 1 touches no element"),
+        ("short", "if (i < n / 256 * 256) x[i] += 1.0f;", UNTOUCHED, "the last block touches no element"),
         ("hangs", "while (i < n) x[i] += 1.0f;", "hang", "x[i]"),
     ],
     ids=lambda part: part if part.isalpha() else "",

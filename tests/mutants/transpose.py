@@ -79,7 +79,7 @@ MUTANTS = (
         UNINITIALISED,
     ),
     Mutant("tiled: copies [9]", ON_TILED, TILED, '"col * out_pitch + row"', '"row * cols + col"',
-           OUTSIDE_READ),
+           WRONG),
     Mutant(
         "tiled: rows times height [7]", ON_TILED, TILED, '"col * out_pitch + row"',
         '"(first_col + y + i + j * rows) * out_pitch + row"', OUTSIDE_WRITE,
