@@ -12,7 +12,20 @@ import typer
 from typer.core import TyperGroup
 
 import gen
-from gen.cli import bench, catalogue, doctor, explain, generate, ladder, prove, resources, trials, tune, tuned
+from gen.cli import (
+    bench,
+    calibrate,
+    catalogue,
+    doctor,
+    explain,
+    generate,
+    ladder,
+    prove,
+    resources,
+    trials,
+    tune,
+    tuned,
+)
 from gen.cli.common import Invocation, status_of
 from gen.errors import GenError
 
@@ -105,6 +118,7 @@ resources.add_to(app)
 explain.add_to(app)
 ladder.add_to(app)
 tune.add_to(app)
+calibrate.add_to(app)
 tuned.add_to(app)
 trials.add_to(app)
 bench.add_to(app)

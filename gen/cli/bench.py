@@ -17,7 +17,7 @@ import typer
 
 from gen.cli import show
 from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
-from gen.cli.tune import Gpu
+from gen.cli.gpu import Gpu
 
 if TYPE_CHECKING:
     from gen.bench.rows import Difference, Results, Row, Run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -73,14 +73,17 @@ def trials(
     home = home_of(out)
     if read is not None and export is not None:
         raise OptionError("--import and --export", "do not go together")
-    if read is None and not (home / FILE).is_file():
-        show.text(f"No trial is recorded in {home / FILE}. On a machine with a GPU, gen tune records them.")
+    if form is not None and export is None:
+        raise OptionError("--form", "is of the file that --export names; give that too", form)
+    _check_status(status)
+    if read is not None:
+        _import(home, read)
+        return
+    if not (home / FILE).is_file():
+        _say_none(home / FILE)
         return
     store = Trials(home)
     try:
-        if read is not None:
-            _import(store, read)
-            return
         rows = [
             row
             for row in store.rows(**({"status": status} if status else {}))
@@ -94,8 +97,21 @@ def trials(
         show.data([_as_json(row) for row in rows])
     elif any((target, device, status, shape, algorithm)):
         _list(rows, limit)
-    else:
+    elif rows:
         _summarise(rows)
+    else:
+        _say_none(home / FILE)
+
+
+def _say_none(place: Path) -> None:
+    show.text(f"No trial is recorded in {place}. On a machine with a GPU, gen tune records them.")
+
+
+def _check_status(status: str | None) -> None:
+    from gen.gpu.trial import Status
+
+    if status is not None and status not in get_args(Status):
+        raise OptionError("--status", "must be one of " + ", ".join(get_args(Status)), status)
 
 
 def _wanted(row: Row, target: str | None, device: str | None, shape: str | None, algorithm: str | None) -> bool:
@@ -118,16 +134,21 @@ def _sizes(row: Row) -> str:
     return "x".join(str(extent) for name, extent in row.extents.items() if not name.endswith("_pitch"))
 
 
-def _import(store: Any, place: Path) -> None:
+def _import(home: Path, place: Path) -> None:
     from gen.errors import StoreError
     from gen.store.t4 import rows_of_t4
+    from gen.store.trials import Trials
 
     try:
         content = place.read_bytes()
     except OSError as error:
         raise StoreError(str(place), "must be a file that can be read", error.strerror) from error
     rows = rows_of_t4(content, place.name)
-    new = store.add(rows)
+    store = Trials(home)
+    try:
+        new = store.add(rows)
+    finally:
+        store.close()
     show.text(f"{new} trials of {len(rows)} are new.")
 
 
@@ -161,12 +182,13 @@ def _list(rows: Sequence[Row], limit: int) -> None:
         )
         for row in ordered[:limit]
     ]  # fmt: skip
+    if not ordered:
+        show.text("No trial is like that: gen trials alone lists what was tuned.")
+        return
     columns = ("variant", "sizes", "status", "us", "registers", "spills", "shared", "notes", "ended")
     show.table(columns, lines)
     if len(ordered) > limit:
         show.text(f"{len(ordered) - limit} more; --limit shows them.")
-    elif not ordered:
-        show.text("No trial is like that.")
 
 
 def _summarise(rows: Sequence[Row]) -> None:

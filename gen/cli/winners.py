@@ -9,9 +9,9 @@ from gen.errors import GenError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from gen.gpu.trial import Problem
-    from gen.store.tuned import Winner
     from gen.tune.classes import Regret
     from gen.tune.verify import Check
 
@@ -20,9 +20,11 @@ class UntunedError(GenError):
     """A problem without a winner where nothing may be tuned."""
 
 
-def insist(problems: Sequence[Problem], winners: Sequence[Winner], device: str, *, json: bool) -> None:
-    """Shows the winner of each problem. Raises UntunedError, naming all that have none."""
-    found = {winner.place: winner for winner in winners}
+def insist(problems: Sequence[Problem], home: Path, device: str, *, json: bool) -> None:
+    """Shows the winner that `home` holds of each problem. Raises UntunedError, naming all that have none."""
+    from gen.store.tuned import read_winners
+
+    found = {winner.place: winner for winner in read_winners(home)}
     kept = [found.get((p.spec_name, p.shape_class, device, p.region)) for p in problems]
     missing = [_words(problem) for problem, winner in zip(problems, kept, strict=True) if winner is None]
     if missing:

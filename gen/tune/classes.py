@@ -18,6 +18,7 @@ from gen.tune.choose import median_interval
 from gen.tune.outcome import Outcome, winner_of
 from gen.tune.regret import Part, Point, probes, split, worst
 from gen.tune.run import keep
+from gen.tune.sources import Sources
 from gen.tune.tuner import Options, tune
 
 Tune = Callable[[Problem, str, float | None], Outcome]
@@ -105,6 +106,13 @@ def winners_of(regret: Regret, device: Device, compiler: str, evidence: Mapping[
     return tuple(found)
 
 
+def share_of_tuning(problems: Iterable[Problem]) -> float:
+    """The part of a run's time that is for the problems themselves: any other size that is probed gets as much."""
+    wanted = list(problems)
+    others = sum(len(probes(problem)) for problem in wanted if not problem.region.one)
+    return len(wanted) / (len(wanted) + others) if wanted else 1.0
+
+
 def regrets(
     outcomes: Iterable[Outcome],
     families: Sequence[Family[Any]],
@@ -119,25 +127,28 @@ def regrets(
 ) -> tuple[Regret, ...]:
     """Measures the regret of every shape class among the outcomes, and keeps winners for what is split off in `home`.
 
-    Outcomes of single shapes, and those without a winner, are passed over. For the arguments see `gen.tune.run.run`.
+    Outcomes of single shapes, and those without a winner, are passed over. Classes share the time equally. For the
+    arguments see `gen.tune.run.run`.
     """
     found = []
-    trials = Trials(home)
+    trials, sources = Trials(home), Sources(farm, device.limits.arch)
 
     def probe(problem: Problem, winner: str, until: float | None) -> Outcome:
         return tune(
-            problem, device, farm, trials, previous=winner, deadline=until, options=options,
+            problem, device, farm, trials, previous=winner, deadline=until, options=options, sources=sources,
             tick=partial(tick, problem),
         )  # fmt: skip
 
+    classes = [one for one in outcomes if one.winner is not None and not one.problem.region.one]
     try:
-        for outcome in outcomes:
-            if outcome.winner is not None and not outcome.problem.region.one:
-                regret = regret_of(outcome, probe, deadline)
-                found.append(regret)
-                if len(regret.points) > 1:
-                    new = winners_of(regret, device, farm.version, evidence or {})
-                    keep(home, families, partial(replaced, new=new))
+        for place, outcome in enumerate(classes):
+            now = time.monotonic()
+            share = None if deadline is None else now + max(deadline - now, 0) / (len(classes) - place)
+            regret = regret_of(outcome, probe, share)
+            found.append(regret)
+            if len(regret.points) > 1:
+                new = winners_of(regret, device, farm.version, evidence or {})
+                keep(home, families, partial(replaced, new=new))
     finally:
         trials.close()
     return tuple(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+from gen.errors import DeviceError
+
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 
 
@@ -16,15 +18,18 @@ class Device:
     arch: str
 
 
-def find_device() -> Device | None:
-    """The first GPU; None if there is none, or no driver."""
+def find_device(index: int = 0) -> Device | None:
+    """The GPU of this number; None if there is no GPU, or no driver. Raises DeviceError if there are only others."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
-        device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        count, device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+            return None
+        if not 0 <= index < count.value:
+            raise DeviceError("The GPU", f"must be one of {count.value}, counted from 0", index)
         name = ctypes.create_string_buffer(128)
         failed = (
-            driver.cuInit(0)
-            or driver.cuDeviceGet(ctypes.byref(device), 0)
+            driver.cuDeviceGet(ctypes.byref(device), index)
             or driver.cuDeviceGetName(name, len(name), device)
             or driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, device)
             or driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, device)

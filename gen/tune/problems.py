@@ -10,7 +10,7 @@ from typing import Any
 from gen.errors import ShapeError, UnknownNameError
 from gen.families.base import Family, Spec
 from gen.families.layout import extents_of
-from gen.families.names import Known, find_spec
+from gen.families.names import Known, find_spec, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Bound, Region, sizes_of
 from gen.gpu.trial import Problem
 
@@ -42,7 +42,9 @@ def problems(
         ShapeError: a shape cannot be read, or is none of the spec's; or its elements are never aligned so.
     """
     found: list[Problem] = []
-    for family, spec in _specs(families, target, known):
+    specs = _specs(families, target, known)
+    _check_classes(classes, specs)
+    for family, spec in specs:
         _check_alignment(spec, alignment)
         if shapes:
             found += [_problem(family, spec, shape, alignment) for shape in shapes]
@@ -53,7 +55,6 @@ def problems(
             for shape_class in family.shape_classes(spec)
             if not classes or shape_class in classes
         ]
-    _check_classes(classes, found)
     return tuple(found)
 
 
@@ -102,9 +103,9 @@ def _check_alignment(spec: Spec, alignment: int) -> None:
         raise ShapeError("--alignment", rule, alignment)
 
 
-def _check_classes(classes: Sequence[str], found: Sequence[Problem]) -> None:
-    """Raises UnknownNameError for a class that none of the problems is of."""
+def _check_classes(classes: Sequence[str], specs: Sequence[tuple[Family[Any], Spec]]) -> None:
+    """Raises UnknownNameError for a class that none of the specs has."""
+    known = list(dict.fromkeys(name for family, spec in specs for name in family.shape_classes(spec)))
     for name in classes:
-        if not any(problem.shape_class == name for problem in found):
-            rule = "must be one that gen show lists for the spec, in the same words"
-            raise UnknownNameError("--class", rule, repr(name))
+        if name not in known:
+            raise unknown("--class", name, known, "must be one of " + "; ".join(known))

@@ -19,6 +19,7 @@ from gen.cli.doctor import OPTIONAL
 from gen.doctor import Finding, examine
 from gen.emit.generate import all_of_catalogue, base_of_catalogue
 from gen.emit.render import render
+from gen.errors import MissingToolError
 from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.names import find_variant
@@ -261,7 +262,7 @@ def test_prove_runs_the_emitted_text() -> None:
 def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
     oracle: OracleRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: None)
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
     shown = run("tune", "reduceShfl", "--arch", "sm_80")
     assert shown.status == 0
     counts = {arch: feasible(FAMILIES[0], FAMILIES[0].catalogue[0], Limits.of(arch)) for arch in ("sm_80", "sm_90")}
@@ -282,25 +283,45 @@ def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
 def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     from gen.tune.device import Device
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA T4", "sm_75"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
     shown = run("tune", "transposeSmem", "--arch", "sm_80")
     assert shown.status == 0
     for words in ("sm_80", "NVIDIA T4", "Nothing was measured"):
         assert words in shown.out
 
 
-@pytest.mark.parametrize("options", [("--shape", "64x64"), ("--budget", "5")])
-def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: None)
+@pytest.mark.parametrize(
+    "options",
+    [("--shape", "64x64"), ("--budget", "5"), ("--verify",), ("--frozen", "--gpu", "3"), ("--class", "any"),
+     ("--alignment", "3"), ("--regret", "--search", "random")],
+)  # fmt: skip
+def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    named = " and ".join(option for option in options if option.startswith("--"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
     shown = run("tune", "transpose", *options)
     assert shown.status == 2
-    assert "GPU" in shown.err
+    assert f"error: {named} need" in shown.err
+    assert "GPU (got none here)" in shown.err
+    assert "(got --arch sm_80)" in run("tune", *options, "--arch", "sm_80").err
+
+
+def test_tune_does_not_rehearse_instead_of_what_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a GPU, but nothing to talk to it with."""
+    from gen.tune.device import Device
+
+    def missing() -> None:
+        raise MissingToolError("PyCUDA", "is needed to use a GPU")
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
+    monkeypatch.setattr("gen.cli.gpu.importable", missing)
+    shown = run("tune", "transpose", "--verify")
+    assert (shown.status, "PyCUDA is needed to use a GPU" in shown.err) == (1, True)
 
 
 def test_tune_on_a_gpu_takes_no_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     from gen.tune.device import Device
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA T4", "sm_75"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
     shown = run("tune", "reduction_sum_f32__shfl_tpb128_u1")
     assert shown.status == 2
     assert "Give reduction_sum_f32" in shown.err

@@ -326,10 +326,10 @@ def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pyte
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
     """A GPU that `gen tune` finds."""
     device = FakeDevice(by_length)
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: device)
-    monkeypatch.setattr("gen.cli.tune._can_measure", lambda: True)
-    monkeypatch.setattr("gen.cli.tune._device", lambda _index, _compiler, _home: nullcontext(device))
-    monkeypatch.setattr("gen.cli.tune._farm", lambda _compiler, _home: nullcontext(FakeFarm()))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
+    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
+    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
     yield device
     assert device.open_sessions == 0
 
@@ -395,8 +395,8 @@ def test_the_command_refuses_a_bad_shape_and_an_unknown_compiler(home: Path, mon
     assert gen("tune", "transpose", "--shape", "axb", "--out", home)[0] == 2
     monkeypatch.undo()
     with monkeypatch.context() as patch:
-        patch.setattr("gen.tune.device.find_device", FakeDevice)
-        patch.setattr("gen.cli.tune._can_measure", lambda: True)
+        patch.setattr("gen.tune.device.find_device", lambda _index: FakeDevice())
+        patch.setattr("gen.cli.gpu.importable", lambda: None)
         status, said = gen("tune", "transpose", "--compiler", "clang", "--out", home)
     assert (status, "must be nvrtc or nvcc" in said) == (2, True)
 

@@ -76,7 +76,7 @@ def test_trials_stand_fastest_first_with_what_is_to_be_known_of_them() -> None:
     assert "beside process 7 (python3), 512 MiB" in lines[1]
     assert 'out: 3 "elements" µ' in lines[3]
     assert "1 more; --limit shows them." in gen("transpose", "--limit", "2")
-    assert "No trial is like that." in gen("--status", "lost")
+    assert "No trial is like that" in gen("--status", "timeout")
 
 
 def test_text_of_others_cannot_disturb_a_terminal(home: Path, tmp_path: Path) -> None:
@@ -118,6 +118,8 @@ def test_files_that_cannot_be_used_are_errors_in_words(tmp_path: Path) -> None:
     assert "cannot be written" in gen("--export", tmp_path / "no" / "folder.json", status=1)
     assert "do not go together" in gen("--import", "a", "--export", "b", status=2)
     assert "--shape must be numbers joined by x" in gen("--shape", "wide", status=2)
+    assert "--status must be one of ok, wrong_result" in gen("--status", "lost", status=2)
+    assert "--form is of the file that --export names" in gen("--form", "csv", status=2)
 
 
 def test_where_nothing_was_recorded_that_is_said_and_nothing_is_made(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,8 +22,10 @@ from gen.gpu.trial import Problem
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, read_winners, text_of_winners
 from gen.tune.choose import Interval
-from gen.tune.classes import regrets, replaced
+from gen.tune.classes import Regret, regrets, replaced
+from gen.tune.outcome import Outcome
 from gen.tune.problems import problems
+from gen.tune.regret import probes
 from gen.tune.run import run
 from gen.tune.search import Space
 from gen.tune.tuner import Options, base_of, tune
@@ -225,10 +228,10 @@ def test_a_winner_is_timed_at_its_alignment_and_other_devices_are_left_alone() -
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
     """A GPU that `gen tune` finds."""
     device = Sized(tall_matrices)
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: device)
-    monkeypatch.setattr("gen.cli.tune._can_measure", lambda: True)
-    monkeypatch.setattr("gen.cli.tune._device", lambda _index, _compiler, _home: nullcontext(device))
-    monkeypatch.setattr("gen.cli.tune._farm", lambda _compiler, _home: nullcontext(FakeFarm()))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
+    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
+    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
     yield device
     assert device.open_sessions == 0
 
@@ -280,10 +283,59 @@ def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeDevice, home: Pa
 @pytest.mark.parametrize(
     "options",
     [("--verify", "--frozen"), ("--regret", "--verify"), ("--shape", "4x4", "--class", "any size"),
-     ("--shape", "4x4", "--regret"), ("--class", "large"), ("--alignment", "3")],
+     ("--shape", "4x4", "--regret"), ("--class", "large"), ("--alignment", "3"), ("--frozen", "--budget", "5"),
+     ("--verify", "--search", "random"), ("--compiler", "clang")],
 )  # fmt: skip
 def test_options_that_make_no_sense_together_are_refused(options: tuple[str, ...], home: Path) -> None:
     assert "error: --" in gen("transpose_10_b32", *options, "--out", home, status=2)
+
+
+def test_an_unknown_class_is_answered_with_those_there_are(gpu: FakeDevice, home: Path) -> None:
+    said = gen("transpose_10_b32", "--class", "any sise", "--out", home, status=2)
+    assert "--class must be one of any size (got 'any sise'). Did you mean any size?" in said
+    assert gpu.seen == []
+
+
+def test_frozen_asks_for_winners_of_the_gpu_that_is_meant(
+    gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gen("transpose_10_b32", "--out", home)
+    others = {0: gpu, 1: FakeDevice(name="Other GPU")}
+    monkeypatch.setattr("gen.tune.device.find_device", lambda index=0: others[index])
+    gen("transpose_10_b32", "--frozen", "--gpu", "0", "--out", home)
+    said = gen("transpose_10_b32", "--frozen", "--gpu", "1", "--out", home, status=1)
+    assert "have no winner on Other GPU" in said
+
+
+def test_with_regret_the_time_is_for_all_sizes(gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def note(*arguments: Any, budget: float | None, **options: Any) -> Any:
+        given.append(budget)
+        return run(*arguments, budget=budget, **options)
+
+    monkeypatch.setattr("gen.tune.run.run", note)
+    gen("transpose_10_b32", "--regret", "--budget", "60s", "--out", home)
+    gen("transpose_10_b32", "--budget", "60s", "--out", home)
+    others = len(probes(problems(FAMILIES, "transpose_10_b32", {})[0]))
+    assert given[0] == pytest.approx(60 / (1 + others), rel=0.1)
+    assert given[1] == pytest.approx(60, rel=0.1)
+    assert gpu.seen
+
+
+def test_classes_share_the_time_for_their_regret(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+
+    def note(outcome: Outcome, _: object, deadline: float | None) -> Regret:
+        assert deadline is not None
+        shares.append(deadline)
+        return Regret(outcome, (), (), (outcome,), ())
+
+    device, start = Sized(tall_matrices), time.monotonic()
+    done = run(TRANSPOSE, FAMILIES, device, FakeFarm(), home)
+    monkeypatch.setattr("gen.tune.classes.regret_of", note)
+    regrets((*done.outcomes, *done.outcomes), FAMILIES, device, FakeFarm(), home, deadline=start + 100)
+    assert shares == [pytest.approx(start + 50, abs=20), start + 100]
 
 
 def test_one_class_and_less_alignment_can_be_tuned(gpu: FakeDevice, home: Path) -> None:

@@ -1,0 +1,80 @@
+"""What the commands that use a GPU share: their options, the GPU, the compiler, and the lock that keeps others off."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import show
+from gen.cli.common import OptionError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from gen.gpu.isolated import IsolatedDevice
+    from gen.gpu.open import Instruments
+    from gen.toolchain.farm import CompileFarm
+
+COMPILERS = ("nvrtc", "nvcc")
+Gpu = Annotated[int, typer.Option("--gpu", metavar="N", help="The number of the GPU.")]
+CompilerName = Annotated[
+    str, typer.Option("--compiler", metavar="|".join(COMPILERS), help="What compiles: NVRTC, or nvcc through PyCUDA.")
+]
+
+
+def check_compiler(name: str) -> None:
+    """Raises OptionError for a compiler that there is none of."""
+    if name not in COMPILERS:
+        raise OptionError("--compiler", "must be " + " or ".join(COMPILERS), name)
+
+
+def compiler_of(name: str, home: Path) -> Any:
+    """The compiler of this name, with the cache of `home`."""
+    from gen.paths import cache_home
+
+    check_compiler(name)
+    if name == "nvrtc":
+        from gen.toolchain.nvrtc import Nvrtc
+
+        return Nvrtc(cache_home(home))
+    from gen.gpu.nvcc import Nvcc
+
+    return Nvcc(cache_home(home))
+
+
+def instruments_of(index: int, compiler: Any) -> Instruments:
+    """The GPU, in this process."""
+    from gen.gpu.open import open_instruments
+
+    return open_instruments(index, compiler)
+
+
+def farm_of(compiler: str, home: Path) -> CompileFarm:
+    """The compiler, on all cores."""
+    from gen.toolchain.farm import CompileFarm
+
+    return CompileFarm(compiler_of(compiler, home))
+
+
+def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
+    """The GPU, in a process of its own."""
+    from gen.gpu.isolated import IsolatedDevice
+    from gen.gpu.open import GpuFactory
+
+    return IsolatedDevice(GpuFactory(index, compiler_of(compiler, home), home))
+
+
+def alone(index: int, seconds: float | None, doing: str = "gen tune") -> AbstractContextManager[None]:
+    """Keeps the GPU to this run; says for whom it waits."""
+    from gen.gpu.lock import alone_on, gpu_uuid
+
+    uuid = gpu_uuid(index)
+    return nullcontext() if uuid is None else alone_on(uuid, doing, say=show.note, seconds=seconds)
+
+
+def importable() -> None:
+    """Raises MissingToolError if what talks to a GPU is not installed."""
+    import gen.gpu.device  # noqa: F401
