@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -184,6 +184,7 @@ class Algorithm(ABC, Generic[S, C]):
     template: ClassVar[str]
     summary: ClassVar[str]
     config: type[C]
+    takes: ClassVar[type[Any] | tuple[type[Any], ...]] = object  # the classes of specs that it computes
     repeatable: ClassVar[bool] = True  # False: never chosen unless asked for
     not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it
     not_sampled: ClassVar[str | None] = None  # why the CPU cannot run a few blocks of a large grid without the others
@@ -223,13 +224,19 @@ class Algorithm(ABC, Generic[S, C]):
 
 @dataclass(frozen=True)
 class Named:
-    """A kernel of the literature: an algorithm with some parameters, and where it must some spec fields, fixed."""
+    """A kernel of the literature: an algorithm with some parameters, and where it must some spec fields, fixed.
+
+    Attributes:
+        rank: its rung of the ladder.
+        more: what it adds to the extents of a problem, where no others are given: `{"out_pitch": 64}`.
+    """
 
     name: str
     algorithm: str
     config: Mapping[str, object]
     spec: Mapping[str, object]
-    rank: int  # its rung of the ladder
+    rank: int
+    more: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -325,6 +332,10 @@ class Family(ABC, Generic[S]):
         A spec whose outputs can have no other dtype stays as it is, and the call is refused.
         """
         return spec
+
+    def takes(self, spec: object) -> bool:
+        """Whether this is a spec of the family."""
+        return any(type(known) is type(spec) for known in self.catalogue)
 
     def counts(self, spec: S) -> Mapping[str, int]:
         """Sizes that no array has and a call states by name, with what they are where it does not: `{"steps": 1}`.

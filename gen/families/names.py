@@ -31,7 +31,13 @@ def variant(family: Family[Any], spec: Spec, algorithm: str | Algorithm[Any, Any
 
 def illegal(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
     """Why there is no such variant, in words; None if there is."""
-    return config.problem() or algorithm.refuses(spec, config)
+    return config.problem() or _refused(algorithm, spec, config)
+
+
+def _refused(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
+    if not isinstance(spec, algorithm.takes):
+        return f"it computes no {spec.label}"
+    return algorithm.refuses(spec, config)
 
 
 def base_variants(family: Family[Any], spec: Spec) -> tuple[Variant, ...]:
@@ -57,7 +63,7 @@ def space(algorithm: Algorithm[Any, Any], spec: Spec, limits: Limits | None = No
     return tuple(
         config
         for config in algorithm.config.space()
-        if algorithm.refuses(spec, config) is None
+        if _refused(algorithm, spec, config) is None
         and (limits is None or algorithm.infeasible(spec, config, limits) is None)
     )
 
@@ -86,6 +92,11 @@ def find_spec(families: Sequence[Family[Any]], name: str, known: Known) -> tuple
             return family, family.parse(name.removeprefix(prefix), labels)
     specs = [f"{family.name}_{spec.label}" for family in families for spec in family.catalogue]
     raise unknown("The spec", name, specs)
+
+
+def find_named(families: Sequence[Family[Any]], name: str) -> Named | None:
+    """The kernel of the literature of this name; None if there is none."""
+    return next((named for family in families for named in family.named if named.name == name), None)
 
 
 def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Variant:

@@ -199,7 +199,7 @@ def family_and_spec(
     if isinstance(spec, str):
         return _by_name(families, spec, home)
     for family in families:
-        if any(type(known) is type(spec) for known in family.catalogue):
+        if family.takes(spec):
             return family, spec
     raise UnknownNameError("The spec", "must be a name, or a spec of one of the families", repr(spec))
 

@@ -28,11 +28,14 @@ OUT = tuple(sorted(output_home().glob("*.cu")))
 
 
 def groups() -> list[tuple[Variant, ...]]:
-    """For each algorithm of each catalogue: base, named variants and a pairwise cover of its space."""
+    """For each algorithm of each catalogue: base, named variants and a cover of its space; other named ones."""
     found: list[tuple[Variant, ...]] = []
     for family in FAMILIES:
+        named = [named_variant(family, one) for one in family.named]
+        others = {one.spec.label: one.spec for one in named if one.spec not in family.catalogue}.values()
+        found += [tuple({one.name: one for one in named if one.spec == spec}.values()) for spec in others]
         for spec in family.catalogue:
-            fixed = [*base_variants(family, spec), *(named_variant(family, named) for named in family.named)]
+            fixed = [*base_variants(family, spec), *named]
             for algorithm in family.algorithms.values():
                 cover = [variant(family, spec, algorithm, config) for config in pairwise(space(algorithm, spec))]
                 made = [*cover, *(one for one in fixed if one.algorithm is algorithm and one.spec == spec)]
@@ -46,13 +49,13 @@ def runner(device: CudaDevice, compiler: Nvrtc) -> CudaRunner:
     return CudaRunner(device, compiler, render)
 
 
-@pytest.mark.parametrize("group", groups(), ids=lambda group: f"{group[0].family.name}-{group[0].algorithm.name}")
+@pytest.mark.parametrize("group", groups(), ids=lambda group: f"{group[0].spec.label}-{group[0].algorithm.name}")
 def test_awkward_sizes(group: tuple[Variant, ...], runner: CudaRunner) -> None:
     failures = [str(proof.failure) for proof in prove(runner, group) if proof.failure]
     assert not failures, failures[0]
 
 
-@pytest.mark.parametrize("group", groups(), ids=lambda group: f"{group[0].family.name}-{group[0].algorithm.name}")
+@pytest.mark.parametrize("group", groups(), ids=lambda group: f"{group[0].spec.label}-{group[0].algorithm.name}")
 def test_random_problems(group: tuple[Variant, ...], runner: CudaRunner) -> None:
     devices = {count: replace(runner.limits, sm_count=count) for count in SM_COUNTS}
     kernels = {count: load(runner, group, limits) for count, limits in devices.items()}

@@ -15,10 +15,10 @@ import pytest
 from gen.dtypes import U8, DType
 from gen.errors import DeviceError, RunError
 from gen.families import FAMILIES
-from gen.families.base import Array, Expected, Extents, Layout, Operand, Variant
+from gen.families.base import Array, Expected, Extents, Layout, Operand, Spec, Variant
 from gen.families.names import find_family, find_variant
 from gen.families.steps import Step
-from gen.families.transpose import Transpose, TransposeSpec
+from gen.families.transpose import Transpose
 from gen.gpu.elements import Rows
 from gen.gpu.nvml import Clocks
 from gen.gpu.trial import Entrant, Problem, Rounds, Trial
@@ -317,10 +317,10 @@ def test_arrays_lie_at_addresses_of_the_problems_alignment(
 class Trusting(Transpose):
     """Transposes that NumPy can only do where there are four rows at most."""
 
-    def provable(self, spec: TransposeSpec, extents: Extents) -> Extents:
+    def provable(self, spec: Spec, extents: Extents) -> Extents:
         return {"rows": 4, "cols": 3, "in_pitch": 3, "out_pitch": 4}
 
-    def oracle(self, spec: TransposeSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+    def oracle(self, spec: Spec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         assert extents["rows"] <= 4
         return super().oracle(spec, inputs, extents)
 

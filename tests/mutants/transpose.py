@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import UNTOUCHED, WRONG
+from gen.proof.failure import BESIDE, UNTOUCHED, WRONG
 from tests.mutants.change import (
     BARRIER,
     INDEX,
@@ -22,9 +22,17 @@ TILES = "transpose/_tile.cu.jinja"
 
 ON_TILED = "transpose_10_b32__tiled_t32_r8_p1_u2"
 ON_WHOLE_TILES = "transpose_10_b32__tiled_t16_r16_p1_u1"  # a block moves all rows of a tile at once
+ON_HALVES = "transpose_10_b32__tiled_t32_r16_p1_u2_h16"
+ON_REPEATED = "transpose_turn_b32__tiled_t32_r8_p1_u1_nreps"
+ON_FINE = "transpose_fine16_b32__tiled_t16_r8_p1_u1"
+ON_COARSE = "transpose_coarse16_b32__tiled_t16_r8_p1_u1"
+ON_COPY = "transpose_copy_b32__tiled_t32_r8_p0_u1_direct"
 ON_TURNED = "transpose_10_b32__naive_row_x32_y8_u4"
 ON_COLUMNS = "transpose_10_b32__naive_col_x32_y8_u4"
 
+GUARD, SWAPPED = "if (row < rows && col < cols)", "if (row < cols && col < rows)"
+LOADS = GUARD + " {\n{% if direct %}"
+STORES = GUARD + ' {\n{{ pad }}        {{ store_to(store, "out", place, "tile"'
 DIAGONAL = "(blockIdx.x % tiles_across + blockIdx.x / tiles_across) % tiles_across"
 
 MUTANTS = (
@@ -42,28 +50,28 @@ MUTANTS = (
         "  if (first_row + y < rows) __syncthreads();\n", BARRIER,
     ),
     Mutant(
-        "tiled: loads unguarded", ON_TILED, TILED, "if (row < rows && col < cols) {\n        tile", "{\n        tile",
+        "tiled: loads unguarded", ON_TILED, TILED, LOADS, LOADS.replace(GUARD, ""),
         OUTSIDE_READ,
     ),
     Mutant(
-        "tiled: loads past the last column", ON_TILED, TILED, "if (row < rows && col < cols) {\n        tile",
-        "if (row < rows) {\n        tile", OUTSIDE_READ,
+        "tiled: loads past the last column", ON_TILED, TILED, LOADS, LOADS.replace(GUARD, "if (row < rows)"),
+        OUTSIDE_READ,
     ),
     Mutant(
-        "tiled: stores unguarded", ON_TILED, TILED, "if (row < rows && col < cols) {\n        {{", "{\n        {{",
+        "tiled: stores unguarded", ON_TILED, TILED, STORES, STORES.replace(GUARD, ""),
         UNINITIALISED,
     ),
     Mutant(
-        "tiled: swapped extents in the stores [6]", ON_TILED, TILED, "if (row < rows && col < cols) {\n        {{",
-        "if (row < cols && col < rows) {\n        {{", UNINITIALISED,
+        "tiled: swapped extents in the stores [6]", ON_TILED, TILED, STORES,
+        STORES.replace(GUARD, SWAPPED), UNINITIALISED,
     ),
     Mutant(
-        "tiled: swapped extents in both guards [6]", ON_TILED, TILED, "if (row < rows && col < cols) {\n        {{",
-        "if (row < cols && col < rows) {\n        {{", OUTSIDE_READ,
-        (("if (row < rows && col < cols) {\n        tile", "if (row < cols && col < rows) {\n        tile"),),
+        "tiled: swapped extents in both guards [6]", ON_TILED, TILED, STORES,
+        STORES.replace(GUARD, SWAPPED), OUTSIDE_READ,
+        ((LOADS, LOADS.replace(GUARD, SWAPPED)),),
     ),
     Mutant(
-        "tiled: row of the tile too short", ON_TILED, TILED, "tile[kTileDim][kTileCols + kPadding];",
+        "tiled: row of the tile too short", ON_TILED, TILED, "tile[{{ height }}][kTileCols + kPadding];",
         "tile[kTileDim][kTileCols - 1];", INDEX,
     ),
     Mutant(
@@ -71,7 +79,8 @@ MUTANTS = (
         'at("x", "kPadding + y + j + i")', UNINITIALISED,
     ),
     Mutant(
-        "tiled: padding twice", ON_TILED, TILED, 'at("y + j", "x + i")', 'at("y + j", "2 * kPadding + x + i")',
+        "tiled: padding twice", ON_TILED, TILED, 'at("y + j", "x + i") }} =',
+        'at("y + j", "2 * kPadding + x + i") }} =',
         UNINITIALISED,
     ),
     Mutant(
@@ -91,7 +100,7 @@ MUTANTS = (
     Mutant("tiled: wrong pitch of the input", ON_TILED, TILED, '"row * in_pitch + col"', '"row * cols + col"',
            OUTSIDE_READ),
     Mutant(
-        "tiled: last strip not loaded", ON_TILED, TILED, "j < kTileDim; j += kBlockRows) {\n#",
+        "tiled: last strip not loaded", ON_TILED, TILED, "j < {{ height }}; j += kBlockRows) {\n#",
         "j < kTileDim - kBlockRows; j += kBlockRows) {\n#", UNINITIALISED,
     ),
     Mutant(
@@ -113,6 +122,15 @@ MUTANTS = (
         "tiled: strips that do not fill a tile", ON_TILED, TILED, "kBlockRows = {{ block_rows }};",
         "kBlockRows = {{ block_rows }} - 1;", REFUSED,
     ),
+    Mutant(
+        "repeated: no barrier before the tile is filled anew [5]", ON_REPEATED, TILED,
+        "    __syncthreads();  // before the tile is filled anew\n", "", RACE,
+    ),
+    Mutant("halves: as if they were squares", ON_HALVES, TILED, "x) % kTileRows;", "x) % kTileDim;", WRONG),
+    Mutant("halves: columns as if of squares", ON_HALVES, TILED, "x) / kTileRows;", "x) / kTileDim;", (WRONG, RACE)),
+    Mutant("fine: tiles as they were", ON_FINE, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")', WRONG),
+    Mutant("coarse: tiles turned", ON_COARSE, TILED, "if turns else", "if turns or swaps_axes else", WRONG),
+    Mutant("copy: wrong pitch of the output", ON_COPY, TILED, 'else "row * out_pitch', 'else "row * cols', BESIDE),
     # naive transpose
     Mutant(
         "turned: swapped extents in a guard [6]", ON_TURNED, TURNED, "{{ lane }} < {{ lane }}s)",
@@ -167,8 +185,8 @@ LARGE = (
         '"unsigned(col * out_pitch + row)"', (WRONG, RACE, UNTOUCHED),
     ),
     Mutant(
-        "tiled: rows of tiles in 31 bits", ON_TILED, TILED, "const long long first_row = tile_row * kTileDim",
-        "const int first_row = int(tile_row) * kTileDim", OVERFLOW,
+        "tiled: rows of tiles in 31 bits", ON_TILED, TILED, "const long long first_row = tile_row",
+        "const int first_row = int(tile_row)", OVERFLOW,
     ),
     Mutant(
         "tiled: columns of tiles in 32 bits", ON_TILED, TILED, "const long long first_col = tile_col * kTileCols",
@@ -199,7 +217,7 @@ LARGE = (
 
 UNCHANGED = (
     Unchanged(
-        "tiled: no padding", ON_TILED, TILED, "tile[kTileDim][kTileCols + kPadding];",
+        "tiled: no padding", ON_TILED, TILED, "tile[{{ height }}][kTileCols + kPadding];",
         "tile[kTileDim][kTileCols];",
         "padding decides over bank conflicts, which cost time only",
     ),

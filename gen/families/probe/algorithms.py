@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 
 from gen.dtypes import I64
 from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
@@ -18,13 +18,7 @@ C = TypeVar("C", bound=Config)
 
 
 class Probe(Algorithm[S, C]):
-    """What the algorithms share: each takes the specs of one class, one launch, a block for each share of the work."""
-
-    takes: ClassVar[type[Any]]
-
-    def refuses(self, spec: S, config: C) -> str | None:
-        """Specs of another class."""
-        return None if isinstance(spec, self.takes) else f"it computes no {spec.label}"
+    """What the algorithms share: each takes the specs of one class: one launch, a block for each share of the work."""
 
     @abstractmethod
     def blocks(self, spec: S, config: C) -> Expr:
@@ -142,10 +136,9 @@ class Tile(Probe[TileSpec, TileConfig]):
 
     def refuses(self, spec: TileSpec, config: TileConfig) -> str | None:
         """A thread has as many elements as any other."""
-        reason = super().refuses(spec, config)
-        if reason is None and (elements := spec.rows * spec.cols) % config.threads_per_block:
+        if (elements := spec.rows * spec.cols) % config.threads_per_block:
             return f"{config.threads_per_block} threads do not share a tile of {elements} elements evenly"
-        return reason
+        return None
 
     def blocks(self, spec: TileSpec, config: TileConfig) -> Expr:
         """One for each tile."""

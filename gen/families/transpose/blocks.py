@@ -9,7 +9,7 @@ from gen.dtypes import I64, U32, DType
 from gen.families.base import Extents, Launch, Plan
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.tiles import Tiles
-from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.moves import MatrixSpec, repetitions
 
 
 class Order(Enum):
@@ -29,7 +29,7 @@ class Order(Enum):
         return None if down == across else f"its order needs a square of tiles, and these are {down} x {across}"
 
 
-def matrices(spec: TransposeSpec) -> Expr:
+def matrices(spec: MatrixSpec) -> Expr:
     """How many matrices a call turns."""
     count = ONE
     for place in range(spec.batches):
@@ -38,32 +38,43 @@ def matrices(spec: TransposeSpec) -> Expr:
     return count
 
 
-def batch_arguments(spec: TransposeSpec) -> tuple[tuple[DType, Expr], ...]:
+def batch_arguments(spec: MatrixSpec) -> tuple[tuple[DType, Expr], ...]:
     """What a kernel is told of the other axes."""
     return tuple(
         (I64, size(f"batch{place}{end}")) for place in range(spec.batches) for end in ("", "_in", "_out")
     )  # fmt: skip
 
 
-def arguments(spec: TransposeSpec, down: Expr, across: Expr) -> tuple[str | tuple[DType, Expr], ...]:
+def arguments(spec: MatrixSpec, down: Expr, across: Expr) -> tuple[str | tuple[DType, Expr], ...]:
     """What every kernel is told, as `parameters` of the templates declares it."""
     numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
     return ("in", "out", *numbers, *batch_arguments(spec), (U32, down), (U32, across))
 
 
 def tiled_launch(
-    spec: TransposeSpec, tiles: Tiles, block: tuple[int, int, int], shared_bytes: Expr | int = 0
-) -> Plan:  # fmt: skip
-    """One launch with a block for each tile, which it finds by `place_tile` of the templates."""
+    spec: MatrixSpec,
+    tiles: Tiles,
+    block: tuple[int, int, int],
+    shared_bytes: Expr | int = 0,
+    *,
+    in_kernel: bool = False,
+) -> Plan:
+    """Launches with a block for each tile, which it finds by `place_tile` of the templates.
+
+    As many as there are repetitions; `in_kernel`: one, which is told how many there are.
+    """
+    times = repetitions(spec)
+    told = ((I64, times),) if in_kernel else ()
     launch = Launch(
         grid=(tiles.count, ONE, ONE),
         block=block,
-        arguments=arguments(spec, tiles.down, tiles.across),
+        arguments=(*arguments(spec, tiles.down, tiles.across), *told),
         shared_bytes=constant(shared_bytes),
+        times=ONE if in_kernel else times,
     )
     return Plan((launch,))
 
 
-def placing(spec: TransposeSpec, order: Order = Order.ROW) -> Mapping[str, object]:
+def placing(spec: MatrixSpec, order: Order = Order.ROW) -> Mapping[str, object]:
     """What the templates' `place_tile` reads."""
     return {"element": spec.dtype.cuda, "batches": spec.batches, "order": order.value}

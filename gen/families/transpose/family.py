@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gen.dtypes import B8, DTYPES, read_dtype
 from gen.errors import ShapeError
-from gen.families.base import Algorithm, Array, Expected, Extents, Layout, Named
+from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
+from gen.families.kinds import Kinds
 from gen.families.layout import layout_of, measure
 from gen.families.transpose.canonical import canonical
 from gen.families.transpose.classes import base, known_class, representatives, shape_class
 from gen.families.transpose.flat import RowCopy, Skinny, Small
+from gen.families.transpose.literature import literature
+from gen.families.transpose.moves import MoveSpec
+from gen.families.transpose.references import Moves
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.tiled import Naive, Tiled
 from gen.families.transpose.vector import VectorTile
@@ -36,34 +40,8 @@ _MANY = (
 )  # fmt: skip
 
 
-_ALGORITHMS: tuple[Algorithm[TransposeSpec, Any], ...] = (
-    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(),
-)  # fmt: skip
-
-
-class Transpose(DenseFamily[TransposeSpec]):
-    """The family of transposes."""
-
-    name = "transpose"
-    summary = "the axes of an array in another order"
-    algorithms: Mapping[str, Algorithm[TransposeSpec, Any]] = {a.name: a for a in _ALGORITHMS}
-    named = (
-        Named("transposeNaiveRow", "naive", {"order": "row", "unroll": 1}, {}, rank=3),
-        Named("transposeNaiveCol", "naive", {"order": "col", "unroll": 1}, {}, rank=4),
-        Named("transposeUnroll4Row", "naive", {"order": "row", "unroll": 4}, {}, rank=5),
-        Named("transposeUnroll4Col", "naive", {"order": "col", "unroll": 4}, {}, rank=6),
-        Named("transposeUnroll8Row", "naive", {"order": "row", "unroll": 8}, {}, rank=7),
-        Named("transposeUnroll8Col", "naive", {"order": "col", "unroll": 8}, {}, rank=8),
-        Named("naiveGmem", "naive", {"order": "row", "block_x": 32, "block_y": 16, "unroll": 1}, {}, rank=10),
-        Named("transposeSmem", "tiled", {"padding": 0, "unroll": 1}, {}, rank=11),
-        Named("transposeSmemPad", "tiled", {"padding": 1, "unroll": 1}, {}, rank=12),
-        Named("transposeSmemUnrollPad", "tiled", {"padding": 1, "unroll": 2}, {}, rank=13),
-        Named("transposeSmemUnrollPadDyn", "tiled", {"padding": 1, "unroll": 2, "dynamic": True}, {}, rank=14),
-        Named("transposeDiagonal", "tiled", {"padding": 1, "unroll": 1, "block_order": "diagonal"}, {}, rank=15),
-    )
-    catalogue = (TransposeSpec(),)
-    samples: Mapping[str, TransposeSpec] = {"shift_tile": TransposeSpec(dtype=B8)}
-    templates = templates_root()
+class Permutations(DenseFamily[TransposeSpec]):
+    """Permutations of axes."""
 
     def spell(self, label: str) -> TransposeSpec | None:
         """`{axes}_{dtype}`."""
@@ -154,3 +132,25 @@ def _pitch(layout: Layout) -> int:
     """Elements from one row to the next; of a single row, or none, its length."""
     rows = [stride for extent, stride in zip(layout.shape[:-1], layout.strides[:-1], strict=True) if extent > 1]
     return rows[-1] // layout.dtype.itemsize if rows and 0 not in layout.shape else layout.shape[-1]
+
+
+_ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
+    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(),
+)  # fmt: skip
+
+
+class Transpose(Kinds):
+    """The family of transposes."""
+
+    name = "transpose"
+    summary = "the axes of an array in another order"
+    kinds: ClassVar[Mapping[type[Any], Family[Any]]] = {TransposeSpec: Permutations(), MoveSpec: Moves()}
+    algorithms: Mapping[str, Algorithm[Any, Any]] = {a.name: a for a in _ALGORITHMS}
+    named = tuple(literature())
+    catalogue = (TransposeSpec(),)
+    samples: Mapping[str, Any] = {"shift_tile": TransposeSpec(dtype=B8)}
+    templates = templates_root()
+
+    def kind_of(self, content: Mapping[str, Any]) -> type[Any]:
+        """`op` is what copies and their like have."""
+        return MoveSpec if "op" in content else TransposeSpec

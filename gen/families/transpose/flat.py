@@ -55,6 +55,7 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         "written to as many long pieces; with few rows the other way round."
     )
     config = SkinnyConfig
+    takes = TransposeSpec
 
     def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
         """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
@@ -144,6 +145,7 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
         "elements is changed on the way out."
     )
     config = SmallConfig
+    takes = TransposeSpec
 
     def refuses(self, spec: TransposeSpec, config: SmallConfig) -> str | None:
         """Matrices of small elements are turned from one tile to another, both of static shared memory."""
@@ -227,6 +229,7 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
         "vectors, or, where one of the two is not aligned, by words that are shifted into place."
     )
     config = RowCopyConfig
+    takes = TransposeSpec
 
     def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
         """Nothing may move within a matrix."""

@@ -1,4 +1,4 @@
-"""The transposes of the literature: straight, and through a tile of shared memory."""
+"""The transposes and copies of the literature: straight, and through a tile of shared memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
 from gen.families.transpose.blocks import Order, matrices, placing, tiled_launch
+from gen.families.transpose.moves import COPY, MatrixSpec, MoveSpec
 from gen.families.transpose.spec import TransposeSpec
 
 
@@ -28,8 +29,19 @@ class NaiveConfig(Config):
 
     order: Lanes = tunable("", tuple(Lanes), base=Lanes.ROW, help="warps along rows of the input (row) or output (col)")
     block_x: int = tunable("x", (8, 16, 32, 64), base=32, help="threads of a block along those rows")
-    block_y: int = tunable("y", (4, 8, 16), base=8, help="threads of a block across them")
+    block_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads of a block across them")
     unroll: int = tunable("u", (1, 4, 8), base=1, help="elements of each thread, block_x apart")
+    block_order: Order = tunable(
+        "o", (Order.ROW, Order.DIAGONAL), base=Order.ROW, off=Order.ROW, help="the order in which blocks go over tiles"
+    )
+
+    def problem(self) -> str | None:
+        """Blocks end at 1,024 threads; high blocks are thin, and the literature's diagonals have square ones."""
+        if self.block_y == 32 and self.block_x > 16:
+            return "blocks of 32 threads across the rows are thin: block_x is 8 or 16"
+        if self.block_order is Order.DIAGONAL and (self.block_y != 16 or self.block_x != 16):
+            return "the diagonal order is tried with blocks of 16 x 16"
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +72,17 @@ class TiledConfig(Config):
     swizzle: bool = tunable(
         "swz", (False, True), base=False, off=False, help="exchange columns within a row of the tile, to spread banks"
     )
+    tile_rows: int = tunable("h", (0, 16), base=0, off=0, help="rows of a tile that is no square; 0: tile_dim")
+    direct: bool = tunable("direct", (False, True), base=False, off=False, help="straight, without shared memory")
+    in_kernel: bool = tunable(
+        "nreps", (False, True), base=False, off=False, help="repetitions in a loop in the kernel, not of launches"
+    )
     dynamic: bool = tunable("dyn", (False, True), base=False, off=False, help="dynamic shared memory")
+
+    @property
+    def height(self) -> int:
+        """Rows of a tile."""
+        return self.tile_rows or self.tile_dim
 
     def problem(self) -> str | None:
         """Blocks end at 1,024 threads; swizzle does what padding does; other departures come one at a time."""
@@ -74,6 +96,16 @@ class TiledConfig(Config):
             for parameter in self.parameters()
             if parameter.off is not None and getattr(self, parameter.field) != parameter.off
         ]
+        if self.tile_rows:
+            if (self.tile_dim, self.block_rows) != (2 * self.tile_rows, self.tile_rows):
+                return "a tile that is no square is twice as wide as high, and each thread moves one of its elements"
+            departures.remove("tile_rows")
+        if self.direct:
+            if self.padding or self.unroll > 1 or not {"direct", "in_kernel"}.issuperset(departures):
+                return "without shared memory there is nothing to pad or to spread: base, but for padding, is enough"
+            return None
+        if self.tile_rows and departures and not self.dynamic:
+            return f"{departures[0]} is varied with square tiles"
         if len(departures) > 1:
             both = " and ".join(departures[:2])
             return f"the literature's tile departs in one thing at a time, not in {both}: vector_tile varies more"
@@ -82,7 +114,7 @@ class TiledConfig(Config):
         return None
 
 
-class Naive(Algorithm[TransposeSpec, NaiveConfig]):
+class Naive(Algorithm[MatrixSpec, NaiveConfig]):
     """One side coalesced, the other strided."""
 
     name = "naive"
@@ -92,37 +124,42 @@ class Naive(Algorithm[TransposeSpec, NaiveConfig]):
         "and across the rows of the other, which is then strided."
     )
     config = NaiveConfig
+    takes = (TransposeSpec, MoveSpec)
 
-    def uncovered(self, spec: TransposeSpec, config: NaiveConfig, extents: Extents, limits: Limits) -> str | None:
+    def refuses(self, spec: MatrixSpec, config: NaiveConfig) -> str | None:
+        """It knows of no tiles."""
+        return "it knows of no tiles" if isinstance(spec, MoveSpec) and spec.by_tiles else None
+
+    def uncovered(self, spec: MatrixSpec, config: NaiveConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
 
-    def inputs(self, spec: TransposeSpec, config: NaiveConfig) -> Mapping[str, object]:
+    def inputs(self, spec: MatrixSpec, config: NaiveConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            "element": spec.dtype.cuda,
-            "batches": spec.batches,
+            **placing(spec, config.block_order),
+            "copies": isinstance(spec, MoveSpec) and spec.op == COPY,
             "by_rows": config.order is Lanes.ROW,
             "block_x": config.block_x,
             "block_y": config.block_y,
             "unroll": config.unroll,
         }
 
-    def tiles(self, spec: TransposeSpec, config: NaiveConfig) -> Tiles:
+    def tiles(self, spec: MatrixSpec, config: NaiveConfig) -> Tiles:
         """Blocks over the matrix whose rows the warps follow."""
         along, across = ("cols", "rows") if config.order is Lanes.ROW else ("rows", "cols")
         return Tiles(size(across), size(along), config.block_y, config.block_x * config.unroll, matrices(spec))
 
-    def plan(self, spec: TransposeSpec, config: NaiveConfig) -> Plan:
-        """One launch."""
+    def plan(self, spec: MatrixSpec, config: NaiveConfig) -> Plan:
+        """One launch, repeated."""
         return tiled_launch(spec, self.tiles(spec, config), (config.block_x, config.block_y, 1))
 
-    def bytes_in_flight(self, spec: TransposeSpec, config: NaiveConfig) -> int:
+    def bytes_in_flight(self, spec: MatrixSpec, config: NaiveConfig) -> int:
         """All elements of a thread: no load need wait for a store, since the arrays do not overlap."""
         return config.unroll * spec.dtype.size
 
 
-class Tiled(Algorithm[TransposeSpec, TiledConfig]):
+class Tiled(Algorithm[MatrixSpec, TiledConfig]):
     """A padded tile in shared memory, so that both sides are coalesced."""
 
     name = "tiled"
@@ -132,31 +169,48 @@ class Tiled(Algorithm[TransposeSpec, TiledConfig]):
         "output: both sides are coalesced. Padding spreads a column of the tile over the banks."
     )
     config = TiledConfig
+    takes = (TransposeSpec, MoveSpec)
 
-    def refuses(self, spec: TransposeSpec, config: TiledConfig) -> str | None:
-        """The tile must fit in static shared memory, unless it is dynamic."""
+    def refuses(self, spec: MatrixSpec, config: TiledConfig) -> str | None:
+        """The tile must fit in static shared memory, unless it is dynamic; what a spec says of tiles must hold."""
+        if isinstance(spec, TransposeSpec):
+            if config.in_kernel:
+                return "it is computed once: there are no repetitions"
+        elif spec.by_tiles and config.direct:
+            return f"{spec.op} is about tiles in shared memory"
+        elif spec.by_tiles and (config.tile_rows or config.tile_dim != spec.tile):
+            return f"its tiles must be of {spec.tile} x {spec.tile}, as the result's are"
+        elif config.tile_rows and not spec.turns:
+            return "tiles that are no squares are turned"
         needed = self.tile_bytes(spec, config)
         if needed > STATIC_SHARED_BYTES and not config.dynamic:
             return f"the tile takes {needed} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
         return None
 
-    def infeasible(self, spec: TransposeSpec, config: TiledConfig, limits: Limits) -> str | None:
+    def infeasible(self, spec: MatrixSpec, config: TiledConfig, limits: Limits) -> str | None:
         """The tile must fit in a block's shared memory."""
         needed = self.tile_bytes(spec, config)
         if needed > limits.shared_bytes_per_block:
             return f"the tile takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
         return None
 
-    def uncovered(self, spec: TransposeSpec, config: TiledConfig, extents: Extents, limits: Limits) -> str | None:
+    def uncovered(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid, and suit the block order."""
+        if isinstance(spec, MoveSpec) and spec.by_tiles:
+            for name in ("rows", "cols"):
+                if extents[name] % spec.tile:
+                    return f"{name} must be a multiple of {spec.tile}, its tiles' extent, and is {extents[name]}"
         tiles = self.tiles(spec, config)
         return tiles.uncovered(extents) or config.block_order.uncovered(tiles, extents)
 
-    def inputs(self, spec: TransposeSpec, config: TiledConfig) -> Mapping[str, object]:
+    def inputs(self, spec: MatrixSpec, config: TiledConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
             **placing(spec, config.block_order),
+            "turns": isinstance(spec, TransposeSpec) or spec.turns,
+            "swaps_axes": isinstance(spec, TransposeSpec) or spec.swaps_axes,
             "tile_dim": config.tile_dim,
+            "tile_rows": config.tile_rows,
             "block_rows": config.block_rows,
             "padding": config.padding,
             "unroll": config.unroll,
@@ -164,23 +218,28 @@ class Tiled(Algorithm[TransposeSpec, TiledConfig]):
             "store": config.store_modifier.intrinsic,
             "swizzle": config.swizzle,
             "dynamic": config.dynamic,
+            "direct": config.direct,
+            "in_kernel": config.in_kernel,
         }
 
-    def tiles(self, spec: TransposeSpec, config: TiledConfig) -> Tiles:
+    def tiles(self, spec: MatrixSpec, config: TiledConfig) -> Tiles:
         """Tiles of the input."""
         wide = config.tile_dim * config.unroll
-        return Tiles(size("rows"), size("cols"), config.tile_dim, wide, matrices(spec))
+        return Tiles(size("rows"), size("cols"), config.height, wide, matrices(spec))
 
-    def tile_bytes(self, spec: TransposeSpec, config: TiledConfig) -> int:
+    def tile_bytes(self, spec: MatrixSpec, config: TiledConfig) -> int:
         """Shared memory of a block."""
-        return config.tile_dim * (config.tile_dim * config.unroll + config.padding) * spec.dtype.size
+        cells = config.height * (config.tile_dim * config.unroll + config.padding)
+        return 0 if config.direct else cells * spec.dtype.size
 
-    def plan(self, spec: TransposeSpec, config: TiledConfig) -> Plan:
-        """One launch."""
+    def plan(self, spec: MatrixSpec, config: TiledConfig) -> Plan:
+        """One launch, repeated, unless the repetitions are in the kernel."""
         block = (config.tile_dim, config.block_rows, 1)
         shared = self.tile_bytes(spec, config) if config.dynamic else 0
-        return tiled_launch(spec, self.tiles(spec, config), block, shared)
+        return tiled_launch(spec, self.tiles(spec, config), block, shared, in_kernel=config.in_kernel)
 
-    def bytes_in_flight(self, spec: TransposeSpec, config: TiledConfig) -> int:
-        """A thread's share of the tile, all of which is loaded before the barrier."""
-        return config.unroll * (config.tile_dim // config.block_rows) * spec.dtype.size
+    def bytes_in_flight(self, spec: MatrixSpec, config: TiledConfig) -> int:
+        """A thread's share of the tile, all of which is loaded before the barrier, or with nothing to wait for."""
+        if config.direct and config.in_kernel:
+            return spec.dtype.size  # arrays may be the same, as far as the compiler knows
+        return config.unroll * (config.height // config.block_rows) * spec.dtype.size

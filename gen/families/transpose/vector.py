@@ -66,6 +66,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         "shared memory by vectors, one of each column; these are written along the rows of the output."
     )
     config = VectorTileConfig
+    takes = TransposeSpec
 
     def refuses(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
         """A vector must hold an element, and two squares a thread must fit in registers."""

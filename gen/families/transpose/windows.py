@@ -46,6 +46,7 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
         "it begins at a whole sector of memory also where the rows of the output begin anywhere."
     )
     config = WindowTileConfig
+    takes = TransposeSpec
 
     def refuses(self, spec: TransposeSpec, config: WindowTileConfig) -> str | None:
         """Small elements are moved in words."""
@@ -120,6 +121,7 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
         "the way out they are shifted once more, to aligned words of the output."
     )
     config = ShiftTileConfig
+    takes = TransposeSpec
 
     def refuses(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
         """Words must hold several elements, and those of a thread must fit in registers."""
