@@ -66,6 +66,13 @@ class FakeCompiler:
     options: str = ""
     architectures: tuple[str, ...] = ("sm_75", "sm_90")
 
+    def compile(self, name: str, text: str, arch: str) -> Compiled:
+        """The same for one."""
+        (found,) = self.compile_many([(name, text)], arch)
+        if isinstance(found, CompileError):
+            raise found
+        return found
+
     def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
         """20 registers for the kernel, 30 for a finishing one."""
         for name, text in reversed(list(items)):

@@ -11,10 +11,6 @@ from gen.cli.common import Json, Out, families_of, find, home_of
 from gen.cli.prove import ARCH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gen.families.base import Extents, Limits, Variant
     from gen.report.explain import Explanation
 
 Arch = Annotated[str, typer.Option("--arch", metavar="SM", help="The architecture to look at.")]
@@ -57,11 +53,16 @@ def explain(
     and instructions where nvdisasm is installed. From both follows what bounds it. Nothing is measured.
     """
     from gen.families.base import Limits
+    from gen.families.names import find_named
     from gen.report.explain import as_json, changes, metrics, parameters
+    from gen.report.look import explanations, extents_for
 
     home, limits = home_of(out), Limits.of(arch)
-    variants = [find(families_of(ctx), one, home) for one in (name, vs) if one is not None]
-    found = explanations(variants, limits, home, [extents_for(variant, limits, shape) for variant in variants])
+    families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
+    variants = [find(families, one, home) for one in names]
+    more = [named.more if (named := find_named(families, one)) else None for one in names]
+    sizes = [extents_for(made, limits, shape, added) for made, added in zip(variants, more, strict=True)]
+    found = explanations(variants, limits, home, sizes)
     if json:
         content: dict[str, Any] = {"explained": [as_json(one) for one in found]}
         if vs is not None:
@@ -79,39 +80,6 @@ def explain(
     show.text()
     rows = [(row.name, row.one, row.other) for row in (*parameters(*found), *metrics(*found))]
     show.table(("", name, vs), rows)
-
-
-def extents_for(variant: Variant, limits: Limits, shape: str | None) -> Extents:
-    """The problem that a shape of the first input means."""
-    from gen.families.layout import extents_of
-    from gen.toolchain.usage import largest
-    from gen.tune.problems import read_shape
-
-    if shape is None:
-        return largest(variant, limits)
-    return extents_of(variant.family, variant.spec, read_shape(shape))
-
-
-def explanations(
-    variants: Sequence[Variant], limits: Limits, home: Path, extents: Sequence[Extents]
-) -> tuple[Explanation, ...]:
-    """Each variant explained on its problem; built together."""
-    from gen.emit.render import render
-    from gen.paths import cache_home
-    from gen.proof.host import HostRunner
-    from gen.report.explain import explain as explained
-    from gen.toolchain.nvrtc import Nvrtc
-    from gen.toolchain.sass import disassembler, instructions
-
-    cache = cache_home(home)
-    kernels = HostRunner(limits, cache=cache, text=render).load(variants)
-    compiler, program = Nvrtc(cache), disassembler()
-    found = []
-    for variant, kernel, sizes in zip(variants, kernels, extents, strict=True):
-        compiled = compiler.compile(variant.name, render(variant), limits.arch)
-        opcodes = instructions(compiled.cubin, program) if program else None
-        found.append(explained(variant, kernel, compiled, limits, sizes, opcodes))
-    return tuple(found)
 
 
 def _show(one: Explanation) -> None:

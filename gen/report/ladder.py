@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from gen.errors import ShapeError
+from gen.families.base import Extents, Family, Limits, Variant
+from gen.families.names import named_variant
 from gen.report.explain import METRICS, Explanation
+from gen.report.look import explanations, extents_for
 
 _CAUSES = (
     "load_efficiency", "store_efficiency", "conflict_degree", "active_lanes", "moved_over_least", "bytes_in_flight",
@@ -16,31 +21,72 @@ NOTEWORTHY = 0.04  # a change of a metric by less explains nothing
 
 
 @dataclass(frozen=True)
+class Time:
+    """What a call takes on a GPU.
+
+    Attributes:
+        us: the median; None where there is none.
+        of_limit: the least time of the problem over it; 0 without one.
+        reason: why there is none.
+    """
+
+    us: float | None
+    of_limit: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Rung:
     """One kernel of the literature.
 
     Attributes:
         name: as the literature has it.
         rank: its place.
-        explained: what it does; None where it cannot be built.
-        us: what a call takes; None without a kernel, or where it was not timed.
-        measured: whether `us` is measured; else it is predicted.
-        reason: why there is no kernel, or no time.
+        variant: None where it cannot be built.
+        extents: of its problem; None where it takes none such.
+        explained: what it does; None where the CPU cannot run it.
+        timed: what a call takes on a GPU; None where nothing was measured, and the prediction stands.
+        reason: why there is no kernel, or no problem for it.
     """
 
     name: str
     rank: int
-    explained: Explanation | None
-    us: float | None
-    measured: bool
+    variant: Variant | None = None
+    extents: Extents | None = None
+    explained: Explanation | None = None
+    timed: Time | None = None
     reason: str = ""
+
+    @property
+    def problem(self) -> str:
+        """What tells its problem from others; empty without one."""
+        if self.variant is None or self.extents is None:
+            return ""
+        return f"{self.variant.family.name}_{self.variant.spec.label} {sorted(self.extents.items())}"
+
+    @property
+    def us(self) -> float | None:
+        """What a call takes: measured, or else predicted."""
+        if self.timed is not None:
+            return self.timed.us
+        return None if self.explained is None else self.explained.predicted.us
 
     @property
     def gb_per_s(self) -> float | None:
         """The least bytes of the problem over the time."""
-        if self.explained is None or not self.us:
+        if self.variant is None or self.extents is None or not self.us:
             return None
-        return self.explained.least_bytes / self.us * 1e-3
+        work = self.variant.family.work(self.variant.spec, self.extents)
+        return (work.bytes_read + work.bytes_written) / self.us * 1e-3
+
+    @property
+    def why_not(self) -> str:
+        """Why it has no time; empty if it has one."""
+        if self.reason or self.us is not None:
+            return self.reason
+        if self.timed is not None:
+            return self.timed.reason
+        return (self.variant and self.variant.algorithm.not_on_host) or "nothing was measured"
 
 
 @dataclass(frozen=True)
@@ -57,6 +103,44 @@ class Step:
     step: float | None
     cumulative: float | None
     causes: tuple[str, ...]
+
+
+def listed(family: Family[Any], limits: Limits, shape: str | None = None) -> list[Rung]:
+    """A rung for each kernel, at a shape of the first input, or the one that stands for most; nothing is run yet.
+
+    Raises ShapeError if none of them takes the shape.
+    """
+    found = [Rung(one.name, one.rank, reason=one.reason) for one in family.absent]
+    refused: list[ShapeError] = []
+    for one in family.named:
+        made = named_variant(family, one)
+        try:
+            extents = extents_for(made, limits, shape, one.more)
+        except ShapeError as error:
+            refused.append(error)
+            found.append(Rung(one.name, one.rank, made, reason=str(error)))
+            continue
+        reason = made.algorithm.infeasible(made.spec, made.config, limits)
+        reason = reason or made.algorithm.uncovered(made.spec, made.config, extents, limits)
+        found.append(Rung(one.name, one.rank, made, None if reason else extents, reason=reason or ""))
+    if refused and len(refused) == len(family.named):
+        raise refused[0]
+    return sorted(found, key=lambda rung: rung.rank)
+
+
+def looked_at(rungs: Sequence[Rung], limits: Limits, home: Path) -> list[Rung]:
+    """The rungs with what the CPU run says of their kernels, but for those that it cannot run."""
+    distinct = {
+        (rung.variant.name, rung.problem): (rung.variant, rung.extents)
+        for rung in rungs
+        if rung.variant and rung.extents is not None and rung.variant.algorithm.not_on_host is None
+    }
+    explained = explanations([made for made, _ in distinct.values()], limits, home, [e for _, e in distinct.values()])
+    by_key = dict(zip(distinct, explained, strict=True))
+    return [
+        replace(rung, explained=by_key.get((rung.variant.name, rung.problem))) if rung.variant else rung
+        for rung in rungs
+    ]
 
 
 def climb(rungs: Sequence[Rung]) -> Iterator[Step]:
@@ -88,35 +172,21 @@ def causes(one: Explanation, other: Explanation) -> Iterator[str]:
         yield f"bound by {other.predicted.bound}, no longer by {one.predicted.bound}"
 
 
-def rungs_of(
-    names: Sequence[tuple[str, int]],
-    explained: Sequence[Explanation],
-    time: Callable[[Explanation], float | str] | None,
-) -> tuple[Rung, ...]:
-    """A rung for each explained kernel; `time` measures one in microseconds, or says in words why it could not."""
-    found = []
-    for (name, rank), one in zip(names, explained, strict=True):
-        timed = one.predicted.us if time is None else time(one)
-        if isinstance(timed, str):
-            found.append(Rung(name, rank, one, None, True, timed))
-        else:
-            found.append(Rung(name, rank, one, timed, time is not None))
-    return tuple(found)
-
-
 def as_json(step: Step) -> dict[str, Any]:
     """A step as data."""
     rung = step.rung
     return {
         "name": rung.name,
         "rank": rung.rank,
-        "variant": rung.explained.variant.name if rung.explained else None,
-        "extents": dict(rung.explained.extents) if rung.explained else None,
+        "variant": rung.variant.name if rung.variant else None,
+        "extents": dict(rung.extents) if rung.extents else None,
         "us": rung.us,
-        "measured": rung.measured,
+        "measured": rung.timed is not None and rung.timed.us is not None,
+        "predicted_us": rung.explained.predicted.us if rung.explained else None,
+        "of_limit": rung.timed.of_limit if rung.timed and rung.timed.us else None,
         "gb_per_s": rung.gb_per_s,
         "step": step.step,
         "cumulative": step.cumulative,
         "causes": list(step.causes),
-        "reason": rung.reason or None,
+        "reason": rung.why_not or None,
     }

@@ -1,0 +1,128 @@
+"""The ladders of all families on a GPU: `python bench/ladder.py --json bench/ladder-h200.json`.
+
+Every kernel of the literature is proven at its problem, then timed in turns with those of the same problem, behind
+cold caches. Then the CPU run counts what explains the steps; `--explain FILE` does that alone, for a file that was
+measured where it could not be done. `--show FILE` prints a file's tables, and `python bench/readme.py` puts them where
+they belong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from gen.families import FAMILIES
+from gen.families.base import Family, Limits
+from gen.families.names import find_family
+from gen.paths import cache_home, output_home
+from gen.report.ladder import Rung, Time, as_json, climb, listed, looked_at
+from gen.report.timed import TURNS, timed
+from gen.toolchain.nvrtc import Nvrtc
+
+
+def main() -> int:
+    """Measures, or explains or shows what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="measure, and write the results to this file")
+    parser.add_argument("--explain", type=Path, help="count on the CPU what explains the steps in this file")
+    parser.add_argument("--show", type=Path, help="print the tables of this file")
+    options = parser.parse_args()
+    if options.json:
+        measure(options.json)
+    for file in (options.json, options.explain):
+        if file:
+            explain(file)
+    for file in (options.json, options.explain, options.show):
+        if file:
+            print(full(json.loads(file.read_text(encoding="utf-8"))), end="")
+    return 0
+
+
+def measure(file: Path) -> None:
+    """Writes the times of a family's kernels when it is done."""
+    from gen.gpu.isolated import IsolatedDevice
+    from gen.gpu.open import GpuFactory
+
+    home = output_home()
+    compiler = Nvrtc(cache_home(home))
+    with IsolatedDevice(GpuFactory(0, compiler, home)) as device:
+        meta = {
+            "command": "python bench/ladder.py",
+            "date": date.today().isoformat(),
+            "compiler": compiler.version,
+            "arch": device.limits.arch,
+            "turns": TURNS,
+            "calibration": asdict(device.about),
+        }
+        content: dict[str, Any] = {"meta": meta, "families": {}}
+        for family in FAMILIES:
+            content["families"][family.name] = _steps(timed(device, compiler, listed(family, device.limits)))
+            _write(file, content)
+
+
+def explain(file: Path) -> None:
+    """Adds what the CPU run counts."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    limits = Limits.of(content["meta"]["arch"])
+    for name, steps in content["families"].items():
+        rungs = looked_at(_measured(find_family(FAMILIES, name), limits, steps), limits, output_home())
+        content["families"][name] = _steps(rungs)
+        _write(file, content)
+
+
+def _measured(family: Family[Any], limits: Limits, steps: Sequence[Mapping[str, Any]]) -> list[Rung]:
+    """The rungs that a file has, as far as the literature still has them."""
+    known = {rung.name: rung for rung in listed(family, limits)}
+    return [
+        replace(known[step["name"]], timed=Time(step["us"], step["of_limit"] or 0.0, step["reason"] or ""))
+        for step in steps
+        if step["name"] in known
+    ]
+
+
+def _steps(rungs: Sequence[Rung]) -> list[dict[str, Any]]:
+    return [as_json(step) for step in climb(rungs)]
+
+
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def full(content: dict[str, Any]) -> str:
+    """All ladders, with what explains each step."""
+    meta = content["meta"]
+    calibration = meta["calibration"]
+    lines = [
+        (
+            f"Measured on one {calibration['device']} (driver {calibration['driver']}), {meta['date']}, by "
+            f"`{meta['command']}`: medians of {meta['turns']} turns behind cold caches. GB/s: the least bytes of the "
+            "problem over the time. A step is over the kernel before, in all over the first, by GB/s. What changed is "
+            "counted on the CPU run."
+        ),
+    ]
+    for family, rungs in content["families"].items():
+        if rungs:
+            lines += ["", f"## {family}", "", *_table(rungs)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rungs: list[dict[str, Any]]) -> list[str]:
+    lines = ["| kernel | us | GB/s | step | in all | what changed |", "| --- | --- | --- | --- | --- | --- |"]
+    for rung in rungs:
+        if rung["us"] is None:
+            lines.append(f"| {rung['name']} | | | | | {rung['reason']} |")
+            continue
+        step = "" if rung["step"] is None else f"{rung['step']:.2f}x"
+        row = (rung["name"], f"{rung['us']:.2f}", f"{rung['gb_per_s']:.0f}", step, f"{rung['cumulative']:.2f}x")
+        lines.append("| " + " | ".join((*row, "; ".join(rung["causes"]))) + " |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

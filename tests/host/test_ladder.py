@@ -1,0 +1,128 @@
+"""The ladder of the literature on a GPU, which is a fake: what is timed with what, and what goes wrong."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from bench.ladder import full
+from gen.errors import ShapeError
+from gen.families import FAMILIES
+from gen.families.base import Limits, Variant
+from gen.families.names import find_family
+from gen.report.ladder import Rung, as_json, climb, listed
+from gen.report.timed import TURNS, timed
+from tests.fake_device import FakeDevice
+from tests.fakes import FakeCompiler
+
+TRANSPOSE = find_family(FAMILIES, "transpose")
+LIMITS = Limits.of("sm_90")
+PADDED = "transpose_10_b32__tiled_t32_r8_p1_u1"
+
+
+def rungs(shape: str | None = "64x64") -> list[Rung]:
+    return listed(TRANSPOSE, LIMITS, shape)
+
+
+def by_name(found: list[Rung]) -> dict[str, Rung]:
+    return {rung.name: rung for rung in found}
+
+
+def test_kernels_of_one_problem_are_timed_in_turns_and_each_problem_is_opened_once() -> None:
+    device = FakeDevice(time_us=lambda made: 40.0 if "naive" in made.name else 20.0)
+    found = by_name(timed(device, FakeCompiler(), rungs()))
+    problems = [(problem.spec_name, problem.extents) for problem, _ in device.seen]
+    assert len(problems) == len({str(problem) for problem in problems})
+    assert {rung.problem for rung in found.values()} == {
+        f"{name} {sorted(extents.items())}" for name, extents in problems
+    }
+    assert {turns for _, turns in device.finals} == {TURNS}
+    assert device.open_sessions == 0
+    assert (found["naiveGmem"].us, found["transposeSmem"].us) == (40, 20)
+    # Names that mean the same kernel and problem have one time; base is timed only where it is a rung.
+    together = max((names for names, _ in device.finals), key=len)
+    assert len(together) == len(set(together))
+    assert found["cartesian"].timed is found["transposeSmemPad"].timed
+    assert found["output_pitch_padding"].problem != found["cartesian"].problem
+    assert found["cartesian"].timed is not None
+    assert found["cartesian"].timed.of_limit == device.floor / 20
+
+
+def test_steps_are_ratios_of_the_bytes_a_second_that_were_measured() -> None:
+    device = FakeDevice(time_us=lambda made: 5.0 * len(made.name))
+    steps = list(climb(timed(device, FakeCompiler(), rungs())))
+    speeds = [step.rung.gb_per_s or 0 for step in steps]
+    assert all(speeds)
+    assert [step.step for step in steps[1:]] == pytest.approx([now / was for was, now in pairwise(speeds)])
+    assert [step.cumulative for step in steps] == pytest.approx([speed / speeds[0] for speed in speeds])
+    # Ten repetitions move ten times the bytes.
+    once, often = (next(s.rung for s in steps if s.rung.name == name) for name in ("copy", "copyNrepsLaunches"))
+    assert once.us == often.us
+    assert often.gb_per_s == pytest.approx(10 * (once.gb_per_s or 0))
+
+
+def test_what_is_wrong_or_fails_stands_there_with_its_reason_and_no_time() -> None:
+    device = FakeDevice(bad={PADDED: "wrong_result"}, spoilt={"transpose_10_b32__tiled_t32_r8_p0_u1": "launch_failed"})
+    steps = {step.rung.name: step for step in climb(timed(device, FakeCompiler(), rungs()))}
+    padded, smem = steps["transposeSmemPad"], steps["transposeSmem"]
+    assert (padded.rung.us, padded.rung.why_not, padded.step) == (None, "made to: wrong_result", None)
+    assert (smem.rung.us, smem.rung.why_not) == (None, "among the finalists: launch_failed")
+    # The next step is over the last kernel that has a time.
+    assert steps["transposeSmemUnrollPad"].step == pytest.approx(1)
+    assert as_json(padded)["reason"] == "made to: wrong_result"
+    assert as_json(padded)["measured"] is False
+
+
+def test_where_base_is_wrong_nothing_of_the_problem_is_timed() -> None:
+    device = FakeDevice(base_wrong=True)
+    found = timed(device, FakeCompiler(), rungs())
+    assert {rung.us for rung in found} == {None}
+    assert all("is wrong: out must be 1.0, is 2.0" in rung.why_not for rung in found)
+    assert device.open_sessions == 0
+
+
+def test_what_cannot_be_compiled_is_told_and_the_others_are_timed() -> None:
+    refusing = FakeCompiler(refused=("transpose_10_b32__tiled_t32_r8_p1_u1_odiagonal",))
+    found = by_name(timed(FakeDevice(), refusing, rungs()))
+    assert "error: expected a ';'" in found["transposeDiagonal"].why_not
+    assert found["transposeSmemPad"].us == 10
+
+
+def test_a_kernel_that_does_not_take_the_shape_says_why() -> None:
+    found = by_name(rungs("64x96"))
+    assert (found["diagonal-square"].reason, found["diagonal-square"].extents) == (
+        "its order needs a square of tiles, and these are 2 x 3", None,
+    )  # fmt: skip
+    assert found["transposeFineGrained"].reason == ""
+    assert "cols must be a multiple of 32" in by_name(rungs("64x80"))["transposeFineGrained"].reason
+    device = FakeDevice()
+    again = by_name(timed(device, FakeCompiler(), list(found.values())))
+    assert again["diagonal-square"].why_not == found["diagonal-square"].reason
+    assert not any("osquare" in name for names, _ in device.finals for name in names)
+
+
+def test_a_shape_that_no_kernel_takes_is_refused() -> None:
+    with pytest.raises(ShapeError, match="in must have 2 axes"):
+        rungs("64")
+    mixed = by_name(listed(find_family(FAMILIES, "probe"), LIMITS, "4096"))
+    assert mixed["readOffset"].reason == ""
+    assert "in must have 3 axes" in mixed["setRowReadCol"].reason
+
+
+def slow(made: Variant) -> float:
+    return 12.345 if "naive" in made.name else 10.0
+
+
+def test_the_tables_of_a_file_show_what_was_measured() -> None:
+    steps = [as_json(step) for step in climb(timed(FakeDevice(time_us=slow), FakeCompiler(), rungs("64x96")))]
+    meta: dict[str, Any] = {
+        "command": "python bench/ladder.py", "date": "2026-11-22", "turns": TURNS,
+        "calibration": {"device": "Fake GPU", "driver": "1.0"},
+    }  # fmt: skip
+    shown = full({"meta": meta, "families": {"transpose": steps, "stencil": []}})
+    assert "Measured on one Fake GPU (driver 1.0), 2026-11-22, by `python bench/ladder.py`" in shown
+    assert "| naiveGmem | 12.35 | 4 | 1.00x |" in shown
+    assert "| diagonal-square | | | | | its order needs a square of tiles, and these are 2 x 3 |" in shown
+    assert "stencil" not in shown
