@@ -139,7 +139,7 @@ class IsolatedDevice:
         _kill(self._process, self._pipe)
         assert self._end is not None
         for pending in (*self._sent, *self._waiting):
-            if not pending.future.cancel():
+            if pending.future.running() or pending.future.set_running_or_notify_cancel():
                 pending.future.set_exception(self._end)
 
     def _take(self) -> bool:

@@ -142,7 +142,7 @@ class CompileFarm:
             hand.pipe.close()
         assert self._end is not None
         for job in itertools.chain(self._waiting, *(hand.jobs for hand in self._hands)):
-            if not job.future.cancel():
+            if job.future.running() or job.future.set_running_or_notify_cancel():
                 job.future.set_exception(self._end)
 
     def _hire(self) -> _Hand:
@@ -195,13 +195,16 @@ class CompileFarm:
         old.process.kill()
         old.pipe.close()
         ends = old.idle_ends
-        if old.jobs:
+        if old.jobs and old.began < inf:
             job = old.jobs.popleft()
             job.future.set_exception(CompileError(job.source[0], reason, Path(f"{job.source[0]}.cu")))
-        else:
+        else:  # no source is to blame
             ends += 1
             if ends == STARTS:
-                raise RunError("The compiler", "ends its process before it compiles anything", self.version)
+                raise RunError(
+                    "The compiler", "ends its process before it compiles anything", self.version,
+                    next_step="A script that compiles must be a file, which begins under if __name__ == '__main__'",
+                )  # fmt: skip
         new = self._hire()
         new.idle_ends = ends
         for job in old.jobs:

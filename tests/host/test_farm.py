@@ -79,8 +79,11 @@ def test_closing_ends_what_is_being_compiled_and_what_waits() -> None:
 
 
 def test_a_compiler_that_ends_every_process_is_an_error_in_words() -> None:
-    with CompileFarm(StillBorn(), width=1) as farm, pytest.raises((RunError, CompileError), match="its process"):
-        farm.submit("k", "", "sm_90").result(60)
+    with CompileFarm(StillBorn(), width=1) as farm:
+        futures = [farm.submit(f"k{n}", "", "sm_90") for n in range(3)]
+        for future in futures:
+            with pytest.raises(RunError, match="ends its process before it compiles anything"):
+                future.result(60)
 
 
 def test_what_is_given_up_before_it_begins_is_not_compiled() -> None:
