@@ -39,6 +39,7 @@ def main() -> int:
     """Prints the table; status 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--budget", type=float, help="seconds for all problems; else all of each space")
     options = parser.parse_args()
     from gen.gpu.isolated import IsolatedDevice  # here, so that the table can be made without a GPU
     from gen.gpu.open import GpuFactory
@@ -54,18 +55,22 @@ def main() -> int:
         start = time.monotonic()
         with CompileFarm(compiler) as farm, IsolatedDevice(GpuFactory(0, compiler, home)) as device:
             opened = time.monotonic() - start
-            done = run(wanted, FAMILIES, device, farm, home)
+            done = run(wanted, FAMILIES, device, farm, home, budget=options.budget)
             calibration = device.about
         seconds = time.monotonic() - start
     tried = sum(outcome.tried for outcome in done.outcomes)
-    compiled = sum(trial.compile_ms > 0 for outcome in done.outcomes for trial in outcome.trials)
+    names = {trial.variant.name for outcome in done.outcomes for trial in outcome.trials if trial.compile_ms > 0}
+    own = sum(
+        trial.status not in ("infeasible", "pruned") and not trial.same_as for o in done.outcomes for trial in o.trials
+    )
     met = show(done)
     rate = tried / seconds
     print(f"{tried} variants compiled, proven and timed in {seconds:.1f} s: {rate:.0f}/s (goal {VARIANTS_PER_SECOND})")
-    print(f"{compiled} of them were compiled, the others shared their code; {opened:.1f} s until the device was ready")
+    print(f"{own} of them ran, the others shared code and plan with one; {len(names)} kernels were compiled, once for "
+          f"all problems; {opened:.1f} s until the device was ready")  # fmt: skip
     if options.json:
         meta = {
-            "command": "python bench/tune.py",
+            "command": "python bench/tune.py" + (f" --budget {options.budget:g}" if options.budget else ""),
             "date": date.today().isoformat(),
             "python": platform.python_version(),
             "compiler": compiler.version,
@@ -80,6 +85,7 @@ def main() -> int:
                 "over_base": outcome.against_base and asdict(outcome.against_base),
                 "statuses": dict(outcome.statuses),
                 "tried": outcome.tried,
+                "left_out": outcome.left_out,
                 "turns": outcome.finals and outcome.finals.turns,
                 "settled": outcome.finals and outcome.finals.settled,
                 "sm_mhz": outcome.finals and outcome.finals.sm_mhz,
@@ -90,7 +96,8 @@ def main() -> int:
             for outcome in done.outcomes
         ]
         content = {
-            "meta": meta, "variants_per_second": rate, "seconds": seconds, "variants": tried, "compiled": compiled,
+            "meta": meta, "variants_per_second": rate, "seconds": seconds, "variants": tried, "ran": own,
+            "compiled": len(names),
             "compiles_per_second_alone": alone, "rows": rows,
         }  # fmt: skip
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
