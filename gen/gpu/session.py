@@ -25,8 +25,9 @@ from gen.proof.oracle import Allowance, disagreement, sharpened
 
 SAMPLES = 3  # of a variant that is worth more than one
 CHEAP_US = 1000.0  # a variant that takes less is looked at once more before it is given up
+CLOSE = 0.6  # one that takes more is worth more samples only within this part of the time to give up at
 SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
-LOADED = 96  # kernels of finalists that stay loaded
+LOADED = 128  # kernels of finalists that stay loaded
 WARM_UP = 0.1  # seconds of launches before anything is timed: clocks rise when there is work
 POISONS = (0xFFC1A5A5, 0x7FA15A5A)  # two NaN patterns: an element that is not written keeps one of them
 _HARMLESS = ("idle", "in step")  # reasons of a low clock that no kernel is timed under
@@ -140,7 +141,7 @@ class GpuSession:
                 return ended("wrong_result", reason)
             if give_up_us < times[0] < CHEAP_US:  # unless it was disturbed: a trial is kept for good
                 times += self._times(kernel, buffers, 1)
-            if min(times) <= give_up_us:
+            if min(times) <= (give_up_us if times[0] < CHEAP_US else CLOSE * give_up_us):
                 times += self._times(kernel, buffers, SAMPLES - len(times))
             reason = (self._differs(kernel.variant, buffers) if len(times) > 1 else None) or buffers.input_changed()
             if reason is not None:

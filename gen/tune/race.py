@@ -1,8 +1,9 @@
 """The race among those that were tried: halves it until few are left, and times these until their order is settled.
 
 A trial's few samples are enough to drop what is slow, not to tell apart what is fast. So the best are timed again in
-turns, on buffers that rotate: half of them stays, then half of those with twice the samples. The least of many noisy
-numbers flatters the one that has it: no time from before the finals decides who wins them.
+turns, on buffers that rotate: half of them stays, then half of those, in heats that take equally long, and so tell more
+and more apart. The least of many noisy numbers flatters the one that has it: no time from before the finals decides who
+wins them.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from gen.gpu.trial import Entrant, Rounds, Session, Trial
 from gen.tune.choose import MARGIN, Interval, paired_ratio
 
 FINALISTS = 8
-FIRST_HEAT = 64  # the most that are timed again
-HEAT_TURNS = 3  # of the first heat; each later one has twice as many
+FIRST_HEAT = 96  # the most that are timed again
+HEAT_SECONDS = 0.25  # of each heat
+HEAT_TURNS = (3, 200)  # of a heat, at least and at most
+SAMPLE_US = 150.0  # what a sample takes beside the kernel: caches flushed, outputs poisoned
 ROUND = 10  # turns of the finals before it is asked whether their order is settled; even, for there and back
 LEAST_TURNS = 30
-MOST_TURNS = 300
-MOST_SECONDS = 5.0  # of the finals, once there are as many turns as are needed
+MOST_TURNS = 1000
+MOST_SECONDS = 3.0  # of the finals, once there are as many turns as are needed
 Faulty = Callable[[Trial], None]
 
 
@@ -49,21 +52,26 @@ class Finals:
 
 
 def halve(
-    session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None
-) -> list[Entrant]:
+    session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
+    deadline: float | None = None,
+) -> list[Entrant]:  # fmt: skip
     """The fastest of those given, fastest first, at most as many as go to the finals.
 
     Args:
         session: where they are timed.
-        entrants: the fastest first, as far as known.
+        entrants: by name.
+        times_us: of each, as far as known.
         faulty: is told of those that turn out to be wrong, which go no further.
         deadline: of `time.monotonic()`; then the order known so far decides.
     """
-    left, turns = list(entrants[:FIRST_HEAT]), HEAT_TURNS
+    left = sorted(entrants.values(), key=lambda entrant: (times_us[entrant.name], entrant.name))[:FIRST_HEAT]
     while len(left) > FINALISTS and (deadline is None or time.monotonic() < deadline):
+        seconds = HEAT_SECONDS if deadline is None else min(HEAT_SECONDS, (deadline - time.monotonic()) / 6)
+        turn_us = sum(times_us[entrant.name] + SAMPLE_US for entrant in left)
+        turns = min(max(round(1e6 * seconds / turn_us), HEAT_TURNS[0]), HEAT_TURNS[1])
         rounds, left = _right(session, left, turns, faulty)
-        left.sort(key=lambda entrant: float(np.median(rounds.times_us[entrant.name])))
-        left, turns = left[: max(FINALISTS, len(left) // 2)], 2 * turns
+        left.sort(key=lambda entrant: (float(np.median(rounds.times_us[entrant.name])), times_us[entrant.name]))
+        left = left[: max(FINALISTS, len(left) // 2)]
     return left[:FINALISTS]
 
 

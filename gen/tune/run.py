@@ -22,6 +22,7 @@ from gen.tune.outcome import Interrupted, Outcome, winner_of
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, to_come, tune
 
+EACH = 150  # variants that could be tried while a problem is made ready and its finals are held
 Winners = tuple[tuned.Winner, ...]
 
 
@@ -61,7 +62,7 @@ def run(
         device: where.
         farm: compiles for the device's architecture.
         home: of tuned.json, the trials and the kernels.
-        budget: seconds for everything; each problem gets an equal share of what is left.
+        budget: seconds for everything; of what is left each problem gets a share by its variants.
         options: how each problem is searched.
         evidence: what else stands beside each winner.
         tick: told after each trial.
@@ -79,6 +80,7 @@ def run(
     sources = Sources(farm, device.limits.arch)
     sources.foresee(to_come(problems[1:], device, farm, trials, options, sources))
     outcomes: list[Outcome] = []
+    weights = [] if budget is None else [EACH + sources.space(problem).count for problem in problems]
 
     def keep(outcome: Outcome) -> None:
         if outcome.winner is not None:
@@ -91,7 +93,7 @@ def run(
                 break
             remember(home, families, problem.family, problem.spec)
             latest = None if budget is None else start + budget
-            deadline = None if latest is None else now + (latest - now) / (len(problems) - place)
+            deadline = None if latest is None else now + (latest - now) * weights[place] / sum(weights[place:])
             try:
                 outcome = tune(
                     problem, device, farm, trials,

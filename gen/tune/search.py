@@ -21,6 +21,7 @@ from gen.families.config import Config
 from gen.families.names import illegal
 from gen.gpu.trial import Trial
 
+COUNTED = 20_000  # numbers: a larger space is not counted
 KEPT = 4096  # variants of a space that are kept, for other problems of its spec
 
 
@@ -61,6 +62,11 @@ class Space:
     def size(self) -> int:
         """How many numbers there are; some stand for no variant."""
         return sum(count for _, count in self._parts)
+
+    @cached_property
+    def count(self) -> int:
+        """How many variants there are; of a large space, at most."""
+        return self.size if self.size > COUNTED else sum(self.at(number) is not None for number in range(self.size))
 
     def at(self, number: int) -> Variant | None:
         """The variant of this number; None where the values do not go together, or the spec refuses them."""

@@ -196,8 +196,8 @@ def _race(
     always = [_original(found, name) for name in (base.name, previous) if name in found]
     wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial in right}
     entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values())}
-    heat = [entrants[trial.variant.name] for trial in fast if trial.variant.name in entrants]
-    left = halve(session, heat, attempts.fail, deadline)
+    known = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
+    left = halve(session, {name: entrants[name] for name in known}, known, attempts.fail, deadline)
     names = {entrant.name for entrant in left}
     for trial in always:
         name = trial.variant.name

@@ -167,6 +167,10 @@ def test_a_slow_variant_is_given_up_and_a_disturbed_one_is_not(bench: Bench) -> 
     assert bench.attempt(SECOND).times_us == (50.0, 3.0, 3.0)
     bench.clock.slow = [5000.0]
     assert bench.attempt(THIRD).times_us == (5000.0,)  # another look would cost as much again
+    bench.clock.slow = [7000.0]
+    assert bench.attempt(THIRD, 10000.0).times_us == (7000.0,)
+    bench.clock.slow = [5000.0]
+    assert bench.attempt(THIRD, 10000.0).times_us == (5000.0, 3.0, 3.0)
 
 
 def test_a_slow_variant_that_is_wrong_is_no_trial_that_is_right(bench: Bench) -> None:
