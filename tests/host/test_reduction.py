@@ -23,6 +23,7 @@ from gen.families.names import variant
 from gen.families.reduction import GridConfig, Reduction, ReductionSpec
 from gen.families.reduction.classes import problem
 from gen.families.reduction.columns import ColumnsConfig
+from gen.families.reduction.flags import FlagsConfig
 from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.families.reduction.rows import RowsConfig
 from gen.families.reduction.stream import StreamConfig
@@ -114,6 +115,7 @@ def test_the_oracle_is_numpy(op: str, data: st.DataObject) -> None:
 
 HALVES: dict[str, Config] = {  # each algorithm as small as it can be, so that small arrays take every turn
     "grid": GridConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),
+    "flags": FlagsConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),
     "rows": RowsConfig(threads_per_block=128, group=4, unroll=2, vec_bytes=8),
     "rows at once": RowsConfig(threads_per_block=128, group=4, rows_at_once=4, unroll=2, vec_bytes=8),
     "columns": ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2),
@@ -122,6 +124,7 @@ HALVES: dict[str, Config] = {  # each algorithm as small as it can be, so that s
 }
 PLACES = {
     "grid": (None, (-1,)),
+    "flags": (None, (-1,)),
     "rows": ((-1,),),
     "rows at once": ((-1,),),
     "columns": ((0,), (1,)),

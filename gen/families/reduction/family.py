@@ -16,6 +16,7 @@ from gen.families.reduction import classes
 from gen.families.reduction.blocks import Interleaved, Shfl
 from gen.families.reduction.canonical import extents_of, layouts_of
 from gen.families.reduction.columns import Columns
+from gen.families.reduction.flags import Flags
 from gen.families.reduction.grid import Grid
 from gen.families.reduction.oracle import expected
 from gen.families.reduction.rows import Rows
@@ -32,7 +33,7 @@ class Reduction(Family[ReductionSpec]):
     name = "reduction"
     summary = "many elements to one"
     algorithms: Mapping[str, Algorithm[ReductionSpec, Any]] = {
-        a.name: a for a in (Grid(), Rows(), Columns(), Stream(), Strided(), Interleaved(), Shfl(), Tree())
+        a.name: a for a in (Grid(), Flags(), Rows(), Columns(), Stream(), Strided(), Interleaved(), Shfl(), Tree())
     }
     named = (
         Named("reduceInterleaved", "interleaved", {"unroll": 1}, {}, rank=3),

@@ -24,7 +24,7 @@ class RowsConfig(Config):
 
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
     group: int = tunable("g", (1, 2, 4, 8, 16, 32), base=8, help="threads that share a row")
-    rows_at_once: int = tunable("r", (1, 2, 4, 8), base=1, off=1, help="rows that such threads read at once")
+    rows_at_once: int = tunable("r", (1, 2, 4), base=1, off=1, help="rows that such threads read at once")
     unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads of a row each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     load_modifier: LoadModifier = tunable(
