@@ -21,12 +21,15 @@ BLOCK = "_block.cu.jinja"
 STATE = "reduction/_state.cu.jinja"
 SHARE = "reduction/_share.cu.jinja"
 GRID = "reduction/grid.cu.jinja"
+FLAGS = "reduction/flags.cu.jinja"
+HANDING = "reduction/_handing.cu.jinja"
 INTERLEAVED = "reduction/interleaved.cu.jinja"
 SHFL = "reduction/shfl.cu.jinja"
 
 ON_GRID = "reduction_sum_f32__grid_tpb128_u4_v16_bpm2"
 ON_PAIRS = "reduction_sum_f32__grid_tpb128_u4_v8_bpm2"  # only an empty array ends before its first vector
 ON_SINGLES = "reduction_sum_f32__grid_tpb128_u4_v4_bpm2"  # more than 2^15 vectors
+ON_FLAGS = "reduction_sum_f32__flags_tpb128_u4_v16_bpm2"
 ON_INTERLEAVED = "reduction_sum_f32__interleaved_tpb128_u4"
 ON_WIDE = "reduction_sum_f32__interleaved_tpb512_u8"
 ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
@@ -146,6 +149,23 @@ MUTANTS = (
         "grid: partials taken as const __restrict__", ON_GRID, GRID,
         "State* partials, unsigned* ticket, long long n) {",
         f"{TAKEN_AS_CONST}\n#define partials const_cast<float*>(partials)", "read-only path",
+    ),
+    Mutant(
+        "grid: one block takes a ticket too", ON_GRID, GRID, "  if ({{ blocks }} == 1) {\n", "  if (false) {\n",
+        OUTSIDE_WRITE,
+    ),
+    # flags: the last block waits for the others
+    Mutant("flags: it looks once", ON_FLAGS, HANDING, "[w] >= kThere;", "[w] >= 0;", (WRONG, AGAIN)),
+    Mutant("flags: slots stay as they are", ON_FLAGS, HANDING, "0ull);", "kThere);", (WRONG, AGAIN)),
+    Mutant("flags: handed over without a flag", ON_FLAGS, HANDING, "kThere | words.words[w]", "words.words[w]", "hang"),
+    Mutant(
+        "flags: plain stores", ON_FLAGS, HANDING, "atomicExch(slots + w, kThere | words.words[w]);",
+        "slots[w] = kThere | words.words[w];", RACE,
+    ),
+    Mutant("flags: one block too few", ON_FLAGS, FLAGS, "left = (others", "left = -1 + (others", (WRONG, AGAIN)),
+    Mutant(
+        "flags: the last state left out", ON_FLAGS, FLAGS, "State total = threadIdx.x == 0 ? partial : identity();",
+        "State total = identity();", WRONG,
     ),
     Mutant("grid: blocks share a partial", ON_GRID, GRID, "{{ of_row }}[{{ block }}]", "partials[0]", RACE),
     Mutant(
@@ -326,11 +346,6 @@ UNCHANGED = (
     Unchanged(
         "grid: plain loads of the partials", ON_GRID, GRID, "load_partial({{ of_row }} + block)", "partials[block]",
         "the fence before them orders plain loads too",
-    ),
-    Unchanged(
-        "grid: one block takes a ticket too", ON_GRID, GRID,
-        "  if ({{ blocks }} == 1) {\n", "  if (false) {\n",
-        "a single block is the last one; the condition saves it the ticket",
     ),
     Unchanged(
         "interleaved: no barrier after the last step", ON_INTERLEAVED, INTERLEAVED, "data[i + stride];\n    __sync",

@@ -10,8 +10,8 @@ from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extent
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
+from gen.families.reduction.finish import Finish, arguments, scratch
 from gen.families.reduction.grid import has_rows
-from gen.families.reduction.partials import partials_and_tickets
 from gen.families.reduction.roundings import roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
@@ -25,7 +25,7 @@ class ColumnsConfig(Config):
 
     columns_x: int = tunable("x", (16, 32, 64), base=32, help="threads side by side, each with a vector of columns")
     rows_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads one below the other")
-    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
     load_modifier: LoadModifier = tunable(
@@ -34,6 +34,10 @@ class ColumnsConfig(Config):
         base=LoadModifier.DEFAULT,
         off=LoadModifier.DEFAULT,
         help="cache operator of the loads",
+    )
+
+    finish: Finish = tunable(
+        "", tuple(Finish), base=Finish.TICKET, off=Finish.TICKET, help="how blocks that share a result end"
     )
 
     def problem(self) -> str | None:
@@ -78,6 +82,8 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
         """All that the template reads."""
         return {
             "s": state_text(spec),
+            "flags": config.finish is Finish.FLAGS,
+            "words": state_bytes(spec) // U32.size,
             "columns_x": config.columns_x,
             "rows_y": config.rows_y,
             "unroll": config.unroll,
@@ -96,18 +102,25 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
         return wanted.at_most(size("n").ceil_div(config.rows_y * config.unroll)).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: ColumnsConfig) -> Plan:
-        """One launch; a ticket counts the blocks of its strip that are done and wraps to 0 with the last."""
+        """One launch; what counts the blocks of a strip that are done is 0 again with the last."""
         strips, splits = self.strips(spec, config), self.splits(spec, config)
         results = tuple(name for name, _, _ in spec.results)
         numbers = tuple((I64, size(name)) for name in ("n", "inner", "outer_pitch", "row_pitch"))
         launch = Launch(
             grid=(size("outer") * strips * splits, ONE, ONE),
             block=(config.columns_x, config.rows_y, 1),
-            arguments=("in", *results, "partials", "tickets", *numbers, (U32, strips), (U32, splits)),
+            arguments=(
+                "in",
+                *results,
+                *arguments(config.finish, tickets="tickets"),
+                *numbers,
+                (U32, strips),
+                (U32, splits),
+            ),
         )
         most = size("sm_count") * config.blocks_per_sm  # blocks, where strips are shared at all
-        strip = config.columns_x * (config.vec_bytes // spec.dtype.size) * state_bytes(spec)
-        return Plan((launch,), partials_and_tickets(splits, most, strip, most))
+        columns = config.columns_x * (config.vec_bytes // spec.dtype.size)
+        return Plan((launch,), scratch(config.finish, splits, most * columns, state_bytes(spec), most))
 
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
         """The rows of one thread, the threads below each other, the partials of one thread, those again."""

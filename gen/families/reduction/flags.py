@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.dtypes import I64, U32, U64, DType, LoadModifier
-from gen.families.base import Launch, Plan, Scratch
+from gen.dtypes import U32, LoadModifier
 from gen.families.config import tunable
-from gen.families.expr import ONE, Expr, size
-from gen.families.reduction.grid import Grid, GridConfig, has_rows
+from gen.families.reduction.finish import Finish
+from gen.families.reduction.grid import Grid, GridConfig
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes
 
@@ -40,22 +39,9 @@ class Flags(Grid):
         "atomics the end comes sooner than where the block that happens to finish last does that."
     )
     config = FlagsConfig
+    finish = Finish.FLAGS
     not_sampled = "its last block waits for all others"
 
     def inputs(self, spec: ReductionSpec, config: GridConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {**super().inputs(spec, config), "words": state_bytes(spec) // U32.size}
-
-    def plan(self, spec: ReductionSpec, config: GridConfig) -> Plan:
-        """One launch; the block that waits sets the slots back to 0."""
-        blocks = self.blocks(spec, config)
-        results = tuple(name for name, _, _ in spec.results)
-        words = state_bytes(spec) // U32.size
-        grid, most = blocks, blocks
-        arguments: tuple[str | tuple[DType, Expr], ...] = ("in", *results, "slots", (I64, size("n")))
-        if has_rows(spec):
-            grid, most = size("outer") * blocks, size("sm_count") * config.blocks_per_sm
-            arguments = (*arguments, (I64, size("outer_pitch")), (U32, blocks))
-        launch = Launch((grid, ONE, ONE), (config.threads_per_block, 1, 1), arguments)
-        shared = (blocks - 1).at_most(1)
-        return Plan((launch,), (Scratch("slots", shared * most * (words * U64.size), zeroed=True),))

@@ -10,7 +10,7 @@ from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Pl
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.partials import partials_and_tickets
+from gen.families.reduction.finish import Finish, arguments, scratch
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, run, state_bytes, state_text
@@ -50,6 +50,7 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
         "the partial results in index order, so that every run gives the same bits."
     )
     config = GridConfig
+    finish = Finish.TICKET
 
     def refuses(self, spec: ReductionSpec, config: GridConfig) -> str | None:
         """A vector holds at least one element; narrower ones serve where searching them has paid."""
@@ -94,7 +95,7 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
         return size("n").ceil_div(per_block).at_most(most).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: GridConfig) -> Plan:
-        """One launch; a ticket counts the blocks of its row that are done and wraps to 0 with the last."""
+        """One launch; what counts the blocks of a row that are done is 0 again with the last."""
         blocks = self.blocks(spec, config).called("blocks")
         results = tuple(name for name, _, _ in spec.results)
         state = state_bytes(spec)
@@ -102,18 +103,19 @@ class Grid(Algorithm[ReductionSpec, GridConfig]):
             launch = Launch(
                 grid=(blocks, ONE, ONE),
                 block=(config.threads_per_block, 1, 1),
-                arguments=("in", *results, "partials", "ticket", (I64, size("n"))),
+                arguments=("in", *results, *arguments(self.finish, tickets="ticket"), (I64, size("n"))),
             )
-            return Plan((launch,), partials_and_tickets(blocks, blocks, state))
+            return Plan((launch,), scratch(self.finish, blocks, blocks, state))
         launch = Launch(
             grid=(size("outer") * blocks, ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=(
-                "in", *results, "partials", "tickets", (I64, size("n")), (I64, size("outer_pitch")), (U32, blocks)
+                "in", *results, *arguments(self.finish, tickets="tickets"),
+                (I64, size("n")), (I64, size("outer_pitch")), (U32, blocks),
             ),
         )  # fmt: skip
         most = size("sm_count") * config.blocks_per_sm
-        return Plan((launch,), partials_and_tickets(blocks, most, state, most))
+        return Plan((launch,), scratch(self.finish, blocks, most, state, most))
 
     def roundings(self, spec: ReductionSpec, config: GridConfig, extents: Extents, limits: Limits) -> int:
         """Vectors of one thread, head and tail, the lanes, two blocks' trees, the partials of one thread."""

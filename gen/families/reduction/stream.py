@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.dtypes import I32, I64, LoadModifier
+from gen.dtypes import I32, I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.columns import MOST_STATE_BYTES
+from gen.families.reduction.finish import Finish, arguments, scratch
 from gen.families.reduction.grid import has_rows
-from gen.families.reduction.partials import partials_and_tickets
 from gen.families.reduction.roundings import roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
@@ -32,6 +32,9 @@ class StreamConfig(Config):
         base=LoadModifier.DEFAULT,
         off=LoadModifier.DEFAULT,
         help="cache operator of the loads",
+    )
+    finish: Finish = tunable(
+        "", tuple(Finish), base=Finish.TICKET, off=Finish.TICKET, help="how blocks that share a result end"
     )
 
 
@@ -81,6 +84,8 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
         """All that the template reads."""
         return {
             "s": state_text(spec),
+            "flags": config.finish is Finish.FLAGS,
+            "words": state_bytes(spec) // U32.size,
             "threads_per_block": config.threads_per_block,
             "unroll": config.unroll,
             "vec_bytes": config.vec_bytes,
@@ -99,18 +104,18 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
         return (size("n") * size("inner")).ceil_div(per_block).at_most(most).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: StreamConfig) -> Plan:
-        """One launch; the ticket counts blocks that are done and wraps to 0 with the last."""
+        """One launch; what counts the blocks that are done is 0 again with the last."""
         blocks = self.blocks(spec, config)
         results = tuple(name for name, _, _ in spec.results)
         launch = Launch(
             grid=(blocks, ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=(
-                "in", *results, "partials", "ticket",
+                "in", *results, *arguments(config.finish, tickets="ticket"),
                 (I64, size("n")), (I32, size("inner")), (I32, self.active(config)),
             ),
         )  # fmt: skip
-        return Plan((launch,), partials_and_tickets(blocks, blocks * size("inner"), state_bytes(spec)))
+        return Plan((launch,), scratch(config.finish, blocks, blocks * size("inner"), state_bytes(spec)))
 
     def roundings(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
         """The vectors of one thread, the block's tree, head and tail, the last block's partials and its tree."""

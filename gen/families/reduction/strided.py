@@ -10,7 +10,7 @@ from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Pl
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import MOST_GROUPS, Form, form
-from gen.families.reduction.partials import partials_and_tickets
+from gen.families.reduction.finish import Finish, arguments, scratch
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
@@ -61,12 +61,12 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
             grid=(size("outer") * splits, ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=(
-                "in", *(name for name, _, _ in spec.results), "partials", "tickets", (U32, splits),
-                *((I64, size(name)) for name in ("n", *sizes)),
+                "in", *(name for name, _, _ in spec.results), *arguments(Finish.TICKET, tickets="tickets"),
+                (U32, splits), *((I64, size(name)) for name in ("n", *sizes)),
             ),
         )  # fmt: skip
         most = size("sm_count") * config.blocks_per_sm
-        return Plan((launch,), partials_and_tickets(splits, most, state_bytes(spec), most))
+        return Plan((launch,), scratch(Finish.TICKET, splits, most, state_bytes(spec), most))
 
     def roundings(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> int:
         """The elements of one thread, two blocks' trees, the partials of one thread."""
