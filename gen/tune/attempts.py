@@ -10,11 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from gen.errors import CompileError
+from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
 from gen.gpu.trial import Device, Entrant, Problem, Session, Status, Trial
 from gen.store.trials import Setting, Trials
@@ -97,6 +98,19 @@ class Attempts:
             self._submit(session, base)
         opening = session.ready()
         opening.add_done_callback(self._ended.put)
+        try:
+            self._loop(search, session, opening, deadline, enough_us)
+        except KeyboardInterrupt:
+            with suppress(RunError):
+                for future in [one for one in self._trying if one.done()]:  # what has ended is recorded all the same
+                    self._finish(future, search)
+            raise
+        opening.result()
+        return self._unseen(search) + len(self._asked - self.done.keys())
+
+    def _loop(
+        self, search: Search, session: Session, opening: Future[None], deadline: float | None, enough_us: float
+    ) -> None:
         over = False
         while True:
             if opening.done():
@@ -111,8 +125,6 @@ class Attempts:
                 break
             left = None if deadline is None or over else max(deadline - time.monotonic(), 0)
             self._collect(search, left if idle else 0)
-        opening.result()
-        return self._unseen(search) + len(self._asked - self.done.keys())
 
     def fail(self, trial: Trial) -> None:
         """Records that a variant which was right is not."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gen.gpu.trial import Device, Problem, Status, Trial
 from gen.store.tuned import Winner
-from gen.tune.choose import Interval, choose, median_interval, paired_ratio
+from gen.tune.choose import MARGIN, Interval, choose, median_interval, paired_ratio
 from gen.tune.race import Finals, noise
 
 
@@ -67,7 +67,7 @@ def outcome_of(
     problem: Problem, device: Device, done: Mapping[str, Trial], finalists: Sequence[Trial], found: Finals,
     base: str, previous: str | None, seconds: float, left_out: int,
 ) -> Outcome:  # fmt: skip
-    """Chooses the winner: among the finalists by their turns, else, where there were none, the fastest trial."""
+    """Chooses the winner: among the finalists by their turns, else, where there were none, by their few samples."""
     floor = device.floor_us(problem)
     trials = tuple(done.values())
     if finalists:
@@ -76,7 +76,7 @@ def outcome_of(
         right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
         if not right:
             return Outcome(problem, trials, None, float("inf"), None, 0.0, floor, seconds, left_out)
-        winner = min(right, key=lambda trial: (trial.median_us, trial.variant.name))
+        winner = _fastest(right, done, previous)
         times = {winner.variant.name: winner.times_us}
     own = times[winner.variant.name]
     interval = median_interval(own)
@@ -95,6 +95,27 @@ def outcome_of(
         noise(own) if finalists and len(own) > 1 else None,
         found if finalists else None,
     )
+
+
+def displaces(outcome: Outcome, previous: str) -> bool:
+    """Whether an outcome is a reason to give up the winner so far, or to renew what is known of it.
+
+    One without finals is none, unless the winner so far turned out to be wrong, or clearly slower.
+    """
+    if outcome.winner is None or outcome.finals is not None:
+        return outcome.winner is not None
+    again = next((trial for trial in outcome.trials if trial.variant.name == previous), None)
+    return again is not None and outcome.winner.variant.name != previous
+
+
+def _fastest(right: Sequence[Trial], done: Mapping[str, Trial], previous: str | None) -> Trial:
+    """The fastest by its few samples; the winner so far, unless each of its samples is over 1 % slower than any."""
+    found = min(right, key=lambda trial: (trial.median_us, trial.variant.name))
+    alike = done[previous].same_as or previous if previous is not None and previous in done else None
+    for trial in right:
+        if trial.variant.name == alike and min(trial.times_us) <= MARGIN * max(found.times_us):
+            return trial
+    return found
 
 
 def callers_time(trial: Trial, base: str) -> bool:

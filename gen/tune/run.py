@@ -18,7 +18,7 @@ from gen.store import tuned
 from gen.store.folder import other_files, prefixes_of, remember, variants_of_home
 from gen.store.trials import Trials
 from gen.toolchain.farm import Farm
-from gen.tune.outcome import Interrupted, Outcome, winner_of
+from gen.tune.outcome import Interrupted, Outcome, displaces, winner_of
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, to_come, tune
 
@@ -82,8 +82,8 @@ def run(
     outcomes: list[Outcome] = []
     weights = [] if budget is None else [EACH + sources.space(problem).count for problem in problems]
 
-    def keep(outcome: Outcome) -> None:
-        if outcome.winner is not None:
+    def keep(outcome: Outcome, previous: str | None) -> None:
+        if outcome.winner is not None and (previous is None or displaces(outcome, previous)):
             _keep(home, families, winner_of(outcome, device, farm.version, evidence or {}))
 
     try:
@@ -94,17 +94,17 @@ def run(
             remember(home, families, problem.family, problem.spec)
             latest = None if budget is None else start + budget
             deadline = None if latest is None else now + (latest - now) * weights[place] / sum(weights[place:])
+            previous = _previous(home, device, problem)
             try:
                 outcome = tune(
-                    problem, device, farm, trials,
-                    previous=_previous(home, device, problem), deadline=deadline, latest=latest,
+                    problem, device, farm, trials, previous=previous, deadline=deadline, latest=latest,
                     options=options, sources=sources, upcoming=upcoming, tick=partial(tick, problem),
                 )  # fmt: skip
             except Interrupted as interrupt:
-                keep(interrupt.outcome)
+                keep(interrupt.outcome, previous)
                 raise
             outcomes.append(outcome)
-            keep(outcome)
+            keep(outcome, previous)
     finally:
         trials.close()
     return Run(device.name, device.driver, tuple(outcomes), tuple(problems[len(outcomes) :]), time.monotonic() - start)

@@ -227,6 +227,24 @@ def test_what_the_budget_does_not_reach_is_left_out_and_reported(home: Path, mon
     assert len(read_winners(home)) == 2
 
 
+def test_a_rerun_without_time_for_finals_keeps_the_winner_and_what_is_known_of_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = tuned(home, TRANSPOSE)
+    winner, base = done.outcomes[0].winner, tuner.base_of(TRANSPOSE[0], FakeDevice()).name
+    assert winner is not None
+    before = (home / FILE).read_text()
+    anew = FakeDevice(by_length, driver="2.0")  # under which nothing was tried
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "tune", lambda *them, **those: tuner.tune(*them, **{**those, "deadline": -1.0}))
+        tuned(home, TRANSPOSE, anew)
+    assert [name for name, _ in anew.attempts] == [base] != [winner.variant.name]
+    assert (home / FILE).read_text() == before
+    spoilt = FakeDevice(by_length, driver="3.0", bad={winner.variant.name: "wrong_result"})
+    tuned(home, TRANSPOSE, spoilt)
+    assert [one.variant for one in read_winners(home)] != [winner.variant.name]
+
+
 def test_without_time_nothing_is_tuned(home: Path) -> None:
     device = FakeDevice(by_length)
     done = tuned(home, device=device, budget=-1.0)

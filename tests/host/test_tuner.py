@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,16 @@ from gen.errors import CompileError, RunError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family, find_variant, space
-from gen.gpu.trial import Problem, Status, Trial
+from gen.gpu.trial import Entrant, Problem, Status, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, race, tuner
-from gen.tune.outcome import Interrupted, Outcome, winner_of
-from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND
+from gen.tune.outcome import Interrupted, Outcome, displaces, outcome_of, winner_of
+from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND, Finals
 from gen.tune.search import random
 from gen.tune.sources import Sources
 from gen.tune.tuner import METHOD, Options, candidates, tune
-from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
+from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
 
 STENCIL = find_family(FAMILIES, "stencil")
 SIZES = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96, "steps": 1}
@@ -404,12 +404,50 @@ class Ticking:
         self.monotonic = now
 
 
+@pytest.mark.parametrize(
+    ("previous", "slowest", "wins"),
+    [(SECOND, 5.5, SECOND), (SECOND, 7.0, FIRST), (BASE, 5.5, FIRST), (None, 5.5, FIRST), (THIRD, 5.5, SECOND)],
+)
+def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
+    previous: str | None, slowest: float, wins: str
+) -> None:
+    """Few samples of many variants flatter one of them."""
+    by_name = {made.name: made for made in ALL}
+    times_us = {BASE: (20.0, 21.0, 22.0), FIRST: (5.0, 5.1, 5.5), SECOND: (slowest, 7.5, 8.0)}
+    done = {name: Trial(by_name[name], "ok", times_us=found) for name, found in times_us.items()}
+    done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
+    none = Finals({}, settled=False)
+    outcome = outcome_of(PROBLEM, FakeDevice(), done, [], none, BASE, previous, 1.0, 0)
+    assert won(outcome) == (THIRD if previous == THIRD else wins)
+    assert displaces(outcome, previous or "") is (won(outcome) == FIRST and previous is not None)
+
+
+def test_an_interrupt_keeps_what_has_just_ended(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, late = FakeSession.submit, list[tuple[Future[Trial], Trial]]()
+
+    def end_late(session: FakeSession, entrant: Entrant, give_up_us: float) -> Future[Trial]:
+        ended = submit(session, entrant, give_up_us)
+        if entrant.name == BASE:
+            return ended
+        late.append((Future(), ended.result()))
+        if len(late) == attempts.TRYING:
+            for future, trial in late[:-1]:
+                future.set_result(trial)
+            raise KeyboardInterrupt
+        return late[-1][0]
+
+    monkeypatch.setattr(FakeSession, "submit", end_late)
+    with pytest.raises(Interrupted):
+        tuned(FakeDevice(), trials)
+    assert trials.count() == 1 + attempts.TRYING - 1
+
+
 def test_an_interrupt_keeps_what_was_tried_and_a_rerun_goes_on(trials: Trials) -> None:
     device = FakeDevice(times(_5=5.0), interrupt=15)
     with pytest.raises(Interrupted) as caught:
         tuned(device, trials)
     assert device.open_sessions == 0
-    assert trials.count() == len(caught.value.outcome.trials) >= 14 - attempts.TRYING
+    assert trials.count() == len(caught.value.outcome.trials) == 14  # every attempt that had ended
     assert won(caught.value.outcome) == MAY_WIN[5]
     done = {trial.variant.name for trial in caught.value.outcome.trials}
     again = FakeDevice(times(_5=5.0))
