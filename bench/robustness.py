@@ -1,0 +1,142 @@
+"""What a tuning run survives on a real GPU: `python bench/robustness.py [--json FILE]`.
+
+Kills runs at random moments and counts what was recorded; starts two at once; measures the regret of a shape class, and
+splits it if it must; times the winners again; insists on them. All by the commands that a user types.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from gen.store import tuned
+from gen.tune.device import find_device
+
+KILLS = 3
+SHAPE = ("transpose_10_b32", "--shape", "2048x1024")
+CLASS = ("transpose_10_b32", "--class", "few rows")
+Report = dict[str, Any]
+
+
+def main() -> int:
+    """Prints what became of each; status 1 if one went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args()
+    device = find_device()
+    if device is None:
+        print("There is no GPU here.")
+        return 1
+    reports: dict[str, Report] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
+        steps: tuple[Callable[[Path], Report], ...] = (kills, two_at_once, regret, verified, insisted)
+        for step in steps:
+            start = time.monotonic()
+            report = reports[step.__name__] = step(home)
+            report["seconds"] = round(time.monotonic() - start, 1)
+            print(f"{step.__name__}: {json.dumps(report)}", flush=True)
+            if options.json:
+                meta = {"command": "python bench/robustness.py", "date": date.today().isoformat(),
+                        "device": device.name}  # fmt: skip
+                options.json.write_text(json.dumps({"meta": meta, **reports}, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(report["well"] for report in reports.values()) else 1
+
+
+def kills(home: Path) -> Report:
+    """Ends runs by SIGKILL; each finds again what those before it recorded, and the last one ends by itself."""
+    moments, seen, lost = random.Random(3), 0, 0
+    counts = []
+    for _ in range(KILLS):
+        process = begun(home, *SHAPE)
+        while rows(home) <= seen and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0.0, 0.3))
+        known = rows(home)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        seen = rows(home)
+        lost += known - seen if seen < known else 0
+        counts.append(seen)
+    last = begun(home, *SHAPE)
+    last.communicate()
+    return {"recorded": counts, "lost": lost, "in_the_end": rows(home),
+            "well": last.returncode == 0 and lost == 0 and counts == sorted(set(counts))}  # fmt: skip
+
+
+def two_at_once(home: Path) -> Report:
+    """The second waits for the first, and says so; both keep what they find."""
+    shapes = [("reduction_sum_f32", "--shape", shape, "--budget", "15s") for shape in ("2^16", "2^17")]
+    first, second = [begun(home, *shape) for shape in shapes]
+    said = [process.communicate()[1] for process in (first, second)]
+    waiting = [line for text in said for line in text.splitlines() if "in use by" in line or "aits for" in line]
+    winners = {winner.words for winner in tuned.read_winners(home) if winner.spec == "reduction_sum_f32"}
+    statuses = [first.returncode, second.returncode]
+    return {"statuses": statuses, "waited": waiting, "winners": sorted(winners),
+            "well": statuses == [0, 0] and len(waiting) >= 1 and len(winners) == 2}  # fmt: skip
+
+
+def regret(home: Path) -> Report:
+    """Measures a class on sizes that nobody tuned for."""
+    process = begun(home, *CLASS, "--regret", "--budget", "25s", "--json")
+    out, _ = process.communicate()
+    if process.returncode != 0:
+        return {"status": process.returncode, "well": False}
+    (found,) = json.loads(out)["regrets"]
+    return {**found, "well": len(found["regret"]) > 1 and len(found["parts"]) >= 1}
+
+
+def verified(home: Path) -> Report:
+    """The verdict on each winner."""
+    process = begun(home, "--verify", "--json")
+    out, _ = process.communicate()
+    checks = json.loads(out)
+    verdicts = [(check["for"], check["verdict"], check["over_base"]) for check in checks]
+    return {"verdicts": verdicts, "well": process.returncode == 0 and bool(checks)}
+
+
+def insisted(home: Path) -> Report:
+    """What is tuned suffices, what is not fails; nothing is measured."""
+    before = rows(home)
+    statuses = []
+    for target in (SHAPE, ("transpose_10_b32", "--shape", "77x99")):
+        process = begun(home, *target, "--frozen")
+        process.communicate()
+        statuses.append(process.returncode)
+    return {"statuses": statuses, "well": statuses == [0, 1] and rows(home) == before}
+
+
+def begun(home: Path, *arguments: str) -> subprocess.Popen[str]:
+    """`gen tune` with these arguments."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "gen", "tune", *arguments, "--out", str(home)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def rows(home: Path) -> int:
+    """Recorded trials."""
+    if not (home / "trials.sqlite").exists():
+        return 0
+    with closing(sqlite3.connect(home / "trials.sqlite", timeout=30)) as base:
+        try:
+            return int(base.execute("SELECT count(*) FROM trials").fetchone()[0])
+        except sqlite3.OperationalError:  # no table yet
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
