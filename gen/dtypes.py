@@ -19,7 +19,7 @@ class DType:
         name: the short name in specs, labels and file names: `f32`.
         cuda: the C++ type of one element in a kernel: `float`.
         size: bytes of one element.
-        kind: `float`, `int`, `uint`, or `bits` for elements that are only moved.
+        kind: `float`, `int`, `uint`, `complex`, or `bits` for elements that are only moved.
         precision: bits of the significand, hidden one included; 0 unless `kind` is `float`.
     """
 
@@ -86,6 +86,7 @@ _NUMPY = {
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool",
     "b8": "uint8", "b16": "uint16", "b32": "uint32", "b64": "uint64", "b128": "complex128",
+    "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
 
 BOOL = DType("bool", "bool", 1, "uint")
@@ -107,6 +108,9 @@ B16 = DType("b16", "unsigned short", 2, "bits")
 B32 = DType("b32", "unsigned", 4, "bits")
 B64 = DType("b64", "uint2", 8, "bits")
 B128 = DType("b128", "uint4", 16, "bits")
+# Real and imaginary part, as they lie. Not among DTYPES: most families compute with real numbers only.
+C64 = DType("c64", "uint2", 8, "complex", 24)
+C128 = DType("c128", "uint4", 16, "complex", 53)
 
 DTYPES = {
     dtype.name: dtype

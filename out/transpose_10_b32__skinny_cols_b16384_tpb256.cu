@@ -13,7 +13,7 @@
 //           max(cols * 4, 1)) / 32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "cols", "piece": 16384, "threads_per_block": 256}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 7f2da8492a6f1b7c
+// Template: transpose/skinny.cu.jinja, with its partials sha256 00aca00b8de69c9d
 //
 // Written by gen: change the template, not this file.
 

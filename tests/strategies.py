@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from gen.dtypes import F16, F32, F64
-from gen.errors import ShapeError
+from gen.errors import ShapeError, SpecError
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Extents, Family, Spec, Variant
 from gen.families.config import Config
@@ -19,6 +19,8 @@ from gen.families.names import illegal, variant
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.classes import problem
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.values import NUMBERS, PARTS, Values
 from gen.proof.cases import Case, Content
 from gen.proof.sizes import COUNTS, OFFSETS, SM_COUNTS, awkward, draw_extents, draw_shape
 
@@ -163,6 +165,22 @@ def stencils(draw: st.DrawFn, weights: SearchStrategy[float] | None = None, most
         draw(st.sampled_from((0.0, -1.5, 3.0))),
         tuple(draw(st.integers(-(extent // 2), (extent - 1) // 2)) for extent in shape),
     )
+
+
+@st.composite
+def transposes_that_change(draw: st.DrawFn) -> TransposeSpec:
+    """Transposes of up to three axes whose elements become others on their way."""
+    axes = tuple(draw(st.permutations(range(draw(st.integers(1, 3))))))
+    source = draw(st.sampled_from(tuple(NUMBERS.values())))
+    is_complex = source in PARTS
+    result = draw(st.sampled_from([other for other in NUMBERS.values() if (other in PARTS) == is_complex]))
+    alpha = draw(st.one_of(st.none(), st.floats(-1e4, 1e4, width=32)))
+    saturate = result.kind in ("int", "uint") and draw(st.booleans())
+    try:
+        return TransposeSpec(axes, source, Values(source, result, alpha, is_complex and draw(st.booleans()), saturate))
+    except SpecError:  # out of range, or not rounded once
+        assume(False)
+        raise
 
 
 def json_values() -> SearchStrategy[Json]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DType
+from gen.dtypes import C64, F32, F64, DType
 from gen.families.base import Array, Extents, Family, Layout, Spec
 from gen.proof.sizes import OFFSETS, SM_COUNTS, RandomDraw, draw_extents
 
@@ -116,6 +116,10 @@ def fill(array: Array, dtype: DType, content: Content, seed: int) -> None:
         array[...] = _booleans(random, array.shape, content)
     elif dtype.kind == "float":
         array[...] = _floats(random, array.shape, dtype, content)
+    elif dtype.kind == "complex":
+        parts = F32 if dtype == C64 else F64
+        pairs = _floats(random, (*array.shape, 2), parts, content).astype(parts.numpy)
+        array[...] = pairs.reshape(-1).view(dtype.numpy).reshape(array.shape)
     elif dtype.kind == "bits":
         array[...] = _bits(random, array.shape, array.dtype)
     else:

@@ -130,9 +130,17 @@ def _same(value: Array, got: Array, result: DType) -> Array:
         if value.dtype == got.dtype and value.dtype.kind == "u":  # as they lie: no copy of a transposed view
             return np.asarray(value == got)
         return np.asarray((_bytes(value, result) == _bytes(got, result)).all(axis=-1))
+    if result.kind == "complex":
+        return np.asarray(_same_parts(value.real, got.real) & _same_parts(value.imag, got.imag))
     if result.kind == "float":
         return np.asarray((value == got) | (np.isnan(value) & np.isnan(got)))
     return np.asarray(value == got)
+
+
+def _same_parts(value: Array, got: Array) -> Array:
+    """Of complex numbers: zeros of the same sign, since a conjugate differs in nothing else."""
+    equal = (value == got) & (np.signbit(value) == np.signbit(got))
+    return np.asarray(equal | (np.isnan(value) & np.isnan(got)))
 
 
 def _bytes(array: Array, dtype: DType) -> Array:

@@ -82,12 +82,16 @@ def _large(spec: Spec) -> Iterator[Extents]:
                 pitches[operand.pitch] = (last if isinstance(last, int) else sizes[last]) + gap + len(pitches) * gap
         return {**sizes, **pitches}
 
-    if len(axes) == 1:
+    # How often an axis counts: twice, where matrices are square.
+    often = {axis: max(operand.axes.count(axis) for operand in arrays) for axis in axes}
+    if len(axes) == 1 and often[axes[0]] == 1:
         yield {axes[0]: EDGES[-1] + 2**16 + 5}  # no multiple of a vector, wherever the first one begins
         return
-    side = int((EDGES[-1] / 3 ** (len(axes) - 2)) ** 0.5)
-    yield pitched(dict.fromkeys(axes[:-2], 3) | {axes[-2]: side + 63, axes[-1]: side + 1}, 9)
+    side = int((EDGES[-1] / prod(3 ** often[axis] for axis in axes[:-2])) ** (1 / sum(often[a] for a in axes[-2:])))
+    yield pitched(dict.fromkeys(axes[:-2], 3) | dict.fromkeys(axes[-2:-1], side + 63) | {axes[-1]: side + 1}, 9)
     for place, axis in enumerate(axes):
+        if often[axis] > 1:
+            continue
         neighbour = axes[place - 1]
         yield pitched({**dict.fromkeys(axes, 1), neighbour: 2, axis: EDGES[-1] + 11}, 0)
 

@@ -87,7 +87,8 @@ def test_distinct() -> None:
 def test_large_cases_go_beyond_2_32_along_every_axis_and_in_all(family: Family[Any], spec: Spec) -> None:
     cases = list(sampled_cases(family, spec))
     axes = {axis for operand in spec.operands for axis in operand.axes if isinstance(axis, str)}
-    for axis in axes:
+    square = {axis for axis in axes for operand in spec.operands if operand.axes.count(axis) > 1}
+    for axis in axes - square:
         assert any(case.extents[axis] > EDGES[-1] for case in cases)
     for case in cases:
         shapes = [layout.shape for layout in family.layouts(spec, case.extents).values()]

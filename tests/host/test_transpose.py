@@ -7,15 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gen.dtypes import BF16, C64, C128, F32, F64, I8, I64, U8
 from gen.errors import SpecError
-from gen.families.base import Layout
-from gen.families.layout import layout_of
+from gen.families.base import Kernel, Layout
+from gen.families.layout import extents_of, layout_of
+from gen.families.names import base_variants, variant
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 from gen.families.transpose.canonical import Axis, canonical
-from gen.families.transpose.spec import BITS
+from gen.families.transpose.values import BITS, Values
+from gen.proof.cases import Case
+from gen.proof.host import HostRunner
+from gen.proof.prover import check, uncovered
+from tests.strategies import cases
 
 FAMILY = Transpose()
 
@@ -98,6 +104,124 @@ def test_where_no_axis_moves_past_another_of_more_than_one_element_it_is_a_copy(
 )
 def test_a_spec_is_built_from_what_numpy_takes(axes: Any, dtype: Any, label: str) -> None:
     assert transpose(axes, dtype).label == label
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        ({"in_place": True}, "10_b32_in_place"),
+        ({"axes": (0, 2, 1), "dtype": "u1", "in_place": True}, "021_b8_in_place"),
+        ({"dtype": "f4", "to": "f2"}, "10_f32_to_f16"),
+        ({"dtype": "f4", "to": "bfloat16", "alpha": 2.5}, "10_f32_to_bf16_times_40200000"),
+        ({"dtype": "c8", "conjugate": True}, "10_c64_conj"),
+        ({"dtype": "c16", "alpha": -1, "in_place": True}, "10_c128_times_bff0000000000000_in_place"),
+        ({"dtype": "f8", "to": "i1", "saturate": True}, "10_f64_to_i8_sat"),
+        ({"dtype": "f4", "to": "f4"}, "10_b32"),  # nothing changes
+        ({"dtype": "u1", "to": "i4"}, "10_u8_to_i32"),
+    ],
+)  # fmt: skip
+def test_forms_have_labels_and_json_that_give_them_back(arguments: dict[str, Any], label: str) -> None:
+    spec = transpose(**arguments)
+    assert spec.label == label
+    assert FAMILY.parse(label, {}) == spec
+    assert FAMILY.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"axes": (2, 0, 1), "in_place": True}, "axes must exchange the last two"),
+        ({"axes": (0,), "in_place": True}, "axes must exchange the last two"),
+        ({"to": "f2", "in_place": True}, "to must have elements of 4 bytes"),
+        ({"to": "i4", "saturate": True, "in_place": True}, "to must be left out to work in place"),
+        ({"in_place": 1}, "in_place must be True or False (got 1)"),
+        ({"conjugate": True}, "conjugate is for complex numbers (got f32)"),
+        ({"dtype": "c8", "conjugate": "yes"}, "conjugate must be True or False"),
+        ({"to": "c8"}, "to must be complex where the input is, and only there (got f32 to c64)"),
+        ({"to": "i4"}, "to does not hold every number that may come (got f32 to i32). With saturate=True"),
+        ({"dtype": "i4", "to": "u4"}, "to does not hold every number that may come (got i32 to u32)"),
+        ({"dtype": "i1", "alpha": 2.0}, "to does not hold every number that may come (got i8 to i8 times 2.0)"),
+        ({"dtype": "int64", "to": "f8", "alpha": 2.0}, "alpha must be left out for integers of 64 bits"),
+        ({"dtype": "int64", "to": "bfloat16"}, "to must not be bf16 for integers of 64 bits"),
+        ({"to": "f2", "saturate": True}, "saturate is for results that are integers (got f16)"),
+        ({"alpha": 1j}, "alpha must be a finite real number (got 1j)"),
+        ({"alpha": float("nan")}, "alpha must be a finite real number (got nan)"),
+        ({"alpha": 1e300}, "alpha must be a number, finite as f32 (got 1e+300)"),
+        ({"dtype": "?", "to": "f4"}, "dtype must be one of f16, bf16"),
+        ({"dtype": [("a", "u1"), ("b", "u1")], "alpha": 2.0}, "dtype must be one of f16, bf16"),
+        ({"to": "f33"}, "to must be one that NumPy knows"),
+    ],
+)
+def test_a_form_that_cannot_be_says_why(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        transpose(**arguments)
+    assert says in str(caught.value)
+
+
+def test_values_are_what_numpy_computes_rounded_once() -> None:
+    wide = np.array([1 + 2**-8 + 2**-30, -(1 + 2**-8 + 2**-30), np.nan, np.inf, 3.0, 1e300, 2.0**-140])
+    halfway_up = Values(F64, BF16).apply(wide).astype(np.float64)  # by way of f32 they would be halfway, and even
+    assert halfway_up[0] == 1 + 2**-7
+    assert halfway_up[1] == -(1 + 2**-7)
+    assert np.isnan(halfway_up[2])
+    assert halfway_up[3:6].tolist() == [np.inf, 3.0, np.inf]
+    ends = np.array([-1e9, -128.5, -128.99, 127.99, 128.0, np.nan, -0.5], np.float32)
+    assert Values(F32, I8, saturate=True).apply(ends).tolist() == [-128, -128, -128, 127, 127, 0, 0]
+    assert Values(F32, U8, 2.0, saturate=True).apply(ends).tolist() == [0, 0, 0, 255, 255, 0, 0]
+    assert Values(I64, U8, saturate=True).apply(np.array([-1, 256, 2**62])).tolist() == [0, 255, 255]
+    (one,) = Values(C64, C128, 2.0, conjugate=True).apply(np.array([1 + 0j], np.complex64))
+    assert (one.real, one.imag, np.signbit(one.imag)) == (2.0, 0.0, True)
+
+
+SPECS = (
+    transpose((1, 0), "u1"), transpose((0, 2, 1), "u1"), transpose((1, 0), "f2"), transpose((2, 0, 1), "f2"),
+    transpose((0, 2, 1), "f4"), transpose((0, 2, 1, 3), "f4"), transpose((2, 1, 0), "f8"), transpose((1, 0, 2), "c16"),
+    transpose((0, 2, 1), "u1", in_place=True), transpose((1, 0), "f2", in_place=True),
+    transpose((1, 0), "c8", conjugate=True, in_place=True), transpose((1, 0), "f4", to="f2", alpha=0.1),
+    transpose((0, 2, 1), "f8", to="bfloat16"), transpose((1, 0), "c8", to="c16", conjugate=True),
+    transpose((1, 0), "f2", to="u1", saturate=True), transpose((2, 0, 1), "i2", alpha=-3.0, saturate=True),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kernels(host_runner: HostRunner) -> dict[TransposeSpec, list[Kernel]]:
+    """Of every spec: base of each class."""
+    made = {spec: base_variants(FAMILY, spec) for spec in SPECS}
+    loaded = iter(host_runner.load([one for found in made.values() for one in found]))
+    return {spec: [next(loaded) for _ in found] for spec, found in made.items()}
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.label)
+def test_any_shape_axes_element_and_pitch_equal_numpy(
+    spec: TransposeSpec, kernels: dict[TransposeSpec, list[Kernel]], host_runner: HostRunner
+) -> None:
+    @settings(max_examples=max(settings().max_examples // 8, 1))
+    @given(cases(FAMILY, spec))
+    def equals_numpy(case: Case) -> None:
+        for kernel in kernels[spec]:
+            if uncovered(kernel.variant, case, host_runner.limits) is None:
+                failure = check(kernel, host_runner.limits, case)
+                assert failure is None, str(failure)
+
+    equals_numpy()
+
+
+def test_untuned_a_call_in_which_nothing_moves_is_a_copy() -> None:
+    for spec, shape in ((transpose((1, 0)), (1, 4096)), (transpose((0, 2, 1), "u1"), (64, 4096, 1))):
+        extents = extents_of(FAMILY, spec, shape)
+        found = FAMILY.shape_class(spec, extents)
+        assert found == "nothing moves: a copy"
+        assert FAMILY.base(spec, found)[0] == "row_copy"
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.label)
+def test_base_of_every_class_takes_the_size_that_stands_for_it(spec: TransposeSpec, host_runner: HostRunner) -> None:
+    for shape_class in FAMILY.shape_classes(spec):
+        made = variant(FAMILY, spec, *FAMILY.base(spec, shape_class))
+        extents = FAMILY.representative(spec, shape_class)
+        assert FAMILY.shape_class(spec, extents) == shape_class
+        assert made.algorithm.infeasible(spec, made.config, host_runner.limits) is None
+        assert made.algorithm.uncovered(spec, made.config, extents, host_runner.limits) is None
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Transposes: the axes of an array in another order."""
 
+from gen.families.transpose.builder import transpose
 from gen.families.transpose.family import Transpose
 from gen.families.transpose.moves import MoveSpec
-from gen.families.transpose.spec import TransposeSpec, transpose
+from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.tiled import Naive, NaiveConfig, Tiled, TiledConfig
 
 __all__ = ["MoveSpec", "Naive", "NaiveConfig", "Tiled", "TiledConfig", "Transpose", "TransposeSpec", "transpose"]

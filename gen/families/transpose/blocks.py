@@ -10,6 +10,9 @@ from gen.families.base import Extents, Launch, Plan
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.moves import MatrixSpec, repetitions
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.values import BITS
+from gen.families.transpose.values_text import ValuesText
 
 
 class Order(Enum):
@@ -75,6 +78,34 @@ def tiled_launch(
     return Plan((launch,))
 
 
+def elements(spec: MatrixSpec) -> Mapping[str, object]:
+    """What the templates' `parameters` reads."""
+    return {"element": BITS[spec.dtype.size].cuda, "batches": spec.batches}
+
+
 def placing(spec: MatrixSpec, order: Order = Order.ROW) -> Mapping[str, object]:
-    """What the templates' `place_tile` reads."""
-    return {"element": spec.dtype.cuda, "batches": spec.batches, "order": order.value}
+    """What the templates' `place_tile` reads beside that."""
+    return {**elements(spec), "order": order.value}
+
+
+def result_bits(spec: MatrixSpec) -> DType:
+    """The result's elements, as kernels move them."""
+    return BITS[spec.result.size if isinstance(spec, TransposeSpec) else spec.dtype.size]
+
+
+def changing(spec: MatrixSpec) -> Mapping[str, object]:
+    """What the templates' `value_function` reads, and the result's elements."""
+    values = spec.values if isinstance(spec, TransposeSpec) else None
+    return {"result": result_bits(spec).cuda, "values": False if values is None else ValuesText.of(values)}
+
+
+def only_apart(spec: MatrixSpec) -> str | None:
+    """Why an algorithm that writes to another array than it reads cannot compute a spec."""
+    if isinstance(spec, TransposeSpec) and spec.in_place:
+        return "it writes to another array than it reads"
+    return None
+
+
+def only_moves(spec: TransposeSpec) -> str | None:
+    """Why an algorithm that moves elements as they are, to another array, cannot compute a spec."""
+    return "it moves elements as they are" if spec.values is not None else only_apart(spec)

@@ -9,8 +9,11 @@ from itertools import permutations
 from gen.dtypes import DType
 from gen.families.base import Extents
 from gen.families.config import Config
+from gen.families.transpose import square
 from gen.families.transpose.flat import FEW, Few, RowCopyConfig, SkinnyConfig, SmallConfig, stays
 from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.swap import SwapTileConfig
+from gen.families.transpose.tiled import Lanes, NaiveConfig, TiledConfig
 from gen.families.transpose.vector import VectorTileConfig
 from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
 
@@ -35,6 +38,9 @@ Problems = Callable[[TransposeSpec, Mapping[str, int]], Extents]
 
 def shape_class(spec: TransposeSpec, extents: Extents) -> str:
     """What a problem is like."""
+    if spec.in_place:
+        little, aligned = square.is_little(spec, extents), square.is_aligned(spec, extents)
+        return (ALIGNED_LITTLE if little else ALIGNED) if aligned else (ODD_LITTLE if little else ODD)
     rows, cols, size = extents["rows"], extents["cols"], spec.dtype.size
     batch = [[extents[f"batch{b}{end}"] for end in ("", "_in", "_out")] for b in range(spec.batches)]
     matrices = 1
@@ -50,13 +56,12 @@ def shape_class(spec: TransposeSpec, extents: Extents) -> str:
         return FEW_COLS
     if rows <= FEW and dense_out:
         return FEW_ROWS
-    steps = [
-        extents["in_pitch"],
-        extents["out_pitch"],
-        *(step for extent, *both in batch if extent > 1 for step in both),
-    ]
+    steps = [extents["in_pitch"] * size, extents["out_pitch"] * spec.result.size]
+    for extent, there, here in batch:
+        if extent > 1:
+            steps += [there * size, here * spec.result.size]
     little = rows * cols * matrices * size < _LITTLE
-    if all(step * size % _VECTOR == 0 for step in steps):
+    if all(step % _VECTOR == 0 for step in steps):
         return ALIGNED_LITTLE if little else ALIGNED
     return ODD_LITTLE if little else ODD
 
@@ -64,6 +69,10 @@ def shape_class(spec: TransposeSpec, extents: Extents) -> str:
 def base(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
     """What was fast on an H100: for devices that nothing was tuned on."""
     size = spec.dtype.size
+    if spec.in_place:
+        return "swap_tile", _swapping(spec, shape_class)
+    if spec.values is not None:
+        return _changing(spec, shape_class)
     match shape_class:
         case "nothing moves: a copy":
             return "row_copy", RowCopyConfig(lanes=256, unroll=4)
@@ -87,6 +96,36 @@ def base(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
         case _:
             if size < 4:
                 return "shift_tile", ShiftTileConfig(groups=32, warps=8, align=4)
+            return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=8)
+
+
+def _swapping(spec: TransposeSpec, shape_class: str) -> SwapTileConfig:
+    """Tiles of 8 KiB or so, of whole vectors where rows are aligned to them."""
+    size = spec.dtype.size
+    if shape_class in (ALIGNED, ALIGNED_LITTLE):
+        return SwapTileConfig(vec_bytes=16, lanes=8 if size < 4 else 16)
+    return SwapTileConfig(vec_bytes=size, lanes=32, strips=4 if size < 8 else 8)
+
+
+def _changing(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
+    """Where elements become others on their way."""
+    size = max(spec.dtype.size, spec.result.size)
+    match shape_class:
+        case "nothing moves: a copy":
+            return "row_copy", RowCopyConfig(lanes=256, unroll=4)
+        case "short runs are copied":
+            return "row_copy", RowCopyConfig(lanes=16, unroll=2)
+        case "few columns" | "few rows":
+            order = Lanes.COL if shape_class == FEW_COLS else Lanes.ROW
+            return "naive", NaiveConfig(order=order, block_x=64, block_y=4, unroll=4)
+        case "small matrices":
+            return "tiled", TiledConfig()
+        case "aligned rows" | "aligned rows, under 4 MiB" if spec.dtype.size == spec.result.size:
+            lanes = 16 if shape_class == ALIGNED else 8
+            return "vector_tile", VectorTileConfig(lanes=lanes, groups=lanes)
+        case "aligned rows" | "odd rows" if size <= 4:
+            return "window_tile", WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
+        case _:
             return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=8)
 
 
@@ -120,6 +159,9 @@ def _follow(batch: list[list[int]], area: int) -> bool:
 
 def _examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
     """Problems in which two or three axes are longer than 1, dense ones first."""
+    if spec.in_place:
+        yield from square.examples(spec)
+        return
     source = spec.operands[0]
     names = [str(axis) for axis in source.axes]
     gaps = (0, 1) if source.pitch else (0,)

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gen.dtypes import B8, DTYPES, read_dtype
-from gen.errors import ShapeError
+from gen.errors import ShapeError, SpecError
 from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.kinds import Kinds
 from gen.families.layout import layout_of, measure
+from gen.families.transpose import square
 from gen.families.transpose.canonical import canonical
 from gen.families.transpose.classes import base, known_class, representatives, shape_class
 from gen.families.transpose.flat import RowCopy, Skinny, Small
@@ -21,7 +22,9 @@ from gen.families.transpose.literature import literature
 from gen.families.transpose.moves import MoveSpec
 from gen.families.transpose.references import Moves
 from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.swap import SwapTile
 from gen.families.transpose.tiled import Naive, Tiled
+from gen.families.transpose.values import Values
 from gen.families.transpose.vector import VectorTile
 from gen.families.transpose.windows import ShiftTile, WindowTile
 from gen.paths import templates_root
@@ -44,17 +47,26 @@ class Permutations(DenseFamily[TransposeSpec]):
     """Permutations of axes."""
 
     def spell(self, label: str) -> TransposeSpec | None:
-        """`{axes}_{dtype}`."""
-        axes, _, dtype = label.partition("_")
-        if not axes.isdecimal() or dtype not in DTYPES:
+        """`{axes}_{dtype}`, or `{axes}_{values}`; and `_in_place`."""
+        axes, _, what = label.removesuffix("_in_place").partition("_")
+        if not axes.isdecimal():
             return None
-        return TransposeSpec(tuple(int(axis) for axis in axes), DTYPES[dtype])
+        order, in_place = tuple(int(axis) for axis in axes), label.endswith("_in_place")
+        if what in DTYPES:
+            return TransposeSpec(order, DTYPES[what], None, in_place)
+        values = Values.spell(what.split("_"))
+        return None if values is None else TransposeSpec(order, values.source, values, in_place)
 
     def from_json(self, content: Mapping[str, Any]) -> TransposeSpec:
         """The inverse of `TransposeSpec.to_json`."""
         axes: Any = content.get("axes")
-        dtype = read_dtype(content.get("dtype"), "TransposeSpec.dtype")
-        return TransposeSpec(tuple(axes) if isinstance(axes, list) else axes, dtype)
+        order = tuple(axes) if isinstance(axes, list) else axes
+        values = Values.from_json(content) if "to" in content else None
+        in_place: Any = content.get("in_place", False)
+        if not isinstance(in_place, bool):
+            raise SpecError("TransposeSpec.in_place", "must be true or false", repr(in_place))
+        dtype = values.source if values else read_dtype(content.get("dtype"), "TransposeSpec.dtype")
+        return TransposeSpec(order, dtype, values, in_place)
 
     def extents(self, spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:
         """Every axis, every pitch in elements, and the canonical form."""
@@ -70,6 +82,8 @@ class Permutations(DenseFamily[TransposeSpec]):
             ):
                 rule = f"must have a gap after its rows at most, and none after other axes: strides {expected}"
                 raise ShapeError(name, rule, layout.strides)
+        if spec.in_place:
+            return {**found, **square.counted(planned["data"])}
         return {**found, **self._canonical(spec, planned)}
 
     def layouts(self, spec: TransposeSpec, extents: Extents) -> Mapping[str, Layout]:
@@ -80,21 +94,25 @@ class Permutations(DenseFamily[TransposeSpec]):
         """How kernels see the problem; a matrix that is turned they see as it is."""
         if "axis0" not in spec.operands[0].axes:
             return {}
-        size = spec.dtype.size
         source, result = layouts["in"], layouts["out"]
+        size = spec.result.size
         there = {axis: stride // size for axis, stride in zip(spec.axes, result.strides, strict=True)}
-        strides = [stride // size for stride in source.strides]
+        strides = [stride // spec.dtype.size for stride in source.strides]
         return canonical(source.shape, strides, [there[axis] for axis in range(len(strides))]).extents(spec.batches)
 
     def oracle(self, spec: TransposeSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """`numpy.transpose`, bit for bit."""
-        return {"out": Expected(np.transpose(inputs["in"], spec.axes))}
+        ((name, array),) = inputs.items()
+        turned = np.transpose(array, spec.axes)
+        return {name if spec.in_place else "out": Expected(spec.values.apply(turned) if spec.values else turned)}
 
     def part(
         self, spec: TransposeSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
         """NumPy transposes without a copy."""
-        return Expected(np.transpose(inputs["in"], spec.axes)[index])
+        (array,) = inputs.values()
+        chosen = np.transpose(array, spec.axes)[index]
+        return Expected(spec.values.apply(chosen) if spec.values else chosen)
 
     def shape_classes(self, spec: TransposeSpec) -> tuple[str, ...]:
         """Those that problems of the spec can have."""
@@ -116,6 +134,9 @@ class Permutations(DenseFamily[TransposeSpec]):
 
     def cases(self, spec: TransposeSpec) -> Iterator[Extents]:
         """Nothing, one, one off a tile, non-square, skinny, pitched."""
+        if spec.in_place:
+            yield from (self._problem(spec, known) for known in square.cases(spec))
+            return
         one, two = spec.operands
         for shape in _SHAPES.get(len(one.axes), _MANY):
             known = dict(zip(map(str, one.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(one.axes)], strict=True))
@@ -135,7 +156,7 @@ def _pitch(layout: Layout) -> int:
 
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
-    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(),
+    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(), SwapTile(),
 )  # fmt: skip
 
 
@@ -148,7 +169,10 @@ class Transpose(Kinds):
     algorithms: Mapping[str, Algorithm[Any, Any]] = {a.name: a for a in _ALGORITHMS}
     named = tuple(literature())
     catalogue = (TransposeSpec(),)
-    samples: Mapping[str, Any] = {"shift_tile": TransposeSpec(dtype=B8)}
+    samples: Mapping[str, Any] = {
+        "shift_tile": TransposeSpec(dtype=B8),
+        "swap_tile": TransposeSpec(in_place=True),
+    }
     templates = templates_root()
 
     def kind_of(self, content: Mapping[str, Any]) -> type[Any]:

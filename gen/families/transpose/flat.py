@@ -11,7 +11,7 @@ from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extent
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import arguments, matrices, tiled_launch
+from gen.families.transpose.blocks import arguments, changing, elements, matrices, only_apart, only_moves, tiled_launch
 from gen.families.transpose.spec import TransposeSpec
 
 FEW = 64
@@ -57,6 +57,10 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
     config = SkinnyConfig
     takes = TransposeSpec
 
+    def refuses(self, spec: TransposeSpec, config: SkinnyConfig) -> str | None:
+        """Elements are moved in words."""
+        return only_moves(spec)
+
     def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
         """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
@@ -94,8 +98,7 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
     def inputs(self, spec: TransposeSpec, config: SkinnyConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            "element": spec.dtype.cuda,
-            "batches": spec.batches,
+            **elements(spec),
             "size": spec.dtype.size,
             "few_cols": config.few is Few.COLS,
             "threads": config.threads_per_block,
@@ -149,6 +152,8 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
 
     def refuses(self, spec: TransposeSpec, config: SmallConfig) -> str | None:
         """Matrices of small elements are turned from one tile to another, both of static shared memory."""
+        if spec.in_place or spec.values is not None:
+            return only_moves(spec)
         if spec.dtype.size < 4 and 2 * (config.piece + 128) > STATIC_SHARED_BYTES:
             return f"two tiles of {config.piece} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
         return None
@@ -180,8 +185,7 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
     def inputs(self, spec: TransposeSpec, config: SmallConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            "element": spec.dtype.cuda,
-            "batches": spec.batches,
+            **elements(spec),
             "size": spec.dtype.size,
             "piece": config.piece,
             "threads": config.threads_per_block,
@@ -231,6 +235,10 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
     config = RowCopyConfig
     takes = TransposeSpec
 
+    def refuses(self, spec: TransposeSpec, config: RowCopyConfig) -> str | None:
+        """A thread reads what another may have written."""
+        return only_apart(spec)
+
     def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
         """Nothing may move within a matrix."""
         if extents["rows"] * extents["cols"] and not stays(extents):
@@ -249,8 +257,8 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
     def inputs(self, spec: TransposeSpec, config: RowCopyConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            "element": spec.dtype.cuda,
-            "batches": spec.batches,
+            **elements(spec),
+            **changing(spec),
             "size": spec.dtype.size,
             "lanes": config.lanes,
             "threads": config.threads_per_block,

@@ -9,7 +9,8 @@ from gen.dtypes import B32, DType
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.expr import ONE, Expr, size
-from gen.families.transpose.spec import BITS, TransposeSpec
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.values import BITS
 
 COPY, TURN, FINE, COARSE = "copy", "turn", "fine", "coarse"
 TILES = (16, 32, 64)

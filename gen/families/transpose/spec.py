@@ -7,14 +7,12 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from gen.dtypes import B8, B16, B32, B64, B128, DTYPES, DType
+from gen.dtypes import B32, DType
 from gen.errors import SpecError
 from gen.families.base import Operand
+from gen.families.transpose.values import BITS, Values
 
 MOST_AXES = 8
-BITS = {dtype.size: dtype for dtype in (B8, B16, B32, B64, B128)}
 _MATRIX = (1, 0)
 
 
@@ -24,11 +22,15 @@ class TransposeSpec:
 
     Attributes:
         axes: each of 0 ... n - 1 once, for n of 1 to 8.
-        dtype: bits of an element; elements are moved, never read as numbers.
+        dtype: of an element: bits, which are moved and never read as numbers; where `values` are given, theirs.
+        values: what becomes of the elements on their way; None: nothing.
+        in_place: square matrices, the last two axes, change places with their transposes in the array itself.
     """
 
     axes: tuple[int, ...] = _MATRIX
     dtype: DType = B32
+    values: Values | None = None
+    in_place: bool = False
 
     def __post_init__(self) -> None:
         axes: Any = self.axes
@@ -36,26 +38,61 @@ class TransposeSpec:
         if not whole or sorted(axes) != list(range(len(axes))) or not 1 <= len(axes) <= MOST_AXES:
             rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"
             raise SpecError("TransposeSpec.axes", rule, repr(axes))
-        if self.dtype not in BITS.values():
+        if self.values is not None and self.dtype != self.values.source:
+            rule = f"must be that of its values, {self.values.source.name}"
+            raise SpecError("TransposeSpec.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
+        if self.values is None and self.dtype not in BITS.values():
             rule = "must be " + ", ".join(dtype.name for dtype in BITS.values())
             raise SpecError("TransposeSpec.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
+        if self.in_place:
+            self._check_in_place()
+
+    def _check_in_place(self) -> None:
+        last = len(self.axes) - 1
+        if last < 1 or self.axes != (*range(last - 1), last, last - 1):
+            rule = "must exchange the last two and leave the others where they are, to work in place"
+            raise SpecError("TransposeSpec.axes", rule, repr(self.axes))
+        if self.result.size != self.dtype.size:
+            rule = f"must have elements of {self.dtype.size} bytes, as the input, to work in place"
+            raise SpecError("to", rule, self.result.name)
+        if self.result != self.dtype:
+            raise SpecError("to", "must be left out to work in place: an array keeps its type", self.result.name)
+
+    @property
+    def result(self) -> DType:
+        """Of the result's elements."""
+        return self.dtype if self.values is None else self.values.result
+
+    @property
+    def bits(self) -> DType:
+        """The input's elements, as kernels move them."""
+        return BITS[self.dtype.size]
+
+    @property
+    def result_bits(self) -> DType:
+        """The result's elements, as kernels move them."""
+        return BITS[self.result.size]
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The array, and the result with its axes permuted; rows of both, their last axis, may be pitched.
 
-        The axes of a matrix that is turned are its `rows` and `cols`, any others `axis0`, `axis1`, ...
+        The axes of a matrix that is turned are its `rows` and `cols`, any others `axis0`, `axis1`, ... In place there
+        is the one array, `data`, of square matrices of `rows` rows.
         """
+        if self.in_place:
+            others = tuple(f"axis{axis}" for axis in range(len(self.axes) - 2))
+            return (Operand("data", "inout", self.dtype, (*others, "rows", "rows"), pitch="pitch"),)
         if self.axes == _MATRIX:
             return (
                 Operand("in", "in", self.dtype, ("rows", "cols"), pitch="in_pitch"),
-                Operand("out", "out", self.dtype, ("cols", "rows"), pitch="out_pitch"),
+                Operand("out", "out", self.result, ("cols", "rows"), pitch="out_pitch"),
             )
         names = tuple(f"axis{axis}" for axis in range(len(self.axes)))
         pitched = len(names) > 1
         return (
             Operand("in", "in", self.dtype, names, pitch="in_row" if pitched else ""),
-            Operand("out", "out", self.dtype, tuple(names[a] for a in self.axes), pitch="out_row" if pitched else ""),
+            Operand("out", "out", self.result, tuple(names[a] for a in self.axes), pitch="out_row" if pitched else ""),
         )
 
     @cached_property
@@ -73,62 +110,33 @@ class TransposeSpec:
 
     @property
     def label(self) -> str:
-        """For instance `10_b32`."""
-        return "".join(str(axis) for axis in self.axes) + f"_{self.dtype.name}"
+        """For instance `10_b32`, `021_b16_in_place`, `10_f32_to_f16`."""
+        what = self.dtype.name if self.values is None else self.values.label
+        return "".join(str(axis) for axis in self.axes) + f"_{what}" + ("_in_place" if self.in_place else "")
 
     @property
     def summary(self) -> str:
         """What is computed."""
         size = self.dtype.size
         what = f"{size} byte{'s' if size > 1 else ''}"
+        after = "" if self.values is None else f" Elements are {self.values.summary}"
+        if self.in_place:
+            return (
+                f"Transposes square matrices of rows x rows elements of {what} in place, one after another; pitch "
+                f"counts elements from row to row.{after}"
+            )
         if self.axes == _MATRIX:
-            return f"Transposes a matrix of rows x cols elements of {what}; pitches count elements from row to row."
+            pitches = "pitches count elements from row to row."
+            return f"Transposes a matrix of rows x cols elements of {what}; {pitches}{after}"
         return (
             f"Permutes the axes of an array to {', '.join(map(str, self.axes))}; its elements have {what}. It is seen "
             "as matrices of rows x cols: cols is the axis whose elements follow each other in the input, rows that of "
-            "the output."
+            f"the output.{after}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All fields."""
-        return {"axes": list(self.axes), "dtype": self.dtype.name}
-
-
-def transpose(axes: Any = _MATRIX, dtype: Any = "float32") -> TransposeSpec:
-    """The spec that `gen.load` takes: axis i of the result is axis `axes[i]` of the input.
-
-    Args:
-        axes: as for `numpy.transpose`: each of 0 ... n - 1 once, for n of 1 to 8; -1 is the last.
-        dtype: of the elements, as NumPy takes it, or `bfloat16`, or gen's name of it (`f16`, `b32`): anything of 1, 2,
-            4, 8 or 16 bytes, structured dtypes too. Elements are moved as bits, so all dtypes of a size share a spec.
-
-    Raises:
-        SpecError: the axes are no permutation, or elements have another size.
-    """
-    try:
-        given = tuple(int(axis) for axis in axes)
-    except (TypeError, ValueError) as error:
-        raise SpecError("axes", "must be a sequence of whole numbers", repr(axes)) from error
-    positive = tuple(axis + len(given) if -len(given) <= axis < 0 else axis for axis in given)
-    return TransposeSpec(positive, bits_of(dtype))
-
-
-def bits_of(dtype: Any) -> DType:
-    """The bits that elements of a dtype are moved as. Raises SpecError if there are none of its size."""
-    if isinstance(dtype, DType):
-        size = dtype.size
-    elif isinstance(dtype, str) and dtype in DTYPES:
-        size = DTYPES[dtype].size
-    elif isinstance(dtype, str) and dtype == "bfloat16":
-        size = 2
-    else:
-        try:
-            known = np.dtype(dtype)
-        except TypeError as error:
-            raise SpecError("dtype", "must be one that NumPy knows, or bfloat16", repr(dtype)) from error
-        if known.hasobject:
-            raise SpecError("dtype", "must not hold Python objects", repr(dtype))
-        size = known.itemsize
-    if size not in BITS:
-        raise SpecError("dtype", "must have elements of 1, 2, 4, 8 or 16 bytes", f"{dtype}: {size} bytes")
-    return BITS[size]
+        """All fields; those that say nothing are left out."""
+        content: dict[str, Any] = {"axes": list(self.axes), "dtype": self.dtype.name}
+        if self.values is not None:
+            content |= self.values.to_json()
+        return {**content, "in_place": True} if self.in_place else content

@@ -11,7 +11,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, matrices, placing, tiled_launch
+from gen.families.transpose.blocks import Order, changing, matrices, only_apart, placing, result_bits, tiled_launch
 from gen.families.transpose.moves import COPY, MatrixSpec, MoveSpec
 from gen.families.transpose.spec import TransposeSpec
 
@@ -127,8 +127,8 @@ class Naive(Algorithm[MatrixSpec, NaiveConfig]):
     takes = (TransposeSpec, MoveSpec)
 
     def refuses(self, spec: MatrixSpec, config: NaiveConfig) -> str | None:
-        """It knows of no tiles."""
-        return "it knows of no tiles" if isinstance(spec, MoveSpec) and spec.by_tiles else None
+        """It knows of no tiles, and a thread reads what another may have written."""
+        return "it knows of no tiles" if isinstance(spec, MoveSpec) and spec.by_tiles else only_apart(spec)
 
     def uncovered(self, spec: MatrixSpec, config: NaiveConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid."""
@@ -138,6 +138,7 @@ class Naive(Algorithm[MatrixSpec, NaiveConfig]):
         """All that the template reads."""
         return {
             **placing(spec, config.block_order),
+            **changing(spec),
             "copies": isinstance(spec, MoveSpec) and spec.op == COPY,
             "by_rows": config.order is Lanes.ROW,
             "block_x": config.block_x,
@@ -174,8 +175,8 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
     def refuses(self, spec: MatrixSpec, config: TiledConfig) -> str | None:
         """The tile must fit in static shared memory, unless it is dynamic; what a spec says of tiles must hold."""
         if isinstance(spec, TransposeSpec):
-            if config.in_kernel:
-                return "it is computed once: there are no repetitions"
+            if config.in_kernel or spec.in_place:
+                return only_apart(spec) or "it is computed once: there are no repetitions"
         elif spec.by_tiles and config.direct:
             return f"{spec.op} is about tiles in shared memory"
         elif spec.by_tiles and (config.tile_rows or config.tile_dim != spec.tile):
@@ -207,6 +208,7 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
         """All that the template reads."""
         return {
             **placing(spec, config.block_order),
+            **changing(spec),
             "turns": isinstance(spec, TransposeSpec) or spec.turns,
             "swaps_axes": isinstance(spec, TransposeSpec) or spec.swaps_axes,
             "tile_dim": config.tile_dim,
@@ -230,7 +232,7 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
     def tile_bytes(self, spec: MatrixSpec, config: TiledConfig) -> int:
         """Shared memory of a block."""
         cells = config.height * (config.tile_dim * config.unroll + config.padding)
-        return 0 if config.direct else cells * spec.dtype.size
+        return 0 if config.direct else cells * result_bits(spec).size
 
     def plan(self, spec: MatrixSpec, config: TiledConfig) -> Plan:
         """One launch, repeated, unless the repetitions are in the kernel."""

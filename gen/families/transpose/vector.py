@@ -11,7 +11,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, matrices, placing, tiled_launch
+from gen.families.transpose.blocks import Order, changing, matrices, only_apart, placing, tiled_launch
 from gen.families.transpose.spec import TransposeSpec
 
 VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
@@ -70,6 +70,10 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
 
     def refuses(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
         """A vector must hold an element, and two squares a thread must fit in registers."""
+        if spec.in_place:
+            return only_apart(spec)
+        if spec.result.size != spec.dtype.size:
+            return "its vectors hold elements of one size"
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
         words = 2 * self.elements(spec, config) * config.vec_bytes // 4
@@ -103,6 +107,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         """All that the template reads."""
         return {
             **placing(spec, config.block_order),
+            **changing(spec),
             "size": spec.dtype.size,
             "vec_bytes": config.vec_bytes,
             "vector": VECTORS[config.vec_bytes],

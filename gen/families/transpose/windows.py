@@ -10,7 +10,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, matrices, placing, tiled_launch
+from gen.families.transpose.blocks import Order, changing, matrices, only_apart, only_moves, placing, tiled_launch
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.vector import dynamic_bytes, too_large
 
@@ -49,8 +49,10 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
     takes = TransposeSpec
 
     def refuses(self, spec: TransposeSpec, config: WindowTileConfig) -> str | None:
-        """Small elements are moved in words."""
-        if spec.dtype.size < 4:
+        """Small elements are moved in words, unless they change."""
+        if spec.in_place:
+            return only_apart(spec)
+        if spec.dtype.size < 4 and spec.values is None:
             return "elements of less than 4 bytes are moved in words, by shift_tile"
         return None
 
@@ -64,11 +66,11 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
 
     def halo(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """Rows that a block reads before its own."""
-        return max(config.align // spec.dtype.size - 1, 0)
+        return max(config.align // spec.result.size - 1, 0)
 
     def tile_bytes(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """Shared memory of a block."""
-        return (config.tile_rows + self.halo(spec, config)) * (config.tile_cols + 1) * spec.dtype.size
+        return (config.tile_rows + self.halo(spec, config)) * (config.tile_cols + 1) * spec.result.size
 
     def tiles(self, spec: TransposeSpec, config: WindowTileConfig) -> Tiles:
         """Tiles of the input, which begin up to a halo early."""
@@ -80,6 +82,7 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
         """All that the template reads."""
         return {
             **placing(spec, config.block_order),
+            **changing(spec),
             "tile_rows": config.tile_rows,
             "tile_cols": config.tile_cols,
             "warps": config.warps,
@@ -125,6 +128,8 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
 
     def refuses(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
         """Words must hold several elements, and those of a thread must fit in registers."""
+        if spec.in_place or spec.values is not None:
+            return only_moves(spec)
         if spec.dtype.size >= 4:
             return "elements of 4 bytes and more need no shifts"
         words = self.words(spec, config)

@@ -1,0 +1,97 @@
+"""Transposes in a line of Python: the spec that `gen.load` takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import DTYPES, DType
+from gen.errors import SpecError
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.values import BITS, NUMBERS, Values
+
+
+def transpose(
+    axes: Any = (1, 0),
+    dtype: Any = "float32",
+    *,
+    to: Any = None,
+    alpha: float | None = None,
+    conjugate: bool = False,
+    saturate: bool = False,
+    in_place: bool = False,
+) -> TransposeSpec:
+    """The spec that `gen.load` takes: axis i of the result is axis `axes[i]` of the input.
+
+    Args:
+        axes: as for `numpy.transpose`: each of 0 ... n - 1 once, for n of 1 to 8; -1 is the last.
+        dtype: of the elements, as NumPy takes it, or `bfloat16`, or, which goes first, gen's name of it (`f16`, `b32`,
+            `i8` of 8 bits): anything of 1, 2, 4, 8 or 16 bytes, structured dtypes too. Elements are moved as bits, so
+            all dtypes of a size share a spec, unless one of the following changes them.
+        to: the result's dtype, where it is another.
+        alpha: a factor: the result is `alpha` times the input. See `Values` for how often it is rounded.
+        conjugate: the result holds the conjugates of complex numbers.
+        saturate: what an integer result does not hold becomes the nearest number that it does, NaN 0. Without it such
+            a result is refused.
+        in_place: square matrices, the last two axes, are transposed where they are: `kernel(a)` changes `a`.
+
+    Raises:
+        SpecError: the axes are no permutation, elements have another size, or an argument makes no sense with another;
+            it names the argument, the rule and the value.
+    """
+    try:
+        given = tuple(int(axis) for axis in axes)
+    except (TypeError, ValueError) as error:
+        raise SpecError("axes", "must be a sequence of whole numbers", repr(axes)) from error
+    positive = tuple(axis + len(given) if -len(given) <= axis < 0 else axis for axis in given)
+    if not isinstance(in_place, bool):
+        raise SpecError("in_place", "must be True or False", repr(in_place))
+    if to is None and alpha is None and conjugate is False and saturate is False:
+        return TransposeSpec(positive, bits_of(dtype), in_place=in_place)
+    source = number_of(dtype, "dtype")
+    result = source if to is None else number_of(to, "to")
+    if result == source and alpha is None and conjugate is False and saturate is False:
+        return TransposeSpec(positive, bits_of(dtype), in_place=in_place)  # nothing changes
+    return TransposeSpec(positive, source, Values(source, result, alpha, conjugate, saturate), in_place)
+
+
+def bits_of(dtype: Any) -> DType:
+    """The bits that elements of a dtype are moved as. Raises SpecError if there are none of its size."""
+    if isinstance(dtype, DType):
+        size = dtype.size
+    elif isinstance(dtype, str) and dtype in DTYPES:
+        size = DTYPES[dtype].size
+    elif isinstance(dtype, str) and dtype == "bfloat16":
+        size = 2
+    else:
+        known = _numpy(dtype, "dtype")
+        if known.hasobject:
+            raise SpecError("dtype", "must not hold Python objects", repr(dtype))
+        size = known.itemsize
+    if size not in BITS:
+        raise SpecError("dtype", "must have elements of 1, 2, 4, 8 or 16 bytes", f"{dtype}: {size} bytes")
+    return BITS[size]
+
+
+def number_of(dtype: Any, subject: str) -> DType:
+    """The type of numbers that is meant. Raises SpecError, about `subject`, if it is none that gen computes with."""
+    if isinstance(dtype, str) and dtype in ("bfloat16", *NUMBERS):
+        return NUMBERS["bf16" if dtype == "bfloat16" else dtype]
+    if isinstance(dtype, DType):
+        found = dtype if dtype in NUMBERS.values() else None
+    else:
+        known = _numpy(dtype, subject)
+        found = next((number for number in NUMBERS.values() if number.numpy == known), None)
+    if found is None:
+        rule = "must be one of " + ", ".join(NUMBERS) + " where numbers change"
+        raise SpecError(subject, rule, repr(dtype))
+    return found
+
+
+def _numpy(dtype: Any, subject: str) -> np.dtype[Any]:
+    try:
+        known: np.dtype[Any] = np.dtype(dtype)
+        return known
+    except TypeError as error:
+        raise SpecError(subject, "must be one that NumPy knows, or bfloat16", repr(dtype)) from error

@@ -1,0 +1,120 @@
+"""Square matrices in place: a tile and the one opposite change places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import I64, U32, LoadModifier
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.transpose.blocks import changing
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.square import MATRICES
+from gen.families.transpose.vector import VECTORS, dynamic_bytes, too_large
+
+_REGISTERS = 65536  # of a multiprocessor; a thread needs about 32 beside its two squares
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwapTileConfig(Config):
+    """How `swap_tile` cuts and moves its tiles."""
+
+    vec_bytes: int = tunable("v", (1, 2, 4, 8, 16), base=16, help="bytes of a load and of a store")
+    lanes: int = tunable("x", (8, 16, 32), base=16, help="vectors across a tile, and down it")
+    strips: int = tunable("s", (1, 2, 4, 8), base=1, help="strips of a tile, which a thread moves one after another")
+    load_modifier: LoadModifier = tunable(
+        "ld",
+        (LoadModifier.DEFAULT, LoadModifier.CS),
+        base=LoadModifier.DEFAULT,
+        off=LoadModifier.DEFAULT,
+        help="cache operator of the loads",
+    )
+
+    def problem(self) -> str | None:
+        """A block has a warp at least."""
+        threads = self.lanes * self.lanes // self.strips
+        return f"a block has {threads} threads, and must have 32" if threads < 32 else None
+
+
+class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
+    """Two tiles of a block, which change places."""
+
+    name = "swap_tile"
+    template = "transpose/swap_tile.cu.jinja"
+    summary = (
+        "A block reads a tile above the diagonal and the one opposite, or one on the diagonal, stages both in shared "
+        "memory, and writes each turned where the other was. No other block touches either."
+    )
+    config = SwapTileConfig
+
+    def refuses(self, spec: TransposeSpec, config: SwapTileConfig) -> str | None:
+        """It works in place; a vector is an element, or words that hold several."""
+        if not spec.in_place:
+            return "it works in place, and the spec has another array for the result"
+        if config.vec_bytes < spec.dtype.size or (config.vec_bytes > spec.dtype.size and config.vec_bytes < 4):
+            return f"vec_bytes {config.vec_bytes} is neither an element of {spec.dtype.name} nor words of them"
+        square = 2 * self.elements(spec, config) * config.vec_bytes // 4
+        if (square + 32) * config.lanes * config.lanes // config.strips > _REGISTERS:
+            return f"{config.lanes * config.lanes // config.strips} threads with {square} words need too many registers"
+        return None
+
+    def infeasible(self, spec: TransposeSpec, config: SwapTileConfig, limits: Limits) -> str | None:
+        """Both tiles must fit in a block's shared memory."""
+        return too_large(self.tile_bytes(spec, config), limits)
+
+    def uncovered(self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, limits: Limits) -> str | None:
+        """The pairs must fit in a grid."""
+        count = (self.pairs(spec, config) * size(MATRICES)).at(extents)
+        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+
+    def elements(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
+        """Of a vector."""
+        return config.vec_bytes // spec.dtype.size
+
+    def tile_bytes(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
+        """Shared memory of a block."""
+        padding = 0 if config.vec_bytes > spec.dtype.size else max(4 // spec.dtype.size, 1)
+        return 2 * config.lanes * self.elements(spec, config) * (config.lanes + padding) * config.vec_bytes
+
+    def side(self, spec: TransposeSpec, config: SwapTileConfig) -> Expr:
+        """Rows of tiles."""
+        return size("rows").ceil_div(config.lanes * self.elements(spec, config))
+
+    def pairs(self, spec: TransposeSpec, config: SwapTileConfig) -> Expr:
+        """Tiles on the diagonal and above it."""
+        side = self.side(spec, config)
+        return side * (side + 1) // 2
+
+    def inputs(self, spec: TransposeSpec, config: SwapTileConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        alone = config.vec_bytes == spec.dtype.size
+        return {
+            "element": spec.bits.cuda,
+            "values": changing(spec)["values"],
+            "size": spec.dtype.size,
+            "vec_bytes": config.vec_bytes,
+            "vector": spec.bits.cuda if alone else VECTORS[config.vec_bytes],
+            "lanes": config.lanes,
+            "strips": config.strips,
+            "load": config.load_modifier.intrinsic,
+            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
+        }
+
+    def plan(self, spec: TransposeSpec, config: SwapTileConfig) -> Plan:
+        """One launch."""
+        pairs = self.pairs(spec, config)
+        launch = Launch(
+            grid=(pairs * size(MATRICES), ONE, ONE),
+            block=(config.lanes * config.lanes // config.strips, 1, 1),
+            arguments=(
+                "data", (I64, size("rows")), (I64, size("pitch")), (U32, self.side(spec, config)), (U32, pairs),
+            ),
+            shared_bytes=ONE * dynamic_bytes(self.tile_bytes(spec, config)),
+        )  # fmt: skip
+        return Plan((launch,))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
+        """The squares of a thread in both tiles."""
+        return 2 * config.strips * self.elements(spec, config) * config.vec_bytes

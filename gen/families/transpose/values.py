@@ -1,0 +1,244 @@
+"""What becomes of the elements on their way: `alpha * in`, the conjugate, another type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import B8, B16, B32, B64, B128, BF16, C64, C128, DTYPES, F16, F32, F64, DType
+from gen.errors import SpecError
+from gen.families.base import Array
+
+BITS = {dtype.size: dtype for dtype in (B8, B16, B32, B64, B128)}
+NUMBERS = {d.name: d for d in (*DTYPES.values(), C64, C128) if d.kind != "bits" and d.name != "bool"}
+PARTS = {C64: F32, C128: F64}
+"""Of complex numbers."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """The result's elements: `alpha` times the input's, or times their conjugates, as numbers of another type.
+
+    The product is that of the wider of the two types, of f32 at least, and of f64 where integers have 32 bits: it is
+    rounded as that type's, and once more to the result's where that is narrower. Without alpha the number itself is
+    rounded once. Real and imaginary part are two such numbers. Numbers become integers as C and NumPy have it, towards
+    0, and with `saturate` those that do not fit the nearest that does, NaN 0.
+
+    Attributes:
+        source: the input's elements.
+        result: the result's.
+        alpha: as the type of the product holds it; None: the numbers themselves.
+        conjugate: of complex numbers.
+        saturate: what integers do not hold becomes the nearest that they do.
+    """
+
+    source: DType
+    result: DType
+    alpha: float | None = None
+    conjugate: bool = False
+    saturate: bool = False
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("dtype", self.source), ("to", self.result)):
+            if dtype not in NUMBERS.values():
+                rule = "must be one of " + ", ".join(NUMBERS) + " where numbers change"
+                raise SpecError(name, rule, getattr(dtype, "name", repr(dtype)))
+        if (self.source in PARTS) != (self.result in PARTS):
+            rule = "must be complex where the input is, and only there"
+            raise SpecError("to", rule, f"{self.source.name} to {self.result.name}")
+        for name in ("conjugate", "saturate"):
+            if not isinstance(getattr(self, name), bool):
+                raise SpecError(name, "must be True or False", repr(getattr(self, name)))
+        if self.conjugate and self.source not in PARTS:
+            raise SpecError("conjugate", "is for complex numbers", self.source.name)
+        self._check_alpha()
+        self._check_range()
+
+    def _check_alpha(self) -> None:
+        alpha: object = self.alpha
+        if alpha is None:
+            if self.source == self.result and not self.conjugate:
+                raise SpecError("to", "must be another type where there is no alpha", self.result.name)
+            if self.result == BF16 and _is_integer(self.source) and self.source.size == 8:
+                rule = "must not be bf16 for integers of 64 bits, which no single step of the GPU rounds to it"
+                raise SpecError("to", rule, self.source.name)
+            return
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
+            raise SpecError("alpha", "must be a finite real number", repr(alpha))
+        if any(_is_integer(d) and d.size == 8 for d in (self.source, self.result)):
+            rule = "must be left out for integers of 64 bits: no floating-point type holds all of them"
+            raise SpecError("alpha", rule, f"{self.source.name} to {self.result.name}")
+        with np.errstate(over="ignore"):
+            rounded = float(self.wide.numpy.type(float(alpha)))
+        if not math.isfinite(rounded):
+            raise SpecError("alpha", f"must be a number, finite as {self.wide.name}", repr(alpha))
+        object.__setattr__(self, "alpha", rounded)
+
+    def _check_range(self) -> None:
+        if not _is_integer(self.result):
+            if self.saturate:
+                raise SpecError("saturate", "is for results that are integers", self.result.name)
+            return
+        whole = self.alpha is None and _is_integer(self.source)
+        if self.saturate:
+            return
+        if not whole or not _holds(self.result, self.source):
+            what = f"{self.source.name} to {self.result.name}" + (f" times {self.alpha}" if self.alpha else "")
+            raise SpecError(
+                "to", "does not hold every number that may come", what,
+                next_step="With saturate=True those become the nearest number that it holds",
+            )  # fmt: skip
+
+    @property
+    def part(self) -> DType:
+        """The input's numbers, parts of complex ones."""
+        return PARTS.get(self.source, self.source)
+
+    @property
+    def result_part(self) -> DType:
+        """The result's numbers, parts of complex ones."""
+        return PARTS.get(self.result, self.result)
+
+    @property
+    def wide(self) -> DType:
+        """The type in which a number is multiplied; where it is not, its own, of which f32 stands for narrower ones."""
+        if self.alpha is None:
+            return F32 if self.part in (F16, BF16) else self.part
+        pair = (self.part, self.result_part)
+        return F64 if any(d == F64 or (_is_integer(d) and d.size == 4) for d in pair) else F32
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """CUDA's headers for the types."""
+        used = (self.source, self.result)
+        return tuple(name for name, dtype in (("fp16", F16), ("bf16", BF16)) if dtype in used)
+
+    @property
+    def label(self) -> str:
+        """For instance `f32_to_f16_times_40200000`, alpha as its bits, or `c64_conj`."""
+        words = [self.source.name]
+        if self.conjugate:
+            words.append("conj")
+        if self.result != self.source:
+            words += ["to", self.result.name]
+        if self.saturate:
+            words.append("sat")
+        if self.alpha is not None:
+            words += ["times", np.array(self.alpha, self.wide.numpy.newbyteorder(">")).tobytes().hex()]
+        return "_".join(words)
+
+    @property
+    def summary(self) -> str:
+        """In words."""
+        what = "the conjugate" if self.conjugate else "each element"
+        if self.alpha is not None:
+            what = f"{self.alpha!r} times {what}"
+        where = f" as {self.result.name}" if self.result != self.source else ""
+        return f"{self.source.name}: what arrives is {what}{where}{', saturated' if self.saturate else ''}."
+
+    def to_json(self) -> dict[str, Any]:
+        """All that is not as it would be without it."""
+        content: dict[str, Any] = {"dtype": self.source.name, "to": self.result.name}
+        if self.alpha is not None:
+            content["alpha"] = self.alpha
+        return {**content, **{name: True for name in ("conjugate", "saturate") if getattr(self, name)}}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Values:
+        """The inverse of `to_json`. Raises SpecError for what is none."""
+        return cls(
+            read_number(content.get("dtype"), "dtype"), read_number(content.get("to"), "to"), content.get("alpha"),
+            content.get("conjugate", False), content.get("saturate", False),
+        )  # fmt: skip
+
+    @classmethod
+    def spell(cls, words: list[str]) -> Values | None:
+        """The values whose label has these words; None if there are none."""
+        left = list(words)
+
+        def take(word: str) -> bool:
+            found = left[:1] == [word]
+            del left[: int(found)]
+            return found
+
+        source = NUMBERS.get(left.pop(0)) if left else None
+        conjugate = take("conj")
+        result = NUMBERS.get(left.pop(0)) if take("to") and left else source
+        saturate, scaled = take("sat"), take("times")
+        bits = left.pop(0) if scaled and left else ""
+        if source is None or result is None or left:
+            return None
+        try:
+            if not scaled:
+                return cls(source, result, None, conjugate, saturate)
+            wide = cls(source, result, 1.0, conjugate, saturate).wide
+            alpha = float(np.frombuffer(bytes.fromhex(bits), wide.numpy.newbyteorder(">")).item())
+            return cls(source, result, alpha, conjugate, saturate)
+        except (SpecError, ValueError):
+            return None
+
+    def apply(self, elements: Array) -> Array:
+        """What NumPy says of them."""
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            if self.source not in PARTS:
+                return self._apply(np.asarray(elements))
+            result: Array = np.empty(elements.shape, self.result.numpy)
+            result.real = self._apply(elements.real)
+            result.imag = self._apply(-elements.imag if self.conjugate else elements.imag)
+            return result
+
+    def _apply(self, numbers: Array) -> Array:
+        if self.alpha is not None or self.wide.kind == "float":
+            numbers = numbers.astype(self.wide.numpy)
+        if self.alpha is not None:
+            numbers = numbers * self.wide.numpy.type(self.alpha)
+        result = self.result_part
+        if self.saturate:
+            return _saturated(numbers, result.numpy)
+        if result == BF16:
+            numbers = _odd(numbers) if numbers.dtype.itemsize > 4 or numbers.dtype.kind != "f" else numbers
+        return numbers.astype(result.numpy)
+
+
+def read_number(name: object, subject: str) -> DType:
+    """The type of numbers that JSON spells. Raises SpecError, about `subject`, for any other value."""
+    if not isinstance(name, str) or name not in NUMBERS:
+        raise SpecError(subject, "must be one of " + ", ".join(NUMBERS), repr(name))
+    return NUMBERS[name]
+
+
+def _is_integer(dtype: DType) -> bool:
+    return dtype.kind in ("int", "uint")
+
+
+def _holds(result: DType, source: DType) -> bool:
+    outer, inner = np.iinfo(result.numpy), np.iinfo(source.numpy)
+    return bool(outer.min <= inner.min and inner.max <= outer.max)
+
+
+def _saturated(numbers: Array, integer: np.dtype[Any]) -> Array:
+    """As integers, towards 0; the ends of the range for what lies outside, 0 for NaN."""
+    ends = np.iinfo(integer)
+    if numbers.dtype.kind != "f":
+        least = max(int(ends.min), int(np.iinfo(numbers.dtype).min))
+        most = min(int(ends.max), int(np.iinfo(numbers.dtype).max))
+        return np.clip(numbers, least, most).astype(integer)
+    beyond, below = numbers >= 2.0 ** int(ends.max).bit_length(), numbers <= float(ends.min)
+    inside = np.where(beyond | below | np.isnan(numbers), 0, numbers).astype(integer)
+    return np.where(beyond, integer.type(ends.max), np.where(below, integer.type(ends.min), inside))
+
+
+def _odd(numbers: Array) -> Array:
+    """As f32, of which every narrower type's rounding is that of the number itself: inexact ones rounded to odd."""
+    wide = numbers.astype(np.float64)  # integers of at most 32 bits, or f64: exact
+    near = wide.astype(np.float32)
+    beyond = np.abs(near) > np.abs(wide)
+    near = np.where(beyond & np.isfinite(wide), np.nextafter(near, np.float32(0)), near).astype(np.float32)
+    inexact = np.isfinite(wide) & (near != wide)
+    bits = near.view(np.uint32)
+    return np.where(inexact, bits | np.uint32(1), bits).astype(np.uint32).view(np.float32)
