@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 091dd08fd1384ea2
+// Template: stencil/temporal.cu.jinja, with its partials sha256 bf709b7fe4aff5ae
 //
 // Written by gen: change the template, not this file.
 
@@ -42,24 +42,29 @@ constexpr int kLeft = 1, kRight = 1;
 constexpr int kVectorCells = 16 / sizeof(float);
 constexpr int kCells = kVectors * kVectorCells;  // of a lane
 constexpr int kHigh = kUp + kDown + 1, kWide = kLeft + kRight + 1;
-// Rows of a round, in which registers change places by name; as many are on their way to shared
-// memory.
-constexpr int kRound = kHigh < 3 ? 4 : kHigh;
+constexpr int kHeld = kHigh > 1 ? kHigh - 1 : 1;  // rows of sums that are not finished
+constexpr int kRound = 4;  // rows on their way to shared memory, written out in the loop
 constexpr int kSide = kLeft > kRight ? kLeft : kRight;  // neighbours to look at on each side
 // Columns that the steps use up on each side, in whole lanes.
 constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;
 constexpr int kHaloRight = (kSteps * kRight + kCells - 1) / kCells * kCells;
 constexpr int kOwnCols = 32 * kCells - kHaloLeft - kHaloRight;  // columns that a warp writes
 constexpr unsigned kEndStrips = 2;  // strips at the ends of the rows, for one elsewhere
+constexpr int kEdgeCost = 3;  // rows inside that take as long as one at an end
 constexpr unsigned kAllLanes = 0xffffffffu;
 static_assert(kOwnCols > 0, "a warp must be wider than what its steps use up");
-static_assert(kRound % kHigh == 0, "after a round every register is where it was");
 
 // The array's extents, and where the calling lane stands.
 struct Domain {
   int rows, cols;
   int col;  // of the lane's first cell
 };
+
+// Whether vectors may be moved from where any row begins.
+__device__ __forceinline__ bool aligned(const void* array, long long pitch) {
+  const unsigned long long address = reinterpret_cast<unsigned long long>(array);
+  return (address | pitch * sizeof(float)) % 16 == 0;
+}
 
 // What is loaded beyond the ends is never looked at.
 __device__ __forceinline__ int clamped(int i, int n) {
@@ -208,13 +213,13 @@ __device__ __forceinline__ void put_outside(
   }
 }
 
-// Takes a row through the levels: in goes the one of number `row`, out comes `row - steps * kDown`
-// after all steps. A level holds the last kHigh rows of the step before; phase says where the
-// newest is.
-template <bool kEdge, bool kWhole>
-__device__ __forceinline__ void advance(
+// Takes a row through the levels where some of what is read lies outside: in goes the one of
+// number `row`, out comes `row - steps * kDown` after all steps. A level holds the last kHigh rows
+// of the step before, so that those outside can be put in place.
+template <bool kWhole>
+__device__ __forceinline__ void advance_edge(
     float (&window)[kSteps][kHigh][kCells], float (&cells)[kCells], int row, int steps,
-    int phase, const Domain& domain) {
+    const Domain& domain) {
   static constexpr float kWeights[kHigh][kWide] = {
       {0.0f, 0.125f, 0.0f},
       {0.125f, 0.5f, 0.125f},
@@ -225,26 +230,29 @@ __device__ __forceinline__ void advance(
   for (int level = 0; level < kSteps; ++level) {
     if (!kWhole && level >= steps) continue;
     float (&rows)[kHigh][kCells] = window[level];
+#pragma unroll
+    for (int y = 1; y < kHigh; ++y) {
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) rows[y - 1][i] = rows[y][i];
+    }
     const int newest = row - level * kDown;
     const int centre = newest - kDown;  // the row that this step can now compute
-    if (kEdge) {
 #pragma unroll
-      for (int d = 0; d < kDown; ++d) {
-        if (newest != domain.rows + d) continue;
+    for (int d = 0; d < kDown; ++d) {
+      if (newest != domain.rows + d) continue;
 #pragma unroll
-        for (int i = 0; i < kCells; ++i) {
-          cells[i] = 0.0f;
-        }
+      for (int i = 0; i < kCells; ++i) {
+        cells[i] = 0.0f;
       }
     }
 #pragma unroll
-    for (int i = 0; i < kCells; ++i) rows[phase % kHigh][i] = cells[i];
-    if (kEdge && centre == 0) {  // the rows above the first
+    for (int i = 0; i < kCells; ++i) rows[kHigh - 1][i] = cells[i];
+    if (centre == 0) {  // the rows above the first
 #pragma unroll
       for (int d = 1; d <= kUp; ++d) {
 #pragma unroll
         for (int i = 0; i < kCells; ++i) {
-          rows[(phase + 1 + kUp - d) % kHigh][i] = 0.0f;
+          rows[kUp - d][i] = 0.0f;
         }
       }
     }
@@ -252,8 +260,8 @@ __device__ __forceinline__ void advance(
 #pragma unroll
     for (int y = 0; y < kHigh; ++y) {
       float line[kSide + kCells + kSide];
-      widen(line, rows[(phase + 1 + y) % kHigh], kSides[y]);
-      if (kEdge) put_outside(line, kSides[y], domain);
+      widen(line, rows[y], kSides[y]);
+      put_outside(line, kSides[y], domain);
 #pragma unroll
       for (int x = 0; x < kWide; ++x) {
         if (kWeights[y][x] == 0.0f) continue;  // reads nothing
@@ -266,6 +274,101 @@ __device__ __forceinline__ void advance(
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       cells[i] = sum[i];
+    }
+  }
+}
+
+// The same where all that is read lies inside. A level holds sums that are not finished, to which
+// each row that comes adds its terms: the oldest is then finished, and goes to the next level.
+template <bool kWhole>
+__device__ __forceinline__ void advance_inner(
+    float (&held)[kSteps][kHeld][kCells], float (&cells)[kCells], int steps) {
+  static constexpr float kWeights[kHigh][kWide] = {
+      {0.0f, 0.125f, 0.0f},
+      {0.125f, 0.5f, 0.125f},
+      {0.0f, 0.125f, 0.0f},
+  };
+#pragma unroll
+  for (int level = 0; level < kSteps; ++level) {
+    if (!kWhole && level >= steps) continue;
+    float line[kSide + kCells + kSide];
+    widen(line, cells, kSide);
+#pragma unroll
+    for (int y = kHigh - 1; y >= 0; --y) {  // which row of its window the row is: oldest sum first
+      float sum[kCells] = {};
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (y > 0) sum[i] = held[level][kHigh - 1 - y][i];
+#pragma unroll
+        for (int x = 0; x < kWide; ++x) {
+          if (kWeights[y][x] == 0.0f) continue;  // reads nothing
+          sum[i] = fmaf(kWeights[y][x], line[kSide - kLeft + x + i], sum[i]);
+        }
+        if (y < kHigh - 1) {
+          held[level][kHigh - 2 - y][i] = sum[i];
+        } else {
+          cells[i] = sum[i];
+        }
+      }
+    }
+  }
+}
+
+// A warp streams down its columns: rows from `from` to `to`, and what the steps use up above and
+// below.
+template <bool kWhole>
+__device__ __forceinline__ void stream_inner(
+    const float* __restrict__ in, float* __restrict__ out, long long in_pitch,
+    long long out_pitch, int from, int to, int steps, bool writes, const Domain& domain,
+    uint4 (&ahead)[kRound][kVectors][32]) {
+  float held[kSteps][kHeld][kCells] = {};
+  const int first = from - steps * kUp;
+  const float* source = in + first * in_pitch + domain.col;
+  float* target = out + (first - steps * kDown) * out_pitch + domain.col;
+#pragma unroll
+  for (int i = 0; i < kRound; ++i) {
+    fetch_inner(ahead[i], source);
+    source += in_pitch;
+  }
+  for (int row = first; row < to + steps * kDown; row += kRound) {
+#pragma unroll
+    for (int i = 0; i < kRound; ++i) {
+      float cells[kCells];
+      wait_for_row();
+      take(cells, ahead[i]);
+      advance_inner<kWhole>(held, cells, steps);
+      fetch_inner(ahead[i], source);
+      const int done = row + i - steps * kDown;
+      if (writes && from <= done && done < to) store_inner(target, cells);
+      source += in_pitch;
+      target += out_pitch;
+    }
+  }
+}
+
+// The same where rows or columns may lie outside, or between vectors. A call, so that what only
+// the ends need takes no registers elsewhere.
+template <bool kWhole>
+__device__ __noinline__ void stream_edge(
+    const float* __restrict__ in, float* __restrict__ out, long long in_pitch,
+    long long out_pitch, int from, int to, int steps, bool writes, const Domain& domain,
+    uint4 (&ahead)[kRound][kVectors][32]) {
+  float window[kSteps][kHigh][kCells] = {};
+  const int left = writes ? domain.cols - domain.col : 0;  // cells until the row ends
+  const int first = max(from - steps * kUp, 0);
+#pragma unroll 1
+  for (int i = 0; i < kRound; ++i) fetch_any(ahead[i], in, in_pitch, first + i, domain);
+#pragma unroll 1
+  for (int row = first; row < to + steps * kDown; ++row) {
+    uint4(&slot)[kVectors][32] = ahead[(row - first) % kRound];
+    float cells[kCells];
+    wait_for_row();
+    take(cells, slot);
+    advance_edge<kWhole>(window, cells, row, steps, domain);
+    fetch_any(slot, in, in_pitch, row + kRound, domain);
+    const int done = row - steps * kDown;
+    if (from <= done) {
+      store_any(out + done * out_pitch + domain.col, cells, left, aligned(out, out_pitch));
     }
   }
 }
@@ -289,75 +392,34 @@ __device__ __forceinline__ void stream(
   const int first_col = static_cast<int>(column * kOwnCols) - kHaloLeft;
   const int lane = threadIdx.x;
   const Domain domain = {rows, cols, first_col + lane * kCells};
-  // The last strip is shorter: the last rows take longer.
+  const bool writes = kHaloLeft <= lane * kCells && lane * kCells < 32 * kCells - kHaloRight;
+  // Rows from first_inner to end_inner read nothing that lies outside. Rows above and below take
+  // longer, and so the strips that have them are shorter.
+  const bool inner = !is_end && aligned(in, in_pitch) && aligned(out, out_pitch);
+  const int first_inner = inner ? min(steps * kUp, rows) : rows;
+  const int end_inner = max(rows - steps * kDown - 2 * kRound, first_inner);
+  constexpr int kAbove = kSteps * kUp * kEdgeCost;
+  constexpr int kBelow = (kSteps * kDown + 2 * kRound) * kEdgeCost;
   const auto row_of = [=](long long strip) {
-    const long long row = (rows + kSteps * kDown + kRound) * strip / strips;
-    return row < rows ? static_cast<int>(row) : rows;
+    const long long all = inner ? kAbove + rows + kBelow : rows;
+    const long long row = all * strip / strips - (inner ? kAbove : 0);
+    return static_cast<int>(min(max(row, 0LL), static_cast<long long>(rows)));
   };
   const int first_row = row_of(strip), end_row = row_of(strip + 1);
-  if (first_row == end_row) return;
-  const bool writes = kHaloLeft <= lane * kCells && lane * kCells < 32 * kCells - kHaloRight;
-  const int left = writes ? cols - domain.col : 0;  // cells until the row ends
-  const auto aligned = [](const void* array, long long pitch) {
-    return (reinterpret_cast<unsigned long long>(array) | pitch * sizeof(float)) % 16 == 0;
-  };
-  const bool whole = aligned(out, out_pitch);
-  const bool cols_inner = !is_end && whole && aligned(in, in_pitch);
-  // Rounds that begin from here on down to there are far from the first and the last row.
-  const int first_inner = steps * kDown + 1;
-  const int end_inner = min(end_row + steps * kDown, rows - 2 * kRound + 1);
-
-  float window[kSteps][kHigh][kCells] = {};
-  int row = max(first_row - steps * kUp, 0);
-  for (int i = 0; i < kRound; ++i) fetch_any(ahead[i], in, in_pitch, row + i, domain);
-
-  while (row < end_row + steps * kDown) {
-    if (cols_inner && first_inner <= row && row < end_inner) {
-      const float* from = in + (row + kRound) * in_pitch + domain.col;
-      float* to = out + (row - steps * kDown) * out_pitch + domain.col;
-      do {
-#pragma unroll
-        for (int phase = 0; phase < kRound; ++phase) {
-          float cells[kCells];
-          wait_for_row();
-          take(cells, ahead[phase]);
-          advance<false, kWhole>(window, cells, row + phase, steps, phase, domain);
-          fetch_inner(ahead[phase], from);
-          const int done = row + phase - steps * kDown;
-          if (writes && first_row <= done && done < end_row) store_inner(to, cells);
-          from += in_pitch;
-          to += out_pitch;
-        }
-        row += kRound;
-      } while (row < end_inner);
-      continue;
-    }
+  int begin = 0;
 #pragma unroll 1
-    for (int phase = 0; phase < kRound; ++phase) {  // registers change places row by row
-      Domain edge = domain;
-#ifdef __CUDA_ARCH__
-      // Or the compiler holds what only edges need in registers all along.
-      asm volatile("" : "+r"(edge.col), "+r"(edge.rows), "+r"(edge.cols));
-#endif
-#pragma unroll
-      for (int level = 0; level < kSteps; ++level) {
-#pragma unroll
-        for (int y = 1; y < kHigh; ++y) {
-#pragma unroll
-          for (int i = 0; i < kCells; ++i) window[level][y - 1][i] = window[level][y][i];
-        }
-      }
-      float cells[kCells];
-      wait_for_row();
-      take(cells, ahead[phase]);
-      advance<true, kWhole>(window, cells, row + phase, steps, kHigh - 1, edge);
-      fetch_any(ahead[phase], in, in_pitch, row + phase + kRound, edge);
-      const int done = row + phase - steps * kDown;
-      if (first_row <= done && done < end_row) {
-        store_any(out + done * out_pitch + domain.col, cells, left, whole);
-      }
+  for (int piece = 0; piece < 3; ++piece) {  // rows above, inner ones, rows below
+    int end = rows;
+    if (piece == 0) end = first_inner;
+    if (piece == 1) end = end_inner;
+    const int from = max(begin, first_row), to = min(end, end_row);
+    begin = end;
+    if (from >= to) continue;
+    if (piece == 1) {
+      stream_inner<kWhole>(in, out, in_pitch, out_pitch, from, to, steps, writes, domain, ahead);
+    } else {
+      stream_edge<kWhole>(in, out, in_pitch, out_pitch, from, to, steps, writes, domain, ahead);
     }
-    row += kRound;
   }
 }
 

@@ -35,7 +35,7 @@ SPECS = (
 )
 TAGS = {
     "naive": ("x32_y2_u2", "x32_y2_u1_wldg"),
-    "stream": ("u4_x2_y1", "u2_x1_y2_stcs"),
+    "stream": ("u4_a4_x2_y1", "u2_a4_x1_y2_stcs", "u8_a4_x1_y2"),
     "temporal": ("v1_r8_n2_t4", "v2_r8_n1_t2"),
 }
 
@@ -166,7 +166,7 @@ LINES = tuple(
     )
     for algorithm, tag in (
         (FAMILY.algorithms["naive"], "x32_y2_u2"),
-        (FAMILY.algorithms["stream"], "u2_x2_y1"),
+        (FAMILY.algorithms["stream"], "u2_a4_x2_y1"),
     )
 )
 

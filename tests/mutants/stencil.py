@@ -12,7 +12,7 @@ STREAM = "stencil/stream.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
 
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
-ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u4_x2_y1")
+ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_a4_x2_y1")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 
 MUTANTS = (
@@ -67,7 +67,7 @@ MUTANTS = (
         "aligned(in, in_pitch) &&\n                       aligned", "aligned", "misaligned",
     ),
     Mutant(
-        "stream: last rows unguarded", ON_STREAM, STREAM, "if (!kEdge || row < rows) {", "if (true) {", OUTSIDE_WRITE,
+        "stream: last rows unguarded", ON_STREAM, STREAM, "if (!kEdge || row < rows)", "if (true)", OUTSIDE_WRITE,
     ),
     Mutant(
         "stream: another boundary above", ON_STREAM, STREAM, "first_row + y < kUp || first_row", "first_row", WRONG,
@@ -77,26 +77,38 @@ MUTANTS = (
         "if (false)", WRONG,
     ),
     Mutant(
-        "stream: the first lane looks at itself", ON_STREAM, STREAM, "lane * kCells < d ? beside[y][d] : left", "left",
+        "stream: the first lane looks at itself", ON_STREAM, STREAM, "lane * kCells < d ? beside[y % kAhead][d] : left",
+        "left",
         WRONG,
     ),
     Mutant("stream: blocks overlap", ON_STREAM, STREAM, "% kWarpsAcross) * kWarpCols", "% kWarpsAcross) * 32", RACE),
     Mutant(
-        "temporal: rows below unguarded [11]", ON_TEMPORAL, TEMPORAL, "rows - 2 * kRound + 1", "rows", OUTSIDE_READ,
+        "stream: a row takes the place of one that is not used yet", ON_STREAM, STREAM,
+        "load(y + kAhead);\n    }\n",
+        "load(y + kAhead);\n    }\n    unpack(window[y], kSide, vectors[y % kAhead]);\n", WRONG,
     ),
     Mutant(
-        "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && whole", "whole", OUTSIDE_READ,
+        "temporal: rows below unguarded [11]", ON_TEMPORAL, TEMPORAL, "steps * kDown - 2 * kRound, first_inner",
+        "steps * kDown, first_inner", OUTSIDE_READ,
     ),
     Mutant(
-        "temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "kEdge && centre == 0", "kEdge && centre == 1",
-        WRONG,
+        "temporal: rows above unguarded [11]", ON_TEMPORAL, TEMPORAL, "inner ? min(steps * kUp, rows)", "inner ? 0",
+        OUTSIDE_READ,
     ),
     Mutant(
-        "temporal: inner too early", ON_TEMPORAL, TEMPORAL, "first_inner = steps * kDown + ", "first_inner = ", WRONG,
+        "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && aligned(in", "aligned(in", OUTSIDE_READ,
+    ),
+    Mutant("temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "centre == 0", "centre == 1", WRONG),
+    Mutant(
+        "temporal: sums change places", ON_TEMPORAL, TEMPORAL, "held[level][kHigh - 1 - y]", "held[level][0]", WRONG,
     ),
     Mutant(
-        "temporal: one row too many", ON_TEMPORAL, TEMPORAL, "      if (first_row <= done && done < end_row) {",
-        "      if (first_row <= done && done <= end_row) {", (RACE, OUTSIDE_WRITE),
+        "temporal: one row too many", ON_TEMPORAL, TEMPORAL, "writes && from <= done && done < to",
+        "writes && from <= done && done <= to", (RACE, OUTSIDE_WRITE, WRONG),
+    ),
+    Mutant(
+        "temporal: writes rows that its steps used up", ON_TEMPORAL, TEMPORAL, "    if (from <= done) {",
+        "    if (true) {", (RACE, WRONG, OUTSIDE_WRITE),
     ),
     Mutant(
         "temporal: lanes write what their steps used up", ON_TEMPORAL, TEMPORAL, "if (writes && ", "if (",
@@ -107,8 +119,9 @@ MUTANTS = (
         "  if (is_end && column > 0) column += inner_across;\n", "", (RACE, UNTOUCHED),
     ),
     Mutant(
-        "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL, "level >= steps) continue",
-        "level > steps) continue", WRONG,
+        "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL,
+        "level >= steps) continue;\n    {{ k.number }} line", "level > steps) continue;\n    {{ k.number }} line",
+        WRONG,
     ),
 )  # fmt: skip
 

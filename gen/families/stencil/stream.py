@@ -28,9 +28,10 @@ _MOST_TERMS = 4096  # of a lane, all written out: more, and the code leaves the 
 class StreamConfig(Config):
     """How many rows a warp computes, and how warps lie in a block."""
 
-    rows: int = tunable("u", (1, 2, 4, 8, 16), base=4, help="rows of cells that a warp computes")
+    rows: int = tunable("u", (2, 4, 8, 16, 32), base=4, help="rows of cells that a warp computes")
+    ahead: int = tunable("a", (4, 8, 16), base=8, help="rows that a warp has on their way at once, at most")
     warps_across: int = tunable("x", (1, 2, 4), base=2, help="warps of a block along a row")
-    warps_down: int = tunable("y", (1, 2, 4), base=2, help="warps of a block down the rows")
+    warps_down: int = tunable("y", (1, 2, 4, 8, 16), base=4, help="warps of a block down the rows")
     store_modifier: StoreModifier = tunable(
         "st",
         (StoreModifier.DEFAULT, StoreModifier.CS),
@@ -39,12 +40,19 @@ class StreamConfig(Config):
         help="cache operator of the stores",
     )
 
+    def problem(self) -> str | None:
+        """Blocks of 32 threads leave multiprocessors half empty, and those of over 512 wait for each other."""
+        if not 2 <= self.warps_across * self.warps_down <= 16:
+            return f"a block has 2 to 16 warps, not {self.warps_across * self.warps_down}"
+        return None
+
 
 @dataclass(frozen=True)
 class StreamText:
     """A kernel as the template prints it."""
 
     rows: int
+    ahead: int
     warps_across: int
     warps_down: int
     store: str
@@ -71,6 +79,9 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
 
     def refuses(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers for all rows, and code that is not too long."""
+        loaded = config.rows + Reach.of(spec).high - 1
+        if config.ahead > 4 and config.ahead // 2 >= loaded:
+            return f"it loads {loaded} rows: no more can be on their way"
         needed = registers(spec, config)
         if needed > _MOST_REGISTERS:
             return f"it needs about {needed} registers a thread; there are {_MOST_REGISTERS}"
@@ -93,6 +104,7 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
         ]
         text = StreamText(
             rows=config.rows,
+            ahead=_ahead(spec, config),
             warps_across=config.warps_across,
             warps_down=config.warps_down,
             store=config.store_modifier.intrinsic,
@@ -146,16 +158,22 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
         return max(len(spec.taps), 1)
 
     def bytes_in_flight(self, spec: StencilSpec, config: StreamConfig) -> int:
-        """All rows of a lane."""
-        return 16 * (config.rows + Reach.of(spec).high - 1)
+        """The rows of a lane that are on their way."""
+        return 16 * _ahead(spec, config)
 
 
 def registers(spec: StencilSpec, config: StreamConfig) -> int:
-    """How many a thread needs at most: all rows as they are loaded, with what lies beside them; one window."""
+    """How many a thread needs at most: rows on their way with what lies beside them, one window, addresses."""
     reach, words = Reach.of(spec), spec.accumulator.size // 4
-    loaded = config.rows + reach.high - 1
-    beside = reach.side * words * (config.rows if max(sides_of(spec, reach)[: reach.up], default=0) == 0 else loaded)
-    return _ADDRESSES + 4 * loaded + beside + words * _cells(spec) * 2 + words * 2 * reach.side
+    sides = sides_of(spec, reach)
+    # From where it is loaded until it is the first row of the window that needs them, a row keeps its neighbours.
+    widened = reach.high - next((y for y, side in enumerate(sides) if side), reach.high)
+    window = (reach.high * _cells(spec) + widened * 2 * reach.side) * words
+    return _ADDRESSES + _ahead(spec, config) * (4 + reach.side * words) + window
+
+
+def _ahead(spec: StencilSpec, config: StreamConfig) -> int:
+    return min(config.ahead, config.rows + Reach.of(spec).high - 1)
 
 
 def _cells(spec: StencilSpec) -> int:
