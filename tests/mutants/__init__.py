@@ -4,11 +4,11 @@ Numbers in brackets are those of the defects that the literature's printed listi
 13, which are faults of a harness, not of a kernel.
 """
 
-from tests.mutants import reduction, scan, stencil, transpose
+from tests.mutants import reduction, reduction_axes, reduction_tree, scan, stencil, transpose, transpose_tiles
 from tests.mutants.change import Mutant, Unchanged
 
-_FAMILIES = (reduction, transpose, stencil, scan)
+_PARTS = (reduction, reduction_axes, reduction_tree, transpose, transpose_tiles, stencil, scan)
 
-MUTANTS: tuple[Mutant, ...] = tuple(change for family in _FAMILIES for change in family.MUTANTS)
-LARGE_MUTANTS: tuple[Mutant, ...] = tuple(change for family in _FAMILIES for change in family.LARGE)
-UNCHANGED: tuple[Unchanged, ...] = tuple(change for family in _FAMILIES for change in family.UNCHANGED)
+MUTANTS: tuple[Mutant, ...] = tuple(change for part in _PARTS for change in part.MUTANTS)
+LARGE_MUTANTS: tuple[Mutant, ...] = tuple(change for part in _PARTS for change in part.LARGE)
+UNCHANGED: tuple[Unchanged, ...] = tuple(change for part in _PARTS for change in part.UNCHANGED)

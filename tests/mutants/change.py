@@ -8,7 +8,7 @@ from dataclasses import dataclass
 REFUSED = "static_assert"
 OUTSIDE_READ, OUTSIDE_WRITE = "out-of-bounds read", "out-of-bounds write"
 UNINITIALISED, RACE, BARRIER, ABSENT, INDEX = "uninitialised read", "race", "barrier", "absent lane", "index"
-OVERFLOW = "signed overflow"
+OVERFLOW, MISALIGNED = "signed overflow", "misaligned"
 
 
 @dataclass(frozen=True)

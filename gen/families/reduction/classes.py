@@ -51,8 +51,8 @@ _REPRESENTATIVE = {  # outer, n, inner
 _SIZES = (0, 1, 2, 3, 4, 5, 31, 32, 33, 127, 300, 1021, 1024, 4100, 5000, 8191, 32768, 33 * 1031)
 _MATRICES = (
     (0, 5, 1), (5, 0, 1), (5, 0, 3), (1, 1, 1), (3, 1, 1), (37, 3, 1), (301, 8, 1), (65, 33, 1), (7, 1030, 1),
-    (2, 9001, 1), (1, 5, 3), (1, 700, 3), (1, 1000, 8), (1, 333, 37), (1, 260, 64), (1, 17, 1029), (3, 40, 5),
-    (2, 9, 130),
+    (2, 9001, 1), (1, 5, 3), (1, 700, 3), (1, 1000, 8), (1, 333, 37), (1, 260, 64), (1, 9, 300), (1, 17, 1029),
+    (3, 40, 5), (2, 9, 130),
 )  # fmt: skip
 
 
@@ -104,8 +104,10 @@ def cases(spec: ReductionSpec) -> Iterator[Extents]:
         if len(shape) > 1 and 0 not in shape:
             yield problem(spec, shape, gap=1 + n % 3)
     several = _several(spec)
-    if several is not None:
+    if several is not None and spec.axis:
         yield problem(spec, several)
+        first = spec.axis[0]
+        yield problem(spec, (*several[:first], 131, *several[first + 1 :]))  # enough for several blocks a result
 
 
 def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: int = 1) -> Extents:

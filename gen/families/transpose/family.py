@@ -32,15 +32,17 @@ from gen.paths import templates_root
 _SHAPES = {
     1: ((0,), (1,), (5,), (64,), (1000,), (65,)),
     2: (
-        (0, 0), (0, 5), (5, 0), (1, 1), (1, 37), (37, 1), (2, 3), (16, 16), (31, 33), (32, 32), (33, 31), (50, 50),
-        (64, 64), (64, 96), (96, 64), (63, 130), (100, 64), (129, 65), (3, 1021), (1021, 3), (33, 65),
-        (3, 6000), (6000, 3),
+        (0, 0), (0, 5), (5, 0), (37, 64), (64, 37), (1, 1), (1, 37), (37, 1), (2, 3), (16, 16), (31, 33), (32, 32),
+        (33, 31), (50, 50), (64, 64), (64, 96), (96, 64), (63, 130), (100, 64), (129, 65), (3, 1021), (1021, 3),
+        (33, 65), (3, 6000), (6000, 3),
     ),
 }  # fmt: skip
 _MANY = (
     (0, 3, 5), (3, 0, 5), (1, 1, 1), (1, 7, 1), (1, 33, 40), (40, 1, 33), (33, 40, 1), (2, 3, 4), (3, 16, 16),
     (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3),
 )  # fmt: skip
+_WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
+_LARGER = (248, 250)  # for elements of which a word holds several: tiles of them are larger
 
 
 class Permutations(DenseFamily[TransposeSpec]):
@@ -138,11 +140,17 @@ class Permutations(DenseFamily[TransposeSpec]):
             yield from (self._problem(spec, known) for known in square.cases(spec))
             return
         one, two = spec.operands
-        for shape in _SHAPES.get(len(one.axes), _MANY):
+        shapes = _SHAPES.get(len(one.axes), _MANY)
+        if len(one.axes) == 2 and spec.dtype.size < 4:
+            shapes = (*shapes, _LARGER)
+        for shape in shapes:
             known = dict(zip(map(str, one.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(one.axes)], strict=True))
             for gap in (0, 7) if known[str(one.axes[-1])] == 65 else (0,):
-                pitches = {o.pitch: known[str(o.axes[-1])] + gap for o in (one, two) if o.pitch}
-                yield self._problem(spec, known | pitches)
+                rows = {o.pitch: known[str(o.axes[-1])] for o in (one, two) if o.pitch}
+                whole = shape in _WHOLE_PITCHES
+                yield self._problem(
+                    spec, known | {p: -(-row // 16) * 16 if whole else row + gap for p, row in rows.items()}
+                )
 
     def base(self, spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
         """What was fast on an H100."""

@@ -1,0 +1,227 @@
+"""Changes to the templates of the reductions along axes."""
+
+from __future__ import annotations
+
+from gen.proof.failure import AGAIN, WRONG
+from tests.mutants.change import (
+    ABSENT,
+    MISALIGNED,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    RACE,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)  # fmt: skip
+
+ROWS = "reduction/rows.cu.jinja"
+COLUMNS = "reduction/columns.cu.jinja"
+STREAM = "reduction/stream.cu.jinja"
+STRIDED = "reduction/strided.cu.jinja"
+
+ON_ROWS = "reduction_sum_f32_axis1__rows_tpb128_g4_u8_v8"
+ON_ROWS_AT_ONCE = "reduction_sum_f32_axis1__rows_tpb128_g4_r4_u2_v4"
+ON_COLUMNS = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4"
+ON_SINGLE_ROWS = "reduction_sum_f32_axis0__columns_x16_y8_u1_v4_bpm2"
+ON_STREAM = "reduction_sum_f32_axis0__stream_tpb128_u4_v16_bpm8"
+ON_STRIDED = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8"
+
+SAYS_SO = "__threadfence();  // the partial results are there before the ticket says so\n"
+LOADS = "for (; row + (kUnroll - 1) * kRowsY < n; row += stride) {\n      Vector"
+
+MUTANTS = (
+    # rows
+    Mutant(
+        "rows: unguarded", ON_ROWS, ROWS, "if (row < rows) state = read_share(in + row * pitch, n, threadIdx",
+        "state = read_share(in + row * pitch, n, threadIdx", OUTSIDE_READ,
+    ),
+    Mutant(
+        "rows: return before the shuffles [3]", ON_ROWS, ROWS,
+        "  State state = identity();\n  if (row < rows) state = read_share(in + row * pitch, n, threadIdx",
+        "  if (row >= rows) return;\n  State state = read_share(in + row * pitch, n, threadIdx", ABSENT,
+    ),
+    Mutant(
+        "rows: wrong pitch", ON_ROWS, ROWS, "in + row * pitch, n, threadIdx", "in + row * n, n, threadIdx",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "rows: every lane writes", ON_ROWS, ROWS, "if (row < rows && threadIdx.x % kGroup == 0) write",
+        "if (row < rows) write", RACE,
+    ),
+    Mutant(
+        "rows: results past the last", ON_ROWS, ROWS, "if (row < rows && threadIdx.x % kGroup == 0) write",
+        "if (threadIdx.x % kGroup == 0) write", OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "rows: first distance of half a group", ON_ROWS_AT_ONCE, ROWS,
+        "distance = kGroup / 2; distance > 0; distance /= 2) {\n"
+        "    state = combine(state, from_lane(state, distance));\n  }\n{% endif %}\n  return",
+        "distance = kGroup / 4; distance > 0; distance /= 2) {\n"
+        "    state = combine(state, from_lane(state, distance));\n  }\n{% endif %}\n  return", WRONG,
+    ),
+    Mutant(
+        "rows: several at once, unguarded", ON_ROWS_AT_ONCE, ROWS, "if (row < rows && i < vectors) loaded",
+        "if (i < vectors) loaded", OUTSIDE_READ,
+    ),
+    Mutant(
+        "rows: several at once, one element too many [2]", ON_ROWS_AT_ONCE, ROWS,
+        "if (row < rows && i < vectors) loaded", "if (row < rows && i <= vectors) loaded", OUTSIDE_READ,
+    ),
+    Mutant(
+        "rows: several at once, last element dropped [1]", ON_ROWS_AT_ONCE, ROWS,
+        "if (row < rows && i < vectors) fold", "if (row < rows && i < vectors - 1) fold", WRONG,
+    ),
+    Mutant(
+        "rows: half of several long ones left out", ON_ROWS_AT_ONCE, ROWS,
+        "for (int r = 0; r < kAtOnce; ++r) {\n    const long long row = first + r * kGroups;\n    State state",
+        "for (int r = 0; r < kAtOnce / 2; ++r) {\n    const long long row = first + r * kGroups;\n    State state",
+        (WRONG, AGAIN),
+    ),
+    # columns
+    Mutant(
+        "columns: no barrier in the tree [5]", ON_COLUMNS, COLUMNS, "    __syncthreads();\n    if (threadIdx.y < half)",
+        "    if (threadIdx.y < half)", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "columns: tree without its last step", ON_COLUMNS, COLUMNS, "half = kRowsY / 2; half > 0;",
+        "half = kRowsY / 2; half > 1;", WRONG,
+    ),
+    Mutant(
+        "columns: no barrier after the partials", ON_COLUMNS, COLUMNS,
+        "    __syncthreads();\n    if (threadIdx.x == 0 && threadIdx.y == 0) {",
+        "    if (threadIdx.x == 0 && threadIdx.y == 0) {", RACE,
+    ),
+    Mutant("columns: no fence after the partials", ON_COLUMNS, COLUMNS, f"      {SAYS_SO}", "", RACE),
+    Mutant(
+        "columns: no fence before the partials", ON_COLUMNS, COLUMNS,
+        "    if (!is_last_block) return;\n\n    __threadfence();\n", "    if (!is_last_block) return;\n\n", RACE,
+    ),
+    Mutant(
+        "columns: no barrier after the ticket", ON_COLUMNS, COLUMNS, "    __syncthreads();\n    if (!is", "    if (!is",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "columns: counter not reset", ON_COLUMNS, COLUMNS, "atomicInc(tickets + matrix * strips + strip, splits - 1)",
+        "atomicAdd(tickets + matrix * strips + strip, 1)", AGAIN,
+    ),
+    Mutant(
+        "columns: strips share a counter", ON_COLUMNS, COLUMNS, "tickets + matrix * strips + strip,", "tickets,",
+        (WRONG, AGAIN, RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "columns: last columns unguarded", ON_COLUMNS, COLUMNS, "if (here < n && column + item < columns) loaded",
+        "if (here < n) loaded", OUTSIDE_READ,
+    ),
+    Mutant(
+        "columns: last rows unguarded", ON_COLUMNS, COLUMNS, "if (here < n && column + item < columns) loaded",
+        "if (column + item < columns) loaded", OUTSIDE_READ,
+    ),
+    Mutant("columns: a row too many [2]", ON_SINGLE_ROWS, COLUMNS, LOADS, LOADS.replace("< n", "<= n"), OUTSIDE_READ),
+    Mutant(
+        "columns: last tile dropped [1]", ON_COLUMNS, COLUMNS, "for (; row < n; row += stride) {",
+        "for (; false; row += stride) {", WRONG,
+    ),
+    Mutant(
+        "columns: vectors where rows begin between them", ON_COLUMNS, COLUMNS, "if (whole && aligned) {",
+        "if (whole) {", MISALIGNED,
+    ),
+    Mutant(
+        "columns: results past the last", ON_COLUMNS, COLUMNS, "if (column + item < columns) write", "write",
+        (OUTSIDE_WRITE, RACE),
+    ),
+    # stream
+    Mutant(
+        "stream of rows: no barrier in the tree [5]", ON_STREAM, STREAM,
+        "    __syncthreads();\n    for (int i = threadIdx.x; i < (rows", "    for (int i = threadIdx.x; i < (rows",
+        (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "stream of rows: an odd row dropped", ON_STREAM, STREAM, "i < (rows - half) * columns;",
+        "i < (rows / 2 - 1) * columns;", WRONG,
+    ),
+    Mutant("stream of rows: no fence after the partials", ON_STREAM, STREAM, f"    {SAYS_SO}", "", RACE),
+    Mutant(
+        "stream of rows: no fence before the partials", ON_STREAM, STREAM,
+        "  if (!is_last_block) return;\n\n  __threadfence();\n", "  if (!is_last_block) return;\n\n", RACE,
+    ),
+    Mutant(
+        "stream of rows: no barrier after the partials", ON_STREAM, STREAM,
+        "  __syncthreads();\n  if (threadIdx.x == 0) {\n", "  if (threadIdx.x == 0) {\n", RACE,
+    ),
+    Mutant(
+        "stream of rows: no barrier after the ticket", ON_STREAM, STREAM, "  __syncthreads();\n  if (!is", "  if (!is",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "stream of rows: counter not reset", ON_STREAM, STREAM, "atomicInc(ticket, gridDim.x - 1)",
+        "atomicAdd(ticket, 1)", AGAIN,
+    ),
+    Mutant(
+        "stream of rows: head dropped", ON_STREAM, STREAM, "i = column; i < head;", "i = column; i < 0;", WRONG,
+    ),
+    Mutant("stream of rows: tail dropped [1]", ON_STREAM, STREAM, "behind + next; i < items;", "behind + next; i < 0;",
+           WRONG),
+    Mutant(
+        "stream of rows: leftover vectors dropped [1]", ON_STREAM, STREAM, "    if (i < vectors) {\n      Vector",
+        "    if (false) {\n      Vector", WRONG,
+    ),
+    Mutant(
+        "stream of rows: one vector too many [2]", ON_STREAM, STREAM, "if (i + u * stride < vectors) loaded",
+        "if (i + u * stride <= vectors) loaded", OUTSIDE_READ,
+    ),
+    Mutant(
+        "stream of rows: the head turns no columns", ON_STREAM, STREAM, "(head + place) % columns", "place", WRONG,
+    ),
+    # strided
+    Mutant("strided: carry forgotten", ON_STRIDED, STRIDED, "apart[axis] + carry", "apart[axis]", WRONG),
+    Mutant(
+        "strided: places past the ends of axes", ON_STRIDED, STRIDED, "if (carry) place[axis] -= reduced[axis];", "",
+        (OUTSIDE_READ, WRONG),
+    ),
+    Mutant(
+        "strided: axes exchanged [6]", ON_STRIDED, STRIDED, "offset_of(place_of_result, kept_strides)",
+        "offset_of(place_of_result, reduced_strides)", (OUTSIDE_READ, WRONG),
+    ),
+    Mutant(
+        "strided: unrolled loop drops elements [1]", ON_STRIDED, STRIDED, "if (i + u * team < n) state",
+        "if (i + (kUnroll - 1) * team < n) state", WRONG,
+    ),
+    Mutant(
+        "strided: blocks read the same", ON_STRIDED, STRIDED, "static_cast<long long>(split) * kThreadsPerBlock",
+        "0LL * kThreadsPerBlock", WRONG,
+    ),
+    Mutant(
+        "strided: no fence after the partial", ON_STRIDED, STRIDED,
+        "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
+    ),
+    Mutant(
+        "strided: no fence before the partials", ON_STRIDED, STRIDED, "return;\n\n  __threadfence();\n", "return;\n\n",
+        RACE,
+    ),
+    Mutant(
+        "strided: no barrier after the ticket", ON_STRIDED, STRIDED, "  __syncthreads();\n  if (!is", "  if (!is",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "strided: counter not reset", ON_STRIDED, STRIDED, "atomicInc(tickets + result, splits - 1)",
+        "atomicAdd(tickets + result, 1)", AGAIN,
+    ),
+)  # fmt: skip
+
+LARGE: tuple[Mutant, ...] = ()
+
+UNCHANGED = (
+    Unchanged(
+        "stream of rows: no barrier after the tree", ON_STREAM, STREAM,
+        "    rows = half;\n  }\n  __syncthreads();\n", "    rows = half;\n  }\n",
+        "each thread reads the states of the first row that it has itself written last",
+    ),
+    Unchanged(
+        "stream of rows: threads that keep no column", ON_STREAM, STREAM, "if (threadIdx.x < active) {", "if (true) {",
+        "their states lie behind the rows that the tree adds up",
+    ),
+    Unchanged(
+        "strided: one element too many [2]", ON_STRIDED, STRIDED, "if (i + u * team < n) loaded",
+        "if (i + u * team <= n) loaded", "behind the last element the places begin anew, and nothing is added",
+    ),
+)  # fmt: skip

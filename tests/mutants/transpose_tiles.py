@@ -1,0 +1,157 @@
+"""Changes to the templates of the transposes that move vectors, windows and shifted words."""
+
+from __future__ import annotations
+
+from gen.proof.failure import WRONG
+from tests.mutants.change import (
+    BARRIER,
+    MISALIGNED,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    RACE,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)  # fmt: skip
+
+VECTORS = "transpose/vector_tile.cu.jinja"
+WINDOWS = "transpose/window_tile.cu.jinja"
+SHIFTS = "transpose/shift_tile.cu.jinja"
+
+ON_VECTORS = "transpose_10_b32__vector_tile_v16_x8_g8_swz_ocol_ldg"
+ON_WINDOWS = "transpose_10_b32__window_tile_t64_c32_w8_a32_ocol"
+ON_SHIFTS = "transpose_10_b8__shift_tile_g32_c1_w8_a4_ocol"
+
+GUARD = "if (first_row + r < rows && first_col + c < cols) {"
+TURNED = "if (first_row + r < cols && first_col + c < rows) {"
+
+MUTANTS = (
+    # vector_tile
+    Mutant(
+        "vectors: no barrier after filling the tile [5]", ON_VECTORS, VECTORS,
+        "    __syncthreads();\n    const int below", "    const int below", (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "vectors: no barrier at the edges [5]", ON_VECTORS, VECTORS, "    __syncthreads();\n    for (int k = thread",
+        "    for (int k = thread", (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "vectors: barrier in divergent code [3]", ON_VECTORS, VECTORS, "    __syncthreads();\n    const int below",
+        "    if (row < rows) __syncthreads();\n    const int below", (BARRIER, RACE),
+    ),
+    Mutant(
+        "vectors: rows begin between them", ON_VECTORS, VECTORS, "if (aligned && (inside", "if ((inside", MISALIGNED,
+    ),
+    Mutant(
+        "vectors: past the last row", ON_VECTORS, VECTORS, "rows % kElements == 0 && cols % kElements == 0",
+        "cols % kElements == 0", OUTSIDE_READ,
+    ),
+    Mutant(
+        "vectors: swapped extents [6]", ON_VECTORS, VECTORS, "if (row < rows && col < cols) {",
+        "if (row < cols && col < rows) {", (OUTSIDE_READ, UNINITIALISED),
+    ),
+    Mutant(
+        "vectors: columns past the last", ON_VECTORS, VECTORS, "if (first_col + c < cols) {", "if (true) {",
+        (UNINITIALISED, OUTSIDE_WRITE),
+    ),
+    Mutant(
+        "vectors: exchanged once only", ON_VECTORS, VECTORS, '"below", "tile[slot(c, below)]"',
+        '"below", "tile[c * kGroups + below]"', (WRONG, UNINITIALISED),
+    ),
+    Mutant(
+        "vectors: elements unguarded", ON_VECTORS, VECTORS, f"{GUARD}\n        elements", "{\n        elements",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "vectors: swapped extents at the edges [6]", ON_VECTORS, VECTORS, f"{GUARD}\n        out",
+        f"{TURNED}\n        out", UNINITIALISED,
+    ),
+    Mutant(
+        "vectors: wrong pitch of the input", ON_VECTORS, VECTORS, "in[(first_row + r) * in_pitch",
+        "in[(first_row + r) * cols", OUTSIDE_READ,
+    ),
+    Mutant(
+        "vectors: wrong pitch of the output", ON_VECTORS, VECTORS, "out[(first_col + c) * out_pitch",
+        "out[(first_col + c) * rows", OUTSIDE_WRITE,
+    ),
+    # window_tile
+    Mutant(
+        "windows: no barrier after filling the tile [5]", ON_WINDOWS, WINDOWS, "  __syncthreads();\n", "",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "windows: rows before the first", ON_WINDOWS, WINDOWS, "first_row + r >= 0 && first_row + r < rows",
+        "first_row + r < rows", OUTSIDE_READ,
+    ),
+    Mutant(
+        "windows: columns past the last", ON_WINDOWS, WINDOWS, "there && (kInside || first_col + i + lane < cols)",
+        "there", OUTSIDE_READ,
+    ),
+    Mutant(
+        "windows: rows of the halo twice", ON_WINDOWS, WINDOWS, "first = kHalo - early + lane;",
+        "first = kHalo + lane;", OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "windows: stores before the first row", ON_WINDOWS, WINDOWS, "(row >= 0 && row < rows)", "(row < rows)",
+        (UNINITIALISED, OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "windows: stores past the last row", ON_WINDOWS, WINDOWS, "(row >= 0 && row < rows)", "(row >= 0)",
+        (UNINITIALISED, OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "windows: without a halo", ON_WINDOWS, WINDOWS, "tile_row * kTileRows - kHalo", "tile_row * kTileRows",
+        (WRONG, UNINITIALISED, RACE, OUTSIDE_READ),
+    ),
+    Mutant(
+        "windows: inside at the first row", ON_WINDOWS, WINDOWS, "first_row >= 0 && first_row + kHalo",
+        "first_row + kHalo", OUTSIDE_READ,
+    ),
+    Mutant(
+        "windows: wrong pitch of the input", ON_WINDOWS, WINDOWS, "from += kWarps * in_pitch", "from += kWarps * cols",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "windows: wrong pitch of the output", ON_WINDOWS, WINDOWS, "start += kWarps * out_pitch",
+        "start += kWarps * rows", OUTSIDE_WRITE,
+    ),
+    # shift_tile
+    Mutant(
+        "shifts: no barrier after filling the tile [5]", ON_SHIFTS, SHIFTS, "  __syncthreads();\n", "",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "shifts: rows stay where their words begin", ON_SHIFTS, SHIFTS, "next, early * kBits", "next, 0", WRONG,
+    ),
+    Mutant("shifts: the lane before has the rest", ON_SHIFTS, SHIFTS, "__shfl_down_sync(", "__shfl_up_sync(", WRONG),
+    Mutant(
+        "shifts: mask without the last lane", ON_SHIFTS, SHIFTS, "0xffffffffu", "0x7fffffffu", "absent lane",
+    ),
+    Mutant(
+        "shifts: the last lane's square", ON_SHIFTS, SHIFTS, "if (lane < 31) keep_square(tile, across[s]",
+        "keep_square(tile, across[s]", (OUTSIDE_WRITE, RACE, "index"),
+    ),
+    Mutant(
+        "shifts: a word before the first column", ON_SHIFTS, SHIFTS, "first_col >= kElements && first_col",
+        "first_col", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: a word after the last column", ON_SHIFTS, SHIFTS, "first_col + kTileCols + kElements <= cols",
+        "first_col + kTileCols <= cols", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: elements past the last column", ON_SHIFTS, SHIFTS, "if (col + e < cols) word", "word", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: rows before the first", ON_SHIFTS, SHIFTS, "if (row >= 0 && row < rows) {", "if (row < rows) {",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: words past the last row", ON_SHIFTS, SHIFTS, "row + kElements <= rows", "row < rows",
+        (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant("shifts: windows not shifted", ON_SHIFTS, SHIFTS, "apart * kBits", "0", WRONG),
+)  # fmt: skip
+
+LARGE: tuple[Mutant, ...] = ()
+UNCHANGED: tuple[Unchanged, ...] = ()
