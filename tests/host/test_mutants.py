@@ -18,6 +18,7 @@ from gen.families.base import Family, Limits, Variant
 from gen.families.names import find_variant, variant
 from gen.paths import cache_home, output_home, templates_root
 from gen.proof.build import VARIANTS_PER_UNIT
+from gen.proof.cases import cases_of
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
 from gen.proof.sampled import sampled_cases
@@ -143,9 +144,13 @@ def test_change_without_effect_is_proven(
 
 
 def test_variants_without_the_changes_are_proven(runner: HostRunner) -> None:
-    for proof in prove(runner, [whole(name) for name in sorted({change.variant for change in CHANGES})]):
+    """On a part of their cases: `gen prove` and tests/host/test_variants.py have them all."""
+    variants = [whole(name) for name in sorted({change.variant for change in CHANGES})]
+    runner.load(variants)
+    for made in variants:
+        (proof,) = prove(runner, [made], tuple(cases_of(made.family, made.spec))[::3])
         assert proof.failure is None, str(proof.failure)
-        assert proof.cases > 10
+        assert proof.cases > 0, made.name
 
 
 def test_no_two_changes_are_one() -> None:

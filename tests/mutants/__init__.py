@@ -4,10 +4,19 @@ Numbers in brackets are those of the defects that the literature's printed listi
 13, which are faults of a harness, not of a kernel.
 """
 
-from tests.mutants import reduction, reduction_axes, reduction_tree, scan, stencil, transpose, transpose_tiles
+from tests.mutants import (
+    reduction,
+    reduction_axes,
+    reduction_tree,
+    scan,
+    stencil,
+    transpose,
+    transpose_pieces,
+    transpose_tiles,
+)
 from tests.mutants.change import Mutant, Unchanged
 
-_PARTS = (reduction, reduction_axes, reduction_tree, transpose, transpose_tiles, stencil, scan)
+_PARTS = (reduction, reduction_axes, reduction_tree, transpose, transpose_pieces, transpose_tiles, stencil, scan)
 
 MUTANTS: tuple[Mutant, ...] = tuple(change for part in _PARTS for change in part.MUTANTS)
 LARGE_MUTANTS: tuple[Mutant, ...] = tuple(change for part in _PARTS for change in part.LARGE)

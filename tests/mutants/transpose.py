@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import BESIDE, UNTOUCHED, WRONG
+from gen.proof.failure import UNTOUCHED, WRONG
 from tests.mutants.change import (
     BARRIER,
     INDEX,
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "tiled: barrier in divergent code [3]", ON_TILED, TILED, "  __syncthreads();\n",
-        "  if (first_row + y < rows) __syncthreads();\n", BARRIER,
+        "  if (first_row + y < rows) __syncthreads();\n", (BARRIER, UNINITIALISED),
     ),
     Mutant(
         "tiled: loads unguarded", ON_TILED, TILED, LOADS, LOADS.replace(GUARD, ""),
@@ -81,14 +81,14 @@ MUTANTS = (
     Mutant(
         "tiled: padding twice", ON_TILED, TILED, 'at("y + j", "x + i") }} =',
         'at("y + j", "2 * kPadding + x + i") }} =',
-        UNINITIALISED,
+        (UNINITIALISED, INDEX),
     ),
     Mutant(
         "tiled: tile read as it was written", ON_TILED, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")',
         UNINITIALISED,
     ),
     Mutant("tiled: copies [9]", ON_TILED, TILED, '"col * out_pitch + row"', '"row * cols + col"',
-           WRONG),
+           (WRONG, OUTSIDE_WRITE)),
     Mutant(
         "tiled: rows times height [7]", ON_TILED, TILED, '"col * out_pitch + row"',
         '"(first_col + y + i + j * rows) * out_pitch + row"', OUTSIDE_WRITE,
@@ -126,11 +126,13 @@ MUTANTS = (
         "repeated: no barrier before the tile is filled anew [5]", ON_REPEATED, TILED,
         "    __syncthreads();  // before the tile is filled anew\n", "", RACE,
     ),
-    Mutant("halves: as if they were squares", ON_HALVES, TILED, "x) % kTileRows;", "x) % kTileDim;", WRONG),
+    Mutant("halves: as if they were squares", ON_HALVES, TILED, "x) % kTileRows;", "x) % kTileDim;", (WRONG, INDEX)),
     Mutant("halves: columns as if of squares", ON_HALVES, TILED, "x) / kTileRows;", "x) / kTileDim;", (WRONG, RACE)),
     Mutant("fine: tiles as they were", ON_FINE, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")', WRONG),
     Mutant("coarse: tiles turned", ON_COARSE, TILED, "if turns else", "if turns or swaps_axes else", WRONG),
-    Mutant("copy: wrong pitch of the output", ON_COPY, TILED, 'else "row * out_pitch', 'else "row * cols', BESIDE),
+    Mutant(
+        "copy: wrong pitch of the output", ON_COPY, TILED, 'else "row * out_pitch', 'else "row * cols', OUTSIDE_WRITE,
+    ),
     # naive transpose
     Mutant(
         "turned: swapped extents in a guard [6]", ON_TURNED, TURNED, "{{ lane }} < {{ lane }}s)",
@@ -156,7 +158,8 @@ MUTANTS = (
         "turned: unroll drops columns [10]", ON_TURNED, TURNED, "{{ lane }} < {{ lane }}s)",
         "first + (kUnroll - 1) * kBlockX < {{ lane }}s)", WRONG,
     ),
-    Mutant("turned: copies [9]", ON_TURNED, TURNED, "out[col * out_pitch + row]", "out[row * in_pitch + col]", WRONG),
+    Mutant("turned: copies [9]", ON_TURNED, TURNED, "out[col * out_pitch + row]", "out[row * in_pitch + col]",
+           (WRONG, OUTSIDE_WRITE)),
     Mutant("turned: wrong pitch of the output", ON_TURNED, TURNED, "out[col * out_pitch", "out[col * rows",
            OUTSIDE_WRITE),
     Mutant("turned: wrong pitch of the input", ON_TURNED, TURNED, "in[row * in_pitch", "in[row * cols",

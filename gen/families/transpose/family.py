@@ -32,9 +32,9 @@ from gen.paths import templates_root
 _SHAPES = {
     1: ((0,), (1,), (5,), (64,), (1000,), (65,)),
     2: (
-        (0, 0), (0, 5), (5, 0), (37, 64), (64, 37), (1, 1), (1, 37), (37, 1), (2, 3), (16, 16), (31, 33), (32, 32),
-        (33, 31), (50, 50), (64, 64), (64, 96), (96, 64), (63, 130), (100, 64), (129, 65), (3, 1021), (1021, 3),
-        (33, 65), (3, 6000), (6000, 3),
+        (0, 0), (0, 5), (5, 0), (37, 64), (64, 37), (1, 1), (1, 37), (37, 1), (2, 3), (513, 2), (2, 513), (16, 16),
+        (31, 33), (32, 32), (33, 31), (50, 50), (64, 64), (64, 96), (96, 64), (63, 130), (100, 64), (129, 65),
+        (3, 1021), (1021, 3), (33, 65), (3, 6000), (6000, 3),
     ),
 }  # fmt: skip
 _MANY = (
@@ -42,7 +42,7 @@ _MANY = (
     (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3),
 )  # fmt: skip
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
-_LARGER = (248, 250)  # for elements of which a word holds several: tiles of them are larger
+_LARGER = (248, 249)  # for elements of which a word holds several: tiles of them are larger
 
 
 class Permutations(DenseFamily[TransposeSpec]):

@@ -1,0 +1,222 @@
+"""The CPU run: each detector finds its planted fault, at its line, and passes the clean twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gen.families.base import Launch, Plan, Scratch, Variant
+from gen.families.expr import constant
+from gen.proof.host import HostFault, HostKernel, HostRunner
+from tests.fake_family import fake_variant
+from tests.host.host_kernels import COUNT, H100, IN, OUT, N, arrays, grid
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A kernel `(const float* in, float* out, float* scratch, int n)` with a fault, and the same without.
+
+    Attributes:
+        kind: what the fault must be called.
+        faulty: the body with the fault, in the line that ends in `// here`.
+        clean: the body without.
+        buffer: the buffer the fault must name.
+        threads: of a block; the grid covers 100 elements.
+        before: what stands before the kernel.
+    """
+
+    name: str
+    kind: str
+    faulty: str
+    clean: str
+    buffer: str = ""
+    threads: int = 64
+    shared_bytes: int = 0
+    before: str = ""
+
+
+INDEX = "const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+GUARD = INDEX + "if (i >= n) return;\n"
+TILE = "__shared__ float tile[64];\n" + INDEX
+DYNAMIC = "extern __shared__ __align__(16) unsigned char shared_bytes[];\nfloat* tile = (float*)shared_bytes;\n" + INDEX
+FULL = "0xffffffffu"
+PLANTED = (
+    Planted(
+        "read_past_the_end", "out-of-bounds read", GUARD + "out[i] = in[i + 1];  // here",
+        GUARD + "out[i] = i + 1 < n ? in[i + 1] : 0.0f;", "in",
+    ),
+    Planted("read_before_the_start", "out-of-bounds read", GUARD + "out[i] = in[i - 1];  // here",
+            GUARD + "out[i] = i > 0 ? in[i - 1] : 0.0f;", "in"),
+    Planted("write_past_the_end", "out-of-bounds write", INDEX + "out[i] = 1.0f;  // here", GUARD + "out[i] = 1.0f;",
+            "out"),
+    Planted("write_far_outside", "out-of-bounds write", GUARD + "out[i + 100000LL * i] = 1.0f;  // here",
+            GUARD + "out[i] = 1.0f;"),
+    Planted("null_pointer", "out-of-bounds read", GUARD + "out[i] = *(const float*)(size_t)(i * 0);  // here",
+            GUARD + "out[i] = in[0];"),
+    Planted("structure_past_the_end", "out-of-bounds read",
+            GUARD + "struct Many { float x[16]; };\nif (i == n - 5) *(Many*)scratch = *(const Many*)(in + i);  // here",
+            GUARD + "struct Many { float x[16]; };\nif (i == 0) *(Many*)scratch = *(const Many*)(in + i);", "in"),
+    Planted("atomic_past_the_end", "out-of-bounds write", GUARD + "atomicAdd(scratch + n + i, 1.0f);  // here",
+            GUARD + "scratch[i] = 0.0f; atomicAdd(scratch + i, 1.0f);", "scratch"),
+    Planted("vector_misaligned", "misaligned",
+            GUARD + "if (i < 64) out[i] = ((const float4*)(in + i))->x;  // here",
+            GUARD + "if (i < 16) out[i] = ((const float4*)in)[i].x;", "in"),
+    Planted("vector_store_misaligned", "misaligned",
+            GUARD + "if (i < 64) __stcs((float2*)(out + i), make_float2(1.0f, 2.0f));  // here",
+            GUARD + "if (i < 32) __stcs((float2*)out + i, make_float2(1.0f, 2.0f));", "out"),
+    Planted("write_to_input", "write to input", GUARD + "((float*)in)[i] = 0.0f;  // here", GUARD + "out[i] = in[i];",
+            "in"),
+    Planted("shared_never_written", "uninitialised read",
+            TILE + "if (i < n) tile[threadIdx.x] = 1.0f;\n__syncthreads();\nif (i < n) out[i] = tile[63];  // here",
+            TILE + "tile[threadIdx.x] = 1.0f;\n__syncthreads();\nif (i < n) out[i] = tile[63];", "tile"),
+    Planted("dynamic_shared_never_written", "uninitialised read",
+            DYNAMIC + "__syncthreads();\nif (i < n) out[i] = tile[threadIdx.x];  // here",
+            DYNAMIC + "tile[threadIdx.x] = 1.0f;\n__syncthreads();\nif (i < n) out[i] = tile[threadIdx.x];",
+            "shared_bytes", shared_bytes=256),
+    Planted("dynamic_shared_overrun", "out-of-bounds write",
+            DYNAMIC + "tile[threadIdx.x + 1] = 1.0f;  // here", DYNAMIC + "tile[threadIdx.x] = 1.0f;",
+            "shared_bytes", shared_bytes=256),
+    Planted("output_never_written", "uninitialised read", GUARD + "out[i] += in[i];  // here",
+            GUARD + "out[i] = in[i];", "out"),
+    Planted("scratch_never_written", "uninitialised read", GUARD + "out[i] = scratch[i];  // here",
+            GUARD + "scratch[i] = in[i];\nout[i] = scratch[i];", "scratch"),
+    Planted("barrier_missing", "race",
+            TILE + "tile[threadIdx.x] = 1.0f;\n__syncthreads();\n"
+            "const float x = tile[threadIdx.x ^ 1];  // here\ntile[threadIdx.x] = x + 1.0f;  // here",
+            TILE + "tile[threadIdx.x] = 1.0f;\n__syncthreads();\n"
+            "const float x = tile[threadIdx.x ^ 1];\n__syncthreads();\ntile[threadIdx.x] = x + 1.0f;", "tile"),
+    Planted("all_write_one_place", "race",
+            TILE + "tile[0] = 1.0f;  // here\n__syncthreads();\nif (i < n) out[i] = tile[0];",
+            TILE + "if (threadIdx.x == 0) tile[0] = 1.0f;\n__syncthreads();\nif (i < n) out[i] = tile[0];", "tile"),
+    Planted("warp_without_syncwarp", "race",
+            "__shared__ volatile float tile[64];\ntile[threadIdx.x] = 1.0f;\n__syncthreads();\n"
+            "for (int d = 16; d > 0; d /= 2)\n"
+            "if (threadIdx.x < d) tile[threadIdx.x] = tile[threadIdx.x] + tile[threadIdx.x + d];  // here",
+            "__shared__ volatile float tile[64];\ntile[threadIdx.x] = 1.0f;\n__syncthreads();\n"
+            "for (int d = 16; d > 0; d /= 2) {\nfloat x = 0.0f;\n"
+            "if (threadIdx.x < 32) x = tile[threadIdx.x] + tile[threadIdx.x + d];\n__syncwarp();\n"
+            "if (threadIdx.x < 32) tile[threadIdx.x] = x;\n__syncwarp();\n}", "tile"),
+    Planted("barrier_in_a_branch", "barrier", "if (threadIdx.x < 32) __syncthreads();  // here", "__syncthreads();"),
+    Planted("return_before_a_barrier", "barrier", GUARD + "__syncthreads();  // here\nout[i] = 1.0f;",
+            INDEX + "__syncthreads();\nif (i < n) out[i] = 1.0f;"),
+    Planted("two_barriers", "barrier",
+            "if (threadIdx.x < 32)\n__syncthreads();  // here\nelse\n__syncthreads();  // here",
+            "__syncthreads();\n__syncthreads();"),
+    Planted("shuffle_after_return", "absent lane",
+            GUARD + f"out[i] = __shfl_down_sync({FULL}, in[i], 1);  // here",
+            INDEX + f"float x = i < n ? in[i] : 0.0f;\nx = __shfl_down_sync({FULL}, x, 1);\nif (i < n) out[i] = x;"),
+    Planted("shuffle_in_half_a_warp", "absent lane",
+            f"if (threadIdx.x % 32 < 16) __shfl_xor_sync({FULL}, 1, 1);  // here",
+            "if (threadIdx.x % 32 < 16) __shfl_xor_sync(0x0000ffffu, 1, 1);"),
+    Planted("partial_warp", "absent lane", f"__shfl_xor_sync({FULL}, 1, 1);  // here",
+            f"const unsigned mask = threadIdx.x < 32 ? {FULL} : 0x0000ffffu;\n__shfl_xor_sync(mask, 1, 1);",
+            threads=48),
+    Planted("mask_without_the_caller", "absent lane", "__ballot_sync(1u, 1);  // here",
+            "if (threadIdx.x % 32 == 0) __ballot_sync(1u, 1);"),
+    Planted("warp_at_two_collectives", "lanes disagree",
+            f"if (threadIdx.x % 2) __syncwarp();  // here\nelse __ballot_sync({FULL}, 1);  // here",
+            f"__syncwarp();\n__ballot_sync({FULL}, 1);"),
+    Planted("masks_disagree", "lanes disagree",
+            f"__syncwarp(threadIdx.x % 32 < 31 ? {FULL} : 0x80000001u);  // here", f"__syncwarp({FULL});"),
+    Planted("shuffle_among_twelve", "shuffle width", f"__shfl_down_sync({FULL}, 1, 3, n / 8);  // here",
+            f"__shfl_down_sync({FULL}, 1, 3, n / 6);"),
+    Planted("shuffle_among_more_than_a_warp", "shuffle width", f"__shfl_xor_sync({FULL}, 1, 3, blockDim.x);  // here",
+            f"__shfl_xor_sync({FULL}, 1, 3, blockDim.x / 2);"),
+    Planted("endless_loop_that_reads", "hang", GUARD + "while (in[i] == in[i]) {}  // here", GUARD + "out[i] = in[i];"),
+    Planted("endless_loop_of_shuffles", "hang",
+            f"for (int d = 16; d >= 0; d /= 2) __shfl_xor_sync({FULL}, d, d);  // here",
+            f"for (int d = 16; d > 0; d /= 2) __shfl_xor_sync({FULL}, d, d);"),
+    Planted("endless_loop_of_arithmetic", "hang",
+            GUARD + "unsigned x = i;\nwhile (x != 101) x *= 2;  // here\nout[i] = x;",
+            GUARD + "unsigned x = i;\nwhile (x != 0) x *= 2;\nout[i] = x;"),
+    Planted("index_overflows", "signed overflow", GUARD + "out[i] = in[(n * 50000000) % 2];  // here",
+            GUARD + "out[i] = in[(n * 50000000LL) % 2];"),
+    Planted("column_past_its_row", "index",
+            "__shared__ float tile[64][3];\nfor (int k = 0; k <= 3; ++k) tile[threadIdx.x / 2][k] = 1.0f;  // here",
+            "__shared__ float tile[64][3];\nfor (int k = 0; k < 3; ++k) tile[threadIdx.x][k] = 1.0f;"),
+    Planted("divides_by_zero", "division", GUARD + "out[i] = 7 / (n - 100);  // here", GUARD + "out[i] = 7 / n;"),
+    Planted("shifts_too_far", "shift", GUARD + "out[i] = 1u << (n - 50);  // here",
+            GUARD + "out[i] = 1u << (n % 32);"),
+    Planted("half_past_the_end", "out-of-bounds read",
+            GUARD + "out[i] = __half2float(((const __half*)in)[i + n + 1]);  // here",
+            GUARD + "out[i] = __half2float(((const __half*)in)[i + n]);", "in", before="#include <cuda_fp16.h>\n"),
+    Planted("half_made_float_past_the_end", "out-of-bounds read",
+            GUARD + "out[i] = float(((const __half*)in)[i + n + 1]);  // here",
+            GUARD + "out[i] = float(((const __half*)in)[i + n]);", "in", before="#include <cuda_fp16.h>\n"),
+    Planted("bfloat16_past_the_end", "out-of-bounds read",
+            GUARD + "out[i] = __bfloat162float(((const __nv_bfloat16*)in)[i + n + 1]);  // here",
+            GUARD + "out[i] = __bfloat162float(((const __nv_bfloat16*)in)[i + n]);", "in",
+            before="#include <cuda_bf16.h>\n"),
+    Planted("recursion_without_end", "stack overflow", GUARD + "out[i] = deep(i);",
+            GUARD + "out[i] = deep(0);",
+            before="__device__ __noinline__ int deep(int n) {\nvolatile int kept = n;  // here\n"
+            "return kept == 0 ? 0 : deep(kept + 1) + kept;  // here\n}\n"),
+    Planted("array_larger_than_the_stack", "stack overflow", GUARD + "out[i] = wide<90000>(i);",
+            GUARD + "out[i] = wide<900>(i);",
+            before="template <int n>\n__device__ __noinline__ float wide(int i) {  // here\n"
+            "volatile float kept[n];  // here\nkept[i] = 1.0f;  // here\nreturn kept[i];\n}\n"),
+    Planted("index_in_a_helper", "out-of-bounds read", GUARD + "out[i] = get(in, i + 1);",
+            GUARD + "out[i] = get(in, i);",
+            "in", before="__device__ __forceinline__ float get(const float* p, int i) {\nreturn p[i];  // here\n}\n"),
+)  # fmt: skip
+
+
+def planted_text(name: str, body: str, before: str) -> str:
+    head = f'extern "C" __global__ void {name}(const float* in, float* out, float* scratch, int n) {{'
+    return f"{before}{head}\n{body}\n}}\n"
+
+
+def planted_variants(planted: Planted) -> tuple[Variant, Variant]:
+    launch = Launch(
+        grid(N.ceil_div(planted.threads)), (planted.threads, 1, 1), ("in", "out", "scratch", COUNT),
+        shared_bytes=constant(planted.shared_bytes),
+    )  # fmt: skip
+    plan = Plan((launch,), (Scratch("scratch", N * 4),))
+    return fake_variant(f"{planted.name}_faulty", (IN, OUT), plan), fake_variant(planted.name, (IN, OUT), plan)
+
+
+@pytest.fixture(scope="module")
+def planted_kernels(cache: Path) -> Mapping[str, tuple[HostKernel, HostKernel]]:
+    """Every planted fault and its clean twin, built together."""
+    pairs = {planted.name: planted_variants(planted) for planted in PLANTED}
+    texts = {}
+    for planted in PLANTED:
+        faulty, clean = pairs[planted.name]
+        texts[faulty.name] = planted_text(faulty.name, planted.faulty, planted.before)
+        texts[clean.name] = planted_text(clean.name, planted.clean, planted.before)
+    runner = HostRunner(H100, cache=cache, text=lambda variant: texts[variant.name])
+    kernels = iter(runner.load([variant for pair in pairs.values() for variant in pair]))
+    return {name: (next(kernels), next(kernels)) for name in pairs}
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_planted_fault_is_found(planted: Planted, planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
+    kernel, _ = planted_kernels[planted.name]
+    with pytest.raises(HostFault) as caught:
+        kernel.run({"n": 100}, arrays())
+    fault = caught.value
+    assert fault.kind == planted.kind
+    assert fault.kernel == kernel.variant.name
+    assert fault.source.endswith("// here"), str(fault)
+    assert fault.thread[0] < planted.threads
+    if planted.buffer:
+        assert fault.buffer == planted.buffer
+    assert f"{kernel.variant.name}.cu:{fault.line}: `{fault.source}`" in str(fault)
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_clean_twin_passes(planted: Planted, planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
+    _, kernel = planted_kernels[planted.name]
+    for _ in range(2):
+        kernel.run({"n": 100}, arrays())
+
+
+def test_process_lives_on_after_a_fault(planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
+    faulty, clean = planted_kernels["barrier_missing"]
+    for _ in range(3):
+        with pytest.raises(HostFault):
+            faulty.run({"n": 100}, arrays())
+        clean.run({"n": 100}, arrays())

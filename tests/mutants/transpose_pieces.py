@@ -1,0 +1,118 @@
+"""Changes to the templates of the transposes that move pieces: few columns or rows, small matrices, whole runs."""
+
+from __future__ import annotations
+
+from gen.proof.failure import WRONG
+from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
+
+FLAT = "transpose/_flat.cu.jinja"
+FEW_COLS = "transpose/_few_cols.cu.jinja"
+SKINNY = "transpose/skinny.cu.jinja"
+SMALL = "transpose/small.cu.jinja"
+ROW_COPY = "transpose/row_copy.cu.jinja"
+
+ON_FEW_COLS = "transpose_10_b32__skinny_cols_b4096_tpb128"
+ON_FEW_ROWS = "transpose_10_b32__skinny_rows_b16384_tpb256"
+ON_NARROW_COLS = "transpose_10_b8__skinny_cols_b4096_tpb128"
+ON_SMALL = "transpose_021_b32__small_b4096_tpb128"
+ON_ROW_COPY = "transpose_102_b32__row_copy_x16_tpb256_u2"
+
+MUTANTS = (
+    # skinny
+    Mutant(
+        "few columns: no barrier after filling the tile [5]", ON_FEW_COLS, SKINNY,
+        "length * cols, early);\n  __syncthreads();\n", "length * cols, early);\n", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "few rows: no barrier after filling the tile [5]", ON_FEW_ROWS, SKINNY,
+        "full, rows, early);\n  __syncthreads();\n", "full, rows, early);\n", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "few columns: rows past the last", ON_FEW_COLS, SKINNY, "min(static_cast<long long>(full), rows - first)",
+        "full", OUTSIDE_READ,
+    ),
+    Mutant(
+        "few rows: columns past the last", ON_FEW_ROWS, SKINNY, "min(static_cast<long long>(full), cols - first)",
+        "full", OUTSIDE_READ,
+    ),
+    Mutant(
+        "few columns: rows past the last are written", ON_FEW_COLS, FEW_COLS, "    if (row < length) {\n", "    {\n",
+        (OUTSIDE_WRITE, UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "few columns: wrong pitch of the output", ON_FEW_COLS, FEW_COLS, '"to[col * out_pitch + row] = element"',
+        '"to[col * length + row] = element"', (OUTSIDE_WRITE, RACE, WRONG),
+    ),
+    Mutant(
+        "few columns: half words past the last row", ON_NARROW_COLS, FEW_COLS,
+        "if (row >= 0 && row + kElements <= length) {", "if (row >= 0 && row < length) {", (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "few columns: words of other rows", ON_NARROW_COLS, FEW_COLS, "aparts[e] * 8 * kSize", "0", WRONG,
+    ),
+    # pieces, which these and small matrices share
+    Mutant(
+        "piece: one vector too many [2]", ON_FEW_COLS, FLAT, "end = (early + count) / kVector;\n  const uint4* v",
+        "end = (early + count) / kVector + 1;\n  const uint4* v", OUTSIDE_READ,
+    ),
+    Mutant(
+        "piece: a vector before the first element", ON_FEW_COLS, FLAT,
+        "first = early > 0;  // of the vectors that lie inside\n  const int end = (early + count) / kVector;\n  const",
+        "first = 0;\n  const int end = (early + count) / kVector;\n  const", OUTSIDE_READ,
+    ),
+    Mutant(
+        "piece: head longer than the piece", ON_FEW_COLS, FLAT, "const int head = min(units, first * kUnits);",
+        "const int head = first * kUnits;", OUTSIDE_READ,
+    ),
+    Mutant(
+        "piece: tail dropped [1]", ON_FEW_COLS, FLAT, "i = tail + threadIdx.x; i < units;",
+        "i = tail + threadIdx.x; i < 0;", UNINITIALISED,
+    ),
+    Mutant(
+        "piece: vectors begin at the first element", ON_FEW_COLS, FLAT, "reinterpret_cast<const uint4*>(from - early)",
+        "reinterpret_cast<const uint4*>(from)", MISALIGNED,
+    ),
+    Mutant(
+        "piece: tail of the output dropped [1]", ON_FEW_ROWS, FLAT, "i = tail + threadIdx.x; i < count;",
+        "i = tail + threadIdx.x; i < 0;", WRONG,
+    ),
+    # small
+    Mutant(
+        "small: no barrier after filling the tile [5]", ON_SMALL, SMALL, "area, count, early);\n  __syncthreads();\n",
+        "area, count, early);\n", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "small: matrices past the last", ON_SMALL, SMALL, "min(static_cast<long long>(together), matrices - first)",
+        "together", OUTSIDE_READ,
+    ),
+    Mutant(
+        "small: copies [9]", ON_SMALL, SMALL, "matrix + row * width + col\" %}", "i\" %}", WRONG,
+    ),
+    Mutant(
+        "small: heights and widths exchanged [6]", ON_SMALL, SMALL, "per_column = inverse_of(height)",
+        "per_column = inverse_of(width)", (WRONG, "out-of-bounds read", UNINITIALISED),
+    ),
+    # row_copy
+    Mutant("runs: past the last", ON_ROW_COPY, ROW_COPY, "  if (mine >= runs) return;\n", "",
+           (OUTSIDE_READ, RACE)),
+    Mutant(
+        "runs: begin between vectors", ON_ROW_COPY, ROW_COPY, "if ((in_address | out_address) % 16 == 0) {",
+        "if (true) {", MISALIGNED,
+    ),
+    Mutant(
+        "runs: tail dropped [1]", ON_ROW_COPY, ROW_COPY,
+        "i < last; i += kLanes) out[i] = in[i];\n    return;",
+        "i < 0; i += kLanes) out[i] = in[i];\n    return;", WRONG,
+    ),
+    Mutant(
+        "runs: one vector too many [2]", ON_ROW_COPY, ROW_COPY, "if (v < vectors) {{", "if (v <= vectors) {{",
+        (OUTSIDE_READ, RACE),
+    ),
+    Mutant(
+        "runs: past their ends", ON_ROW_COPY, ROW_COPY, "last = min(run, first + kSpan)", "last = first + kSpan",
+        (OUTSIDE_READ, RACE),
+    ),
+)  # fmt: skip
+
+LARGE: tuple[Mutant, ...] = ()
+UNCHANGED: tuple[Unchanged, ...] = ()
