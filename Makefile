@@ -25,7 +25,7 @@ test-gpu: .venv/installed ## run the tests that need a GPU; they fail without on
 	.venv/bin/pytest tests/gpu -n 4 --dist worksteal
 
 sanitize: .venv/installed ## run every algorithm under compute-sanitizer, on a GPU
-	.venv/bin/python bench/sanitize.py
+	.venv/bin/python -m bench.sanitize
 
 bench: .venv/installed ## time gen itself, on any machine
 	.venv/bin/python bench/host.py

@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 from bench import sanitize
-from bench.sanitize import FAULTS, TOOLS
+from bench.sanitizer import worker
+from bench.sanitizer.faults import FAULTS, TOOLS
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
@@ -60,7 +61,7 @@ def test_a_worker_whose_planted_fault_shows_ends_well(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_that_is_wrong_without_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sanitize, "render", lambda made: render(made).replace("__syncthreads", "__syncwarp"))
+    monkeypatch.setattr(worker, "render", lambda made: render(made).replace("__syncthreads", "__syncwarp"))
     status, done = work(monkeypatch, tmp_path / "result.json", "--tool", "racecheck")
     assert status == 1
     assert "on rows" in str(done["wrong"])

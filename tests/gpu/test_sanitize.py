@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.sanitize import FAULTS, TOOLS
+from bench.sanitizer.faults import FAULTS, TOOLS
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).parents[2]
 def sanitize(results: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """Its status, what it writes, what it prints."""
     done = subprocess.run(
-        [sys.executable, "bench/sanitize.py", *arguments, "--json", str(results)],
+        [sys.executable, "-m", "bench.sanitize", *arguments, "--json", str(results)],
         cwd=CHECKOUT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert results.is_file(), done.stdout + done.stderr

@@ -16,30 +16,12 @@ import numpy as np
 import pytest
 
 from bench import sanitize
-from bench.sanitize import (
-    FAULTS,
-    TOOLS,
-    ExactKernel,
-    Fault,
-    Outcome,
-    Report,
-    arguments_of,
-    bytes_of,
-    chosen,
-    command_of,
-    digest_of,
-    drive,
-    evidence,
-    evidence_file,
-    gaps_of,
-    jobs_of,
-    parse,
-    read_report,
-    run_one,
-    sizes_of,
-    version_of,
-    wait,
-)
+from bench.sanitize import command_of, drive, jobs_of, parse
+from bench.sanitizer.exact import ExactKernel, bytes_of, gaps_of
+from bench.sanitizer.faults import FAULTS, TOOLS, Fault
+from bench.sanitizer.process import arguments_of, find_sanitizer, run_one, version_of, wait
+from bench.sanitizer.report import Outcome, Report, digest_of, evidence, evidence_file, read_report
+from bench.sanitizer.worker import chosen, sizes_of
 from gen.emit.render import render
 from gen.errors import DeviceError, MissingToolError, RunError
 from gen.families import FAMILIES
@@ -136,17 +118,17 @@ def test_every_tool_runs_on_every_family_unless_told_otherwise() -> None:
 
 
 def test_the_command_that_is_kept_runs_the_same_again() -> None:
-    assert command_of(parse(["--json", "x.json"])) == "python bench/sanitize.py"
+    assert command_of(parse(["--json", "x.json"])) == "python -m bench.sanitize"
     words = ["--tool", "memcheck", "--family", "stencil", "--cases", "4"]
-    assert command_of(parse(words)) == " ".join(["python bench/sanitize.py", *words])
-    assert command_of(parse(["--plant"])) == "python bench/sanitize.py --plant"
+    assert command_of(parse(words)) == " ".join(["python -m bench.sanitize", *words])
+    assert command_of(parse(["--plant"])) == "python -m bench.sanitize --plant"
 
 
 def test_the_worker_is_started_under_the_tool() -> None:
     words = arguments_of("/opt/compute-sanitizer", "racecheck", ["--tool", "racecheck"])
     assert words[:3] == ["/opt/compute-sanitizer", "--tool", "racecheck"]
     assert words[words.index("--error-exitcode") + 1] == "9"
-    assert words[words.index(sys.executable) + 1] == str(Path(sanitize.__file__).resolve())
+    assert words[words.index(sys.executable) + 1 :][:2] == ["-m", "bench.sanitize"]
     assert words[-3:] == ["--worker", "--tool", "racecheck"]
     assert "--padding" not in words
     assert "--padding" in arguments_of("cs", "memcheck", [])
@@ -291,10 +273,10 @@ def test_only_what_ran_was_right_and_reported_nothing_is_clean() -> None:
 
 def test_evidence_says_what_was_run_where_and_what_was_found() -> None:
     both = [outcome(), outcome(family="stencil", output=OVERRUN, status=9), outcome("racecheck", output=CLEAN_RACES)]
-    found = evidence(both, "2025.3.0.0", "python bench/sanitize.py", "0123abcd", 12.34)
+    found = evidence(both, "2025.3.0.0", "python -m bench.sanitize", "0123abcd", 12.34)
     meta = found["meta"]
     assert (meta["device"], meta["driver"]) == (DONE["device"], DONE["driver"])
-    assert (meta["compute_sanitizer"], meta["command"]) == ("2025.3.0.0", "python bench/sanitize.py")
+    assert (meta["compute_sanitizer"], meta["command"]) == ("2025.3.0.0", "python -m bench.sanitize")
     assert meta["texts"] == "0123abcd"
     assert meta["date"]
     assert not found["clean"]
@@ -348,7 +330,7 @@ def test_a_clean_run_of_everything_is_kept_as_evidence(machine: Path, capsys: py
     kept = json.loads((machine / "evidence.json").read_text())
     assert kept["clean"]
     assert list(kept["tools"]) == list(TOOLS)
-    assert kept["meta"]["command"] == "python bench/sanitize.py"
+    assert kept["meta"]["command"] == "python -m bench.sanitize"
     assert kept["meta"]["texts"] == digest_of({"kernel": "text"})
     out = capsys.readouterr().out
     assert out.count("3 variants on 18 of 18 sizes, 54 cases: 0 errors") == len(TOOLS) * len(FAMILIES)
@@ -405,10 +387,10 @@ def test_without_compute_sanitizer_the_error_says_where_to_get_it(
         monkeypatch.setenv(name, str(tmp_path))
     if not Path("/usr/local/cuda/bin/compute-sanitizer").exists():
         with pytest.raises(MissingToolError, match=r"compute-sanitizer must be on the PATH.*CUDA toolkit"):
-            sanitize.find_sanitizer()
+            find_sanitizer()
     tool = tmp_path / "bin" / "compute-sanitizer"
     script(tool, "echo 'NVIDIA (R) Compute Sanitizer'; echo 'Version 2025.3.0.0 (build 1) (public-release)'")
-    assert sanitize.find_sanitizer() == str(tool)
+    assert find_sanitizer() == str(tool)
     assert version_of(str(tool)) == "2025.3.0.0"
 
 
@@ -462,7 +444,7 @@ def test_an_error_is_one_line_and_status_1(tmp_path: Path) -> None:
     if Path("/usr/local/cuda/bin/compute-sanitizer").exists():
         pytest.skip("this machine has compute-sanitizer where it is looked for")
     done = subprocess.run(
-        [sys.executable, sanitize.__file__], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "bench.sanitize"], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={"PATH": "", "PYTHONPATH": str(Path(sanitize.__file__).parents[1])},
     )  # fmt: skip
     assert done.returncode == 1

@@ -1,0 +1,72 @@
+"""What runs under a tool, on the GPU: the variants of a family, on awkward sizes."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from gen.emit.render import render
+from gen.families import FAMILIES
+from gen.families.base import Limits, Variant
+from gen.families.names import find_family, find_variant
+from gen.paths import cache_home, output_home
+from gen.proof.cases import Case, cases_of
+from gen.proof.prover import Proof, prove
+from gen.tune.select import of_family
+
+if TYPE_CHECKING:
+    pass
+from bench.sanitizer.exact import ExactRunner
+from bench.sanitizer.faults import FAULTS
+
+SM_COUNT = 2  # of the device that is played: few, so that small problems make blocks go round and wait for each other
+
+
+def chosen(family: str, limits: Limits, name: str | None) -> tuple[Variant, ...]:
+    """The variants of a family that are run; only the one of this name, if there is a name."""
+    if name is not None:
+        return (find_variant(FAMILIES, name, {}),)
+    return of_family(find_family(FAMILIES, family), True, limits)
+
+
+def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
+    """The cases of a variant, each awkward size once, no more than `most` spread over all; and how many there are."""
+    # Each size comes with exact integers and with another content, in turns: to a sanitizer they are the same.
+    every = [replace(case, sm_count=SM_COUNT) for case in cases_of(variant.family, variant.spec)][::2]
+    if most >= len(every):
+        return every, len(every)
+    return [every[place * len(every) // most] for place in range(most)], len(every)
+
+
+def work(options: argparse.Namespace) -> dict[str, Any]:
+    """Runs one family under the tool that this process runs under; what was done."""
+    from gen.gpu.device import open_device
+    from gen.gpu.kernel import CudaRunner
+    from gen.toolchain.nvrtc import Flags, Nvrtc
+
+    device = open_device(0)
+    compiler = Nvrtc(cache_home(output_home()), Flags(line_info=True))
+    text = FAULTS[options.tool].text if options.plant else render
+    runner = ExactRunner(CudaRunner(device, compiler, text), device, blank=options.tool == "initcheck")
+    proofs: list[Proof] = []
+    sizes = available = 0
+    variants = chosen(options.family, device.limits, options.name)
+    for _, group in groupby(variants, key=lambda made: made.spec):
+        alike = tuple(group)
+        cases, count = sizes_of(alike[0], options.cases)
+        sizes, available = sizes + len(cases), available + count
+        proofs += prove(runner, alike, cases)
+    return {
+        "device": device.name,
+        "driver": device.driver,
+        "compiler": compiler.version,
+        "algorithms": sorted({proof.variant.algorithm.name for proof in proofs}),
+        "variants": sum(proof.skipped is None for proof in proofs),
+        "skipped": sum(proof.skipped is not None for proof in proofs),
+        "sizes": sizes,
+        "sizes_available": available,
+        "cases": sum(proof.cases + (proof.failure is not None) for proof in proofs),
+        "wrong": [str(proof.failure) for proof in proofs if proof.failure is not None],
+    }
