@@ -22,7 +22,7 @@ STRIDED = "reduction/strided.cu.jinja"
 ON_ROWS = "reduction_sum_f32_axis1__rows_tpb128_g4_u8_v8"
 ON_ROWS_AT_ONCE = "reduction_sum_f32_axis1__rows_tpb128_g4_r4_u2_v4"
 ON_COLUMNS = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4"
-ON_SINGLE_ROWS = "reduction_sum_f32_axis0__columns_x16_y8_u1_v4_bpm2"
+ON_SINGLE_ROWS = "reduction_sum_f32_axis0__columns_x16_y8_u2_v4_bpm2"
 ON_STREAM = "reduction_sum_f32_axis0__stream_tpb128_u4_v16_bpm8"
 ON_STRIDED = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8"
 
