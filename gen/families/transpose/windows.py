@@ -149,7 +149,7 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
 
     def tile_bytes(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
         """Shared memory of a block."""
-        return 31 * config.chunks * (4 // spec.dtype.size) * config.groups * 4
+        return 31 * config.chunks * (4 // spec.dtype.size * config.groups + 1) * 4
 
     def tiles(self, spec: TransposeSpec, config: ShiftTileConfig) -> Tiles:
         """Tiles of the input, which begin up to a halo early."""
