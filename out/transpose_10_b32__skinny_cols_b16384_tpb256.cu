@@ -13,7 +13,7 @@
 //           max(cols * 4, 1)) / 32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "cols", "piece": 16384, "threads_per_block": 256}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 00aca00b8de69c9d
+// Template: transpose/skinny.cu.jinja, with its partials sha256 a25539260aeebc0b
 //
 // Written by gen: change the template, not this file.
 
@@ -27,12 +27,16 @@ constexpr int kLine = 128 / sizeof(Unit);  // units that all banks hold side by 
 static_assert(kVector * kSize == 16, "vectors hold whole elements");
 
 // Where the tile holds a unit: exchanged within its line, so that steps of any length meet most
-// banks.
-__device__ __forceinline__ unsigned slot(unsigned unit) { return unit ^ unit / kLine % kLine; }
+// banks; odd steps do so anyway, and need no kSpread.
+template <bool kSpread = true>
+__device__ __forceinline__ unsigned slot(unsigned unit) {
+  return kSpread ? unit ^ unit / kLine % kLine : unit;
+}
 
 // Where the tile, taken as elements, holds one.
+template <bool kSpread = true>
 __device__ __forceinline__ unsigned element_slot(unsigned place) {
-  return slot(place / kElements) * kElements + place % kElements;
+  return slot<kSpread>(place / kElements) * kElements + place % kElements;
 }
 
 // By how many elements the vector begins before the element in which that lies.
@@ -48,6 +52,7 @@ __device__ __forceinline__ int divide(int number, unsigned inverse) {
 __device__ __forceinline__ unsigned inverse_of(int divisor) { return 0xffffffffu / divisor + 1; }
 
 // Reads count elements that follow each other into the tile.
+template <bool kSpread = true>
 __device__ __forceinline__ void read_piece(
     Unit* tile, const unsigned* __restrict__ from, int count, int early) {
   const int first = early > 0;  // of the vectors that lie inside
@@ -56,35 +61,44 @@ __device__ __forceinline__ void read_piece(
 #pragma unroll 4
   for (int v = first + threadIdx.x; v < end; v += kThreadsPerBlock) {
     const uint4 loaded = __ldg(vectors + v);
-    tile[slot(4 * v)] = loaded.x;
-    tile[slot(4 * v + 1)] = loaded.y;
-    tile[slot(4 * v + 2)] = loaded.z;
-    tile[slot(4 * v + 3)] = loaded.w;
+    if (kSpread) {
+      tile[slot(4 * v)] = loaded.x;
+      tile[slot(4 * v + 1)] = loaded.y;
+      tile[slot(4 * v + 2)] = loaded.z;
+      tile[slot(4 * v + 3)] = loaded.w;
+    } else {
+      reinterpret_cast<uint4*>(tile)[v] = loaded;
+    }
   }
   // What is left before and behind them.
   const int units = (early + count + kElements - 1) / kElements;
   const int head = min(units, first * kUnits);
   const int tail = max(first, end) * kUnits;
   for (int i = threadIdx.x + early; i < head; i += kThreadsPerBlock) {
-    tile[slot(i)] = from[i - early];
+    tile[slot<kSpread>(i)] = from[i - early];
   }
   for (int i = tail + threadIdx.x; i < units; i += kThreadsPerBlock) {
-    tile[slot(i)] = from[i - early];
+    tile[slot<kSpread>(i)] = from[i - early];
   }
 }
 
-// Writes length elements, full but at the end, of each of count columns.
+// How many threads stand side by side along the columns; the others stand at other columns.
+__device__ __forceinline__ int abreast(int steps) {
+  return min(kThreadsPerBlock, 1 << (31 - __clz(steps)));
+}
+
+// Writes length elements of each of count columns.
+template <bool kSpread>
 __device__ __forceinline__ void write_columns(
-    const Unit* tile, unsigned* __restrict__ to, long long out_pitch, int length, int full,
-    int count, int early) {
-  const unsigned per_full = inverse_of(full);
+    const Unit* tile, unsigned* __restrict__ to, long long out_pitch, int length, int count,
+    int early) {
+  const int along = abreast(length);
+  for (int col = threadIdx.x / along; col < count; col += kThreadsPerBlock / along) {
+    unsigned* column = to + col * out_pitch;
 #pragma unroll 4
-  for (int i = threadIdx.x; i < count * full; i += kThreadsPerBlock) {
-    const int col = divide(i, per_full);
-    const int row = i - col * full;
-    if (row < length) {
-      const unsigned element = tile[slot(early + row * count + col)];
-      to[col * out_pitch + row] = element;
+    for (int row = threadIdx.x % along; row < length; row += along) {
+      const unsigned element = tile[slot<kSpread>(early + row * count + col)];
+      column[row] = element;
     }
   }
 }
@@ -103,7 +117,13 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const long long first = (tile_row + tile_col) * full;  // there is one column of tiles
   const int length = min(static_cast<long long>(full), rows - first);
   const int early = early_of(in + first * cols);
-  read_piece(tile, in + first * cols, length * cols, early);
-  __syncthreads();
-  write_columns(tile, out + first, out_pitch, length, full, cols, early);
+  if (cols % 2 == 0) {
+    read_piece<true>(tile, in + first * cols, length * cols, early);
+    __syncthreads();
+    write_columns<true>(tile, out + first, out_pitch, length, cols, early);
+  } else {
+    read_piece<false>(tile, in + first * cols, length * cols, early);
+    __syncthreads();
+    write_columns<false>(tile, out + first, out_pitch, length, cols, early);
+  }
 }

@@ -13,7 +13,7 @@
 //           * 4, 1)) / 32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "rows", "piece": 16384, "threads_per_block": 256}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 00aca00b8de69c9d
+// Template: transpose/skinny.cu.jinja, with its partials sha256 a25539260aeebc0b
 //
 // Written by gen: change the template, not this file.
 
@@ -27,12 +27,16 @@ constexpr int kLine = 128 / sizeof(Unit);  // units that all banks hold side by 
 static_assert(kVector * kSize == 16, "vectors hold whole elements");
 
 // Where the tile holds a unit: exchanged within its line, so that steps of any length meet most
-// banks.
-__device__ __forceinline__ unsigned slot(unsigned unit) { return unit ^ unit / kLine % kLine; }
+// banks; odd steps do so anyway, and need no kSpread.
+template <bool kSpread = true>
+__device__ __forceinline__ unsigned slot(unsigned unit) {
+  return kSpread ? unit ^ unit / kLine % kLine : unit;
+}
 
 // Where the tile, taken as elements, holds one.
+template <bool kSpread = true>
 __device__ __forceinline__ unsigned element_slot(unsigned place) {
-  return slot(place / kElements) * kElements + place % kElements;
+  return slot<kSpread>(place / kElements) * kElements + place % kElements;
 }
 
 // By how many elements the vector begins before the element in which that lies.
@@ -52,6 +56,23 @@ __device__ __forceinline__ unsigned inverse_of(int divisor) { return 0xffffffffu
 __device__ __forceinline__ void read_rows(
     Unit* tile, const unsigned* __restrict__ from, long long in_pitch, int length, int full,
     int count, int early) {
+  const auto together = reinterpret_cast<unsigned long long>(from) | in_pitch * kSize;
+  if (length == full && together % 16 == 0) {
+    const int vectors = length / kVector;
+    const unsigned per_vectors = inverse_of(vectors);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < count * vectors; i += kThreadsPerBlock) {
+      const int row = divide(i, per_vectors);
+      const int v = i - row * vectors;
+      const uint4 loaded = __ldg(reinterpret_cast<const uint4*>(from + row * in_pitch) + v);
+      const int place = early + v * kVector * count + row;
+      tile[slot(place)] = loaded.x;
+      tile[slot(place + count)] = loaded.y;
+      tile[slot(place + 2 * count)] = loaded.z;
+      tile[slot(place + 3 * count)] = loaded.w;
+    }
+    return;
+  }
   const unsigned per_full = inverse_of(full);
 #pragma unroll 4
   for (int i = threadIdx.x; i < count * full; i += kThreadsPerBlock) {
