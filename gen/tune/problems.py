@@ -10,7 +10,7 @@ from typing import Any
 from gen.errors import ShapeError, UnknownNameError
 from gen.families.base import Family, Spec
 from gen.families.layout import extents_of
-from gen.families.names import Known, find_spec, unknown
+from gen.families.names import Known, find_spec, named_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Bound, Region, sizes_of
 from gen.gpu.trial import Problem
 
@@ -77,9 +77,11 @@ def _specs(families: Sequence[Family[Any]], target: str | None, known: Known) ->
     if chosen:
         return [(family, spec) for family in chosen for spec in family.catalogue]
     assert target is not None
-    if "__" in target:
+    known_kernel = {named.name: named_variant(family, named).name for family in families for named in family.named}
+    if "__" in target or target in known_kernel:
         rule = "must be a family or a spec: tuning chooses the variant"
-        raise UnknownNameError("The name", rule, repr(target), next_step=f"Give {target.partition('__')[0]}")
+        spec_name = known_kernel.get(target, target).partition("__")[0]
+        raise UnknownNameError("The name", rule, repr(target), next_step=f"Give {spec_name}")
     return [find_spec(families, target, known)]
 
 
@@ -91,7 +93,11 @@ def _problem(family: Family[Any], spec: Spec, text: str, alignment: int) -> Prob
         raise ShapeError("--shape", f"must be of less than 2^63 bytes as {first.dtype.name}", repr(text))
     if 0 in shape:
         raise ShapeError("--shape", "must have no extent of 0: there is nothing to time", repr(text))
-    extents = extents_of(family, spec, shape)
+    try:
+        extents = extents_of(family, spec, shape)
+    except ShapeError as error:
+        rule = f"must be a shape that {family.name}_{spec.label} takes: {error.subject} {error.rule}"
+        raise ShapeError("--shape", rule, text) from error
     return Problem(family, spec, extents, alignment, Region.exactly(sizes_of(family, spec, extents, alignment)))
 
 

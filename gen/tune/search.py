@@ -137,7 +137,7 @@ class InOrder:
 
     def __init__(self, space: Space, numbers: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> None:
         self._space, self._numbers = space, numbers
-        self._given = 0
+        self._looked_at = self._given = 0
         self._next = self._variants()
 
     def ask(self, count: int) -> Sequence[Variant]:
@@ -149,14 +149,17 @@ class InOrder:
 
     @property
     def left(self) -> int:
-        """Numbers that were not looked at."""
-        return len(self._numbers) - self._given
+        """Variants that were not given; of a part of a space, or of a large one, numbers that were not looked at."""
+        if len(self._numbers) == self._space.size <= COUNTED:
+            return self._space.count - self._given
+        return len(self._numbers) - self._looked_at
 
     def _variants(self) -> Iterator[Variant]:
         for number in self._numbers:
-            self._given += 1
+            self._looked_at += 1
             made = self._space.at(int(number))
             if made is not None:
+                self._given += 1
                 yield made
 
 

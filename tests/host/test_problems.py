@@ -151,7 +151,7 @@ def test_one_shape_class_is_meant_by_its_words() -> None:
 
 
 def test_a_shape_that_is_none_of_the_specs_is_refused() -> None:
-    with pytest.raises(ShapeError, match=r"in must have.*1048576"):
+    with pytest.raises(ShapeError, match=r"--shape .* transpose_10_b32 takes: in must have.*2\^20"):
         problems(FAMILIES, "transpose", {}, ["2^20"])
 
 
@@ -181,6 +181,7 @@ def test_a_spec_of_the_stores_is_found_by_its_name() -> None:
     ("target", "says"),
     [
         ("reduction_sum_f32__grid_tpb128_u1_v16_bpm1", "tuning chooses the variant.*Give reduction_sum_f32"),
+        ("transposeSmem", "tuning chooses the variant.*Give transpose_10_b32"),
         ("redution", "Did you mean reduction"),
         ("transpose_10_b3", "transpose_10_b32"),
         ("", "must be one of"),
