@@ -49,8 +49,16 @@ def _outside(count: int) -> int:
 
 
 def paired_ratio(times: Sequence[float], others: Sequence[float]) -> Interval:
-    """The ratio of times that were measured in turns, with its interval."""
-    return median_interval([one / other for one, other in zip(times, others, strict=True)])
+    """The ratio of times that were measured in turns, with its interval; of the turns that both have taken."""
+    return median_interval([one / other for one, other in zip(times, others, strict=False)])
+
+
+def leader_of(times: Mapping[str, Sequence[float]]) -> str:
+    """The fastest by its median, among those that took every turn."""
+    turns = max(map(len, times.values()))
+    return min(
+        (name for name in times if len(times[name]) == turns), key=lambda one: (float(np.median(times[one])), one)
+    )
 
 
 def choose(finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], previous: str | None = None) -> Trial:
@@ -59,11 +67,11 @@ def choose(finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], pre
     The fastest by its median leads. Another takes its place if the leader is not shown to be over 1 % faster: the
     previous winner first, else the simplest, by registers, then shared memory, then name.
     """
-    leader = min(finalists, key=lambda trial: (float(np.median(times[trial.variant.name])), trial.variant.name))
+    leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})
     equals = [
         trial
         for trial in finalists
-        if trial is leader or paired_ratio(times[trial.variant.name], times[leader.variant.name]).low <= MARGIN
+        if trial.variant.name == leader or paired_ratio(times[trial.variant.name], times[leader]).low <= MARGIN
     ]
     for trial in equals:
         if trial.variant.name == previous:

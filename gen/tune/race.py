@@ -15,17 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from gen.gpu.trial import Entrant, Rounds, Session, Trial
-from gen.tune.choose import MARGIN, Interval, paired_ratio
+from gen.tune.choose import MARGIN, Interval, leader_of, paired_ratio
 
 FINALISTS = 8
 FIRST_HEAT = 96  # the most that are timed again
-HEAT_SECONDS = 0.25  # of each heat
+HEAT_SECONDS = 0.12  # of each heat
 HEAT_TURNS = (3, 200)  # of a heat, at least and at most
 SAMPLE_US = 150.0  # what a sample takes beside the kernel: caches flushed, outputs poisoned
 ROUND = 10  # turns of the finals before it is asked whether their order is settled; even, for there and back
 LEAST_TURNS = 30
 MOST_TURNS = 1000
-MOST_SECONDS = 3.0  # of the finals, once there are as many turns as are needed
+MOST_SECONDS = 1.5  # of the finals, once there are as many turns as are needed
 Faulty = Callable[[Trial], None]
 
 
@@ -34,7 +34,7 @@ class Finals:
     """The finalists in turns.
 
     Attributes:
-        times_us: by name, of those that stayed right.
+        times_us: by name, of those that stayed right; who was settled earlier has fewer, of the first turns.
         settled: whether it is known of each if it is over 1 % slower than the fastest.
         sm_mhz: the lowest and the highest clock seen; 0 where nobody looked.
         throttled: why the GPU held it down, in words.
@@ -47,8 +47,8 @@ class Finals:
 
     @property
     def turns(self) -> int:
-        """How often each was timed."""
-        return min((len(times) for times in self.times_us.values()), default=0)
+        """How often the fastest was timed, and all that were in doubt to the end."""
+        return max((len(times) for times in self.times_us.values()), default=0)
 
 
 def halve(
@@ -78,28 +78,40 @@ def halve(
 def finals(
     session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None
 ) -> tuple[list[Entrant], Finals]:
-    """Those that stay right, and their times: turn after turn until it is settled who wins, or enough."""
+    """Those that stay right, and their times: turn after turn until it is settled who wins, or enough.
+
+    Who is settled takes no more turns, once all have taken some; whoever leads takes them all.
+    """
     left, found, start = list(entrants), Finals({}, settled=False), time.monotonic()
-    while left:
-        before = len(left)
-        rounds, left = _right(session, left, ROUND, faulty)
-        if len(left) < before:
-            found = Finals({}, settled=False)  # times beside a kernel that breaks things count for nothing
-        if not left:
-            break
+    racing, turns = left, ROUND
+    while racing:
+        rounds, right = _right(session, racing, turns, faulty)
+        if len(right) < len(racing):  # times beside a kernel that breaks things count for nothing
+            left = [entrant for entrant in left if entrant in right or entrant not in racing]
+            found, racing, turns = Finals({}, settled=False), left, ROUND
+            continue
         found = _joined(found, rounds)
         now = time.monotonic()
         enough = found.turns >= LEAST_TURNS and (found.settled or now >= start + MOST_SECONDS)
         if enough or found.turns >= MOST_TURNS or (deadline is not None and now >= deadline):
             break
+        if found.turns >= LEAST_TURNS:
+            names = in_doubt(found.times_us)
+            racing = [entrant for entrant in left if entrant.name in names]
+            turns = min(found.turns, MOST_TURNS - found.turns)
     return left, found
+
+
+def in_doubt(times: Mapping[str, Sequence[float]]) -> set[str]:
+    """The fastest, and those of which it is neither shown that they are over 1 % slower, nor that they are not."""
+    leader = leader_of(times)
+    ratios = {name: paired_ratio(times[name], times[leader]) for name in times if name != leader}
+    return {leader, *(name for name, ratio in ratios.items() if ratio.low <= MARGIN < ratio.high)}
 
 
 def settled(times: Mapping[str, Sequence[float]]) -> bool:
     """Whether each is shown to be over 1 % slower than the fastest, or shown not to be."""
-    leader = min(times, key=lambda name: (float(np.median(times[name])), name))
-    ratios = (paired_ratio(times[name], times[leader]) for name in times if name != leader)
-    return all(ratio.low > MARGIN or ratio.high <= MARGIN for ratio in ratios)
+    return len(in_doubt(times)) == 1
 
 
 def noise(times: Sequence[float]) -> Interval:
@@ -123,7 +135,8 @@ def _right(session: Session, entrants: list[Entrant], turns: int, faulty: Faulty
 
 
 def _joined(before: Finals, rounds: Rounds) -> Finals:
-    times = {name: [*before.times_us.get(name, ()), *more] for name, more in rounds.times_us.items()}
+    more = {name: (*before.times_us.get(name, ()), *added) for name, added in rounds.times_us.items()}
+    times: dict[str, Sequence[float]] = {**before.times_us, **more}
     seen = [mhz for mhz in (*before.sm_mhz, *rounds.sm_mhz) if mhz]
     why = tuple(sorted({*before.throttled, *rounds.throttled}))
     return Finals(times, settled(times), (min(seen), max(seen)) if seen else (0, 0), why)

@@ -316,12 +316,18 @@ def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
     assert tuned(FakeDevice(), trials, deadline=-1.0, latest=-1.0).finals is None
 
 
-def test_what_one_problem_gave_up_another_of_the_run_tries_once(trials: Trials, tmp_path: Path) -> None:
+def test_what_one_problem_gave_up_another_of_the_run_tries_once(
+    trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A compilation that has begun cannot be called off."""
     farm = SlowFarm(quick=BASE)
     sources = Sources(farm, H100.arch, text_of)
-    tuned(FakeDevice(), trials, farm, sources=sources, deadline=time.monotonic() + 0.05)
-    assert farm.begun
+    with monkeypatch.context() as patch:
+        clock = Ticking(lambda: 100.0 * (len(farm.begun) > 4))
+        patch.setattr(attempts, "time", clock)
+        patch.setattr(tuner, "time", clock)
+        tuned(FakeDevice(), trials, farm, sources=sources, deadline=20.0)
+    assert len(farm.begun) > 4
     device, other = FakeDevice(), Trials(tmp_path / "other")
     ends = threading.Timer(0.2, farm.end)
     ends.start()
@@ -340,6 +346,19 @@ def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials:
     assert len(tuner._first_heat(right, None)) == FIRST_HEAT
     assert FINALISTS < len(tuner._first_heat(right, 2.0)) < FIRST_HEAT
     assert [one.variant for one in tuner._first_heat(right, 0.1)] == ALL[:FINALISTS]
+
+
+def test_who_is_settled_takes_no_more_turns_and_who_leads_takes_them_all(trials: Trials) -> None:
+    device = FakeDevice(times(_10=5.0, _20=5.05, _30=6.0), own_noise=0.1)
+    outcome = tuned(device, trials)
+    assert outcome.finals is not None
+    turns = {name: len(found) for name, found in outcome.finals.times_us.items()}
+    assert turns[FIRST] == turns[SECOND] == outcome.finals.turns > LEAST_TURNS
+    assert turns[THIRD] == turns[BASE] == LEAST_TURNS
+    assert outcome.against_base is not None
+    assert outcome.against_base.median == pytest.approx(0.25, rel=0.05)
+    names, last = device.finals[-1]
+    assert (sorted(names), last > ROUND) == (sorted((FIRST, SECOND)), True)
 
 
 def test_finals_that_take_long_end_unsettled(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
