@@ -11,9 +11,22 @@ from gen.cli.common import Json, Out, families_of, find, home_of
 from gen.cli.prove import ARCH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gen.families.base import Limits
+    from gen.report.counted import Compared
     from gen.report.explain import Explanation
 
-Arch = Annotated[str, typer.Option("--arch", metavar="SM", help="The architecture to look at.")]
+Arch = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        metavar="SM",
+        show_default=False,
+        help=f"The architecture to look at. Default: the GPU's, with its counters, or {ARCH}.",
+    ),
+]
 Shape = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +55,7 @@ def explain(
         str | None, typer.Option("--vs", metavar="OTHER", show_default=False, help="Another, to compare with.")
     ] = None,
     shape: Shape = None,
-    arch: Arch = ARCH,
+    arch: Arch = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -50,21 +63,30 @@ def explain(
 
     The emitted text is run on the CPU, and every access of every warp is counted: sectors that global memory moves,
     turns that the banks of shared memory take. Machine code is compiled for the architecture: registers, occupancy,
-    and instructions where nvdisasm is installed. From both follows what bounds it. Nothing is measured.
+    and instructions where nvdisasm is installed. From both follows what bounds it. On a GPU with Nsight Compute the
+    hardware's counters stand beside what was predicted; else nothing is measured.
     """
     from gen.families.base import Limits
     from gen.families.names import find_named
     from gen.report.explain import as_json, changes, metrics, parameters
     from gen.report.look import explanations, extents_for
+    from gen.tune.device import find_device
 
-    home, limits = home_of(out), Limits.of(arch)
+    device = find_device() if arch is None else None
+    home, limits = home_of(out), Limits.of(device.arch if device else arch or ARCH)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     variants = [find(families, one, home) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
     sizes = [extents_for(made, limits, shape, added) for made, added in zip(variants, more, strict=True)]
     found = explanations(variants, limits, home, sizes)
+    counted = [_counters(one, limits, home) if device else () for one in found]
     if json:
-        content: dict[str, Any] = {"explained": [as_json(one) for one in found]}
+        content: dict[str, Any] = {
+            "explained": [
+                {**as_json(one), "counted": [row.as_json() for row in rows] if device else None}
+                for one, rows in zip(found, counted, strict=True)
+            ]
+        }
         if vs is not None:
             content["parameters"] = [vars(row) for row in parameters(*found)]
             content["changes"] = list(changes(*found))
@@ -72,14 +94,41 @@ def explain(
         return
     if vs is None:
         _show(found[0])
+        _show_counters(counted[0], limits.arch)
         return
-    show.text(f"{found[0].variant.name} and {found[1].variant.name} on {arch}", "bold")
+    show.text(f"{found[0].variant.name} and {found[1].variant.name} on {limits.arch}", "bold")
     show.text()
     for sentence in changes(*found):
         show.text(sentence)
     show.text()
     rows = [(row.name, row.one, row.other) for row in (*parameters(*found), *metrics(*found))]
     show.table(("", name, vs), rows)
+    for one, beside in zip(found, counted, strict=True):
+        _show_counters(beside, one.variant.name)
+
+
+def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, ...]:
+    """What the hardware counts of a variant; nothing, and a note that says why, where it cannot."""
+    from gen.errors import GenError
+    from gen.gpu.counters import counters, profiler
+    from gen.report.counted import compared
+
+    program = profiler()
+    if program is None:
+        show.note("Nothing is counted on the GPU: Nsight Compute (ncu) is not installed.")
+        return ()
+    try:
+        return tuple(compared(one, counters(program, one.variant, one.extents, limits, home)))
+    except GenError as error:
+        show.note(f"Nothing is counted on the GPU: {error}")
+        return ()
+
+
+def _show_counters(rows: Sequence[Compared], where: str) -> None:
+    if rows:
+        show.text()
+        show.text(f"Counted by the hardware, {where}", "bold")
+        show.table(("counter", "predicted", "counted", "difference"), [row.shown() for row in rows])
 
 
 def _show(one: Explanation) -> None:

@@ -26,10 +26,11 @@ from gen.proof.storage import Share, Storage
 from gen.proof.traffic import EVENT, Access, Counted, MemoryModel, Traffic, count
 
 WHOLE = 512  # blocks: a launch of as many may run whole
-SAMPLES = (8, 3, 2)  # blocks between the first and the last, one after the other until they do little enough
+SAMPLES = (24, 8, 3, 2)  # blocks between the first and the last, one after the other until they do little enough
 EVENTS = 1 << 18  # accesses of a launch that are noted
 STEPS = 4 * EVENTS  # of a launch, after which fewer blocks are tried
 STEPS_PER_THREAD = 1 << 24
+_GOLDEN = 0.6180339887  # of whose multiples no two have nearly the same fraction
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,8 @@ def traffic(kernel: HostKernel, limits: Limits, extents: Extents, model: MemoryM
 
 
 def _access(kernel: str, one: Counted, line: int, source: str, buffer: str) -> Access:
-    return Access(
-        kernel, line, source, buffer, one.space, one.kind, one.bytes, one.requests, one.lanes, one.sectors, one.lines,
-        one.block_sectors, one.wavefronts, one.least_wavefronts,
-    )  # fmt: skip
+    counts = (round(getattr(one, name), 3) for name in _SUMS)  # weights are no whole numbers, what they scale is
+    return Access(kernel, line, source, buffer, one.space, one.kind, one.bytes, *counts)
 
 
 def _merged(accesses: Sequence[Access]) -> Iterator[Access]:
@@ -181,10 +180,13 @@ class _Memory:
 
 
 def _spread(count: int, middle: int) -> tuple[int, ...]:
-    """The first, the last, and so many between, evenly; all of them if there are no more."""
+    """The first, the last, and one from each of so many equal parts between; all of them if there are no more.
+
+    Each lies elsewhere in its part: blocks a fixed step apart may all begin, or end, a row of tiles.
+    """
     if middle >= count - 2:
         return tuple(range(count))
-    between = {1 + (2 * k + 1) * (count - 2) // (2 * middle) for k in range(middle)}
+    between = {1 + int((k + (k + 1) * _GOLDEN % 1) * (count - 2) / middle) for k in range(middle)}
     return tuple(sorted({0, count - 1, *between}))
 
 

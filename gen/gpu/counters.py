@@ -1,0 +1,124 @@
+"""The hardware's own counters, by Nsight Compute: what kernels really moved, and in how many turns of the banks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gen.errors import MissingToolError, RunError
+from gen.families import FAMILIES
+from gen.families.base import Extents, Limits, Variant
+from gen.families.steps import steps
+from gen.paths import cache_home
+
+PROGRAM = "ncu"
+SECONDS = 300  # for a few kernels, which are run several times over
+
+# Those of instructions leave out that requests are made to wait for each other, and come again.
+LOAD_SECTORS = (
+    "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts.sum",
+)
+STORE_SECTORS = ("smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_st.sum",)
+SHARED_LOAD_WAVEFRONTS = ("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",)
+SHARED_STORE_WAVEFRONTS = (
+    "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
+)
+INSTRUCTIONS = ("smsp__inst_executed.sum",)
+BYTES_READ = ("dram__bytes_read.sum",)
+BYTES_WRITTEN = ("dram__bytes_write.sum",)
+ACTIVE_WARPS = ("sm__warps_active.avg.pct_of_peak_sustained_active",)
+NANOSECONDS = ("gpu__time_duration.sum",)
+METRICS = (
+    *LOAD_SECTORS, *STORE_SECTORS, *SHARED_LOAD_WAVEFRONTS, *SHARED_STORE_WAVEFRONTS, *INSTRUCTIONS, *BYTES_READ,
+    *BYTES_WRITTEN, *ACTIVE_WARPS, *NANOSECONDS,
+)  # fmt: skip
+
+
+def profiler() -> Path | None:
+    """Nsight Compute's program: the one on PATH, else that of a toolkit in its usual place; None if there is none."""
+    on_path = shutil.which(PROGRAM)
+    return Path(on_path) if on_path else next(iter(sorted(Path("/usr/local").glob(f"cuda*/bin/{PROGRAM}"))), None)
+
+
+def counters(
+    program: Path, made: Variant, extents: Extents, limits: Limits, home: Path
+) -> Mapping[str, Mapping[str, float]]:
+    """The metrics of every kernel of a variant, by symbol and metric, all its launches together.
+
+    Args:
+        program: Nsight Compute.
+        made: the variant.
+        extents: of the problem; inputs are random.
+        limits: of the device, the first.
+        home: holds what was compiled.
+
+    Raises:
+        MissingToolError: the driver lets nobody but the superuser count.
+        RunError: it fails for another reason.
+    """
+    planned = steps(made.plan, {**extents, **limits.sizes()})
+    symbols = sorted({made.name + step.entry for step in planned if not step.setup})
+    command = [
+        str(program), "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
+        "--kernel-name", f"regex:^({'|'.join(symbols)})$", "--metrics", ",".join(METRICS),
+        sys.executable, "-m", "gen.gpu.once", json.dumps(request(made, extents, home)),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunError("Nsight Compute", "must count what a kernel does", error) from error
+    if "ERR_NVGPUCTRPERM" in done.stdout + done.stderr:
+        next_step = "Run as root, or have the driver's NVreg_RestrictProfilingToAdminUsers set to 0"
+        raise MissingToolError("Nsight Compute", "must be allowed to read the GPU's counters", next_step=next_step)
+    found = parse(done.stdout)
+    if done.returncode or not found.keys() >= set(symbols):
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise RunError("Nsight Compute", f"must count what {made.name} does", " ".join(last) or None)
+    return found
+
+
+def request(made: Variant, extents: Extents, home: Path) -> dict[str, Any]:
+    """What `gen.gpu.once` is asked."""
+    family = type(made.family)
+    outside = not any(type(known) is family for known in FAMILIES)
+    return {
+        "families": [f"{family.__module__}:{family.__qualname__}"] if outside else [],
+        "specs": {f"{made.family.name}_{made.spec.label}": dict(made.spec.to_json())},
+        "cache": str(cache_home(home)),
+        "runs": [{"name": made.name, "extents": dict(extents)}],
+    }
+
+
+def parse(text: str) -> dict[str, dict[str, float]]:
+    """The metrics of every kernel by symbol, those of all its launches together, in what `--csv --page raw` prints.
+
+    Sums are added up, averages are not: of several launches the last counts.
+    """
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    found: dict[str, dict[str, float]] = {}
+    if not lines:
+        return found
+    names, _, *rows = csv.reader(lines)  # the second row has units
+    for row in rows:
+        values = dict(zip(names, row, strict=True))
+        mine = found.setdefault(values["Kernel Name"], {})
+        for metric in METRICS:
+            value = values.get(metric, "")
+            if value.replace(",", "").replace(".", "", 1).isdecimal():
+                number = float(value.replace(",", ""))
+                mine[metric] = number + (mine.get(metric, 0.0) if metric.endswith(".sum") else 0.0)
+    return found
+
+
+def total(found: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) -> float | None:
+    """The sum of metrics over all kernels; None where none of them was counted."""
+    values = [kernel[metric] for kernel in found.values() for metric in metrics if metric in kernel]
+    return sum(values) if values else None

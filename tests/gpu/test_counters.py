@@ -1,0 +1,57 @@
+"""What the CPU run predicts of sectors and of turns of the banks is what the hardware counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gen.families import FAMILIES
+from gen.families.base import Extents, Limits
+from gen.families.names import find_variant
+from gen.gpu.counters import counters, profiler
+from gen.gpu.device import CudaDevice
+from gen.paths import output_home
+from gen.report.counted import COUNTERS, compared, resident_warps
+from gen.report.look import explanations
+
+SQUARE = {"rows": 2048, "cols": 2048, "in_pitch": 2048, "out_pitch": 2048}
+ODD = {"rows": 2047, "cols": 2049, "in_pitch": 2049, "out_pitch": 2047}
+SUM = {"n": 1 << 22}
+KERNELS: list[tuple[str, Extents]] = [
+    ("transposeSmem", SQUARE),
+    ("transposeSmemPad", SQUARE),
+    ("transposeSmemUnrollPadDyn32x16", SQUARE),
+    ("transposeNaiveRow", SQUARE),
+    ("transposeDiagonalColUnroll4", ODD),
+    ("transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldg", SQUARE),
+    ("copySharedMemNrepsKernel", {**SQUARE, "nreps": 3}),
+    ("copyCol", {**SQUARE, "nreps": 2}),
+    ("reduceNeighbored", SUM),
+    ("reduceSmem", SUM),
+    ("reduceShfl", SUM),
+    ("reduction_sum_f32__grid_tpb256_u4_v16_bpm2", SUM),
+    ("readOffset11", {"n": 1 << 20}),
+    ("AoS", {"n": 1 << 20}),
+    ("setColReadRow", {"tiles": 1024}),
+    ("setRowReadColPad32x16", {"tiles": 1024}),
+]
+WITHIN = 0.01  # what a sample of a launch's blocks may be off by
+FEW = 64  # or so many, of a launch that reads or writes next to nothing
+
+
+@pytest.mark.parametrize(("name", "extents"), KERNELS, ids=[name for name, _ in KERNELS])
+def test_sectors_and_turns_are_counted_as_predicted(name: str, extents: Extents, device: CudaDevice) -> None:
+    program = profiler()
+    assert program is not None, "Nsight Compute is not installed: ncu is not on PATH"
+    made, home = find_variant(FAMILIES, name, {}), output_home()
+    limits = device.limits
+    (one,) = explanations([made], Limits.of(limits.arch), home, [extents])
+    found = counters(program, made, extents, limits, Path(home))
+    rows = {row.counter.key: row for row in compared(one, found)}
+    assert rows.keys() == {counter.key for counter in COUNTERS}
+    for row in rows.values():
+        if row.counter.exact:
+            assert row.predicted is not None
+            assert row.counted == pytest.approx(row.predicted, rel=WITHIN, abs=FEW), row.shown()
+    assert 0 < (resident_warps(one, found) or 0) <= 1
