@@ -83,9 +83,18 @@ class Access(ctypes.Structure):
 
 
 class Trace(ctypes.Structure):
-    """Room for the accesses of a launch, in the order in which each thread makes its own."""
+    """Room for the accesses of a launch, in the order in which each thread makes its own.
 
-    _fields_ = [("accesses", ctypes.POINTER(Access)), ("capacity", ctypes.c_uint64), ("count", ctypes.c_uint64)]
+    Those beyond the capacity, or after a thread's first steps of a block, are counted only.
+    """
+
+    _fields_ = [
+        ("accesses", ctypes.POINTER(Access)),
+        ("capacity", ctypes.c_uint64),
+        ("steps_per_thread", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("noted", ctypes.c_uint64),
+    ]
 
 
 class Launch(ctypes.Structure):

@@ -149,26 +149,28 @@ class _Memory:
         blocks = prod(step.grid)
         numbers = (blocks, *SAMPLES) if blocks <= WHOLE else SAMPLES
         attempts = tuple(dict.fromkeys(_spread(blocks, middle) for middle in numbers))
-        for chosen in attempts[:-1]:
+        for chosen in attempts:
             events, made = self._trace(step, chosen, STEPS)
             if made <= EVENTS:
-                break
-        else:
-            chosen = attempts[-1]
-            events, made = self._trace(step, chosen, ANY_STEPS)
-        stands_for = np.full(len(chosen), max(made / EVENTS, 1.0))
-        if len(chosen) < blocks:
-            stands_for[1:-1] *= (blocks - 2) / (len(chosen) - 2)
-        order = np.searchsorted(np.asarray(chosen, np.int64), events["block"])
-        return _Launch(step, times, events, stands_for[order], len(chosen))
+                stands_for = np.ones(len(chosen))
+                if len(chosen) < blocks:
+                    stands_for[1:-1] = (blocks - 2) / (len(chosen) - 2)
+                order = np.searchsorted(np.asarray(chosen, np.int64), events["block"])
+                return _Launch(step, times, events, stands_for[order], len(chosen))
+        # Blocks that do so much go round many times: the first rounds of all threads of one stand for all others.
+        rounds = EVENTS // prod(step.block)
+        events, made = self._trace(step, (blocks // 2,), ANY_STEPS, rounds)
+        return _Launch(step, times, events, np.full(events.size, blocks * made / max(events.size, 1)), 1)
 
-    def _trace(self, step: Step, blocks: tuple[int, ...], most: int) -> tuple[Array, int]:
+    def _trace(
+        self, step: Step, blocks: tuple[int, ...], most: int, steps_per_thread: int = ANY_STEPS
+    ) -> tuple[Array, int]:
         """The first accesses of these blocks, and how many there are: more than EVENTS if they take too many steps."""
         for scratch in self._plan.scratch:
             if scratch.zeroed:  # what counts blocks starts anew
                 self._ranges[scratch.name].zeros()
         events = np.empty(EVENTS, EVENT)
-        trace = Trace(ctypes.cast(events.ctypes.data, ctypes.POINTER(Slot)), EVENTS, 0)
+        trace = Trace(ctypes.cast(events.ctypes.data, ctypes.POINTER(Slot)), EVENTS, steps_per_thread)
         made = EVENTS + 1
         try:
             self._kernel.run_share(step, self._storage, self._numbers, Share(blocks, STEPS_PER_THREAD, most, trace))
@@ -176,7 +178,7 @@ class _Memory:
         except HostFault as fault:
             if fault.kind != "too long":
                 raise
-        return events[: min(int(trace.count), EVENTS)], made
+        return events[: int(trace.noted)], made
 
 
 def _spread(count: int, middle: int) -> tuple[int, ...]:

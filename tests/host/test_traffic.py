@@ -127,6 +127,29 @@ def test_a_sample_of_blocks_stands_for_all(name: str, host_runner: HostRunner, m
         assert b.wavefronts == pytest.approx(a.wavefronts, rel=0.02)
 
 
+@pytest.mark.parametrize("name", ["grid_tpb1024_u1_v4_bpm1", "grid_tpb128_u8_v8_bpm1", "shfl_tpb1024_u16"])
+def test_blocks_that_go_round_many_times_are_counted_by_their_first_rounds(name: str, host_runner: HostRunner) -> None:
+    made = find_variant(FAMILIES, f"reduction_sum_f32__{name}", {})
+    (kernel,) = host_runner.load([made])
+    n = 1 << 28
+    found = traffic(kernel, H100, {"n": n}, MODERN)
+    loads = [access for access in found.of("global", "load") if access.buffer == "in"]
+    assert sum(access.requested_bytes for access in loads) == pytest.approx(4 * n, rel=0.01)
+    assert sum(access.sectors for access in loads) == pytest.approx(n / 8, rel=0.01)
+    assert found.traced < found.blocks
+
+
+def test_a_grid_that_is_gone_over_diagonally_is_sampled_all_over(host_runner: HostRunner) -> None:
+    # 129 tiles down: the last ones have one column, and blocks a fixed step apart would have met no others.
+    made = find_variant(FAMILIES, "transpose_10_b32__naive_col_x16_y16_u4_odiagonal", {})
+    (kernel,) = host_runner.load([made])
+    odd = {"rows": 2047, "cols": 2049, "in_pitch": 2049, "out_pitch": 2047}
+    found = traffic(kernel, H100, odd, MODERN)
+    # As an H200 counts them.
+    assert sum(access.sectors for access in found.of("global", "load")) == pytest.approx(2_360_063, rel=0.01)
+    assert sum(access.sectors for access in found.of("global", "store")) == pytest.approx(753_664, rel=0.01)
+
+
 def test_accesses_are_named_by_line_and_buffer(host_runner: HostRunner) -> None:
     (kernel,) = host_runner.load([find_variant(FAMILIES, "transposeSmemPad", {})])
     found = traffic(kernel, H100, {"rows": 64, "cols": 64, "in_pitch": 64, "out_pitch": 64}, MODERN)

@@ -49,14 +49,15 @@ inline bool is_shared(const volatile void* address) {
 }
 
 __attribute__((noinline)) void note(Trace& trace, uint64_t address, int size, const void* pc, uint8_t touch) {
-  if (trace.count++ >= trace.capacity) return;
+  ++trace.count;
+  if (trace.noted >= trace.capacity || run.current->steps > trace.steps_per_thread) return;
   const Launch& launch = *run.launch;
   const uint64_t offset = address - reinterpret_cast<uint64_t>(launch.shared);
   const uint64_t dynamic_offset = address - reinterpret_cast<uint64_t>(dynamic);
   const bool is_static = offset < launch.shared_bytes, is_dynamic = dynamic_offset < launch.dynamic_bytes;
   if (is_static) address = offset;
   if (is_dynamic) address = launch.shared_bytes + dynamic_offset;
-  trace.accesses[trace.count - 1] = {address, reinterpret_cast<uint64_t>(pc), run.block->number, run.current->number,
+  trace.accesses[trace.noted++] = {address, reinterpret_cast<uint64_t>(pc), run.block->number, run.current->number,
                                      uint16_t(size), touch, is_static || is_dynamic, {}};
 }
 

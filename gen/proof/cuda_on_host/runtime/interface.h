@@ -43,9 +43,11 @@ struct Access {
   uint8_t reserved[6];
 };
 
+// Accesses beyond the capacity, or after a thread's first steps of a block, are counted only.
 struct Trace {
   Access* accesses;
-  uint64_t capacity, count;  // those beyond the capacity are counted only
+  uint64_t capacity, steps_per_thread;
+  uint64_t count, noted;
 };
 
 struct Launch {
