@@ -57,7 +57,9 @@ MUTANTS = (
     Mutant("finish: one partial too many", ON_SHFL, BLOCK, "i < count", "i <= count", OUTSIDE_READ),
     Mutant("finish: last partial left out", ON_SHFL, BLOCK, "i < count", "i < count - 1", WRONG),
     Mutant("finish: partials added twice", ON_INTERLEAVED, BLOCK, "i += kThreadsPerBlock)", "i += 32)", WRONG),
-    Mutant("finish: whole numbers only", ON_SHFL, BLOCK, "  float sum = 0.0f;\n  for", "  int sum = 0;\n  for", WRONG),
+    Mutant(
+        "finish: whole numbers only", ON_SHFL, BLOCK, "  float sum = 0.0f;\n#pragma", "  int sum = 0;\n#pragma", WRONG,
+    ),
     Mutant("finish: all threads write", ON_SHFL, BLOCK, "if (threadIdx.x == 0) *out", "*out", RACE),
     # The states of a warp and a block, which all reductions but the literature's share.
     Mutant("block: no barrier [5]", ON_GRID, STATE, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
