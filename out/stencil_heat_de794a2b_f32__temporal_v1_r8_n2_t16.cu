@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 bf709b7fe4aff5ae
+// Template: stencil/temporal.cu.jinja, with its partials sha256 afcdc07bff461ef8
 //
 // Written by gen: change the template, not this file.
 
@@ -121,6 +121,13 @@ __device__ __forceinline__ void end_row_ahead() {
 __device__ __forceinline__ void wait_for_row() {
 #ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_group %0;" ::"n"(kRound - 1) : "memory");
+#endif
+}
+
+// Waits for all rows: else one may land where a later piece has put its own.
+__device__ __forceinline__ void wait_for_all_rows() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
@@ -344,6 +351,7 @@ __device__ __forceinline__ void stream_inner(
       target += out_pitch;
     }
   }
+  wait_for_all_rows();
 }
 
 // The same where rows or columns may lie outside, or between vectors. A call, so that what only
@@ -351,7 +359,7 @@ __device__ __forceinline__ void stream_inner(
 template <bool kWhole>
 __device__ __noinline__ void stream_edge(
     const float* __restrict__ in, float* __restrict__ out, long long in_pitch,
-    long long out_pitch, int from, int to, int steps, bool writes, const Domain& domain,
+    long long out_pitch, int from, int to, int steps, bool writes, Domain domain,
     uint4 (&ahead)[kRound][kVectors][32]) {
   float window[kSteps][kHigh][kCells] = {};
   const int left = writes ? domain.cols - domain.col : 0;  // cells until the row ends
@@ -371,6 +379,7 @@ __device__ __noinline__ void stream_edge(
       store_any(out + done * out_pitch + domain.col, cells, left, aligned(out, out_pitch));
     }
   }
+  wait_for_all_rows();
 }
 
 // A warp streams down its columns of a strip of rows, and over what the steps use up on all sides.
