@@ -25,6 +25,7 @@ from gen.proof import elf
 from gen.proof.code import Code, Library
 from gen.proof.gpp import Gpp
 from gen.proof.native import Runtime
+from gen.proof.parameters import most_threads
 from gen.toolchain.cache import Cache, write_whole
 
 VARIANTS_PER_UNIT = 20
@@ -258,6 +259,9 @@ def _unit_lines(sources: Sequence[Source]) -> Iterator[str]:
         yield f'}}\n#line 1 "entries of {source.name}"'
         for number, entry in enumerate(source.entries):
             yield f"CUDA_ON_HOST_ENTRY({slot}_{number}, variant_{slot}::{entry})"
+            bounds = most_threads(source.text, entry)
+            if bounds:
+                yield f"namespace variant_{slot} {{ CUDA_ON_HOST_BOUNDS({slot}_{number}, ({bounds})) }}"
 
 
 def _stray_variables(library: bytes) -> str:

@@ -28,6 +28,7 @@ class Kernel:
 
     Attributes:
         signature: a letter and a digit for each parameter, as `entry.h` writes them.
+        most_threads: of a block, as its `__launch_bounds__` says; None where it says nothing.
         shared: its static shared arrays.
         taken: how it takes each parameter that is a pointer.
         objects: for each byte of the variant's shared section the number of its array; 0 where none of its own lies.
@@ -37,6 +38,7 @@ class Kernel:
     enter: int
     signature: tuple[str, ...]
     taken: tuple[Taken, ...]
+    most_threads: int | None
     shared: tuple[Variable, ...]
     objects: bytes
 
@@ -122,7 +124,11 @@ class Library:
         ways = taken(text, entry)
         if len(ways) != len(signature):  # written in a way that is not understood: it may do anything
             ways = (Taken.MUTABLE,) * len(signature)
-        return Kernel(entry, self._address(f"enter_{label}"), signature, ways, tuple(shared), bytes(objects))
+        bounds = getattr(self._handle, f"bounds_{label}", None)
+        return Kernel(
+            entry, self._address(f"enter_{label}"), signature, ways, None if bounds is None else int(bounds()),
+            tuple(shared), bytes(objects),
+        )  # fmt: skip
 
     def _address(self, name: str) -> int:
         address = ctypes.cast(getattr(self._handle, name), ctypes.c_void_p).value

@@ -85,6 +85,9 @@ def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | No
     threads = block[0] * block[1] * block[2]
     if not 1 <= threads <= MAX_THREADS_PER_BLOCK or min(block) < 1 or block[2] > MAX_BLOCK_Z:
         raise RunError(kernel.name, "must be launched with 1 to 1024 threads a block, at most 64 along z", block)
+    if kernel.most_threads is not None and threads > kernel.most_threads:
+        rule = f"must be launched with at most {kernel.most_threads} threads a block, as its __launch_bounds__ says"
+        raise RunError(kernel.name, rule, threads)
     if min(grid) < 0 or grid[0] > MAX_GRID_X or max(grid[1:]) > MAX_GRID_YZ:
         rule = f"must be launched with a grid of at most {MAX_GRID_X} x {MAX_GRID_YZ} x {MAX_GRID_YZ} blocks"
         raise RunError(kernel.name, rule, grid)

@@ -1,4 +1,4 @@
-"""How a kernel takes its pointers, read from its text: C++ types do not say what is `__restrict__`."""
+"""What a kernel's text says that g++ does not hand on: how it takes its pointers, how many threads it is made for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import IntEnum
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CONST = re.compile(r"\bconst\b")
+_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
 _RESTRICT = re.compile(r"\b__restrict(__)?\b")
 
 
@@ -27,6 +28,16 @@ def taken(text: str, kernel: str) -> tuple[Taken, ...]:
         if plain[match.end() + len(parameters) + 1 :].lstrip().startswith("{"):
             return tuple(_taken(parameter) for parameter in _separate(parameters))
     return ()
+
+
+def most_threads(text: str, kernel: str) -> str:
+    """What the kernel of this name says of threads in its `__launch_bounds__`, an expression; empty if it has none."""
+    plain = _COMMENT.sub(" ", text)
+    for match in _BOUNDS.finditer(plain):
+        bounds = _within(plain, match.end())
+        if re.match(rf"\s*{re.escape(kernel)}\s*\(", plain[match.end() + len(bounds) + 1 :]):
+            return _separate(bounds)[0].strip()
+    return ""
 
 
 def together(ways: set[Taken]) -> Taken:

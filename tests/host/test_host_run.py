@@ -167,6 +167,19 @@ def test_launch_that_a_gpu_refuses(cache: Path, name: str) -> None:
         run_text(cache, COPY, (IN, OUT), Plan((launch,)), {"n": 4}, arrays(4))
 
 
+def test_a_block_is_no_larger_than_its_launch_bounds(cache: Path) -> None:
+    text = """
+    constexpr int kThreads = 32;
+    extern "C" __global__ void __launch_bounds__(64) NAME_other(float* out) { out[0] = 1.0f; }
+    extern "C" __global__ void /* __launch_bounds__(7) */ __launch_bounds__(2 * kThreads, 1)
+        NAME(float* out) { out[threadIdx.x] = 1.0f; }
+    """
+    out = np.zeros(65, np.float32)
+    run_text(cache, text, (OUT,), one_launch(64, ONE, "out"), {"n": 65}, {"out": out})
+    with pytest.raises(RunError, match="at most 64 threads a block, as its __launch_bounds__ says"):
+        run_text(cache, text, (OUT,), one_launch(65, ONE, "out"), {"n": 65}, {"out": out})
+
+
 def test_static_shared_memory_has_a_limit(cache: Path) -> None:
     text = """
     extern "C" __global__ void NAME(float* out) {

@@ -68,3 +68,7 @@ CUDA_ON_HOST_UNCHECKED void enter(void (*kernel)(Parameters...), void** argument
     static constexpr auto written = cuda_on_host::signature(kernel);                                              \
     return written.text;                                                                                          \
   }
+
+// The threads of a block that a kernel is made for.
+#define CUDA_ON_HOST_BOUNDS(label, threads) \
+  extern "C" __attribute__((visibility("default"))) int bounds_##label() { return threads; }
