@@ -11,12 +11,23 @@ from tests.mutants import (
     scan,
     stencil,
     transpose,
+    transpose_forms,
     transpose_pieces,
     transpose_tiles,
 )
 from tests.mutants.change import Mutant, Unchanged
 
-_PARTS = (reduction, reduction_axes, reduction_tree, transpose, transpose_pieces, transpose_tiles, stencil, scan)
+_PARTS = (
+    reduction,
+    reduction_axes,
+    reduction_tree,
+    transpose,
+    transpose_forms,
+    transpose_pieces,
+    transpose_tiles,
+    stencil,
+    scan,
+)
 
 MUTANTS: tuple[Mutant, ...] = tuple(change for part in _PARTS for change in part.MUTANTS)
 LARGE_MUTANTS: tuple[Mutant, ...] = tuple(change for part in _PARTS for change in part.LARGE)

@@ -7,6 +7,7 @@ from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, 
 
 FLAT = "transpose/_flat.cu.jinja"
 FEW_COLS = "transpose/_few_cols.cu.jinja"
+FEW_ROWS = "transpose/_few_rows.cu.jinja"
 SKINNY = "transpose/skinny.cu.jinja"
 SMALL = "transpose/small.cu.jinja"
 ROW_COPY = "transpose/row_copy.cu.jinja"
@@ -14,6 +15,8 @@ ROW_COPY = "transpose/row_copy.cu.jinja"
 ON_FEW_COLS = "transpose_10_b32__skinny_cols_b4096_tpb128"
 ON_FEW_ROWS = "transpose_10_b32__skinny_rows_b16384_tpb256"
 ON_NARROW_COLS = "transpose_10_b8__skinny_cols_b4096_tpb128"
+ON_NARROW_ROWS = "transpose_10_b8__skinny_rows_b4096_tpb128"
+ON_NARROW_SMALL = "transpose_021_b8__small_b4096_tpb128"
 ON_SMALL = "transpose_021_b32__small_b4096_tpb128"
 ON_ROW_COPY = "transpose_102_b32__row_copy_x16_tpb256_u2"
 
@@ -21,7 +24,17 @@ MUTANTS = (
     # skinny
     Mutant(
         "few columns: no barrier after filling the tile [5]", ON_FEW_COLS, SKINNY,
-        "length * cols, early);\n  __syncthreads();\n", "length * cols, early);\n", (RACE, UNINITIALISED),
+        "read_piece<true>(tile, in + first * cols, length * cols, early);\n    __syncthreads();\n",
+        "read_piece<true>(tile, in + first * cols, length * cols, early);\n", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "few columns: no barrier where their number is odd [5]", ON_FEW_COLS, SKINNY,
+        "read_piece<false>(tile, in + first * cols, length * cols, early);\n    __syncthreads();\n",
+        "read_piece<false>(tile, in + first * cols, length * cols, early);\n", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "few columns: read as spread, and not written so", ON_FEW_COLS, SKINNY, "write_columns<true>",
+        "write_columns<false>", (WRONG, UNINITIALISED),
     ),
     Mutant(
         "few rows: no barrier after filling the tile [5]", ON_FEW_ROWS, SKINNY,
@@ -36,12 +49,34 @@ MUTANTS = (
         "full", OUTSIDE_READ,
     ),
     Mutant(
-        "few columns: rows past the last are written", ON_FEW_COLS, FEW_COLS, "    if (row < length) {\n", "    {\n",
-        (OUTSIDE_WRITE, UNINITIALISED, RACE),
+        "few columns: one row too many [2]", ON_FEW_COLS, FEW_COLS, "row < length; row += along) {",
+        "row <= length; row += along) {", (OUTSIDE_WRITE, UNINITIALISED, RACE),
     ),
     Mutant(
-        "few columns: wrong pitch of the output", ON_FEW_COLS, FEW_COLS, '"to[col * out_pitch + row] = element"',
-        '"to[col * length + row] = element"', (OUTSIDE_WRITE, RACE, WRONG),
+        "few columns: wrong pitch of the output", ON_FEW_COLS, FEW_COLS,
+        "column = to + col * out_pitch;\n#pragma unroll 4", "column = to + col * length;\n#pragma unroll 4",
+        (OUTSIDE_WRITE, RACE, WRONG),
+    ),
+    Mutant(
+        "few columns: squares past the last column", ON_NARROW_COLS, FEW_COLS, "        if (q < left) {{", "        {{",
+        (OUTSIDE_WRITE, RACE, WRONG),
+    ),
+    Mutant(
+        "few columns: columns left out", ON_FEW_COLS, FEW_COLS,
+        "col += kThreadsPerBlock / along) {\n    {{ element }}* column = to + col * out_pitch;\n#pragma",
+        "col += kThreadsPerBlock) {\n    {{ element }}* column = to + col * out_pitch;\n#pragma", WRONG,
+    ),
+    Mutant(
+        "few rows: words end with their column", ON_NARROW_ROWS, FEW_ROWS, "filled < kElements;", "filled < 0;", WRONG,
+    ),
+    Mutant(
+        "few rows: squares past the last row", ON_NARROW_ROWS, FEW_ROWS, "if (square * kElements + e < count) {",
+        "if (true) {", OUTSIDE_READ,
+    ),
+    Mutant(
+        "few rows: rows begin between vectors", ON_FEW_ROWS, FEW_ROWS,
+        "if (length == full && together % 16 == 0) {\n    const int", "if (length == full) {\n    const int",
+        MISALIGNED,
     ),
     Mutant(
         "few columns: half words past the last row", ON_NARROW_COLS, FEW_COLS,
@@ -91,6 +126,14 @@ MUTANTS = (
     Mutant(
         "small: heights and widths exchanged [6]", ON_SMALL, SMALL, "per_column = inverse_of(height)",
         "per_column = inverse_of(width)", (WRONG, "out-of-bounds read", UNINITIALISED),
+    ),
+    Mutant(
+        "small: no barrier after the turn [5]", ON_NARROW_SMALL, SMALL, "    __syncthreads();\n    write_piece(turned",
+        "    write_piece(turned", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "small: squares of other matrices", ON_NARROW_SMALL, SMALL, "divide(i, per_area) * high * wide",
+        "divide(i, per_area) * high", (WRONG, UNINITIALISED, RACE),
     ),
     # row_copy
     Mutant("runs: past the last", ON_ROW_COPY, ROW_COPY, "  if (mine >= runs) return;\n", "",

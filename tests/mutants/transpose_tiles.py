@@ -9,6 +9,7 @@ from tests.mutants.change import (
     OUTSIDE_READ,
     OUTSIDE_WRITE,
     RACE,
+    REFUSED,
     UNINITIALISED,
     Mutant,
     Unchanged,
@@ -21,6 +22,7 @@ SHIFTS = "transpose/shift_tile.cu.jinja"
 ON_VECTORS = "transpose_10_b32__vector_tile_v16_x8_g8_swz_ocol_ldg"
 ON_WINDOWS = "transpose_10_b32__window_tile_t64_c32_w8_a32_ocol"
 ON_SHIFTS = "transpose_10_b8__shift_tile_g32_c1_w8_a4_ocol"
+ON_SECTORS = "transpose_10_b8__shift_tile_g32_c1_w8_a32_ocol"
 
 GUARD = "if (first_row + r < rows && first_col + c < cols) {"
 TURNED = "if (first_row + r < cols && first_col + c < rows) {"
@@ -121,15 +123,15 @@ MUTANTS = (
         (UNINITIALISED, RACE),
     ),
     Mutant(
-        "shifts: rows stay where their words begin", ON_SHIFTS, SHIFTS, "next, early * kBits", "next, 0", WRONG,
+        "shifts: rows stay where their words begin", ON_SHIFTS, SHIFTS, "next, early[i]", "next, 0", WRONG,
     ),
     Mutant("shifts: the lane before has the rest", ON_SHIFTS, SHIFTS, "__shfl_down_sync(", "__shfl_up_sync(", WRONG),
     Mutant(
         "shifts: mask without the last lane", ON_SHIFTS, SHIFTS, "0xffffffffu", "0x7fffffffu", "absent lane",
     ),
     Mutant(
-        "shifts: the last lane's square", ON_SHIFTS, SHIFTS, "if (lane < 31) keep_square(tile, across[s]",
-        "keep_square(tile, across[s]", (OUTSIDE_WRITE, RACE, "index"),
+        "shifts: the last lane's square", ON_SHIFTS, SHIFTS, "if (lane < 31) keep_square(place",
+        "keep_square(place", (OUTSIDE_WRITE, RACE, "index"),
     ),
     Mutant(
         "shifts: a word before the first column", ON_SHIFTS, SHIFTS, "first_col >= kElements && first_col",
@@ -149,6 +151,11 @@ MUTANTS = (
     Mutant(
         "shifts: words past the last row", ON_SHIFTS, SHIFTS, "row + kElements <= rows", "row < rows",
         (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant("shifts: later rows begin as the first", ON_SHIFTS, SHIFTS, "(start + i * in_pitch)", "(start)", WRONG),
+    Mutant(
+        "shifts: one phase for columns that begin apart", ON_SECTORS, SHIFTS,
+        "kAlign > kWarps * kSize ? kAlign / (kWarps * kSize) : 1", "1", REFUSED,
     ),
     Mutant("shifts: windows not shifted", ON_SHIFTS, SHIFTS, "apart * kBits", "0", WRONG),
 )  # fmt: skip
