@@ -32,6 +32,8 @@ _RULES = {
     "stack overflow": "overflows the stack of a thread",
     "too long": "takes too long",
     "shuffle width": "has a shuffle among lanes that are no power of two up to 32",
+    "copy in flight": "touches what is still being copied",
+    "copy": "copies what cannot be copied asynchronously",
 }
 
 
@@ -89,7 +91,7 @@ def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], d
         value += f": {size}{place.name}, {_position(offset, place)}"
     if kind == "barrier":
         value += f" waits there, thread {fault.other_thread.as_tuple()} did not come: it {text}"
-    elif fault.other_pc and kind in ("race", "read-only path"):
+    elif fault.other_pc and kind in ("race", "read-only path", "copy in flight"):
         value += f", {text} {_other(fault, code)}"
     elif text:
         value += f": {text}"

@@ -27,6 +27,8 @@ KINDS = (
     "stack overflow",
     "too long",
     "shuffle width",
+    "copy in flight",
+    "copy",
 )
 """What a fault can be, in the order of the runtime's `Kind`."""
 

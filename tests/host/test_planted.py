@@ -43,6 +43,9 @@ GUARD = INDEX + "if (i >= n) return;\n"
 TILE = "__shared__ float tile[64];\n" + INDEX
 DYNAMIC = "extern __shared__ __align__(16) unsigned char shared_bytes[];\nfloat* tile = (float*)shared_bytes;\n" + INDEX
 FULL = "0xffffffffu"
+RING = "__shared__ __align__(16) float ring[2][64];\n" + INDEX + "if (i >= 64) return;\nconst int t = threadIdx.x;\n"
+COPY = RING + "__pipeline_memcpy_async(&ring[0][t], in + i, 4);\n__pipeline_commit();\n"
+COPY_MORE = "__pipeline_memcpy_async(&ring[1][t], in + i, 4);\n__pipeline_commit();\n"
 PLANTED = (
     Planted(
         "read_past_the_end", "out-of-bounds read", GUARD + "out[i] = in[i + 1];  // here",
@@ -150,6 +153,34 @@ PLANTED = (
             GUARD + "out[i] = __bfloat162float(((const __nv_bfloat16*)in)[i + n + 1]);  // here",
             GUARD + "out[i] = __bfloat162float(((const __nv_bfloat16*)in)[i + n]);", "in",
             before="#include <cuda_bf16.h>\n"),
+    Planted("copy_read_before_it_is_waited_for", "copy in flight", COPY + "out[i] = ring[0][t];  // here",
+            COPY + "__pipeline_wait_prior(0);\nout[i] = ring[0][t];"),
+    Planted("copy_of_a_later_group", "copy in flight",
+            COPY + COPY_MORE + "__pipeline_wait_prior(1);\nout[i] = ring[1][t];  // here",
+            COPY + COPY_MORE + "__pipeline_wait_prior(1);\nout[i] = ring[0][t];"),
+    Planted("copy_that_is_in_no_group", "copy in flight",
+            COPY + "__pipeline_memcpy_async(&ring[1][t], in + i, 4);\n__pipeline_wait_prior(0);\n"
+            "out[i] = ring[1][t];  // here",
+            COPY + COPY_MORE + "__pipeline_wait_prior(0);\nout[i] = ring[1][t];"),
+    Planted("copy_into_what_is_being_copied", "copy in flight",
+            COPY + "__pipeline_memcpy_async(&ring[0][t], in + i, 4);  // here",
+            COPY + "__pipeline_wait_prior(0);\n__pipeline_memcpy_async(&ring[0][t], in + i, 4);"),
+    Planted("write_into_what_is_being_copied", "copy in flight", COPY + "ring[0][t] = 1.0f;  // here",
+            COPY + "__pipeline_wait_prior(0);\nring[0][t] = 1.0f;"),
+    Planted("copy_of_a_neighbour_that_did_not_wait", "copy in flight",
+            COPY + "__syncthreads();\nout[i] = ring[0][63 - t];  // here",
+            COPY + "__pipeline_wait_prior(0);\n__syncthreads();\nout[i] = ring[0][63 - t];"),
+    Planted("copy_past_the_end", "out-of-bounds read",
+            RING + "__pipeline_memcpy_async(&ring[0][t], in + i + 64, 4);  // here",
+            RING + "__pipeline_memcpy_async(&ring[0][t], in + i + 32, 4);", "in"),
+    Planted("copy_misaligned", "misaligned",
+            RING + "if (t < 8) __pipeline_memcpy_async(&ring[0][4 * t], in + t + 1, 16);  // here",
+            RING + "if (t < 8) __pipeline_memcpy_async(&ring[0][4 * t], in + 4 * t, 16);", "in"),
+    Planted("copy_of_three_bytes", "copy",
+            RING + "__pipeline_memcpy_async(&ring[0][t], in + i, 3);  // here",
+            RING + "__pipeline_memcpy_async(&ring[0][t], in + i, 4);"),
+    Planted("copy_to_global_memory", "copy", RING + "__pipeline_memcpy_async(out + i, in + i, 4);  // here",
+            RING + "__pipeline_memcpy_async(&ring[0][t], in + i, 4);", "out"),
     Planted("recursion_without_end", "stack overflow", GUARD + "out[i] = deep(i);",
             GUARD + "out[i] = deep(0);",
             before="__device__ __noinline__ int deep(int n) {\nvolatile int kept = n;  // here\n"

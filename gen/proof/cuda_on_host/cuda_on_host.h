@@ -61,6 +61,7 @@
 
 #include "arithmetic.h"
 #include "memory.h"
+#include "copies.h"
 #ifdef CUDA_ON_HOST_SIMD
 #include "simd.h"
 #endif

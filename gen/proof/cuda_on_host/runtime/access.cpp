@@ -222,6 +222,14 @@ CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, 
   }
   if (run.current != nullptr) chain(address, is_shared(address));
 }
+void plain_read(const void* address, int alignment, int size, const void* pc) {
+  if (reinterpret_cast<uint64_t>(address) % uint64_t(alignment) != 0) {
+    const Spot spot = locate(reinterpret_cast<uint64_t>(address));
+    fail(Kind::kMisaligned, pc, "", spot.buffer, spot.offset, alignment);
+  }
+  if (size > 0) check<Touch::kRead>(address, size, pc, false);
+}
+void plain_write(void* address, int size, const void* pc) { check<Touch::kWrite>(address, size, pc, true); }
 CUDA_ON_HOST_EXPORT void read_only_access(const volatile void* address, int bytes, void* pc) {
   check<Touch::kReadOnlyPath>(address, bytes, pc, true);
 }

@@ -91,6 +91,8 @@ enum class Kind : int32_t {
   kStackOverflow,
   kTooLong,
   kWidth,
+  kInFlight,
+  kCopy,
 };
 
 constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;

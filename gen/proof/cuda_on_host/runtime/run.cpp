@@ -74,6 +74,8 @@ void begin_block(Block& block, uint64_t number) {
     thread.index = thread_at(i);
     thread.steps = 0;
     thread.spin = {};
+    thread.copies.flying.clear();
+    thread.copies.group = 0;
     memset(thread.known, 0, sizeof thread.known);
     thread.known[thread.lane()] = 1;
     prepare(thread.context, thread.stack, i, start);

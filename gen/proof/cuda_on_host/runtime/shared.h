@@ -41,6 +41,12 @@ CUDA_ON_HOST_FAST void check_shared(Cell* cell, const void* pc, int32_t buffer, 
   const Thread& me = *run.current;
   const uint32_t epoch = run.now, begin = run.block->begin;
   for (int i = 0; i < size; ++i, ++cell) {
+    if (cell->copier != 0) [[unlikely]] {
+      if (cell->write_epoch >= begin) {
+        conflict(Kind::kInFlight, pc, "the copy of", epoch, cell->copier - 1, cell->write_pc, buffer, offset, size);
+      }
+      cell->copier = 0;  // of an earlier block, which has ended
+    }
     const bool written = cell->write_epoch == epoch;
     const int writer = cell->writer & kThreadBits;
     const bool both_atomic = atomic(touch) && harmless<touch>(cell->writer, size, true);

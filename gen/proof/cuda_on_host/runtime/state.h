@@ -30,6 +30,21 @@ struct Spin {
   int same, all;
 };
 
+// A copy to shared memory that a thread has begun.
+struct Copy {
+  unsigned char* to;
+  const void* pc;
+  int bytes;
+  uint64_t group;
+  unsigned char data[16];
+};
+
+// Those that it has not waited for, oldest first, and the number of the group that is open.
+struct Copies {
+  std::vector<Copy> flying;
+  uint64_t group;
+};
+
 struct Thread {
   Context context;
   char* stack;  // its lowest byte
@@ -44,6 +59,7 @@ struct Thread {
   uint32_t known[kWarp];
   Spin spin;
   Chains chains;
+  Copies copies;
 
   int lane() const { return number % kWarp; }
   int warp() const { return number / kWarp; }
@@ -55,6 +71,7 @@ struct Cell {
   uint32_t write_epoch, write_clock, read_epoch, read_clock;
   uint32_t lanes;           // of the warp that has read it
   uint16_t writer, reader;  // a thread, and how it wrote; a warp
+  uint16_t copier;          // 1 + the thread that copies here and has not waited for it; 0: nobody
   const void *write_pc, *read_pc;
 };
 
@@ -150,6 +167,10 @@ void give_way(const void* pc);
 
 // Puts a thread into the queue of those that can run.
 void make_ready(Thread& thread);
+
+// Check an access of the kernel: to `size` bytes, aligned to `alignment`.
+void plain_read(const void* address, int alignment, int size, const void* pc);
+void plain_write(void* address, int size, const void* pc);
 
 unsigned char* dynamic_area();
 
