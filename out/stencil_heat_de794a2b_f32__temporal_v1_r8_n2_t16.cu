@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 afcdc07bff461ef8
+// Template: stencil/temporal.cu.jinja, with its partials sha256 4153c413be2a0e9f
 //
 // Written by gen: change the template, not this file.
 
@@ -94,7 +94,7 @@ __device__ __forceinline__ void copy_ahead(uint4* to, const float* from) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
 #else
-  *to = *reinterpret_cast<const uint4*>(from);
+  __pipeline_memcpy_async(to, from, 16);
 #endif
 }
 
@@ -106,7 +106,7 @@ __device__ __forceinline__ void copy_cell_ahead(float* to, const float* from) {
                "n"(sizeof(float))
                : "memory");
 #else
-  *to = *from;
+  __pipeline_memcpy_async(to, from, sizeof(*from));
 #endif
 }
 
@@ -114,6 +114,8 @@ __device__ __forceinline__ void copy_cell_ahead(float* to, const float* from) {
 __device__ __forceinline__ void end_row_ahead() {
 #ifdef __CUDA_ARCH__
   asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  __pipeline_commit();
 #endif
 }
 
@@ -121,13 +123,17 @@ __device__ __forceinline__ void end_row_ahead() {
 __device__ __forceinline__ void wait_for_row() {
 #ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_group %0;" ::"n"(kRound - 1) : "memory");
+#else
+  __pipeline_wait_prior(kRound - 1);
 #endif
 }
 
-// Waits for all rows: else one may land where a later piece has put its own.
+// Waits for all rows: what is fetched next may take any place of the ring.
 __device__ __forceinline__ void wait_for_all_rows() {
 #ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  __pipeline_wait_prior(0);
 #endif
 }
 

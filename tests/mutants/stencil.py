@@ -5,7 +5,16 @@ from __future__ import annotations
 from gen.families import FAMILIES
 from gen.families.names import find_family
 from gen.proof.failure import UNTOUCHED, WRONG
-from tests.mutants.change import OUTSIDE_READ, OUTSIDE_WRITE, OVERFLOW, RACE, UNINITIALISED, Mutant, Unchanged
+from tests.mutants.change import (
+    IN_FLIGHT,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    OVERFLOW,
+    RACE,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)
 
 STENCIL = "stencil/naive.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
@@ -98,6 +107,15 @@ MUTANTS = (
     Mutant(
         "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && aligned(in", "aligned(in", OUTSIDE_READ,
     ),
+    Mutant(
+        "temporal: rows in flight as a piece begins", ON_TEMPORAL, TEMPORAL, "  __pipeline_wait_prior(0);\n", "",
+        IN_FLIGHT,
+    ),
+    Mutant(
+        "temporal: a row is taken before it has come", ON_TEMPORAL, TEMPORAL, "wait_prior(kRound - 1);",
+        "wait_prior(kRound);", IN_FLIGHT,
+    ),
+    Mutant("temporal: rows in no group", ON_TEMPORAL, TEMPORAL, "  __pipeline_commit();\n", "", IN_FLIGHT),
     Mutant("temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "centre == 0", "centre == 1", WRONG),
     Mutant(
         "temporal: sums change places", ON_TEMPORAL, TEMPORAL, "held[level][kHigh - 1 - y]", "held[level][0]", WRONG,
