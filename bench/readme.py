@@ -1,21 +1,35 @@
-"""Writes what `gen bench` measured into the README and the full tables beside it: `python bench/readme.py`."""
+"""Writes what was measured into the README: `python bench/readme.py`.
+
+The comparison with other libraries, by `gen bench`, with the full tables beside its files; and what tuning reached, by
+`bench/tune.py`. The README names the files.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
+from bench.tune import table
 from gen.bench.rows import read_results
 from gen.bench.table import full, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def updated(readme: str) -> str:
     """The README's text, each of its blocks made anew from the file that it names."""
+    readme = TUNED.sub(lambda found: found[1] + table(_content(ROOT / found[2])) + found[4], readme)
     return BLOCK.sub(lambda found: found[1] + summary(read_results(ROOT / found[2])) + found[4], readme)
+
+
+def _content(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
 def tables(readme: str) -> dict[Path, str]:

@@ -24,6 +24,7 @@ from gen.store.trials import Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems
+from gen.tune.sources import Sources
 from gen.tune.tuner import tune
 
 RUNS = 10
@@ -66,16 +67,18 @@ def main() -> int:
 def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> dict[str, object]:
     """Fresh runs, the reference of their winners, and reruns of the last."""
     winners = []
+    sources = Sources(farm, device.limits.arch)  # what is compiled is the same every time: compiling does not choose
     for number in range(RUNS):
         trials = Trials(home / f"{problem.spec_name}-{number}")
-        outcome = tune(problem, device, farm, trials)
+        outcome = tune(problem, device, farm, trials, sources=sources)
         assert outcome.winner is not None
         winners.append(outcome.winner)
+        print(f"  run {number + 1}: {outcome.winner.variant.name} in {outcome.seconds:.1f} s", flush=True)
         if number < RUNS - 1:
             trials.close()
     kept = 0
     for _ in range(RUNS):
-        again = tune(problem, device, farm, trials, previous=winners[-1].variant.name)
+        again = tune(problem, device, farm, trials, previous=winners[-1].variant.name, sources=sources)
         kept += again.winner is not None and again.winner.variant == winners[-1].variant
     trials.close()
     distinct = {winner.variant.name: winner.variant for winner in winners}

@@ -79,6 +79,8 @@ def main() -> int:
         rows = [
             {
                 "problem": str(outcome.problem),
+                "spec": outcome.problem.spec_name,
+                "shape": outcome.problem.shape_class,
                 "variant": outcome.winner and outcome.winner.variant.name,
                 "median_us": outcome.median_us,
                 "of_limit": outcome.of_limit,
@@ -133,9 +135,10 @@ def table(content: dict[str, Any]) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for row in content["rows"]:
-        name = row["variant"].partition("__")[2]
-        ratio = 1 / row["over_base"]["median"]
-        lines.append(f"| {row['problem']} | `{name}` | {row['median_us']:.2f} | {row['of_limit']:.3f} | {ratio:.2f} |")
+        problem = f"{row['spec']}, {row['shape']}" if "shape" in row else row["problem"]
+        name = f"`{row['variant'].partition('__')[2]}`" if row["variant"] else "none"
+        ratio = f"{1 / row['over_base']['median']:.2f}" if row["over_base"] else "-"
+        lines.append(f"| {problem} | {name} | {row['median_us']:.2f} | {row['of_limit']:.3f} | {ratio} |")
     return "\n".join(lines) + "\n"
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from bench.readme import tables, updated
-from bench.tune import table
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
@@ -22,13 +20,12 @@ def test_the_excerpt_stands_in_the_file_it_names() -> None:
     assert f"out/{name}.cu" in README
 
 
-def test_the_measured_figures_are_those_of_the_file_they_name() -> None:
-    ((file, shown),) = re.findall(r"<!-- measured: (\S+) -->\n(.*?)<!-- end -->", README, re.DOTALL)
-    assert shown.strip() == table(json.loads((ROOT / file).read_text(encoding="utf-8"))).strip()
+def test_the_measured_figures_are_those_of_the_files_they_name() -> None:
+    assert len(re.findall(r"<!-- (?:measured|bench): \S+ -->", README)) == 2
+    assert updated(README) == README, "stale: run python bench/readme.py"
 
 
 def test_the_comparison_with_other_libraries_is_that_of_its_file() -> None:
-    assert updated(README) == README, "stale: run python bench/readme.py"
     for path, text in tables(README).items():
         assert path.read_text(encoding="utf-8") == text, "stale: run python bench/readme.py"
 
