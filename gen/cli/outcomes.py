@@ -24,7 +24,7 @@ def report(done: Run) -> None:
     show.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
     for outcome in done.outcomes:
         if outcome.left_out:
-            show.text(f"Left out for want of time: up to {outcome.left_out} variants of {outcome.problem}.")
+            show.text(f"Left out for want of time: about {outcome.left_out} variants of {outcome.problem}.")
     for problem in done.left_out:
         show.text(f"Left out for want of time: {problem}.")
 

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -37,6 +38,17 @@ class Parameter:
     base: Value
     off: Value | None
     help: str
+
+    @cached_property
+    def _known(self) -> frozenset[tuple[type, Value]]:
+        return frozenset((type(value), value) for value in self.values)
+
+    def knows(self, value: object) -> bool:
+        """Whether it can be this value, of this very type."""
+        try:
+            return (type(value), value) in self._known
+        except TypeError:  # no value that can be hashed
+            return False
 
     def token(self, value: Value) -> str:
         """The value as it stands in a tag: `tpb256`, `ldcs`; empty when off."""
@@ -79,7 +91,7 @@ class Config:
     def __post_init__(self) -> None:
         for parameter in self.parameters():
             value = getattr(self, parameter.field)
-            if not any(type(value) is type(known) and value == known for known in parameter.values):
+            if not parameter.knows(value):
                 raise parameter.refuse(value, type(self).__name__)
 
     @classmethod

@@ -165,7 +165,7 @@ class Attempts:
         return True
 
     def _unseen(self, search: Search) -> int:
-        """How many variants, at most, were not looked at."""
+        """About how many variants were not looked at."""
         return search.left + len(self._given)
 
     def _collect(self, search: Search, seconds: float | None) -> None:

@@ -23,7 +23,7 @@ class Outcome:
         against_base: the winner's time over base's, from the same turns; None if base did not finish.
         of_limit: the floor over the median.
         seconds: from start to end.
-        left_out: variants, at most, that the budget did not reach.
+        left_out: about how many variants the budget did not reach.
         rounds_us: times of the finalists in turns, by name.
         interval: of the winner's median time: the 95 % interval.
         noise: of the winner's times over themselves; None without finals.

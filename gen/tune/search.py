@@ -21,7 +21,7 @@ from gen.families.config import Config
 from gen.families.names import illegal
 from gen.gpu.trial import Trial
 
-COUNTED = 20_000  # numbers: a larger space is not counted
+COUNTED = 2000  # combinations of an algorithm's values that are looked at to count its variants
 KEPT = 4096  # variants of a space that are kept, for other problems of its spec
 
 
@@ -38,7 +38,7 @@ class Search(Protocol):
 
     @property
     def left(self) -> int:
-        """How many variants, at most, have not been given."""
+        """About how many variants have not been given; 0 if all have."""
         ...
 
 
@@ -65,8 +65,15 @@ class Space:
 
     @cached_property
     def count(self) -> int:
-        """How many variants there are; of a large space, at most."""
-        return self.size if self.size > COUNTED else sum(self.at(number) is not None for number in range(self.size))
+        """How many variants there are; about, where an algorithm has many combinations of values: from some of them."""
+        first, found = 0, 0.0
+        for _, size in self._parts:
+            numbers: Sequence[int] = range(first, first + size)
+            if size > COUNTED:
+                numbers = [first + int(number) for number in np.random.default_rng(0).integers(size, size=COUNTED)]
+            found += size * sum(self.at(number) is not None for number in numbers) / len(numbers)
+            first += size
+        return max(round(found), 1)
 
     def at(self, number: int) -> Variant | None:
         """The variant of this number; None where the values do not go together, or the spec refuses them."""
@@ -119,7 +126,7 @@ class First:
 
     @property
     def left(self) -> int:
-        """How many variants, at most, have not been given."""
+        """About how many variants have not been given."""
         return len(self.first) + self.search.left
 
 
@@ -149,10 +156,9 @@ class InOrder:
 
     @property
     def left(self) -> int:
-        """Variants that were not given; of a part of a space, or of a large one, numbers that were not looked at."""
-        if len(self._numbers) == self._space.size <= COUNTED:
-            return self._space.count - self._given
-        return len(self._numbers) - self._looked_at
+        """About how many variants were not given; of a part of a space, the numbers that were not looked at."""
+        rest = len(self._numbers) - self._looked_at
+        return rest if len(self._numbers) < self._space.size else min(max(self._space.count - self._given, 0), rest)
 
     def _variants(self) -> Iterator[Variant]:
         for number in self._numbers:

@@ -102,7 +102,7 @@ def test_a_large_space_is_sampled_without_making_all_of_it() -> None:
     found = search.ask(100)
     assert time.process_time() - start < 1
     assert len({made.name for made in found}) == 100
-    assert 10**6 - 400 < search.left < 10**6 - 100
+    assert search.left == pytest.approx(10**6 / 2, rel=0.1)  # every second number stands for no variant
 
 
 def compiled(made: Variant, registers: int = 32, spilled: int = 0, shared: int = 0) -> Entrant:
