@@ -33,18 +33,23 @@ Report = dict[str, Any]
 def main() -> int:
     """Prints what became of each; status 1 if one went wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--json", type=Path, help="also write the results to this file, over those it holds")
+    parser.add_argument("--only", action="append", choices=[step.__name__ for step in STEPS], help="repeatable")
     options = parser.parse_args()
     device = find_device()
     if device is None:
         print("There is no GPU here.")
         return 1
     reports: dict[str, Report] = {}
+    if options.json and options.json.is_file():
+        reports = json.loads(options.json.read_text(encoding="utf-8"))
+        reports.pop("meta")
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
-        steps: tuple[Callable[[Path], Report], ...] = (kills, two_at_once, regret, verified, insisted)
-        for step in steps:
+        for step in STEPS:
+            if step.__name__ not in (options.only or [step.__name__]):
+                continue
             start = time.monotonic()
             report = reports[step.__name__] = step(home)
             report["seconds"] = round(time.monotonic() - start, 1)
@@ -137,6 +142,8 @@ def rows(home: Path) -> int:
         except sqlite3.OperationalError:  # no table yet
             return 0
 
+
+STEPS: tuple[Callable[[Path], Report], ...] = (kills, two_at_once, regret, verified, insisted)
 
 if __name__ == "__main__":
     sys.exit(main())
