@@ -102,7 +102,7 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(load: Any, torch:
     kernel = load(transpose())
     with pytest.raises(GenError, match="must not overlap"):
         kernel(source, out=source.view(65, 64))
-    with pytest.raises(GenError, match=r"must have 64 rows|must have shape"):
+    with pytest.raises(GenError, match="must have 65 cols"):
         kernel(source, out=torch.zeros(64, 65, device="cuda"))
     with pytest.raises(GenError, match="must hold"):
         kernel(source, out=torch.zeros(65, 64, device="cuda", dtype=torch.float64))

@@ -1,0 +1,102 @@
+"""Calls of transposes: in place, into pitched rows, from any element on, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gen
+from gen.errors import GenError
+from gen.families.transpose import TransposeSpec, transpose
+from gen.proof.host import HostRunner
+from tests.fake_backend import FakeBackend, FakeMemory, OnDevice
+
+
+@pytest.fixture
+def device(host_runner: HostRunner) -> FakeBackend:
+    """Launches run the emitted text on the CPU."""
+    return FakeBackend(host_runner)
+
+
+def load(spec: TransposeSpec, device: FakeBackend, home: Path) -> Any:
+    return gen.load(spec, device=device, home=home)
+
+
+def test_square_matrices_change_in_place_and_are_returned(device: FakeBackend, tmp_path: Path) -> None:
+    stack = np.arange(3 * 37 * 37, dtype=np.float32).reshape(3, 37, 37)
+    turned = stack.transpose(0, 2, 1).copy()
+    assert load(transpose((0, 2, 1), in_place=True), device, tmp_path)(stack) is stack
+    assert np.array_equal(stack, turned)
+    memory = FakeMemory(40 * 48)
+    rows = memory.view((40, 48), np.uint8)
+    rows[...] = np.arange(40 * 48).reshape(40, 48) % 251
+    before = rows.copy()
+    matrix = OnDevice(rows[:, 3:43])  # pitched, and begins at any element
+    assert load(transpose(dtype="u1", in_place=True), device, tmp_path)(matrix) is matrix
+    before[:, 3:43] = before[:, 3:43].T.copy()
+    assert np.array_equal(rows, before)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f2", "f4", "c16"])
+def test_rows_of_both_arrays_may_be_pitched_and_begin_at_any_element(
+    dtype: str, device: FakeBackend, tmp_path: Path
+) -> None:
+    there = FakeMemory(70 * 50 * 16).view((50, 70), dtype)
+    there[...] = np.arange(50 * 70).reshape(50, 70) % 120
+    here = FakeMemory(60 * 70 * 16).view((66, 60), dtype)
+    here[...] = 7
+    load(transpose(dtype=dtype), device, tmp_path)(OnDevice(there[:, 3:69]), out=OnDevice(here[:, 5:55]))
+    assert np.array_equal(here[:, 5:55], there[:, 3:69].T)
+    assert (here[:, :5] == 7).all()
+    assert (here[:, 55:] == 7).all()
+
+
+def test_structured_elements_keep_their_type_and_their_bits(device: FakeBackend, tmp_path: Path) -> None:
+    record = np.dtype([("tag", "u1"), ("value", "<f4"), ("more", "u1", 3)])
+    records = np.frombuffer(np.random.default_rng(1).bytes(5 * 9 * 8), record).reshape(5, 9)
+    turned = load(transpose(dtype=record), device, tmp_path)(records)
+    assert turned.dtype == record
+    assert turned.tobytes() == np.ascontiguousarray(records.T).tobytes()
+
+
+def test_results_of_another_type_are_made_as_that_type(device: FakeBackend, tmp_path: Path) -> None:
+    source = np.linspace(-3, 3, 33 * 20, dtype=np.float32).reshape(33, 20)
+    half = load(transpose(dtype="f4", to="f2", alpha=0.5), device, tmp_path)(source)
+    assert half.dtype == np.float16
+    assert np.array_equal(half, (source.T * np.float32(0.5)).astype(np.float16))
+    waves = (source + 1j * source[::-1]).astype(np.complex64)
+    assert np.array_equal(load(transpose(dtype="c8", conjugate=True), device, tmp_path)(waves), waves.conj().T)
+
+
+def test_a_call_in_which_nothing_moves_is_a_copy_and_says_so(device: FakeBackend, tmp_path: Path) -> None:
+    kernel = load(transpose(), device, tmp_path)
+    assert "nothing moves: a copy" in kernel.why_for((1, 4096))
+    assert "__row_copy_" in kernel.variant_for((1, 4096))
+    assert "nothing moves" not in kernel.why_for((64, 4096))
+
+
+def test_what_cannot_be_is_refused_before_anything_is_launched(device: FakeBackend, tmp_path: Path) -> None:
+    memory = FakeMemory(64 * 65 * 4)
+    source = memory.view((64, 65), np.float32)
+    kernel = load(transpose(), device, tmp_path)
+    for out, says in (
+        (memory.view((65, 64), np.float32), "out must not overlap in"),
+        (FakeMemory(64 * 65 * 4).view((64, 65), np.float32), "out must have 65 cols (got (64, 65))"),
+        (FakeMemory(64 * 65 * 8).view((65, 64), np.float64), "out must hold elements of 4 bytes"),
+        (FakeMemory(64 * 65 * 8).view((65, 128), np.float32)[:, ::2], "out must have elements 4 bytes apart"),
+    ):
+        with pytest.raises(GenError) as caught:
+            kernel(OnDevice(source), out=OnDevice(out))
+        assert says in str(caught.value)
+    with pytest.raises(GenError, match="data must have 64 rows"):
+        load(transpose(in_place=True), device, tmp_path)(OnDevice(source))
+    with pytest.raises(GenError, match="data must hold c64 elements"):
+        load(transpose(dtype="c8", conjugate=True, in_place=True), device, tmp_path)(np.zeros((3, 3)))
+    fixed = np.zeros((3, 3), np.float32)
+    fixed.flags.writeable = False
+    with pytest.raises(GenError, match="data must be writable"):
+        load(transpose(in_place=True), device, tmp_path)(fixed)
+    assert not device.launched
