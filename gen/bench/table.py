@@ -158,6 +158,8 @@ def _when(results: Results) -> str:
     last = results.runs[-1]
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
+    runs = "" if len(results.runs) == 1 else f"in {len(results.runs)} runs, the last "
     return (
-        f"Measured on one {last.device} (driver {last.driver}), {span}, by `{last.command}`; {versions}. {_LEGEND}\n"
-    )  # fmt: skip
+        f"Measured on one {last.device} (driver {last.driver}), {span}, {runs}by `{last.command}`; {versions}. "
+        f"{_LEGEND}\n"
+    )

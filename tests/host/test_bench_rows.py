@@ -122,6 +122,11 @@ def test_the_summary_counts_every_case_and_names_every_loss() -> None:
     assert "Measured on one NVIDIA H100 (driver 580), 2026-11-22, by `gen bench`" in text
 
 
+def test_several_runs_are_counted_and_the_last_is_quoted() -> None:
+    again = RESULTS.with_run(replace(RUN, command="gen bench --part 2/2"), ROWS[:1])
+    assert "2026-11-22, in 2 runs, the last by `gen bench --part 2/2`" in summary(again)
+
+
 def test_noise_is_how_far_a_kernel_is_from_itself() -> None:
     assert row("a", OURS, 1.0).noise == pytest.approx(0.01)
     assert replace(row("a", OURS, 1.0), low=0.985, high=0.987).noise == pytest.approx(0.015)
