@@ -34,8 +34,10 @@ SPECS = (
     StencilSpec("h", tuple(range(1, 10)), boundary=("frozen", "wrap")),
 )
 TAGS = {
-    "naive": ("x32_y2_u2", "x32_y2_u1_wldg"),
-    "stream": ("u4_a4_x2_y1", "u2_a4_x1_y2_stcs", "u8_a4_x1_y2"),
+    "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
+    "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
+    "queued": ("x32_u16", "x64_u64_wgmem"),
+    "stream": ("u4_x2_y2", "u2_x1_y2_stcs", "u8_x1_y2"),
     "temporal": ("v1_r8_n2_t4", "v2_r8_n1_t2"),
 }
 
@@ -166,7 +168,8 @@ LINES = tuple(
     )
     for algorithm, tag in (
         (FAMILY.algorithms["naive"], "x32_y2_u2"),
-        (FAMILY.algorithms["stream"], "u2_a4_x2_y1"),
+        (FAMILY.algorithms["tiled"], "x32_y8_u1_wldg"),
+        (FAMILY.algorithms["stream"], "u2_x2_y2"),
     )
 )
 

@@ -6,6 +6,7 @@ from gen.families import FAMILIES
 from gen.families.names import find_family
 from gen.proof.failure import UNTOUCHED, WRONG
 from tests.mutants.change import (
+    BARRIER,
     IN_FLIGHT,
     OUTSIDE_READ,
     OUTSIDE_WRITE,
@@ -18,10 +19,14 @@ from tests.mutants.change import (
 
 STENCIL = "stencil/naive.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
+TILED = "stencil/tiled.cu.jinja"
+QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
 
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
-ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_a4_x2_y1")
+ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_x1_y2")
+ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
+ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 
 MUTANTS = (
@@ -63,6 +68,46 @@ MUTANTS = (
         "out[row * in_pitch + col] = {{", UNINITIALISED,
     ),
     Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
+    Mutant(
+        "tiled: no barrier after filling the tile [5]", ON_TILED, TILED,
+        "  __syncthreads();\n  const long long col", "  const long long col", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "tiled: the tile without the columns beside it", ON_TILED, TILED, "x < kTileCols;", "x < kBlockX;",
+        UNINITIALISED,
+    ),
+    Mutant(
+        "tiled: a row too far down", ON_TILED, TILED, "first_row + y - kUp, first_col", "first_row + y, first_col",
+        WRONG,
+    ),
+    Mutant(
+        "tiled: return before the barrier [3]", ON_TILED, TILED, "  for (int y = threadIdx.y; y < kTileRows",
+        "  if (first_col + threadIdx.x >= cols) return;\n  for (int y = threadIdx.y; y < kTileRows",
+        (UNINITIALISED, BARRIER),
+    ),
+    Mutant(
+        "tiled: last columns unguarded", ON_TILED, TILED, "  if (col >= cols) return;\n#pragma unroll\n",
+        "#pragma unroll\n", (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "queued: no barrier after the line [5]", ON_QUEUED, QUEUED, "    __syncthreads();\n    {{ number }} sum",
+        "    {{ number }} sum", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "queued: no barrier before the next line [5]", ON_QUEUED, QUEUED,
+        "    __syncthreads();  // all have read the line before the next row comes\n", "", RACE,
+    ),
+    Mutant(
+        "queued: cells beside the block from a row above", ON_QUEUED, QUEUED, "cell(row, first_col",
+        "cell(row - 1, first_col", WRONG,
+    ),
+    Mutant(
+        "queued: the queue begins a row too late", ON_QUEUED, QUEUED, "first_row + y - 1 - kUp", "first_row + y - kUp",
+        WRONG,
+    ),
+    Mutant(
+        "queued: last columns unguarded", ON_QUEUED, QUEUED, "if (col < cols) out", "out", (OUTSIDE_WRITE, RACE),
+    ),
     Mutant(
         "stream: rows above unguarded [11]", ON_STREAM, STREAM, "kFarUp <= first_row && first_row", "first_row",
         OUTSIDE_READ,

@@ -5,18 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gen.families.base import Algorithm, Array, Expected, Extents
+from gen.families.base import Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.families.stencil.staged import Queued, Tiled
 from gen.families.stencil.stream import Stream
 from gen.families.stencil.temporal import Temporal
 from gen.paths import templates_root
 
 ONE_STEP, MANY_STEPS = "1 step", "many steps"
 TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
+_ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal())
+# What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
+_SLOPE = (1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280)
+_CURVATURE = (-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)
+_DERIVATIVE = {"word": "derivative", "shape": [9], "weights": _SLOPE}
+_LAPLACIAN = {
+    "word": "laplacian",
+    "shape": [9, 9],
+    "weights": [(y == 4) * _CURVATURE[x] + (x == 4) * _CURVATURE[y] for y in range(9) for x in range(9)],
+}
+_FIRST = {"block_y": 1, "unroll": 1}
 _PROVABLE = {1: 1 << 20, 2: 1000}  # extents of one and two axes for which NumPy takes a second or two
 _PROVABLE_STEPS = 20
 
@@ -26,7 +38,13 @@ class Stencil(DenseFamily[StencilSpec]):
 
     name = "stencil"
     summary = "each cell from its neighbours, once or many times over"
-    algorithms: Mapping[str, Algorithm[StencilSpec, Any]] = {a.name: a for a in (Naive(), Stream(), Temporal())}
+    algorithms: Mapping[str, Algorithm[StencilSpec, Any]] = {a.name: a for a in _ALGORITHMS}
+    named = (
+        Named("stencil_1d", "tiled", {**_FIRST, "coefficients": "const"}, _DERIVATIVE, rank=1),
+        Named("stencil_1d_read_only", "tiled", {**_FIRST, "coefficients": "ldg"}, _DERIVATIVE, rank=2),
+        Named("stencil_1d_gmem", "tiled", {**_FIRST, "coefficients": "gmem"}, _DERIVATIVE, rank=3),
+        Named("kernel_2dfd", "queued", {"coefficients": "const"}, _LAPLACIAN, rank=4),
+    )
     # An explicit step of the heat equation, at half the largest stable time step.
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
     templates = templates_root()
@@ -34,6 +52,11 @@ class Stencil(DenseFamily[StencilSpec]):
     def from_json(self, content: Mapping[str, Any]) -> StencilSpec:
         """The inverse of `StencilSpec.to_json`."""
         return StencilSpec.from_json(content)
+
+    def spell(self, label: str) -> StencilSpec | None:
+        """The specs of the literature's kernels."""
+        known = (self.from_json({**self.catalogue[0].to_json(), **named.spec}) for named in self.named)
+        return next((spec for spec in known if spec.label == label), None)
 
     def counts(self, spec: StencilSpec) -> Mapping[str, int]:
         """How many steps a call takes."""

@@ -40,11 +40,12 @@ class NaiveConfig(Config):
     )
 
     def problem(self) -> str | None:
-        """Weights in memory are for comparison: they are offered where everything else is plain."""
-        if self.coefficients is Coefficients.LITERAL:
-            return None
-        if self.unroll > 1 or self.load_modifier is not LoadModifier.DEFAULT:
-            return "weights in memory go with unroll 1 and plain loads"
+        """Weights in memory and operators are for comparison: they are offered where everything else is plain."""
+        plain = self.load_modifier is LoadModifier.DEFAULT
+        if self.unroll > 1 and not plain:
+            return "a cache operator goes with unroll 1"
+        if self.coefficients is not Coefficients.LITERAL and (self.unroll > 1 or self.block_y != 8 or not plain):
+            return "weights in memory go with 8 rows of threads, unroll 1 and plain loads"
         return None
 
 

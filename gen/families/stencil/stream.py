@@ -20,6 +20,7 @@ from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
 from gen.families.tiles import Tiles
 
 _MOST_REGISTERS = 255
+MOST_AHEAD = 16  # rows of a warp on their way at once
 _ADDRESSES = 24  # registers beside cells
 _MOST_TERMS = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
 
@@ -28,10 +29,9 @@ _MOST_TERMS = 4096  # of a lane, all written out: more, and the code leaves the 
 class StreamConfig(Config):
     """How many rows a warp computes, and how warps lie in a block."""
 
-    rows: int = tunable("u", (2, 4, 8, 16, 32), base=4, help="rows of cells that a warp computes")
-    ahead: int = tunable("a", (4, 8, 16), base=8, help="rows that a warp has on their way at once, at most")
+    rows: int = tunable("u", (2, 4, 8), base=4, help="rows of cells that a warp computes")
     warps_across: int = tunable("x", (1, 2, 4), base=2, help="warps of a block along a row")
-    warps_down: int = tunable("y", (1, 2, 4, 8, 16), base=4, help="warps of a block down the rows")
+    warps_down: int = tunable("y", (2, 4, 8), base=4, help="warps of a block down the rows")
     store_modifier: StoreModifier = tunable(
         "st",
         (StoreModifier.DEFAULT, StoreModifier.CS),
@@ -41,9 +41,9 @@ class StreamConfig(Config):
     )
 
     def problem(self) -> str | None:
-        """Blocks of 32 threads leave multiprocessors half empty, and those of over 512 wait for each other."""
-        if not 2 <= self.warps_across * self.warps_down <= 16:
-            return f"a block has 2 to 16 warps, not {self.warps_across * self.warps_down}"
+        """Warps of a large block wait for each other."""
+        if self.warps_across * self.warps_down > 16:
+            return f"a block has at most 16 warps, not {self.warps_across * self.warps_down}"
         return None
 
 
@@ -79,9 +79,6 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
 
     def refuses(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers for all rows, and code that is not too long."""
-        loaded = config.rows + Reach.of(spec).high - 1
-        if config.ahead > 4 and config.ahead // 2 >= loaded:
-            return f"it loads {loaded} rows: no more can be on their way"
         needed = registers(spec, config)
         if needed > _MOST_REGISTERS:
             return f"it needs about {needed} registers a thread; there are {_MOST_REGISTERS}"
@@ -173,7 +170,7 @@ def registers(spec: StencilSpec, config: StreamConfig) -> int:
 
 
 def _ahead(spec: StencilSpec, config: StreamConfig) -> int:
-    return min(config.ahead, config.rows + Reach.of(spec).high - 1)
+    return min(MOST_AHEAD, config.rows + Reach.of(spec).high - 1)
 
 
 def _cells(spec: StencilSpec) -> int:

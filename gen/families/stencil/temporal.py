@@ -33,9 +33,9 @@ class TemporalConfig(Config):
     """How many columns a warp has, how many warps fit on a multiprocessor, how many steps a launch fuses."""
 
     vectors: int = tunable("v", (1, 2), base=1, help="vectors of 16 bytes next to each other in a lane")
-    warps_per_sm: int = tunable("r", (8, 12, 16, 20, 24), base=8, help="warps that registers must suffice for")
-    waves: int = tunable("n", (1, 2, 3), base=2, help="blocks that a multiprocessor gets, over those it holds")
-    steps: int = tunable("t", (2, 4, 6, 8, 10, 12, 16), base=4, help="steps that a launch fuses")
+    warps_per_sm: int = tunable("r", (8, 12, 16, 24), base=8, help="warps that registers must suffice for")
+    waves: int = tunable("n", (1, 2, 3), base=1, help="blocks that a multiprocessor gets, over those it holds")
+    steps: int = tunable("t", (2, 4, 6, 8, 12, 16), base=4, help="steps that a launch fuses")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""What the register rule of the fused stencils lets through does not spill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gen.dtypes import F32, DType
+from gen.emit.render import render
+from gen.families.base import Variant
+from gen.families.names import space, variant
+from gen.families.stencil import Boundary, Stencil, StencilSpec
+from gen.families.stencil.temporal import TemporalConfig, most_registers, registers
+from gen.toolchain.nvrtc import Nvrtc
+
+FAMILY = Stencil()
+TEMPORAL = FAMILY.algorithms["temporal"]
+
+
+def spec_of(form: str, radius: int, dtype: DType, boundary: Boundary) -> StencilSpec:
+    """Weights that all differ."""
+    high = 2 * radius + 1
+    weights = [1.0 + place if form == "box" or radius in divmod(place, high) else 0.0 for place in range(high * high)]
+    return StencilSpec(form, tuple(weights), (high, high), dtype, boundary)
+
+
+def closest(spec: StencilSpec) -> Iterator[Variant]:
+    """Of each number of warps the config that the rule gives the fewest registers beyond what it needs."""
+    legal = [config for config in space(TEMPORAL, spec) if isinstance(config, TemporalConfig) and config.waves == 1]
+    for warps in {config.warps_per_sm for config in legal}:
+        fit = [config for config in legal if config.warps_per_sm == warps]
+        yield variant(FAMILY, spec, TEMPORAL, min(fit, key=lambda c: most_registers(c) - registers(spec, c)))
+
+
+@pytest.mark.parametrize(
+    ("form", "radius", "dtype", "boundary"),
+    [("star", 1, F32, "reflect"), ("box", 1, F32, "constant")],
+)
+def test_a_variant_that_just_fits_spills_nothing(form: str, radius: int, dtype: DType, boundary: Boundary) -> None:
+    compiler = Nvrtc(None)
+    for made in closest(spec_of(form, radius, dtype, boundary)):
+        compiled = compiler.compile(made.name, render(made), "sm_90")
+        assert compiled.spill_bytes == 0, made.name
