@@ -32,6 +32,7 @@ SPECS = (
     StencilSpec("f", tuple(x / 8 if x % 9 == 4 or x // 9 == 4 else 0 for x in range(81)), (9, 9), boundary="frozen"),
     StencilSpec("g", tuple(range(1, 10)), boundary=("wrap", "frozen")),
     StencilSpec("h", tuple(range(1, 10)), boundary=("frozen", "wrap")),
+    StencilSpec("i", tuple(x - 16.0 for x in range(33)), (11, 3), boundary=("reflect", "constant")),  # loads in turns
 )
 TAGS = {
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),

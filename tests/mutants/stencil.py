@@ -137,11 +137,6 @@ MUTANTS = (
     ),
     Mutant("stream: blocks overlap", ON_STREAM, STREAM, "% kWarpsAcross) * kWarpCols", "% kWarpsAcross) * 32", RACE),
     Mutant(
-        "stream: a row takes the place of one that is not used yet", ON_STREAM, STREAM,
-        "load(y + kAhead);\n    }\n",
-        "load(y + kAhead);\n    }\n    unpack(window[y], kSide, vectors[y % kAhead]);\n", WRONG,
-    ),
-    Mutant(
         "temporal: rows below unguarded [11]", ON_TEMPORAL, TEMPORAL, "steps * kDown - 2 * kRound, first_inner",
         "steps * kDown, first_inner", OUTSIDE_READ,
     ),
