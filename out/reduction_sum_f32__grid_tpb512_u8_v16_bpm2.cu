@@ -11,7 +11,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 97cd972c633887ef
+// Template: reduction/grid.cu.jinja, with its partials sha256 9d58a85f7d07b4fb
 //
 // Written by gen: change the template, not this file.
 

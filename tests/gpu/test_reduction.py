@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,54 @@ def test_the_sum_of_2_28_small_integers_is_exact(elements: str, device: CudaDevi
     assert kernel(array) == array.sum(dtype=np.int64)
 
 
-def test_the_first_of_2_26_equals_is_the_place(device: CudaDevice, tmp_path: Path) -> None:
-    kernel = gen.load(gen.reduction("argmax", "u8"), device=device, home=tmp_path)
-    assert kernel(np.full(2**26, 7, np.uint8)) == 0
+@pytest.mark.parametrize("elements", ["u8", "f32", "f16"])
+@pytest.mark.parametrize(("shape", "axis"), [((2**26,), None), ((64, 2**20), 1), ((2**20, 64), 1), ((2**20, 64), 0)])
+def test_the_first_of_equals_is_the_place(
+    elements: str, shape: tuple[int, ...], axis: int | None, device: CudaDevice, tmp_path: Path
+) -> None:
+    dtype = DTYPES[elements].numpy
+    kernel = gen.load(gen.reduction("argmax", elements, axis=axis), device=device, home=tmp_path)
+    for value in (7, 0 if elements == "u8" else -np.inf):  # the second is where the search begins
+        assert not kernel(np.full(shape, value, dtype)).any()
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((2**24,), None), ((4, 2**22), 1), ((2**15, 512), 1), ((512, 2**15), 0)])
+def test_the_first_nan_wins_and_infinities_stay(
+    shape: tuple[int, ...], axis: int | None, device: CudaDevice, tmp_path: Path
+) -> None:
+    array = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    rows = array if axis == 0 else array.reshape(-1, shape[-1])
+    along = rows if axis == 0 else rows.T  # what is reduced lies along axis 0
+    length = along.shape[0]
+    along[length // 3], along[length // 5] = np.inf, -np.inf
+
+    def result(op: str) -> Any:
+        return gen.load(gen.reduction(op, "f32", axis=axis), device=device, home=tmp_path)(array)
+
+    for op, right in (("argmax", length // 3), ("argmin", length // 5), ("max", np.inf), ("min", -np.inf)):
+        assert (result(op) == right).all()
+    assert np.isnan(result("sum")).all()  # infinities of both signs
+    assert np.isnan(result("var")).all()
+    along[length // 2] = along[length - 1] = np.nan
+    for op in ("argmax", "argmin"):
+        assert (result(op) == length // 2).all()
+    for op in ("max", "min", "sum", "mean", "norm", "std"):
+        assert np.isnan(result(op)).all()
+
+
+def test_blocks_that_wait_for_others_always_end(torch: Any, device: CudaDevice, tmp_path: Path) -> None:
+    """Many launches side by side, each stream with scratch of its own: all end, with one and the same result."""
+    spec, variant_name = "reduction_sum_f32", "reduction_sum_f32__flags_tpb1024_u4_v16_bpm2"
+    winner = {"device": device.name, "spec": spec, "shape": "more than 2^20 elements", "variant": variant_name}
+    (tmp_path / "tuned.json").write_text(json.dumps({"schema": 1, "winners": [winner]}), encoding="utf-8")
+    kernel = gen.load(spec, device=device, home=tmp_path)
+    array = torch.randn(2**22, device="cuda")
+    assert kernel.variant_for(array.shape) == variant_name
+    streams, results = [torch.cuda.Stream() for _ in range(8)], torch.zeros(8, device="cuda")
+    torch.cuda.synchronize()
+    for _ in range(300):
+        for stream, result in zip(streams, results, strict=True):
+            kernel(array, out=result, stream=stream)
+    torch.cuda.synchronize()
+    assert len(set(results.tolist())) == 1
+    assert abs(float(results[0]) - float(array.sum(dtype=torch.float64))) < 0.1

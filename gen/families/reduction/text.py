@@ -252,7 +252,7 @@ def _end(accumulator: DType, dtype: DType, *, least: bool) -> str:
 
 def _better(spec: ReductionSpec) -> str:
     sign = "<" if spec.op == ("argmin",) else ">"
-    return f"a {sign} b" if spec.dtype.kind != "float" else f"a {sign} b || (a != a && b == b)"
+    return f"a {sign} b" if spec.dtype.kind != "float" else f"(a {sign} b) | ((a != a) & (b == b))"
 
 
 def _replaces(spec: ReductionSpec) -> str:
