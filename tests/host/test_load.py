@@ -415,13 +415,20 @@ def test_streams_wait_for_those_that_produce_the_arrays(backend: FakeBackend) ->
     assert backend.waits[2:] == []
 
 
+@pytest.fixture
+def tickets(tmp_path: Path) -> Path:
+    """A folder whose winners have partial results that grow with the problem, and a ticket."""
+    grid = "reduction_sum_f32__grid_tpb512_u8_v16_bpm2"
+    return tuned(tmp_path / "tickets", winner(grid), winner(grid, shape="2^15 to 2^20 elements"))
+
+
 def scratch(backend: FakeBackend) -> tuple[int, int]:
     addresses = backend.launched[-1].addresses
     return addresses["partials"], addresses["ticket"]
 
 
-def test_streams_never_share_scratch(backend: FakeBackend) -> None:
-    kernel, other = gen.load(SUM, device=backend), gen.load(SUM, device=backend)
+def test_streams_never_share_scratch(backend: FakeBackend, tickets: Path) -> None:
+    kernel, other = gen.load(SUM, device=backend, home=tickets), gen.load(SUM, device=backend, home=tickets)
     seen = {}
     for call, stream in ((kernel, 3), (kernel, 4), (other, 3)):
         call(OnDevice(arange(2**18)), stream=stream)
@@ -437,8 +444,8 @@ def test_streams_never_share_scratch(backend: FakeBackend) -> None:
     assert scratch(backend) not in seen
 
 
-def test_scratch_grows_with_the_problem(backend: FakeBackend) -> None:
-    kernel = gen.load(SUM, shape=2**28, device=backend)
+def test_scratch_grows_with_the_problem(backend: FakeBackend, tickets: Path) -> None:
+    kernel = gen.load(SUM, shape=2**28, device=backend, home=tickets)
     total = OnDevice(np.zeros((), np.float32))
     kernel(OnDevice(arange(2**18)), out=total)
     small = scratch(backend)
@@ -450,8 +457,8 @@ def test_scratch_grows_with_the_problem(backend: FakeBackend) -> None:
     assert scratch(backend) == large
 
 
-def test_a_graph_has_scratch_of_its_own(backend: FakeBackend) -> None:
-    kernel, total = gen.load(SUM, shape=2**28, device=backend), OnDevice(np.zeros((), np.float32))
+def test_a_graph_has_scratch_of_its_own(backend: FakeBackend, tickets: Path) -> None:
+    kernel, total = gen.load(SUM, shape=2**28, device=backend, home=tickets), OnDevice(np.zeros((), np.float32))
     seen = []
     for capture in (0, 1, 1, 2, 0):
         backend.captures[6] = capture
@@ -497,8 +504,8 @@ def test_numpy_arrays_are_no_part_of_a_graph(backend: FakeBackend) -> None:
         gen.load(SUM, device=backend)(arange(5), stream=6)
 
 
-def test_scratch_is_given_up_after_a_failed_launch(backend: FakeBackend) -> None:
-    kernel, total = gen.load(SUM, device=backend), OnDevice(np.zeros((), np.float32))
+def test_scratch_is_given_up_after_a_failed_launch(backend: FakeBackend, tickets: Path) -> None:
+    kernel, total = gen.load(SUM, device=backend, home=tickets), OnDevice(np.zeros((), np.float32))
     kernel(OnDevice(arange(2**18)), out=total)
     before = len(backend.zeroed)
     backend.failing = 1
@@ -547,9 +554,9 @@ TUNED = "reduction_sum_f32__grid_tpb256_u8_v16_bpm4_ldcs"
 def test_base_where_nothing_is_tuned(backend: FakeBackend, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gen")
     kernel = gen.load(ReductionSpec(), shape=2**28, device=backend)
-    assert kernel.variant == "reduction_sum_f32__grid_tpb512_u8_v16_bpm2"
+    assert kernel.variant == "reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs"
     assert kernel.why.startswith(f"base, because nothing is tuned for {SUM} ({LARGE}) on Fake GPU")
-    assert kernel.source.startswith("// reduction_sum_f32__grid_tpb512_u8_v16_bpm2")
+    assert kernel.source.startswith("// reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs")
     assert backend.loaded == [kernel.variant]  # at once, not at the first call
     gen.load(SUM, shape=(2**14, 2**14), device=backend)
     gen.load(SUM, device=backend)(OnDevice(arange(3)))
@@ -641,7 +648,7 @@ def test_a_winner_that_cannot_be_used(
     backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture, variant: str, reason: str
 ) -> None:
     kernel = gen.load(SUM, shape=2**28, device=backend, home=tuned(tmp_path, winner(variant)))
-    assert kernel.variant == "reduction_sum_f32__grid_tpb512_u8_v16_bpm2"
+    assert kernel.variant == "reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs"
     assert kernel.why.startswith(f"base, because the tuned variant {variant!r} cannot be used:")
     assert reason in kernel.why
     assert f"The tuned variant {variant!r} of {SUM} ({LARGE}) on Fake GPU cannot be used, and base is" in caplog.text
@@ -659,7 +666,7 @@ def test_a_winner_that_cannot_take_these_sizes(
     name = "reduction_sum_f32__shfl_tpb128_u1"
     kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, winner(name)))
     assert kernel.variant_for(2**28) == name
-    assert kernel.variant_for(2**39) == "reduction_sum_f32__grid_tpb512_u8_v16_bpm2"
+    assert kernel.variant_for(2**39) == "reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs"
     assert f"{name} cannot take these sizes: it takes 4294967296 blocks" in caplog.text
     monkeypatch.setattr(Grid, "uncovered", lambda *_: "the test wants it")
     with pytest.raises(ConfigError, match=r"cannot take these sizes .*the test wants it"):

@@ -1,25 +1,28 @@
-// reduction_sum_f32__grid_tpb256_u2_v16_bpm4
+// reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs
 //
 // The sum of all f32 elements of an array; of none: 0.
-// One launch: the blocks of a row stride through it with vector loads; the block that finishes
-// last combines the partial results in index order, so that every run gives the same bits.
+// One launch: the blocks of a row stride through it with vector loads; each hands its partial
+// result, a flag beside every word, to the last of them, which waits and combines them in index
+// order. Without fences and atomics the end comes sooner than where the block that happens to
+// finish last does that.
 //
-// Let:      blocks = max(min((n + 2047) / 2048, sm_count * 4), 1)
-// Launch:   <<<blocks, 256>>>(in, out, partials, ticket, n)
-// Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
-// Scratch:  ticket, (min(blocks - 1, 1) * 1) * 4 bytes, 0 before the first launch
+// Let:      blocks = max(min((n + 16383) / 16384, sm_count * 2), 1)
+// Launch:   <<<blocks, 512>>>(in, out, slots, n)
+// Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"blocks_per_sm": 4, "threads_per_block": 256, "unroll": 2, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 9d58a85f7d07b4fb
+// Config:   {"blocks_per_sm": 2, "load_modifier": "cs", "threads_per_block": 512, "unroll": 8,
+//           "vec_bytes": 16}
+// Template: reduction/flags.cu.jinja, with its partials sha256 249bb08102c73737
 //
 // Written by gen: change the template, not this file.
 
-constexpr int kThreadsPerBlock = 256;
-constexpr int kUnroll = 2;  // vector loads that each thread has in flight
+constexpr int kThreadsPerBlock = 512;
+constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kWords = 1;  // of a state
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
@@ -62,9 +65,57 @@ __device__ __forceinline__ State combine_block(State state, State (&warp_states)
   return state;
 }
 
-// What another block left in memory, read past the first-level cache.
-__device__ __forceinline__ State load_partial(const State* partial) {
-  return __ldcg(partial);
+// A state as words of 32 bits. Each is handed over beside a flag, in one store of 64 bits: whoever
+// reads the flag has read the word, and no fence is needed. Slots are 0 before and after a launch.
+union Words {
+  State state;
+  unsigned words[kWords];
+};
+static_assert(sizeof(State) == sizeof(unsigned) * kWords, "a state is whole words");
+using Slot = unsigned long long;
+constexpr Slot kThere = 1ull << 32;
+constexpr int kBatch = 4;  // states that a thread waits for at once
+
+__device__ __forceinline__ void hand_over(Slot* slots, State state) {
+  Words words;
+  words.state = state;
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) atomicExch(slots + w, kThere | words.words[w]);
+}
+
+// Waits for up to kBatch of `count` states, `apart` slots from one to the next; leaves their slots
+// as they were.
+__device__ __forceinline__ State take_over(Slot* slots, int apart, int count) {
+  const volatile Slot* const seen = slots;
+  Slot taken[kBatch][kWords];
+  bool are_there = false;
+  while (!are_there) {
+    are_there = true;
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) taken[i][w] = i < count ? seen[i * apart + w] : kThere;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) are_there = are_there && taken[i][w] >= kThere;
+    }
+  }
+  State total = identity();
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    if (i < count) {
+      Words words;
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) {
+        words.words[w] = static_cast<unsigned>(taken[i][w] & 0xffffffffull);
+        atomicExch(slots + i * apart + w, 0ull);
+      }
+      total = combine(total, words.state);
+    }
+  }
+  return total;
 }
 
 // Element i of each output, from what is known of `count` elements.
@@ -128,7 +179,7 @@ __device__ __forceinline__ State read_share(
   for (; i + (kUnroll - 1) * team < vectors; i += parts * tile) {
     Vector loaded[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) loaded[u].raw = body[i + u * team];
+    for (int u = 0; u < kUnroll; ++u) loaded[u].raw = __ldcs(&body[i + u * team]);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       fold_vector(seen, loaded[u]);
@@ -138,7 +189,7 @@ __device__ __forceinline__ State read_share(
     Vector loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      if (i + u * team < vectors) loaded[u].raw = body[i + u * team];
+      if (i + u * team < vectors) loaded[u].raw = __ldcs(&body[i + u * team]);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -159,14 +210,13 @@ __device__ __forceinline__ State read_share(
   return state;
 }
 
-// partials has an element a block; ticket is 0 before the launch and after it.
+// All blocks but the last have slots.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__grid_tpb256_u2_v16_bpm4(
+    reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs(
         const Item* __restrict__ in,
         float* __restrict__ out,
-        State* partials, unsigned* ticket, long long n) {
+        Slot* slots, long long n) {
   __shared__ State warp_states[kWarps];
-  __shared__ bool is_last_block;
 
   const Item* const begin = in;
   const State share =
@@ -176,20 +226,17 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     if (threadIdx.x == 0) write_results(partial, n, 0, out);
     return;
   }
-  if (threadIdx.x == 0) {
-    partials[blockIdx.x] = partial;
-    __threadfence();  // the partial result is there before the ticket says so
-    // Counts the blocks before this one; the last sets it back to 0.
-    is_last_block = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
+  const unsigned others = gridDim.x - 1;
+  if (blockIdx.x < others) {
+    if (threadIdx.x == 0) hand_over(slots + blockIdx.x * kWords, partial);
+    return;
+  }
+  State total = threadIdx.x == 0 ? partial : identity();
+  for (unsigned block = threadIdx.x; block < others; block += kBatch * kThreadsPerBlock) {
+    const int left = (others - block + kThreadsPerBlock - 1) / kThreadsPerBlock;
+    total = combine(total, take_over(slots + block * kWords, kThreadsPerBlock * kWords, left));
   }
   __syncthreads();
-  if (!is_last_block) return;
-
-  __threadfence();
-  State total = identity();
-  for (unsigned block = threadIdx.x; block < gridDim.x; block += kThreadsPerBlock) {
-    total = combine(total, load_partial(partials + block));
-  }
   total = combine_block(total, warp_states);
   if (threadIdx.x == 0) write_results(total, n, 0, out);
 }
