@@ -144,5 +144,7 @@ class Signature:
 
 
 def _layout(given: Given) -> Layout:
-    alignment = int(np.gcd.reduce([ALIGNMENT, given.address % ALIGNMENT, *given.strides]))
+    # NumPy's arrays are copied to where they are aligned; packed records, whose own alignment is 1, may need it.
+    address = 0 if given.kind is Kind.NUMPY and given.dtype.alignment == 1 else given.address
+    alignment = int(np.gcd.reduce([ALIGNMENT, address % ALIGNMENT, *given.strides]))
     return Layout(given.shape, given.strides, given.dtype, alignment)

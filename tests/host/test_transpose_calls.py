@@ -56,7 +56,8 @@ def test_rows_of_both_arrays_may_be_pitched_and_begin_at_any_element(
 
 def test_structured_elements_keep_their_type_and_their_bits(device: FakeBackend, tmp_path: Path) -> None:
     record = np.dtype([("tag", "u1"), ("value", "<f4"), ("more", "u1", 3)])
-    records = np.frombuffer(np.random.default_rng(1).bytes(5 * 9 * 8), record).reshape(5, 9)
+    # Packed records are aligned to 1: they may begin at any byte.
+    records = np.frombuffer(np.random.default_rng(1).bytes(1 + 5 * 9 * 8), record, offset=1).reshape(5, 9)
     turned = load(transpose(dtype=record), device, tmp_path)(records)
     assert turned.dtype == record
     assert turned.tobytes() == np.ascontiguousarray(records.T).tobytes()
@@ -95,6 +96,9 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(device: FakeBacke
         load(transpose(in_place=True), device, tmp_path)(OnDevice(source))
     with pytest.raises(GenError, match="data must hold c64 elements"):
         load(transpose(dtype="c8", conjugate=True, in_place=True), device, tmp_path)(np.zeros((3, 3)))
+    odd = OnDevice(FakeMemory(64).view((2, 3), "u8", offset=4))
+    with pytest.raises(GenError, match="in must start at, and step by, a multiple of 8 bytes"):
+        load(transpose(dtype="f8"), device, tmp_path)(odd)
     fixed = np.zeros((3, 3), np.float32)
     fixed.flags.writeable = False
     with pytest.raises(GenError, match="data must be writable"):

@@ -89,7 +89,7 @@ def base(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
             return "vector_tile", VectorTileConfig(lanes=8, groups=8)
         case "odd rows":
             if size < 4:
-                return "shift_tile", ShiftTileConfig(chunks=size, warps=16)
+                return "shift_tile", ShiftTileConfig(chunks=2, warps=16)
             if size == 4:
                 return "window_tile", WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
             return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=16)
