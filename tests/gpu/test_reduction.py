@@ -15,14 +15,14 @@ import gen
 from gen.dtypes import DTYPES
 from gen.emit.render import render
 from gen.errors import SpecError
-from gen.families.names import variant
+from gen.families.names import illegal, variant
 from gen.families.reduction import Reduction
 from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.gpu.device import CudaDevice
 from gen.gpu.kernel import CudaRunner
-from gen.proof.prover import check
+from gen.proof.prover import check, uncovered
 from gen.toolchain.nvrtc import Nvrtc
-from tests.strategies import cases
+from tests.strategies import cases, variants_of
 
 FAMILY = Reduction()
 NUMBERS = [name for name, dtype in DTYPES.items() if dtype.kind != "bits"]
@@ -44,6 +44,12 @@ def test_any_reduction_equals_numpy(
         assume(False)
     case = data.draw(cases(FAMILY, spec))
     made = variant(FAMILY, spec, *FAMILY.base(spec, FAMILY.shape_class(spec, case.extents)))
+    others = [
+        one for one in FAMILY.algorithms.values() if any(illegal(one, spec, c) is None for c in one.config.space())
+    ]
+    other = data.draw(variants_of(FAMILY, spec, data.draw(st.sampled_from(others))))
+    if other.algorithm.infeasible(spec, other.config, device.limits) is None:
+        made = made if uncovered(other, case, device.limits) else other
     (kernel,) = CudaRunner(device, compiler, render).load([made])
     failure = check(kernel, device.limits, case)
     assert failure is None, str(failure)
