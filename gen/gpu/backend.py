@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from gen.errors import DeviceError, RunError
 from gen.families.backend import LEGACY_STREAM, PER_THREAD_STREAM
 from gen.families.base import Array, Extents, Variant
 from gen.families.steps import Step
-from gen.gpu.device import CudaDevice, DriverModule, call
+from gen.gpu.device import CudaDevice, DriverModule, Graph, call
 from gen.toolchain.nvrtc import Nvrtc
 
 _SUCCESS = bindings.CUresult.CUDA_SUCCESS
@@ -29,6 +30,9 @@ _CAPTURE = bindings.CUstreamCaptureStatus
 _ORDINAL = bindings.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _RELAXED = bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 _NO_TIMING = bindings.CUevent_flags.CU_EVENT_DISABLE_TIMING
+
+GRAPH_FROM = 8  # launches of a call from which on it is replayed as a graph, if it is repeated
+MOST_GRAPHS, MOST_SEEN = 4, 64  # of a call at fixed sizes: for other addresses each
 
 _threads = threading.local()
 _numbers = count()
@@ -174,7 +178,11 @@ class CudaCode:
 
 
 class CudaPrepared:
-    """The launches of a call with all but addresses and numbers filled in."""
+    """The launches of a call with all but addresses and numbers filled in.
+
+    A call of many launches becomes a graph when it is repeated with the same addresses and numbers: the driver then
+    queues all launches at once.
+    """
 
     def __init__(self, name: str, module: DriverModule, steps: Sequence[Step], numbers: Mapping[str, int]) -> None:
         """Packs arguments.
@@ -204,6 +212,8 @@ class CudaPrepared:
             self._kept += [cells, table]
             function = module.function(name + step.entry, step.shared_bytes)
             self._launches.append((function, *step.grid, *step.block, step.shared_bytes, ctypes.addressof(table)))
+        self._seen: set[Hashable] = set()  # what calls were given
+        self._graphs: dict[Hashable, Graph] = {}
 
     def launch(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
         """Queues every launch."""
@@ -211,14 +221,46 @@ class CudaPrepared:
             pointer.value = addresses[name]
         for name, cell in self._values.items():
             ctypes.memmove(cell, numbers[name], len(numbers[name]))
-        handle = bindings.CUstream(stream)
-        for *launch, table in self._launches:
-            try:
-                call("cuLaunchKernel", *launch, handle, table, 0)
-            except RunError as error:
-                grid, block = tuple(launch[1:4]), tuple(launch[4:7])
-                text = f"grid {grid}, block {block}: {error.value}"
-                raise RunError(self._name, "cannot be launched", text) from error
+        graph = self._graph_of(addresses, numbers, stream) if len(self._launches) >= GRAPH_FROM else None
+        if graph is not None:
+            graph.replay(stream)
+        else:
+            _queue(self._name, self._launches, self._kept, stream)
+
+    def _graph_of(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> Graph | None:
+        """The graph of a call that is given what an earlier one was; none where it would become part of another."""
+        if call("cuStreamIsCapturing", stream) != _CAPTURE.CU_STREAM_CAPTURE_STATUS_NONE:
+            return None
+        given = (
+            tuple(addresses[name] for name in self._pointers),
+            tuple(numbers[name] for name in self._values),
+        )
+        graph = self._graphs.get(given)
+        if graph is None and given in self._seen and len(self._graphs) < MOST_GRAPHS:
+            with _uncaptured():
+                graph = self._graphs[given] = Graph(partial(_queue, self._name, self._launches, self._kept))
+            weakref.finalize(self, _close, graph).atexit = False  # the driver keeps what still runs
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(given)
+        return graph
+
+
+def _queue(name: str, launches: Sequence[tuple[Any, ...]], _kept: object, stream: int) -> None:
+    """Queues launches one by one; what is kept holds their arguments."""
+    handle = bindings.CUstream(stream)
+    for *launch, table in launches:
+        try:
+            call("cuLaunchKernel", *launch, handle, table, 0)
+        except RunError as error:
+            grid, block = tuple(launch[1:4]), tuple(launch[4:7])
+            text = f"grid {grid}, block {block}: {error.value}"
+            raise RunError(name, "cannot be launched", text) from error
+
+
+def _close(graph: Graph) -> None:
+    with suppress(RunError):  # after a failed launch the driver answers nothing any more
+        graph.close()
 
 
 def _cell(content: bytes) -> ctypes.Array[ctypes.c_char]:

@@ -261,6 +261,40 @@ def test_a_captured_graph(torch: Any, home: Path, warm: bool) -> None:
         assert float(sum_of) == float(made) == value * 2**21
 
 
+def test_a_call_of_many_launches_is_repeated(torch: Any, home: Path) -> None:
+    """The second such call becomes a graph, which the third replays; others go by themselves."""
+    kernel = gen.load(HEAT, home=home)
+    steps = 12  # as many launches, unless they are fused
+    image = torch.from_numpy(whole_numbers(300, 257)).cuda()
+    once = kernel(image, steps=1)
+    for _ in range(steps - 1):
+        once = kernel(once, steps=1)
+    out, other = torch.zeros_like(image), torch.zeros_like(image)
+    for _ in range(4):
+        out.zero_()
+        kernel(image, steps=steps, out=out)
+        assert torch.equal(out, once)
+    kernel(image, steps=steps, out=other)  # other addresses
+    assert torch.equal(other, once)
+    image.mul_(2)
+    for _ in range(3):
+        kernel(image, steps=steps, out=out)
+    assert torch.equal(out, 2 * once)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    for _ in range(3):
+        kernel(image, steps=steps, out=other, stream=stream)
+    stream.synchronize()
+    assert torch.equal(other, 2 * once)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(image, steps=steps, out=out)
+    image.mul_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, 4 * once)
+
+
 def test_tensors_that_do_not_fit(torch: Any, home: Path) -> None:
     kernel = gen.load(TRANSPOSE, home=home)
     matrix = torch.ones(4, 6, device="cuda")
