@@ -14,7 +14,7 @@ from gen.proof.traffic import SECTOR, WARP, Access, Kind, MemoryModel, Traffic
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.occupancy import needed_in_flight
 from gen.toolchain.usage import Usage, usage
-from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, UNITS, Prediction, Speeds, predict
+from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, STARTS, UNITS, Prediction, Speeds, predict
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ _BOUND = {  # what each part of a prediction means
     UNITS: "It is bound by the load and store units: requests of many lines, or lanes that meet in a bank, take turns.",
     INSTRUCTIONS: "It is bound by the issue of instructions: more work for each, by vectors or unrolling, would help.",
     LATENCY: "It is bound by latency: loads wait for each other, and too few are under way to keep memory busy.",
+    STARTS: "It is bound by the start of its blocks: each has little to do, and larger ones would start less often.",
     LAUNCHES: "It is bound by its launches: there is so little work that starting takes longest.",
 }
 

@@ -1,4 +1,4 @@
-"""Whether two cubins hold the same machine code, whatever their kernels are called."""
+"""What cubins hold: whether two have the same machine code, whatever their kernels are called; how much of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _NOBITS = 8
+INSTRUCTION_BYTES = 16  # since sm_70
 _CODE = (b".text.", b".nv.constant", b".nv.shared.", b".nv.global")
 
 
@@ -36,6 +37,16 @@ def code_digest(cubin: bytes, symbol: str) -> str:
             for part in (name, str((section.info >> 24, section.size)).encode(), section.content):
                 digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()
+
+
+def instructions(cubin: bytes) -> dict[str, int]:
+    """How many instructions there are in the machine code of each kernel, by symbol; padding counts."""
+    prefix = b".text."
+    return {
+        section.name.removeprefix(prefix).decode(): section.size // INSTRUCTION_BYTES
+        for section in _sections(cubin)
+        if section.name.startswith(prefix)
+    }
 
 
 def _sections(cubin: bytes) -> Iterator[_Section]:

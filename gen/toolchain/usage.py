@@ -8,6 +8,7 @@ from math import prod
 from gen.errors import ConfigError
 from gen.families.base import Extents, Limits, Variant
 from gen.toolchain.compiled import Compiled, Resources
+from gen.toolchain.identity import instructions
 from gen.toolchain.occupancy import Occupancy, bytes_in_flight, occupancy
 
 
@@ -24,6 +25,7 @@ class Usage:
         occupancy: how many blocks fit.
         resident_blocks: how many are there: those that fit, or fewer where the grid has no more.
         bytes_in_flight: of loads, by all resident threads, as the text asks for them; None where that is unknown.
+        instructions: in the machine code, each once.
     """
 
     kernel: str
@@ -34,6 +36,7 @@ class Usage:
     occupancy: Occupancy
     resident_blocks: int
     bytes_in_flight: int | None
+    instructions: int
 
 
 def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents) -> tuple[Usage, ...]:
@@ -43,6 +46,7 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
     """
     sizes = {**extents, **limits.sizes()}
     per_thread = variant.algorithm.bytes_in_flight(variant.spec, variant.config)
+    length = instructions(compiled.cubin)
     found: dict[tuple[str, int, int], Usage] = {}
     for launch in variant.plan.launches:
         kernel = variant.name + launch.entry
@@ -55,7 +59,17 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
         blocks = prod(extent.at(sizes) for extent in launch.grid)
         resident = min(fits.blocks, -(-blocks // limits.sm_count))
         in_flight = None if launch.entry else bytes_in_flight(per_thread, threads, resident)
-        made = Usage(kernel, launch.setup, threads, dynamic, used, fits, resident, in_flight)
+        made = Usage(
+            kernel,
+            launch.setup,
+            threads,
+            dynamic,
+            used,
+            fits,
+            resident,
+            in_flight,
+            length.get(compiled.name + launch.entry, 0),
+        )
         found.setdefault((kernel, threads, dynamic), made)
     return tuple(found.values())
 

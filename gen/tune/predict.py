@@ -9,24 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, inf, prod
 
 from gen.errors import UnknownNameError
 from gen.families.base import Extents, Limits, Variant
 from gen.families.steps import steps
-from gen.proof.traffic import SECTOR, Access, Traffic
+from gen.proof.traffic import LINE, SECTOR, WARP, Access, Traffic
 from gen.toolchain.usage import Usage
 
-MEMORY, L2, UNITS, INSTRUCTIONS, LATENCY, LAUNCHES = (
-    "memory", "second-level cache", "load and store units", "instructions", "latency", "launches",
+MEMORY, L2, UNITS, INSTRUCTIONS, LATENCY, STARTS, LAUNCHES = (
+    "memory", "second-level cache", "load and store units", "instructions", "latency", "starts of blocks", "launches",
 )  # fmt: skip
 LAUNCH_US = 2.2  # the first launch of a call, an empty one
 NEXT_LAUNCH_US = 1.2  # every other one
-LOAD_NS = 600.0  # from a load to its use, memory being busy
+LOAD_NS = 500.0  # from a load to its use
+CACHED_LOAD_NS = 200.0  # of what a launch before it left in the second-level cache
+CACHED_BYTES = 32 << 20  # that stay there
+BLOCK_NS = 200.0  # from one block's end to the first load of the next in its place
+WARP_NS = 30.0  # the same for each of its warps, which begin one after the other
+START_NS = 60.0  # from one block's start to the next one's on the same multiprocessor, however little they do
 BARRIER_NS = 30.0  # all warps of a block together
-L2_BYTES_PER_CLOCK = 40.0  # of each multiprocessor
-INSTRUCTIONS_PER_ACCESS = 8.0  # addresses, bounds and arithmetic around a warp's request
-ISSUED_PER_CLOCK = 4.0
+LOADS_AT_ONCE = 4  # of a loop that asks for one at a time: compilers unroll it
+L2_BYTES_PER_CLOCK = 40.0  # of each multiprocessor; a store takes whole lines of it, however little it writes
+INSTRUCTIONS_PER_ACCESS = 12.0  # addresses, bounds and arithmetic around a warp's request
+EXECUTED = 0.3  # of the instructions in the machine code, by each warp
+ISSUED_PER_CLOCK = 3.0  # of four
 SHARPNESS = 2.0  # how little of the faster parts shows beside the slowest
 
 
@@ -105,9 +112,12 @@ def predict(
         if not step.setup:
             by_kernel.setdefault(variant.name + step.entry, []).append(prod(step.grid))
             launches += 1
+    cached: set[str] = set()  # buffers that a launch before has written
     for kernel, blocks in by_kernel.items():
         mine = [access for access in found.accesses if access.kernel == kernel]
-        parts = _parts(variant, mine, occupied[kernel], sum(blocks), len(blocks), limits, buffers, speeds)
+        run = _Run(variant, mine, occupied[kernel], sum(blocks), len(blocks), limits, buffers, frozenset(cached))
+        parts = run.parts(speeds)
+        cached |= {a.buffer for a in mine if a.kind == "store" and buffers.get(a.buffer, inf) <= CACHED_BYTES}
         slowest = max(parts.values())
         if slowest > 0:
             total += slowest * sum((us / slowest) ** SHARPNESS for us in parts.values()) ** (1 / SHARPNESS)
@@ -118,58 +128,84 @@ def predict(
     return Prediction(total + totals[LAUNCHES], parts_sorted)
 
 
-def _parts(
-    variant: Variant, accesses: Sequence[Access], used: Usage, blocks: float, times: int, limits: Limits,
-    buffers: Mapping[str, float], speeds: Speeds,
-) -> dict[str, float]:  # fmt: skip
-    """Microseconds of each part, all launches of one kernel together."""
-    resident = max(used.occupancy.blocks, 1)
-    at_once = min(blocks / times, resident * limits.sm_count)
-    waves = blocks / times / (resident * limits.sm_count)
-    # The last wave may leave multiprocessors idle; where a wave is not filled, some have one block more than others.
-    busy = min(limits.sm_count, blocks / times)
-    full = ceil(waves) / waves if waves > 1 else 1.0
-    spread = full if waves < 16 else 1.0
-    clocks = 1e-3 / (speeds.gigahertz * busy)  # microseconds for a clock of work on all multiprocessors
-    shared = [access for access in accesses if access.space == "shared"]
-    moving = [access for access in accesses if access.space == "global"]
-    units = sum(access.wavefronts for access in shared) + sum(max(a.lines, a.sectors / 4) for a in moving)
-    requests = sum(access.requests for access in accesses)
-    through_l2 = SECTOR * sum(a.block_sectors if a.kind == "load" else a.sectors for a in moving)
-    return {
-        MEMORY: sum(_memory_bytes(moving, buffers).values()) / speeds.gigabytes_per_s * 1e-3,
-        L2: through_l2 / L2_BYTES_PER_CLOCK * clocks * spread,
-        UNITS: units * clocks * spread,
-        INSTRUCTIONS: requests * INSTRUCTIONS_PER_ACCESS / ISSUED_PER_CLOCK * clocks * spread,
-        LATENCY: _latency_us(variant, accesses, used, blocks, at_once, times),
-    }
+@dataclass(frozen=True)
+class _Run:
+    """All launches of one kernel.
 
+    Attributes:
+        blocks: of all launches together.
+        times: launches.
+        buffers: bytes of each.
+        cached: those that lie in the second-level cache when the kernel starts.
+    """
 
-def _memory_bytes(accesses: Sequence[Access], buffers: Mapping[str, float]) -> dict[tuple[str, bool], float]:
-    """Bytes between memory and the second-level cache: no more than a buffer holds, but for some evicted early."""
-    seen: dict[tuple[str, bool], float] = {}
-    for access in accesses:
-        place = (access.buffer, access.kind == "load")
-        seen[place] = seen.get(place, 0.0) + SECTOR * access.block_sectors
-    return {
-        (name, load): min(moved, buffers.get(name, moved)) + 0.05 * max(moved - buffers.get(name, moved), 0.0)
-        for (name, load), moved in seen.items()
-    }
+    variant: Variant
+    accesses: Sequence[Access]
+    used: Usage
+    blocks: float
+    times: int
+    limits: Limits
+    buffers: Mapping[str, float]
+    cached: frozenset[str]
 
+    def parts(self, speeds: Speeds) -> dict[str, float]:
+        """Microseconds of each part."""
+        blocks = self.blocks / self.times
+        resident = max(self.used.occupancy.blocks, 1)
+        waves = blocks / (resident * self.limits.sm_count)
+        # The last wave may leave multiprocessors idle; where one is not filled, some have a block more than others.
+        busy = min(self.limits.sm_count, blocks)
+        spread = ceil(waves) / waves if 1 < waves < 16 else 1.0
+        clocks = 1e-3 / (speeds.gigahertz * busy) * spread  # microseconds for a clock of work on all multiprocessors
+        shared = [access for access in self.accesses if access.space == "shared"]
+        moving = [access for access in self.accesses if access.space == "global"]
+        units = sum(access.wavefronts for access in shared) + sum(max(a.lines, a.sectors / 4) for a in moving)
+        requests = sum(access.requests for access in self.accesses)
+        warps = self.blocks * -(-self.used.threads_per_block // WARP)
+        issued = max(requests * INSTRUCTIONS_PER_ACCESS, EXECUTED * warps * self.used.instructions)
+        through_l2 = sum(SECTOR * a.block_sectors if a.kind == "load" else LINE * a.lines for a in moving)
+        return {
+            MEMORY: self._memory_bytes(moving) / speeds.gigabytes_per_s * 1e-3,
+            L2: through_l2 / L2_BYTES_PER_CLOCK * clocks,
+            UNITS: units * clocks,
+            INSTRUCTIONS: issued / ISSUED_PER_CLOCK * clocks,
+            STARTS: self.blocks / busy * START_NS * 1e-3,
+            LATENCY: self.times * max(blocks / min(blocks, resident * self.limits.sm_count), 1.0) * self._block_us(),
+        }
 
-def _latency_us(
-    variant: Variant, accesses: Sequence[Access], used: Usage, blocks: float, at_once: float, times: int
-) -> float:
-    """Rounds of loads that wait for memory one after the other, and barriers, in every wave of blocks."""
-    threads = blocks * used.threads_per_block
-    loads = sum(a.requested_bytes for a in accesses if a.space == "global" and a.kind == "load")
-    per_thread = loads / threads if threads else 0.0
-    main = used.kernel == variant.name
-    in_flight = variant.algorithm.bytes_in_flight(variant.spec, variant.config) if main else 0
-    rounds = per_thread / in_flight if in_flight else sum(a.lanes for a in accesses if a.kind == "load") / threads
-    stages = len({access.line for access in accesses if access.space == "shared"})
-    each = max(rounds, 1.0) * LOAD_NS + stages * BARRIER_NS
-    return times * max(blocks / times / max(at_once, 1.0), 1.0) * each * 1e-3
+    def _memory_bytes(self, moving: Sequence[Access]) -> float:
+        """Bytes to and from memory: in each launch no more than a buffer holds, but for some evicted early."""
+        seen: dict[tuple[str, bool], float] = {}
+        for access in moving:
+            place = (access.buffer, access.kind == "load")
+            seen[place] = seen.get(place, 0.0) + SECTOR * access.block_sectors
+        total = 0.0
+        for (name, _), moved in seen.items():
+            whole = self.buffers.get(name, inf) * self.times
+            total += min(moved, whole) + 0.05 * max(moved - whole, 0.0)
+        return total
+
+    def _block_us(self) -> float:
+        """What a block waits for, one thing after the other: its loads by rounds, its barriers, its start."""
+        loads = [a for a in self.accesses if a.space == "global" and a.kind == "load"]
+        threads = self.blocks * self.used.threads_per_block
+        wait = CACHED_LOAD_NS if loads and all(a.buffer in self.cached for a in loads) else LOAD_NS
+        asked = sum(a.requested_bytes for a in loads) / threads if threads else 0.0
+        widest = max((a.bytes for a in loads), default=1)
+        rounds = asked / self._in_flight(widest) if asked else 0.0
+        stages = len({access.line for access in self.accesses if access.space == "shared"})
+        start = BLOCK_NS + WARP_NS * self.used.threads_per_block / WARP
+        return (max(rounds, 1.0) * wait + stages * BARRIER_NS + start) * 1e-3
+
+    def _in_flight(self, widest: int) -> float:
+        """Bytes of loads that a thread has under way at once."""
+        variant, config = self.variant, self.variant.config
+        stated = 0
+        if self.used.kernel == variant.name:
+            stated = variant.algorithm.bytes_in_flight(variant.spec, config)
+        # A load with a cache operator is assembly to the compiler, which leaves its loop as it is.
+        plain = not getattr(getattr(config, "load_modifier", None), "intrinsic", "")
+        return max(stated, LOADS_AT_ONCE * widest if plain else widest)
 
 
 def _buffer_bytes(variant: Variant, extents: Extents, sizes: Mapping[str, int]) -> dict[str, float]:
