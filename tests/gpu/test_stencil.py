@@ -1,0 +1,65 @@
+"""Stencils on the GPU: any weights, boundaries, steps and shapes equal NumPy, and every variant gives the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gen.emit.render import render
+from gen.families.base import Variant
+from gen.gpu.device import CudaDevice
+from gen.gpu.kernel import CudaKernel, CudaRunner
+from gen.proof.cases import Case, Content, allocate, fill
+from gen.proof.prover import check, uncovered
+from gen.toolchain.nvrtc import Nvrtc
+from tests.stencils import FAMILY, SPECS, cases, legal, variants
+
+VARIANTS = tuple(made for spec in SPECS for made in legal(spec))
+
+
+@pytest.fixture(scope="module")
+def runner(device: CudaDevice, compiler: Nvrtc) -> CudaRunner:
+    return CudaRunner(device, compiler, render)
+
+
+def loaded(runner: CudaRunner, compiler: Nvrtc, made: Sequence[Variant]) -> dict[Variant, CudaKernel]:
+    """Compiled on all cores, then loaded."""
+    list(compiler.compile_many(((one.name, render(one)) for one in made), runner.limits.arch))
+    return dict(zip(made, runner.load(made), strict=True))
+
+
+@pytest.fixture(scope="module")
+def kernels(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, CudaKernel]:
+    return loaded(runner, compiler, VARIANTS)
+
+
+@settings(max_examples=max(settings().max_examples // 10, 1))
+@given(made=st.lists(variants(), min_size=8, max_size=8, unique=True), each=st.lists(cases(), min_size=3, max_size=3))
+def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[Variant], each: list[Case]) -> None:
+    ready = loaded(runner, compiler, made)
+    for one in made:
+        for case in each:
+            if uncovered(one, case, runner.limits) is None:
+                failure = check(ready[one], runner.limits, case)
+                assert failure is None, str(failure)
+
+
+@settings(max_examples=max(settings().max_examples // 2, 1))
+@given(case=cases())
+def test_all_variants_of_a_spec_give_the_same_bits(
+    runner: CudaRunner, kernels: dict[Variant, CudaKernel], case: Case
+) -> None:
+    for spec in SPECS:
+        layouts = FAMILY.layouts(spec, case.extents)
+        cells = allocate(layouts["in"], case.offset, 0).array
+        fill(cells, spec.dtype, Content.RANDOM, case.seed)
+        results = set()
+        for made in VARIANTS:
+            if made.spec == spec and uncovered(made, case, runner.limits) is None:
+                out = allocate(layouts["out"], 0, 0).array
+                kernels[made].run(case.extents, {"in": cells, "out": out})
+                results.add(out.tobytes())
+        assert len(results) == 1
