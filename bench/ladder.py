@@ -112,6 +112,39 @@ def full(content: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+SHORT = (
+    ("reduceInterleaved", "reduceUnrolling2", "reduceUnrolling4", "reduceUnrolling8", "reduceUnrolling16"),
+    ("transposeNaiveRow", "transposeNaiveCol", "transposeSmem", "transposeSmemPad", "copySharedMem"),
+    ("stencil_1d_gmem", "stencil_1d_read_only", "stencil_1d"),
+    ("readOffset", "readOffset11"),
+    ("setRowReadCol", "setRowReadColPad"),
+)
+"""What the README shows: kernels that are steps from one to the next."""
+
+
+def short(content: dict[str, Any]) -> str:
+    """Some rungs, each beside the one above it."""
+    meta = content["meta"]
+    calibration = meta["calibration"]
+    lines = [
+        (
+            f"Measured on one {calibration['device']} (driver {calibration['driver']}), {meta['date']}, by "
+            f"`{meta['command']}`; it copies {calibration['copy']:.0f} GB/s."
+        ),
+        "",
+        "| kernel | us | GB/s | over the one above |",
+        "| --- | --- | --- | --- |",
+    ]
+    known = {rung["name"]: rung for rungs in content["families"].values() for rung in rungs if rung["us"] is not None}
+    for names in SHORT:
+        before = None
+        for rung in (known[name] for name in names if name in known):
+            step = "" if before is None else f"{rung['gb_per_s'] / before['gb_per_s']:.2f}x"
+            lines.append(f"| {rung['name']} | {rung['us']:.1f} | {rung['gb_per_s']:.0f} | {step} |")
+            before = rung
+    return "\n".join(lines) + "\n"
+
+
 def _table(rungs: list[dict[str, Any]]) -> list[str]:
     lines = ["| kernel | us | GB/s | step | in all | what changed |", "| --- | --- | --- | --- | --- | --- |"]
     for rung in rungs:

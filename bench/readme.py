@@ -1,7 +1,7 @@
 """Writes what was measured into the README: `python bench/readme.py`.
 
-The comparison with other libraries, by `gen bench`, with the full tables beside its files; and what tuning reached, by
-`bench/tune.py`. The README names the files.
+The comparison with other libraries, by `gen bench`, and the ladders, by `bench/ladder.py`, with the full tables beside
+their files; and what tuning reached, by `bench/tune.py`. The README names the files.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench import ladder
 from bench.tune import table
 from gen.bench.rows import read_results
 from gen.bench.table import full, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+LADDER = re.compile(r"(<!-- ladder: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def updated(readme: str) -> str:
     """The README's text, each of its blocks made anew from the file that it names."""
     readme = TUNED.sub(lambda found: found[1] + table(_content(ROOT / found[2])) + found[4], readme)
+    readme = LADDER.sub(lambda found: found[1] + ladder.short(_content(ROOT / found[2])) + found[4], readme)
     return BLOCK.sub(lambda found: found[1] + summary(read_results(ROOT / found[2])) + found[4], readme)
 
 
@@ -35,7 +38,11 @@ def _content(file: Path) -> dict[str, Any]:
 def tables(readme: str) -> dict[Path, str]:
     """The full tables of the files that the README names, each beside its file."""
     files = [ROOT / found[2] for found in BLOCK.finditer(readme)]
-    return {file.with_suffix(".md"): full(read_results(file)) for file in files if file.is_file()}
+    ladders = [ROOT / found[2] for found in LADDER.finditer(readme)]
+    return {
+        **{file.with_suffix(".md"): full(read_results(file)) for file in files if file.is_file()},
+        **{file.with_suffix(".md"): ladder.full(_content(file)) for file in ladders},
+    }
 
 
 def main() -> int:
