@@ -16,7 +16,7 @@ from gen.gpu.trial import Device
 from gen.paths import cache_home
 from gen.toolchain.farm import Farm
 from gen.tune.run import run
-from gen.tune.search import find_search
+from gen.tune.searches import find_search
 from gen.tune.tuner import Options
 
 Tune = Callable[[Case], float]
@@ -48,6 +48,6 @@ def tune(
         return 0.0  # its row says so
     start = time.monotonic()
     evidence = {"date": time.strftime("%Y-%m-%d")}
-    options = Options(find_search("random"))
+    options = Options(find_search("climb"))
     run([problem], families, device, farm, home, budget=seconds, options=options, evidence=evidence)
     return time.monotonic() - start

@@ -150,7 +150,7 @@ def tune(
     seconds = None if budget is None else read_seconds(budget)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
-    options = _options(search or ("exhaustive" if seconds is None else "random"), prune or ["all"], stop_at)
+    options = _options(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
     check_compiler(compiler)
     how = {"--budget": budget, "--stop-at": stop_at, "--search": search, "--prune": prune}
     what = {"--regret": regret, "--verify": verify, "--frozen": frozen}
@@ -274,7 +274,7 @@ def _verify(
 
 def _options(search: str, prune: list[str], stop_at: float | None) -> Options:
     from gen.tune.prune import read_rules
-    from gen.tune.search import find_search
+    from gen.tune.searches import find_search
     from gen.tune.tuner import Options
 
     if stop_at is not None and not 0 < stop_at <= 1:

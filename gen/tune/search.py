@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gen.errors import UnknownNameError
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.names import illegal
@@ -83,6 +82,21 @@ class Space:
         if made is None:
             self._illegal.add(number)
         return made
+
+    def near(self, number: int) -> list[int]:
+        """The numbers of variants of the same algorithm that differ from this one in a single parameter."""
+        rest, parts = number, iter(self._parts)
+        algorithm, count = next(parts)
+        while rest >= count:
+            rest -= count
+            algorithm, count = next(parts)
+        found, weight = [], 1
+        for parameter in reversed(algorithm.config.parameters()):
+            values = len(parameter.values)
+            digit = rest // weight % values
+            found += [number + (other - digit) * weight for other in range(values) if other != digit]
+            weight *= values
+        return found
 
     @cached_property
     def _made(self) -> Callable[[int], Variant | None]:
@@ -177,13 +191,3 @@ def exhaustive(space: Space) -> Search:
 def random(space: Space, *, seed: int = 0) -> Search:
     """All variants, in an order that favours none: wherever time ends, what was tried is a fair sample."""
     return InOrder(space, np.random.default_rng(seed).permutation(space.size))
-
-
-SEARCHES: dict[str, Callable[[Space], Search]] = {"exhaustive": exhaustive, "random": random}
-
-
-def find_search(name: str) -> Callable[[Space], Search]:
-    """The search of this name."""
-    if name not in SEARCHES:
-        raise UnknownNameError("The search", "must be one of " + ", ".join(SEARCHES), repr(name))
-    return SEARCHES[name]

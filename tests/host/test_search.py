@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from gen.errors import UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Plan, Variant
 from gen.families.config import Config, tunable
 from gen.families.names import find_family, space, variant
-from gen.gpu.trial import Entrant, Problem
+from gen.gpu.trial import Entrant, Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
 from gen.toolchain.occupancy import needed_in_flight
+from gen.tune.climb import Climb
 from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
-from gen.tune.search import SEARCHES, Space, exhaustive, find_search, random
+from gen.tune.search import Space, exhaustive, random
+from gen.tune.searches import SEARCHES, find_search
 from tests.fake_family import FakeAlgorithm, FakeFamily, FakeSpec
 
 H100 = Limits.of("sm_90")
@@ -67,13 +72,49 @@ def test_a_random_order_is_the_same_for_a_seed_and_another_for_another() -> None
 
 
 def test_an_unknown_search_or_rule_is_an_error_in_words() -> None:
-    with pytest.raises(UnknownNameError, match="must be one of exhaustive, random"):
+    with pytest.raises(UnknownNameError, match="must be one of exhaustive, random, climb"):
         find_search("clever")
     with pytest.raises(UnknownNameError, match="must be one of all, none, spills"):
         read_rules(["slow"])
     assert read_rules(["none"]) == frozenset()
     assert read_rules(["all"]) == frozenset(RULES)
     assert read_rules(["spills", "occupancy"]) == {"spills", "occupancy"}
+
+
+@given(st.integers(0, 2**31))
+def test_near_are_the_numbers_that_differ_in_one_parameter(place: int) -> None:
+    whole = Space(REDUCTION, REDUCTION.catalogue[0])
+    number = place % whole.size
+    made = whole.at(number)
+    assume(made is not None)
+    assert made is not None
+    near = whole.near(number)
+    parameters = made.config.parameters()
+    assert len(set(near)) == len(near) == sum(len(parameter.values) - 1 for parameter in parameters)
+    for other in filter(None, map(whole.at, near)):
+        assert other.algorithm is made.algorithm
+        differs = [p.field for p in parameters if getattr(other.config, p.field) != getattr(made.config, p.field)]
+        assert len(differs) == 1
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+def test_a_climb_finds_the_top_of_a_hill_in_a_small_part_of_the_space(a: int, b: int, c: int) -> None:
+    family = FakeFamily()
+    family.algorithms = {"wide": Wide(Plan(()))}
+    search = Climb(Space(family, FakeSpec("x", ())))
+
+    def us(config: Any) -> float:
+        return float(1 + abs(config.a - a) + abs(config.b - b) + abs(config.c - c))
+
+    best, tried = math.inf, 0
+    while best > 3 and tried < 3000:  # the top may be illegal, or reached by two steps at once
+        for made in search.ask(32):
+            trial = Trial(made, "ok", times_us=(us(made.config),))
+            tried += 1
+            best = min(best, trial.median_us)
+            search.tell(trial)
+    assert best <= 3
 
 
 @dataclass(frozen=True, kw_only=True)
