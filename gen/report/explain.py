@@ -13,6 +13,7 @@ from gen.proof.trace import traffic
 from gen.proof.traffic import SECTOR, WARP, Access, Kind, MemoryModel, Traffic
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.occupancy import needed_in_flight
+from gen.toolchain.sass import asked_for
 from gen.toolchain.usage import Usage, usage
 from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, STARTS, UNITS, Prediction, Speeds, predict
 
@@ -148,6 +149,8 @@ def sentences(one: Explanation) -> Iterator[str]:
     yield from _shared(one)
     yield from _latency(one)
     yield _occupancy(one)
+    if one.instructions:
+        yield from asked_for(one.variant.config, one.instructions[one.main.kernel])
     if any(used.resources.spill_store_bytes for used in one.used):
         yield "Some values find no register and are spilled to memory: less unrolling, or a smaller block, avoids that."
 

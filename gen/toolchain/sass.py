@@ -7,10 +7,13 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from gen.dtypes import LoadModifier, StoreModifier
 from gen.errors import CompileError
+from gen.families.config import Config
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.(\w+)", re.MULTILINE)
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
@@ -72,3 +75,14 @@ def holds_operator(opcodes: Counter[str], intrinsic: str) -> bool:
     return any(
         opcode.startswith(kind) and any(mark in opcode for mark in CACHE_OPERATORS[intrinsic]) for opcode in opcodes
     )
+
+
+def asked_for(config: Config, opcodes: Counter[str]) -> Iterator[str]:
+    """Whether the cache operators that a config asks for are in the machine code, in words."""
+    for value in vars(config).values():
+        intrinsic = value.intrinsic if isinstance(value, LoadModifier | StoreModifier) else ""
+        if intrinsic in CACHE_OPERATORS:
+            kind = "loads" if isinstance(value, LoadModifier) else "stores"
+            there = "is" if holds_operator(opcodes, intrinsic) else "is not"
+            marks = ", ".join(CACHE_OPERATORS[intrinsic])
+            yield f"Its {kind} ask for {intrinsic}, which {there} in the machine code ({marks})."

@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gen.cli.app import app
+from gen.families import FAMILIES
+from gen.families.names import find_variant
 from gen.paths import cache_home, output_home
 from gen.report.explain import METRICS
-from gen.toolchain.sass import CACHE_OPERATORS, disassembler, holds_operator, instructions, parse
+from gen.toolchain.sass import CACHE_OPERATORS, asked_for, disassembler, holds_operator, instructions, parse
 
 OUT = str(output_home())  # what is built is kept between runs of the tests, by content
 
@@ -150,3 +152,13 @@ def test_a_cache_operator_that_is_asked_for_is_in_the_machine_code(
 ) -> None:
     assert holds_operator(uses[f"use{intrinsic}"], intrinsic), uses[f"use{intrinsic}"]
     assert not holds_operator(uses["plain"], intrinsic)
+
+
+def test_an_operator_that_a_variant_asks_for_is_said_to_be_there_or_not() -> None:
+    streaming = one("transpose_10_b32__tiled_t32_r8_p1_u1_stcs", "--shape", "64x64")
+    assert "Its stores ask for __stcs, which is in the machine code (.EF)." in streaming["sentences"]
+    config = find_variant(FAMILIES, "transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldcs", {}).config
+    assert list(asked_for(config, Counter({"LDG.E.128": 4}))) == [
+        "Its loads ask for __ldcs, which is not in the machine code (.EF)."
+    ]
+    assert not any("ask for" in sentence for sentence in one("reduceShfl", "--shape", "64")["sentences"])
