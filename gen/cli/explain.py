@@ -68,7 +68,8 @@ def explain(
     """
     from gen.families.base import Limits
     from gen.families.names import find_named
-    from gen.report.explain import as_json, changes, metrics, parameters
+    from gen.report.compare import changes, metrics, parameters
+    from gen.report.explain import as_json
     from gen.report.look import explanations, extents_for
     from gen.tune.device import find_device
 

@@ -1,4 +1,4 @@
-"""What a variant does on an architecture: what it occupies and moves, what bounds it, and how two variants differ."""
+"""What a variant does on an architecture: what it occupies and moves, and what bounds it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def _plain(number: float) -> str:
     return f"{number:.4g}"
 
 
-def _bytes(number: float) -> str:
+def in_bytes(number: float) -> str:
+    """A number of bytes for people."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= size:
             return f"{number / size:.4g} {unit}"
@@ -112,17 +113,17 @@ METRICS = (
     Metric("spilled bytes a thread", "spilled_bytes", lambda e: e.main.resources.spill_store_bytes, _plain,
            "Values that find no register go through memory."),
     Metric("shared memory a block", "shared_bytes",
-           lambda e: e.main.resources.static_shared_bytes + e.main.dynamic_shared_bytes, _bytes,
+           lambda e: e.main.resources.static_shared_bytes + e.main.dynamic_shared_bytes, in_bytes,
            "Also shared by all blocks of a multiprocessor."),
     Metric("occupancy", "occupancy", lambda e: e.main.occupancy.fraction, _percent,
            "The warps that a multiprocessor holds, of those that it could hold at most."),
-    Metric("bytes in flight", "bytes_in_flight", lambda e: e.main.bytes_in_flight, _bytes,
+    Metric("bytes in flight", "bytes_in_flight", lambda e: e.main.bytes_in_flight, in_bytes,
            "Loads that all threads of a multiprocessor have under way at once: they hide how long memory takes."),
     Metric("load efficiency", "load_efficiency", lambda e: e.found.efficiency("load"), _percent,
            "What lanes asked for of what global memory moved for it."),
     Metric("store efficiency", "store_efficiency", lambda e: e.found.efficiency("store"), _percent,
            "The same for what is written."),
-    Metric("bytes moved", "moved_bytes", lambda e: e.found.moved_bytes(), _bytes,
+    Metric("bytes moved", "moved_bytes", lambda e: e.found.moved_bytes(), in_bytes,
            "By requests of warps, in sectors of 32 bytes."),
     Metric("of the least possible", "moved_over_least",
            lambda e: e.found.moved_bytes() / e.least_bytes if e.least_bytes else None, _plain,
@@ -231,81 +232,6 @@ def _occupancy(one: Explanation) -> str:
         f"A multiprocessor holds {fits.blocks} blocks of {one.main.threads_per_block} threads, {fits.fraction:.0%} of "
         f"the warps it could hold; {fits.limiter} allow{'' if ' and ' in fits.limiter else 's'} no more."
     )
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One parameter, spec field or metric in which two variants differ; as text."""
-
-    name: str
-    one: str
-    other: str
-
-
-def parameters(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
-    """Where specs, algorithms and configs differ."""
-
-    def told(e: Explanation) -> dict[str, object]:
-        spec = {f"spec {name}": value for name, value in e.variant.spec.to_json().items()}
-        return {
-            "family": e.variant.family.name,
-            **spec,
-            "algorithm": e.variant.algorithm.name,
-            **e.variant.config.values(),
-        }
-
-    mine, theirs = told(one), told(other)
-    return tuple(
-        Difference(name, str(mine.get(name, "-")), str(theirs.get(name, "-")))
-        for name in dict.fromkeys((*mine, *theirs))
-        if mine.get(name) != theirs.get(name)
-    )
-
-
-def metrics(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
-    """All metrics of both."""
-
-    def text(metric: Metric, e: Explanation) -> str:
-        value = metric.of(e)
-        return "-" if value is None else metric.shown(value)
-
-    rows = (Difference(metric.name, text(metric, one), text(metric, other)) for metric in METRICS)
-    return tuple(row for row in rows if (row.one, row.other) != ("-", "-"))
-
-
-def changes(one: Explanation, other: Explanation) -> Iterator[str]:
-    """What the other does differently, cause before effect."""
-    differ = parameters(one, other)
-    if differ:
-        told = ", ".join(f"{change.name} from {change.one} to {change.other}" for change in differ)
-        yield f"{other.variant.name} changes {told}."
-    else:
-        yield "Both are the same variant."
-        return
-    before, after = one.found.conflict_degree, other.found.conflict_degree
-    if abs(before - after) > 0.05 * before:
-        yield (
-            f"Bank conflicts {'fall' if after < before else 'rise'}: shared memory takes {after:.3g} times the turns "
-            f"that it must, and took {before:.3g} times."
-            + (" Rows that are longer by the padding begin in other banks, so that a column meets them all."
-               if any(change.name == "padding" for change in differ) and after < before else "")
-        )  # fmt: skip
-    for kind in KINDS:
-        was, now = one.found.efficiency(kind), other.found.efficiency(kind)
-        if was and now and abs(was - now) > 0.02:
-            yield f"{kind.capitalize()}s are {now:.1%} efficient, and were {was:.1%}."
-    was_moved, now_moved = one.found.moved_bytes(), other.found.moved_bytes()
-    if was_moved and abs(now_moved / was_moved - 1) > 0.02:
-        yield f"It moves {_bytes(now_moved)}, and moved {_bytes(was_moved)}."
-    flew, fly = one.main.bytes_in_flight, other.main.bytes_in_flight
-    if flew and fly and flew != fly:
-        yield f"A multiprocessor has {_bytes(fly)} of loads in flight, and had {_bytes(flew)}."
-    if one.main.occupancy.fraction != other.main.occupancy.fraction:
-        yield f"Occupancy is {other.main.occupancy.fraction:.0%}, and was {one.main.occupancy.fraction:.0%}."
-    bound = f"It is bound by {other.predicted.bound}"
-    was_bound = "still" if other.predicted.bound == one.predicted.bound else f"no longer by {one.predicted.bound}"
-    ratio = one.predicted.us / other.predicted.us
-    yield f"{bound}, {was_bound}; the model expects {ratio:.3g} times the speed."
 
 
 def as_json(one: Explanation) -> dict[str, Any]:
