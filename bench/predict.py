@@ -10,6 +10,7 @@ import argparse
 import json
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import mean
@@ -65,6 +66,16 @@ def main() -> int:
         content = {"command": "python bench/predict.py", "families": families, "spaces": rows}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0 if all(mean(values) >= GOAL for values in found.values()) else 1
+
+
+def sentence(content: Mapping[str, Any]) -> str:
+    """What the README says of the results in a file."""
+    spaces_of = Counter(row["spec"].partition("_")[0] for row in content["spaces"])
+    families = ", ".join(
+        f"{family} {value:.2f} ({spaces_of[family]} space{'s' if spaces_of[family] > 1 else ''})"
+        for family, value in content["families"].items()
+    )
+    return f"By `{content['command']}`, Spearman's rank correlation, a mean over search spaces: {families}.\n"
 
 
 def spaces(file: Path) -> dict[tuple[str, str], list[Measured]]:

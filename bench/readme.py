@@ -1,7 +1,8 @@
 """Writes what was measured into the README: `python bench/readme.py`.
 
 The comparison with other libraries, by `gen bench`, and the ladders, by `bench/ladder.py`, with the full tables beside
-their files; and what tuning reached, by `bench/tune.py`. The README names the files.
+their files; what tuning reached, by `bench/tune.py`; how well predictions rank, by `bench/predict.py`. The README names
+the files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import ladder
+from bench import ladder, predict
 from bench.tune import table
 from gen.bench.rows import read_results
 from gen.bench.table import full, summary
@@ -20,6 +21,7 @@ from gen.bench.table import full, summary
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LADDER = re.compile(r"(<!-- ladder: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PREDICTED = re.compile(r"(<!-- predicted: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -27,6 +29,7 @@ def updated(readme: str) -> str:
     """The README's text, each of its blocks made anew from the file that it names."""
     readme = TUNED.sub(lambda found: found[1] + table(_content(ROOT / found[2])) + found[4], readme)
     readme = LADDER.sub(lambda found: found[1] + ladder.short(_content(ROOT / found[2])) + found[4], readme)
+    readme = PREDICTED.sub(lambda found: found[1] + predict.sentence(_content(ROOT / found[2])) + found[4], readme)
     return BLOCK.sub(lambda found: found[1] + summary(read_results(ROOT / found[2])) + found[4], readme)
 
 
