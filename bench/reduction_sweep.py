@@ -1,0 +1,216 @@
+"""Defaults of the reductions against every variant: `python bench/reduction_sweep.py [--only TEXT] [--json FILE]`.
+
+On a GPU. Each problem is computed by every variant that takes it, each timed a dozen times with cold caches, and its
+result compared with that of the others. A line a problem: the default of its shape class, and the fastest of each
+algorithm; the defaults in `gen/families/reduction/classes.py` come from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import date
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gen
+from gen.dtypes import LoadModifier
+from gen.emit.render import render
+from gen.families.base import Extents, Layout, Limits, Variant
+from gen.families.config import Config
+from gen.families.names import illegal, variant
+from gen.families.reduction import Reduction, ReductionSpec
+from gen.families.reduction.canonical import dense
+from gen.toolchain.compiled import Compiled
+from gen.toolchain.nvrtc import Nvrtc
+
+FAMILY = Reduction()
+ARCH = "sm_90"
+FIRST, MORE = 3, 9  # samples; a variant far off gets only the first
+FAR = 1.5
+LARGEST = 2**30  # bytes of an array
+WHOLE, ROWS, COLUMNS = ("grid", "flags"), ("rows", "grid", "flags"), ("columns", "stream")
+Shape = tuple[int, ...]
+if TYPE_CHECKING:
+    from gen.gpu.open import Instruments
+    from gen.gpu.timing import Calibration
+
+
+@dataclass(frozen=True)
+class Group:
+    """Problems of one spec, and the algorithms that are tried on them."""
+
+    spec: ReductionSpec
+    shapes: tuple[Shape, ...]
+    algorithms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a problem came to: times in microseconds.
+
+    Attributes:
+        floor_us: an empty kernel, and the bytes at the calibrated bandwidth.
+        default, default_us: what its shape class gets untuned.
+        best: of each algorithm the fastest variant and its time.
+        variants: that were timed.
+        odd: those of them that gave another result than most.
+    """
+
+    spec: str
+    shape: Shape
+    floor_us: float
+    default: str
+    default_us: float
+    best: dict[str, tuple[str, float]]
+    variants: int
+    odd: int
+
+
+def groups() -> Iterator[Group]:
+    """Sizes inside every shape class but `strided`."""
+    powers = tuple((2**n,) for n in (12, 15, 16, 18, 20, 22, 24, 28))
+    yield Group(gen.reduction("sum"), powers, WHOLE)
+    yield Group(gen.reduction("sum", "f16"), powers[4:], WHOLE)
+    yield Group(gen.reduction("sum", "u8"), powers[2:], WHOLE)
+    for op, elements in (("argmax", "u8"), ("argmax", "f32"), ("stats", "f32")):
+        yield Group(gen.reduction(op, elements), ((2**26,),), WHOLE)
+    short: tuple[Shape, ...] = (
+        (2**21, 3), (2**21, 8), (2**20, 15), (2**19, 32), (2**18, 64), (167772, 100), (2**17, 128), (2**15, 512),
+        (16777, 1000), (4096, 4096), (256, 65536), (4, 2**24),
+    )  # fmt: skip
+    yield Group(gen.reduction("sum", axis=1), short, ROWS)
+    few: tuple[Shape, ...] = ((4096, 4096), (8192, 3072), (65536, 64), (10**7, 8), (100, 10**6))
+    yield Group(gen.reduction("sum", axis=0), few, COLUMNS)
+    yield Group(gen.reduction("sum", axis=1), ((64, 1024, 512),), ("columns",))
+
+
+def extents_of(spec: ReductionSpec, shape: Shape) -> Extents:
+    """The sizes of a contiguous array."""
+    return FAMILY.extents(spec, {"in": Layout(shape, dense(shape, spec.dtype.size), spec.dtype.numpy)})
+
+
+def default(spec: ReductionSpec, shape: Shape) -> Variant:
+    """What an array of this shape gets untuned."""
+    return variant(FAMILY, spec, *FAMILY.base(spec, FAMILY.shape_class(spec, extents_of(spec, shape))))
+
+
+def tried(group: Group) -> tuple[Variant, ...]:
+    """Every variant but those that never win by more than noise: narrow vectors in a `grid`, single loads, `cg`."""
+    found = {default(group.spec, shape).name: default(group.spec, shape) for shape in group.shapes}
+    for name in group.algorithms:
+        algorithm = FAMILY.algorithms[name]
+        for config in algorithm.config.space():
+            if illegal(algorithm, group.spec, config) is None and _has_a_chance(name, config):
+                made = variant(FAMILY, group.spec, name, config)
+                found[made.name] = made
+    return tuple(found.values())
+
+
+def _has_a_chance(name: str, config: Config) -> bool:
+    values = vars(config)
+    if values["load_modifier"] is LoadModifier.CG or (name in WHOLE and values["vec_bytes"] < 8):
+        return False
+    if name in COLUMNS and values["load_modifier"] is LoadModifier.CS:
+        return False
+    return name == "rows" or values["unroll"] > 1
+
+
+def _compile(item: tuple[str, str]) -> Compiled:
+    """In a process of its own."""
+    return Nvrtc(None).compile(*item, ARCH)
+
+
+def measure(
+    instruments: Instruments, calibration: Calibration, group: Group, made: Sequence[tuple[Variant, Compiled]]
+) -> Iterator[Row]:
+    """Times every variant on each problem of a group."""
+    from gen.gpu.kernel import CudaKernel
+
+    device, clock, service = instruments.device, instruments.clock, instruments.service
+    spec = group.spec
+    array = device.allocate(LARGEST)
+    service.random(array.address, LARGEST, 3, spec.dtype)
+    for shape in group.shapes:
+        extents = extents_of(spec, shape)
+        layout = FAMILY.layouts(spec, extents)[spec.results[0][0]]
+        size = prod(layout.shape) * layout.dtype.itemsize
+        outs = {name: device.allocate(size) for name, _, _ in spec.results}
+        first = outs[spec.results[0][0]].address
+        times: dict[str, float] = {}
+        results: dict[str, int] = {}
+        for one, compiled in made:
+            if not _fits(one, extents, device.limits):
+                continue
+            kernel = CudaKernel(one, compiled, device, device.limits)
+            addresses = {**kernel.scratch(extents), "in": array.address, **{n: m.address for n, m in outs.items()}}
+            launch = partial(kernel.queue, kernel.steps(extents), addresses)
+            found = clock.times(launch, FIRST)
+            if min(found) < FAR * min(times.values(), default=float("inf")):
+                found += clock.times(launch, MORE)
+            times[one.name] = statistics.median(found)
+            results[one.name] = service.checksum(first, size // 4 * 4)
+        yield row_of(group, shape, calibration.floor_us(FAMILY.work(spec, extents)), times, results)
+        for memory in outs.values():
+            memory.free()
+    array.free()
+
+
+def _fits(made: Variant, extents: Extents, limits: Limits) -> bool:
+    algorithm, spec, config = made.algorithm, made.spec, made.config
+    return not (algorithm.infeasible(spec, config, limits) or algorithm.uncovered(spec, config, extents, limits))
+
+
+def row_of(group: Group, shape: Shape, floor_us: float, times: dict[str, float], results: dict[str, int]) -> Row:
+    """What the times of all variants come to."""
+    best: dict[str, tuple[str, float]] = {}
+    for name, us in sorted(times.items(), key=lambda pair: (pair[1], pair[0])):
+        algorithm, _, tag = name.partition("__")[2].partition("_")
+        best.setdefault(algorithm, (tag, round(us, 2)))
+    usual = statistics.mode(results.values())
+    untuned = default(group.spec, shape).name
+    return Row(
+        group.spec.label, shape, round(floor_us, 2), untuned.partition("__")[2], round(times[untuned], 2), best,
+        len(times), sum(result != usual for result in results.values()),
+    )  # fmt: skip
+
+
+def main() -> int:
+    """Prints a line a problem; status 1 if variants disagree."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="only specs whose label holds this")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args()
+    wanted = [(group, tried(group)) for group in groups() if options.only in group.spec.label]
+    every = {made.name: made for _, variants in wanted for made in variants}
+    rows: list[Row] = []
+    with ProcessPoolExecutor() as pool:  # begun before anything here uses the GPU
+        compiling = pool.map(_compile, [(name, render(made)) for name, made in every.items()], chunksize=4)
+        compiled = dict(zip(every, compiling, strict=True))
+    from gen.gpu.open import open_instruments
+
+    instruments = open_instruments(0, Nvrtc(None))
+    calibration = instruments.calibrate()
+    meta = {"command": "python bench/reduction_sweep.py", "date": date.today().isoformat(),
+            "device": calibration.device, "driver": calibration.driver,
+            "read": round(calibration.read), "empty_pair_us": round(calibration.empty_pair_us, 2)}  # fmt: skip
+    for group, variants in wanted:
+        for row in measure(instruments, calibration, group, [(made, compiled[made.name]) for made in variants]):
+            rows.append(row)
+            best = "  ".join(f"{name}_{tag} {us}" for name, (tag, us) in row.best.items())
+            print(f"{row.spec} {row.shape} floor {row.floor_us} default {row.default} {row.default_us}: {best}")
+            if options.json:
+                content = {"meta": meta, "rows": [asdict(one) for one in rows]}
+                options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return any(row.odd for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
