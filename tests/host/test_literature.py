@@ -29,6 +29,7 @@ NAMES = {
         copyNrepsKernel copySharedMemNrepsLaunches copySharedMemNrepsKernel transposeSmemNrepsLaunches
         transposeSmemNrepsKernel transposeSmemPadNrepsLaunches transposeSmemPadNrepsKernel
     """,
+    "stencil": "stencil_1d stencil_1d_read_only stencil_1d_gmem kernel_2dfd",
     "probe": """
         readOffset readOffset11 readOffset128 readOffsetUnroll4 readOffset11Unroll4 readOffset128Unroll4 writeOffset
         writeOffset11 writeOffset128 writeOffsetUnroll4 writeOffset11Unroll4 writeOffset128Unroll4 AoS SoA
