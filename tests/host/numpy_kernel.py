@@ -38,7 +38,7 @@ class NumpyKernel:
     def run(self, extents: Extents, buffers: Buffers) -> None:
         self.runs += 1
         family, spec = self.variant.family, self.variant.spec
-        inputs = {o.name: buffers[o.name].copy() for o in spec.operands if o.role == "in"}
+        inputs = {o.name: buffers[o.name].copy() for o in spec.operands if o.role in ("in", "inout")}
         if self.drop_last:
             for array in inputs.values():
                 array[last(array)] = np.zeros((), array.dtype)
