@@ -1,8 +1,8 @@
 """Writes what was measured into the README: `python bench/readme.py`.
 
 The comparison with other libraries, by `gen bench`, and the ladders, by `bench/ladder.py`, with the full tables beside
-their files; what tuning reached, by `bench/tune.py`; how well predictions rank, by `bench/predict.py`. The README names
-the files.
+their files; what tuning reached, by `bench/tune.py`; how well predictions rank, by `bench/predict.py`; stencils against
+the copy, by `bench/stencil_sweep.py`. The README names the files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import ladder, predict
+from bench import ladder, predict, stencil_sweep
 from bench.tune import table
 from gen.bench.rows import read_results
 from gen.bench.table import full, summary
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LADDER = re.compile(r"(<!-- ladder: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 PREDICTED = re.compile(r"(<!-- predicted: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+STENCILS = re.compile(r"(<!-- stencils: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -30,6 +31,7 @@ def updated(readme: str) -> str:
     readme = TUNED.sub(lambda found: found[1] + table(_content(ROOT / found[2])) + found[4], readme)
     readme = LADDER.sub(lambda found: found[1] + ladder.short(_content(ROOT / found[2])) + found[4], readme)
     readme = PREDICTED.sub(lambda found: found[1] + predict.sentence(_content(ROOT / found[2])) + found[4], readme)
+    readme = STENCILS.sub(lambda found: found[1] + stencil_sweep.table(_content(ROOT / found[2])) + found[4], readme)
     return BLOCK.sub(lambda found: found[1] + summary(read_results(ROOT / found[2])) + found[4], readme)
 
 

@@ -12,11 +12,12 @@ import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -160,7 +161,7 @@ def main() -> int:
                 rows.append(row)
                 print(row, flush=True)
                 if options.json:
-                    options.json.write_text(text_of(rows, device, compiler), encoding="utf-8")
+                    options.json.write_text(text_of(rows, device, compiler, device.about.copy), encoding="utf-8")
             trials.close()
     return 0 if all(row.reached >= row.case.goal for row in rows) else 1
 
@@ -207,24 +208,46 @@ def again(case: Case, problem: Problem, like: Row, device: Device, farm: Compile
     return Row(case, fastest.variant, fastest.median_us, reached, done)
 
 
-def text_of(rows: Sequence[Row], device: Device, compiler: Nvrtc) -> str:
-    """All of it as JSON."""
+def text_of(rows: Sequence[Row], device: Device, compiler: Nvrtc, copy: float) -> str:
+    """All of it as JSON; of the trials how they ended, and the fastest."""
     meta = {
         "command": "python bench/stencil_sweep.py", "date": date.today().isoformat(), "device": device.name,
-        "driver": device.driver, "compiler": compiler.version, "copy": device.about.copy,
+        "driver": device.driver, "compiler": compiler.version, "copy": copy,
     }  # fmt: skip
     content = [
         {
-            "case": str(row.case), "goal": row.case.goal, "reached": row.reached, "median_us": row.median_us,
-            "variant": row.variant.name.split("__")[1],
-            "trials": {
-                trial.variant.name.split("__")[1]: trial.median_us if trial.times_us else trial.status
-                for trial in row.trials
+            "case": str(row.case), "steps": row.case.steps, "goal": row.case.goal, "reached": row.reached,
+            "median_us": row.median_us, "variant": row.variant.name.split("__")[1],
+            "statuses": Counter(trial.status for trial in row.trials),
+            "fastest": {
+                trial.variant.name.split("__")[1]: trial.median_us
+                for trial in sorted(row.trials, key=lambda trial: trial.median_us)[:BEST] if trial.times_us
             },
         }
         for row in rows
     ]  # fmt: skip
     return json.dumps({"meta": meta, "rows": content}, indent=1) + "\n"
+
+
+def table(content: dict[str, Any]) -> str:
+    """The README's lines about such a file."""
+    meta = content["meta"]
+    measured = (
+        f"Measured on one {meta['device']} (driver {meta['driver']}), {meta['date']}, by `{meta['command']}`; copy "
+        f"reaches {meta['copy']:.0f} GB/s. Of copy: the time of an empty kernel and of the bytes at that bandwidth, "
+        "over the median. TCell-steps/s: cells times steps, in 10^12 a second."
+    )
+    lines = [
+        measured,
+        "",
+        "| stencil | reached | goal | winner |",
+        "| --- | --- | --- | --- |",
+    ]
+    for row in content["rows"]:
+        unit = "of copy" if row["steps"] == 1 else "TCell-steps/s"
+        goal = f"{row['goal']:g}" if row["goal"] else ""
+        lines.append(f"| {row['case']} | {row['reached']:.3f} {unit} | {goal} | `{row['variant']}` |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
