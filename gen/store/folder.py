@@ -54,13 +54,18 @@ def other_files(families: Sequence[Family[Any]], home: Path) -> Mapping[str, str
 
 
 def remember(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
-    """Writes a spec down in `home` if its name does not say all of it, so that a winner for it can be kept."""
+    """Writes a spec down in `home` if its name does not say all of it; other runs may write theirs at the same time."""
+    with alone(lock_of(home)):
+        write_down(home, families, family, spec)
+
+
+def write_down(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
+    """The same, for one who is alone there: beside all that is written down."""
     with suppress(UnknownNameError):
         if family.parse(spec.label, {}) == spec:
             return
-    with alone(lock_of(home)):
-        others = {**_of_winners(home), f"{family.name}_{spec.label}": spec.to_json()}
-        write_if_changed(home / specs.FILE, specs.text_of_specs(families, others))
+    others = {**specs.read_specs(home), f"{family.name}_{spec.label}": spec.to_json()}
+    write_if_changed(home / specs.FILE, specs.text_of_specs(families, others))
 
 
 def _of_winners(home: Path) -> Known:

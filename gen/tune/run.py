@@ -15,7 +15,7 @@ from gen.families.base import Family
 from gen.gpu.trial import Device, Problem
 from gen.paths import lock_of
 from gen.store import tuned
-from gen.store.folder import other_files, prefixes_of, remember, variants_of_home
+from gen.store.folder import other_files, prefixes_of, remember, variants_of_home, write_down
 from gen.store.trials import Trials
 from gen.toolchain.farm import Farm
 from gen.tune.outcome import Interrupted, Outcome, displaces, winner_of
@@ -84,7 +84,7 @@ def run(
 
     def keep(outcome: Outcome, previous: str | None) -> None:
         if outcome.winner is not None and (previous is None or displaces(outcome, previous)):
-            _keep(home, families, winner_of(outcome, device, farm.version, evidence or {}))
+            _keep(home, families, outcome.problem, winner_of(outcome, device, farm.version, evidence or {}))
 
     try:
         for place, (problem, upcoming) in enumerate(zip(problems, (*problems[1:], None), strict=True)):
@@ -115,13 +115,17 @@ def _previous(home: Path, device: Device, problem: Problem) -> str | None:
     return next((winner.variant for winner in tuned.read_winners(home) if winner.place == place), None)
 
 
-def _keep(home: Path, families: Sequence[Family[Any]], winner: tuned.Winner) -> None:
-    keep(home, families, lambda old: tuned.merged(old, [winner]))
+def _keep(home: Path, families: Sequence[Family[Any]], problem: Problem, winner: tuned.Winner) -> None:
+    keep(home, families, lambda old: tuned.merged(old, [winner]), problem)
 
 
-def keep(home: Path, families: Sequence[Family[Any]], change: Callable[[Winners], Winners]) -> None:
-    """Changes the winners in `home`, and writes their files."""
+def keep(
+    home: Path, families: Sequence[Family[Any]], change: Callable[[Winners], Winners], problem: Problem | None = None
+) -> None:
+    """Changes the winners in `home`, and writes their files; with the spec of a problem that one of them is for."""
     with alone(lock_of(home)):  # another run may keep a winner of its own
+        if problem is not None:  # that run may have forgotten a spec that no winner was for
+            write_down(home, families, problem.family, problem.spec)
         winners = change(tuned.read_winners(home))
         write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
         generate(home, texts(variants_of_home(families, home), other_files(families, home)), prefixes_of(families))

@@ -441,3 +441,24 @@ def test_a_winner_of_a_spec_that_no_name_can_hold_is_kept_with_its_spec(home: Pa
     (home / FILE).write_text(text_of_winners([]))
     assert gen("generate", "--out", home)[0] == 0
     assert not any(name.startswith(("stencil_one", "stencil_other")) for name in read_specs(home))
+
+
+def test_a_spec_is_kept_with_its_winner_whatever_another_run_writes_meanwhile(home: Path) -> None:
+    family = next(family for family in FAMILIES if family.name == "stencil")
+    one, other = (
+        Problem(family, spec, family.representative(spec, family.shape_classes(spec)[0]))
+        for spec in (StencilSpec(word, (0.25, 0.5, 0.25), (3,)) for word in ("one", "other"))
+    )
+    begun: list[str] = []
+
+    def meanwhile(problem: Problem, *_: int) -> None:
+        if problem is one and not begun:
+            begun.append("other")
+            tuned(home, (other,))  # another process, which writes specs and winners of its own
+            tuned(home, TRANSPOSE)
+
+    tuned(home, (one,), tick=meanwhile)
+    assert begun
+    assert read_specs(home).keys() >= {one.spec_name, other.spec_name}
+    assert {winner.spec for winner in read_winners(home)} >= {one.spec_name, other.spec_name}
+    assert variants_of_home(FAMILIES, home)
