@@ -15,8 +15,10 @@ from typing import Any
 
 from bench import ladder, predict, stencil_sweep
 from bench.tune import table
-from gen.bench.rows import read_results
+from gen.bench.cases import public_cases
+from gen.bench.rows import Results, read_results
 from gen.bench.table import full, summary
+from gen.store.tuned import read_winners
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -28,11 +30,20 @@ TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL
 
 def updated(readme: str) -> str:
     """The README's text, each of its blocks made anew from the file that it names."""
-    readme = TUNED.sub(lambda found: found[1] + table(_content(ROOT / found[2])) + found[4], readme)
+    winners = read_winners(ROOT / "out")
+    readme = TUNED.sub(lambda found: found[1] + table(_content(ROOT / found[2]), winners) + found[4], readme)
     readme = LADDER.sub(lambda found: found[1] + ladder.short(_content(ROOT / found[2])) + found[4], readme)
     readme = PREDICTED.sub(lambda found: found[1] + predict.sentence(_content(ROOT / found[2])) + found[4], readme)
     readme = STENCILS.sub(lambda found: found[1] + stencil_sweep.table(_content(ROOT / found[2])) + found[4], readme)
-    return BLOCK.sub(lambda found: found[1] + summary(read_results(ROOT / found[2])) + found[4], readme)
+    return BLOCK.sub(lambda found: found[1] + compared(read_results(ROOT / found[2])) + found[4], readme)
+
+
+def compared(results: Results) -> str:
+    """The comparison in short, and how many of the public cases it lacks."""
+    public = {(case.family, case.name) for case in public_cases()}
+    missing = len(public - results.cases().keys())
+    said = f"\nNot measured yet: {missing} of the {len(public)} public cases.\n" if missing and results.rows else ""
+    return summary(results) + said
 
 
 def _content(file: Path) -> dict[str, Any]:

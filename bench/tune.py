@@ -120,25 +120,27 @@ def compile_rate(wanted: Sequence[Problem], compiler: Nvrtc) -> tuple[float, int
         return len(sources) / (time.monotonic() - start), farm.width
 
 
-def table(content: dict[str, Any]) -> str:
-    """What stands in the README of the results in a file."""
+def table(content: dict[str, Any], winners: Sequence[tuned.Winner]) -> str:
+    """What stands in the README: how fast tuning was, by a file of results, and the winners that came with gen."""
     meta = content["meta"]
     device, day, command = meta["calibration"]["device"], meta["date"], meta["command"]
     lines = [
         (
-            f"Measured on one {device} (driver {meta['calibration']['driver']}), {day}, by `{command}`: "
-            f"{content['variants_per_second']:.0f} variants a second compiled, proven and timed. Of the limit: the "
-            "time of an empty kernel and of the bytes at calibrated bandwidth, over the median."
+            f"{content['variants_per_second']:.0f} variants a second were compiled, proven and timed on one {device} "
+            f"(driver {meta['calibration']['driver']}), {day}, by `{command}`. The winners that come with gen for this "
+            "GPU; of the limit: the time of an empty kernel and of the bytes at calibrated bandwidth, over the median."
         ),
         "",
-        "| problem | winner | us | of the limit | base over it |",
-        "| --- | --- | --- | --- | --- |",
+        "| spec | for | winner | us | of the limit | base over it |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in content["rows"]:
-        problem = f"{row['spec']}, {row['shape']}" if "shape" in row else row["problem"]
-        name = f"`{row['variant'].partition('__')[2]}`" if row["variant"] else "none"
-        ratio = f"{1 / row['over_base']['median']:.2f}" if row["over_base"] else "-"
-        lines.append(f"| {problem} | {name} | {row['median_us']:.2f} | {row['of_limit']:.3f} | {ratio} |")
+    for winner in winners:
+        if winner.device == device:
+            name, evidence = winner.variant.partition("__")[2], winner.evidence
+            lines.append(
+                f"| {winner.spec} | {winner.words} | `{name}` | {evidence['median_us']:.2f} | "
+                f"{evidence['of_limit']:.3f} | {1 / evidence['over_base']:.2f} |"
+            )
     return "\n".join(lines) + "\n"
 
 

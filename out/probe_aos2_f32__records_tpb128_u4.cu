@@ -1,0 +1,35 @@
+// probe_aos2_f32__records_tpb128_u4
+//
+// Adds 10, 20, ... to the 2 float fields of n records, which are stored one after the other.
+// Every thread takes its records field by field. Where records follow each other a warp's accesses
+// to one field lie a record apart; where each field has an array of its own they follow each
+// other.
+//
+// Launch:   <<<(n + 511) / 512, 128>>>(in, out, n)
+// Spec:     {"dtype": "f32", "fields": 2, "layout": "aos", "probe": "records"}
+// Config:   {"threads_per_block": 128, "unroll": 4}
+// Template: probe/records.cu.jinja, with its partials sha256 5b9fab2dc3be30bb
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 128;
+constexpr int kUnroll = 4;  // records of each thread, kThreadsPerBlock apart
+constexpr int kFields = 2;  // of a record
+static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "a block is whole warps");
+
+// Adds 10 to the first field of n records, 20 to the second, and so on.
+// The fields of a record follow each other.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    probe_aos2_f32__records_tpb128_u4(
+        const float* __restrict__ in, float* __restrict__ out, long long n) {
+  const long long begin = static_cast<long long>(blockIdx.x) * kThreadsPerBlock * kUnroll;
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const long long record = begin + u * kThreadsPerBlock + threadIdx.x;
+    if (record >= n) return;
+#pragma unroll
+    for (int f = 0; f < kFields; ++f) {
+      out[record * kFields + f] = in[record * kFields + f] + 10 * (f + 1);
+    }
+  }
+}

@@ -1,0 +1,32 @@
+// probe_read11_f32__offset_tpb128_u2
+//
+// The sum of two arrays of n floats, rolled 11 elements back.
+// Every warp reads and writes elements that follow each other; those it reads, or writes, begin at
+// the offset, which may lie off the boundaries of cache lines and sectors.
+//
+// Launch:   <<<(n + 255) / 256, 128>>>(a, b, out, n)
+// Spec:     {"dtype": "f32", "offset": 11, "probe": "offset", "shifts": "read"}
+// Config:   {"threads_per_block": 128, "unroll": 2}
+// Template: probe/offset.cu.jinja, with its partials sha256 8afa0ea4223ce7df
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 128;
+constexpr int kUnroll = 2;  // elements of each thread, kThreadsPerBlock apart
+constexpr int kOffset = 11;  // elements from a thread's own place to where it reads
+static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "a block is whole warps");
+
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    probe_read11_f32__offset_tpb128_u2(
+        const float* __restrict__ a, const float* __restrict__ b,
+        float* __restrict__ out, long long n) {
+  const long long begin = static_cast<long long>(blockIdx.x) * kThreadsPerBlock * kUnroll;
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const long long i = begin + u * kThreadsPerBlock + threadIdx.x;
+    if (i >= n) return;
+    long long shifted = i + kOffset;
+    if (shifted >= n) shifted %= n;  // the last ones go on from the start
+    out[i] = a[shifted] + b[shifted];
+  }
+}

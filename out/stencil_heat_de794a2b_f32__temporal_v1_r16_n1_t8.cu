@@ -1,0 +1,467 @@
+// stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8
+//
+// Each cell of rows x cols becomes the weighted sum of 5 cells around it, steps times; outside
+// lies 0. Pitches count cells from row to row.
+// Each warp streams down its columns, every row through several steps; rows stay in registers,
+// neighbours come by shuffles.
+//
+// Let:      inner_across = (max(cols, 120) - 120) / 112
+// Let:      across = (cols + 111) / 112
+// Let:      strips = min(max(min((sm_count * 16) / max(inner_across + ((across - inner_across) *
+//           2), 1), rows / 16), 1), rows)
+// Let:      whole = steps / 8
+// Let:      launches = whole + min(steps % 8, 1)
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out, rows, cols,
+//           in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (launches % 2) times; then
+//           in and out change places; then out and spare change places
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, spare, rows,
+//           cols, in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (1 - (launches % 2))
+//           times; then in and spare change places
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out, rows, cols,
+//           out_pitch, out_pitch, strips, inner_across), max(whole, 1) - 1 times; then in and out
+//           change places
+// Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out,
+//           rows, cols, (in_pitch * (1 - min(whole, 1))) + (out_pitch * min(whole, 1)), out_pitch,
+//           strips, inner_across, steps % 8), min(steps % 8, 1) times
+// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
+//           out_pitch), 1 - min(steps, 1) times
+// Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(launches, 1), 2) - 1) bytes
+// Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
+//           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
+// Config:   {"steps": 8, "vectors": 1, "warps_per_sm": 16, "waves": 1}
+// Template: stencil/temporal.cu.jinja, with its partials sha256 97fc9cb50addca6a
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kSteps = 8;  // of a launch: each row passes through a level for every step
+constexpr int kVectors = 1;  // of 16 bytes, next to each other in a lane
+constexpr int kThreadsPerBlock = 32;  // a warp, so that multiprocessors can be filled evenly
+constexpr int kBlocksPerSm = 16;  // that registers are kept few enough for
+constexpr int kUp = 1, kDown = 1;  // how far the weights reach
+constexpr int kLeft = 1, kRight = 1;
+constexpr int kVectorCells = 16 / sizeof(float);
+constexpr int kCells = kVectors * kVectorCells;  // of a lane
+constexpr int kHigh = kUp + kDown + 1, kWide = kLeft + kRight + 1;
+constexpr int kHeld = kHigh > 1 ? kHigh - 1 : 1;  // rows of sums that are not finished
+constexpr int kRound = 4;  // rows on their way to shared memory, written out in the loop
+constexpr int kSide = kLeft > kRight ? kLeft : kRight;  // neighbours to look at on each side
+// Columns that the steps use up on each side, in whole lanes.
+constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;
+constexpr int kHaloRight = (kSteps * kRight + kCells - 1) / kCells * kCells;
+constexpr int kOwnCols = 32 * kCells - kHaloLeft - kHaloRight;  // columns that a warp writes
+constexpr unsigned kEndStrips = 2;  // strips at the ends of the rows, for one elsewhere
+constexpr int kEdgeCost = 3;  // rows inside that take as long as one at an end
+constexpr unsigned kAllLanes = 0xffffffffu;
+static_assert(kOwnCols > 0, "a warp must be wider than what its steps use up");
+
+// The array's extents, and where the calling lane stands.
+struct Domain {
+  int rows, cols;
+  int col;  // of the lane's first cell
+};
+
+// Whether vectors may be moved from where any row begins.
+__device__ __forceinline__ bool aligned(const void* array, long long pitch) {
+  const unsigned long long address = reinterpret_cast<unsigned long long>(array);
+  return (address | pitch * sizeof(float)) % 16 == 0;
+}
+
+// What is loaded beyond the ends is never looked at.
+__device__ __forceinline__ int clamped(int i, int n) {
+  return min(max(i, 0), n - 1);
+}
+
+// The cells of a vector as numbers, from to[first] on.
+template <int kNumbers>
+__device__ __forceinline__ void unpack(float (&to)[kNumbers], int first, uint4 vector) {
+  to[first] = __uint_as_float(vector.x);
+  to[first + 1] = __uint_as_float(vector.y);
+  to[first + 2] = __uint_as_float(vector.z);
+  to[first + 3] = __uint_as_float(vector.w);
+}
+
+// The numbers from[first] and on as a vector of cells.
+template <int kNumbers>
+__device__ __forceinline__ uint4 packed(const float (&from)[kNumbers], int first) {
+  return make_uint4(
+      __float_as_uint(from[first]), __float_as_uint(from[first + 1]),
+      __float_as_uint(from[first + 2]), __float_as_uint(from[first + 3]));
+}
+
+// Copies a vector to shared memory while the thread goes on. Only this thread reads it there.
+__device__ __forceinline__ void copy_ahead(uint4* to, const float* from) {
+#ifdef __CUDA_ARCH__
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#else
+  __pipeline_memcpy_async(to, from, 16);
+#endif
+}
+
+// Copies a cell likewise.
+__device__ __forceinline__ void copy_cell_ahead(float* to, const float* from) {
+#ifdef __CUDA_ARCH__
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from),
+               "n"(sizeof(float))
+               : "memory");
+#else
+  __pipeline_memcpy_async(to, from, sizeof(*from));
+#endif
+}
+
+// Ends the copies of a row.
+__device__ __forceinline__ void end_row_ahead() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  __pipeline_commit();
+#endif
+}
+
+// Waits for the oldest of kRound rows.
+__device__ __forceinline__ void wait_for_row() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_group %0;" ::"n"(kRound - 1) : "memory");
+#else
+  __pipeline_wait_prior(kRound - 1);
+#endif
+}
+
+// Waits for all rows: what is fetched next may take any place of the ring.
+__device__ __forceinline__ void wait_for_all_rows() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  __pipeline_wait_prior(0);
+#endif
+}
+
+// Fetches the lane's cells of a row that lies inside as a whole.
+__device__ __forceinline__ void fetch_inner(
+    uint4 (&to)[kVectors][32], const float* __restrict__ from) {
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) copy_ahead(&to[v][threadIdx.x % 32], from + v * kVectorCells);
+  end_row_ahead();
+}
+
+// Fetches the lane's cells of any row, where they may lie outside or between vectors.
+__device__ __forceinline__ void fetch_any(
+    uint4 (&to)[kVectors][32], const float* __restrict__ in, long long pitch, int row,
+    const Domain& domain) {
+  const float* const from = in + clamped(row, domain.rows) * pitch;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    float* const cells = reinterpret_cast<float*>(&to[v][threadIdx.x % 32]);
+#pragma unroll
+    for (int i = 0; i < kVectorCells; ++i) {
+      const int col = domain.col + v * kVectorCells + i;
+      copy_cell_ahead(&cells[i], &from[clamped(col, domain.cols)]);
+    }
+  }
+  end_row_ahead();
+}
+
+// The lane's cells of a row that has come.
+__device__ __forceinline__ void take(float (&to)[kCells], const uint4 (&from)[kVectors][32]) {
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) unpack(to, v * kVectorCells, from[v][threadIdx.x % 32]);
+}
+
+// Writes the lane's cells, all of which lie inside, where vectors may be written.
+__device__ __forceinline__ void store_inner(
+    float* __restrict__ to, const float (&from)[kCells]) {
+#pragma unroll
+  for (int i = 0; i < kCells; i += kVectorCells) {
+    *reinterpret_cast<uint4*>(to + i) = packed(from, i);
+  }
+}
+
+// Writes the first `left` cells of the lane; `whole` says that vectors may be written.
+__device__ __forceinline__ void store_any(
+    float* __restrict__ to, const float (&from)[kCells], int left, bool whole) {
+  if (whole && kCells <= left) {
+    store_inner(to, from);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCells; ++i) {
+    if (i < left) to[i] = from[i];
+  }
+}
+
+// A row of the window with `side` cells of the lanes to its left and right.
+__device__ __forceinline__ void widen(
+    float (&line)[kSide + kCells + kSide], const float (&cells)[kCells], int side) {
+#pragma unroll
+  for (int i = 0; i < kCells; ++i) line[kSide + i] = cells[i];
+#pragma unroll
+  for (int d = 1; d <= kSide; ++d) {
+    if (d > side) continue;
+    const int lanes = (d + kCells - 1) / kCells;
+    line[kSide - d] = __shfl_up_sync(kAllLanes, cells[lanes * kCells - d], lanes);
+    line[kSide + kCells - 1 + d] =
+        __shfl_down_sync(kAllLanes, cells[kCells - 1 + d - lanes * kCells], lanes);
+  }
+}
+
+// Puts in place what lies outside, where the lane is near an end.
+__device__ __forceinline__ void put_outside(
+    float (&line)[kSide + kCells + kSide], int side, const Domain& domain) {
+#pragma unroll
+  for (int first = 0; first < kSide; first += kCells) {  // cells from the first column to the lane
+    if (domain.col != first) continue;
+#pragma unroll
+    for (int d = 1; d <= kSide - first; ++d) {
+      if (d <= side - first) line[kSide - first - d] = 0.0f;
+    }
+  }
+#pragma unroll
+  for (int end = 1; end < kCells + kSide; ++end) {  // the first column outside
+    if (domain.col + end != domain.cols) continue;
+#pragma unroll
+    for (int d = 0; d < kSide; ++d) {
+      if (d < side && end + d < kCells + side) line[kSide + end + d] = 0.0f;
+    }
+  }
+}
+
+// Takes a row through the levels where some of what is read lies outside: in goes the one of
+// number `row`, out comes `row - steps * kDown` after all steps. A level holds the last kHigh rows
+// of the step before, so that those outside can be put in place.
+template <bool kWhole>
+__device__ __forceinline__ void advance_edge(
+    float (&window)[kSteps][kHigh][kCells], float (&cells)[kCells], int row, int steps,
+    const Domain& domain) {
+  static constexpr float kWeights[kHigh][kWide] = {
+      {0.0f, 0.125f, 0.0f},
+      {0.125f, 0.5f, 0.125f},
+      {0.0f, 0.125f, 0.0f},
+  };
+  static constexpr int kSides[kHigh] = {0, 1, 0};  // neighbours a row needs
+#pragma unroll
+  for (int level = 0; level < kSteps; ++level) {
+    if (!kWhole && level >= steps) continue;
+    float (&rows)[kHigh][kCells] = window[level];
+#pragma unroll
+    for (int y = 1; y < kHigh; ++y) {
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) rows[y - 1][i] = rows[y][i];
+    }
+    const int newest = row - level * kDown;
+    const int centre = newest - kDown;  // the row that this step can now compute
+#pragma unroll
+    for (int d = 0; d < kDown; ++d) {
+      if (newest != domain.rows + d) continue;
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        cells[i] = 0.0f;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) rows[kHigh - 1][i] = cells[i];
+    if (centre == 0) {  // the rows above the first
+#pragma unroll
+      for (int d = 1; d <= kUp; ++d) {
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) {
+          rows[kUp - d][i] = 0.0f;
+        }
+      }
+    }
+    float sum[kCells] = {};
+#pragma unroll
+    for (int y = 0; y < kHigh; ++y) {
+      float line[kSide + kCells + kSide];
+      widen(line, rows[y], kSides[y]);
+      put_outside(line, kSides[y], domain);
+#pragma unroll
+      for (int x = 0; x < kWide; ++x) {
+        if (kWeights[y][x] == 0.0f) continue;  // reads nothing
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) {
+          sum[i] = fmaf(kWeights[y][x], line[kSide - kLeft + x + i], sum[i]);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      cells[i] = sum[i];
+    }
+  }
+}
+
+// The same where all that is read lies inside. A level holds sums that are not finished, to which
+// each row that comes adds its terms: the oldest is then finished, and goes to the next level.
+template <bool kWhole>
+__device__ __forceinline__ void advance_inner(
+    float (&held)[kSteps][kHeld][kCells], float (&cells)[kCells], int steps) {
+  static constexpr float kWeights[kHigh][kWide] = {
+      {0.0f, 0.125f, 0.0f},
+      {0.125f, 0.5f, 0.125f},
+      {0.0f, 0.125f, 0.0f},
+  };
+#pragma unroll
+  for (int level = 0; level < kSteps; ++level) {
+    if (!kWhole && level >= steps) continue;
+    float line[kSide + kCells + kSide];
+    widen(line, cells, kSide);
+#pragma unroll
+    for (int y = kHigh - 1; y >= 0; --y) {  // which row of its window the row is: oldest sum first
+      float sum[kCells] = {};
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (y > 0) sum[i] = held[level][kHigh - 1 - y][i];
+#pragma unroll
+        for (int x = 0; x < kWide; ++x) {
+          if (kWeights[y][x] == 0.0f) continue;  // reads nothing
+          sum[i] = fmaf(kWeights[y][x], line[kSide - kLeft + x + i], sum[i]);
+        }
+        if (y < kHigh - 1) {
+          held[level][kHigh - 2 - y][i] = sum[i];
+        } else {
+          cells[i] = sum[i];
+        }
+      }
+    }
+  }
+}
+
+// A warp streams down its columns: rows from `from` to `to`, and what the steps use up above and
+// below.
+template <bool kWhole>
+__device__ __forceinline__ void stream_inner(
+    const float* __restrict__ in, float* __restrict__ out, long long in_pitch,
+    long long out_pitch, int from, int to, int steps, bool writes, const Domain& domain,
+    uint4 (&ahead)[kRound][kVectors][32]) {
+  float held[kSteps][kHeld][kCells] = {};
+  const int first = from - steps * kUp;
+  const float* source = in + first * in_pitch + domain.col;
+  float* target = out + (first - steps * kDown) * out_pitch + domain.col;
+#pragma unroll
+  for (int i = 0; i < kRound; ++i) {
+    fetch_inner(ahead[i], source);
+    source += in_pitch;
+  }
+  for (int row = first; row < to + steps * kDown; row += kRound) {
+#pragma unroll
+    for (int i = 0; i < kRound; ++i) {
+      float cells[kCells];
+      wait_for_row();
+      take(cells, ahead[i]);
+      advance_inner<kWhole>(held, cells, steps);
+      fetch_inner(ahead[i], source);
+      const int done = row + i - steps * kDown;
+      if (writes && from <= done && done < to) store_inner(target, cells);
+      source += in_pitch;
+      target += out_pitch;
+    }
+  }
+  wait_for_all_rows();
+}
+
+// The same where rows or columns may lie outside, or between vectors. A call, so that what only
+// the ends need takes no registers elsewhere.
+template <bool kWhole>
+__device__ __noinline__ void stream_edge(
+    const float* __restrict__ in, float* __restrict__ out, long long in_pitch,
+    long long out_pitch, int from, int to, int steps, bool writes, Domain domain,
+    uint4 (&ahead)[kRound][kVectors][32]) {
+  float window[kSteps][kHigh][kCells] = {};
+  const int left = writes ? domain.cols - domain.col : 0;  // cells until the row ends
+  const int first = max(from - steps * kUp, 0);
+#pragma unroll 1
+  for (int i = 0; i < kRound; ++i) fetch_any(ahead[i], in, in_pitch, first + i, domain);
+#pragma unroll 1
+  for (int row = first; row < to + steps * kDown; ++row) {
+    uint4(&slot)[kVectors][32] = ahead[(row - first) % kRound];
+    float cells[kCells];
+    wait_for_row();
+    take(cells, slot);
+    advance_edge<kWhole>(window, cells, row, steps, domain);
+    fetch_any(slot, in, in_pitch, row + kRound, domain);
+    const int done = row - steps * kDown;
+    if (from <= done) {
+      store_any(out + done * out_pitch + domain.col, cells, left, aligned(out, out_pitch));
+    }
+  }
+  wait_for_all_rows();
+}
+
+// A warp streams down its columns of a strip of rows, and over what the steps use up on all sides.
+template <bool kWhole>
+__device__ __forceinline__ void stream(
+    const float* __restrict__ in, float* __restrict__ out, int rows, int cols,
+    long long in_pitch, long long out_pitch, unsigned strips, unsigned inner_across, int steps,
+    uint4 (&ahead)[kRound][kVectors][32]) {
+  // Columns at the ends take longer: they come first, and their strips are shorter. The first
+  // inner_across columns of warps but one are no ends.
+  const unsigned across = (cols + kOwnCols - 1) / kOwnCols;
+  const unsigned ends = (across - inner_across) * strips * kEndStrips;
+  const bool is_end = blockIdx.x < ends;
+  const unsigned place = is_end ? blockIdx.x : blockIdx.x - ends;
+  if (is_end) strips *= kEndStrips;
+  const unsigned strip = is_end ? place % strips : place / inner_across;
+  unsigned column = is_end ? place / strips : place % inner_across + 1;
+  if (is_end && column > 0) column += inner_across;
+  const int first_col = static_cast<int>(column * kOwnCols) - kHaloLeft;
+  const int lane = threadIdx.x;
+  const Domain domain = {rows, cols, first_col + lane * kCells};
+  const bool writes = kHaloLeft <= lane * kCells && lane * kCells < 32 * kCells - kHaloRight;
+  // Rows from first_inner to end_inner read nothing that lies outside. Rows above and below take
+  // longer, and so the strips that have them are shorter.
+  const bool inner = !is_end && aligned(in, in_pitch) && aligned(out, out_pitch);
+  const int first_inner = inner ? min(steps * kUp, rows) : rows;
+  const int end_inner = max(rows - steps * kDown - 2 * kRound, first_inner);
+  constexpr int kAbove = kSteps * kUp * kEdgeCost;
+  constexpr int kBelow = (kSteps * kDown + 2 * kRound) * kEdgeCost;
+  const auto row_of = [=](long long strip) {
+    const long long all = inner ? kAbove + rows + kBelow : rows;
+    const long long row = all * strip / strips - (inner ? kAbove : 0);
+    return static_cast<int>(min(max(row, 0LL), static_cast<long long>(rows)));
+  };
+  const int first_row = row_of(strip), end_row = row_of(strip + 1);
+  int begin = 0;
+#pragma unroll 1
+  for (int piece = 0; piece < 3; ++piece) {  // rows above, inner ones, rows below
+    int end = rows;
+    if (piece == 0) end = first_inner;
+    if (piece == 1) end = end_inner;
+    const int from = max(begin, first_row), to = min(end, end_row);
+    begin = end;
+    if (from >= to) continue;
+    if (piece == 1) {
+      stream_inner<kWhole>(in, out, in_pitch, out_pitch, from, to, steps, writes, domain, ahead);
+    } else {
+      stream_edge<kWhole>(in, out, in_pitch, out_pitch, from, to, steps, writes, domain, ahead);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerSm)
+    stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8(
+        const float* __restrict__ in, float* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        unsigned strips, unsigned inner_across) {
+  __shared__ uint4 ahead[kRound][kVectors][32];
+  stream<true>(in, out, rows, cols, in_pitch, out_pitch, strips, inner_across, kSteps, ahead);
+}
+
+// Fewer steps than kSteps: what is left at the end.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8_rest(
+        const float* __restrict__ in, float* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        unsigned strips, unsigned inner_across, unsigned steps) {
+  __shared__ uint4 ahead[kRound][kVectors][32];
+  stream<false>(in, out, rows, cols, in_pitch, out_pitch, strips, inner_across, steps, ahead);
+}
+
+// No step at all: every cell as it is.
+extern "C" __global__ void __launch_bounds__(256)
+    stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8_copy(
+        const float* __restrict__ in, float* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch) {
+  const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < rows * cols) out[i / cols * out_pitch + i % cols] = in[i / cols * in_pitch + i % cols];
+}

@@ -1,0 +1,53 @@
+// transpose_10_b32__row_copy_x256_tpb256_u1
+//
+// Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
+// Elements that follow each other in the input do so in the output: runs of them are copied by
+// 16-byte vectors, or, where one of the two is not aligned, by words that are shifted into place.
+//
+// Launch:   <<<1 * (((rows * cols) + 1023) / 1024), 256>>>(in, out, rows, cols, in_pitch,
+//           out_pitch, 1, ((rows * cols) + 1023) / 1024)
+// Spec:     {"axes": [1, 0], "dtype": "b32"}
+// Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 1}
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 bc16339263362508
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kSize = 4;  // bytes of an element
+constexpr int kLanes = 256;  // threads along a run
+constexpr int kUnroll = 1;  // vectors of each thread
+constexpr int kThreadsPerBlock = 256;
+constexpr int kRuns = kThreadsPerBlock / kLanes;  // of a block
+constexpr int kVector = 16 / kSize;  // elements of a vector
+constexpr int kSpan = kLanes * kUnroll * kVector;  // elements of a run that a block copies
+static_assert(kThreadsPerBlock % kLanes == 0, "a block copies whole runs side by side");
+
+// Nothing moves within a run of rows * cols elements, one for each of the other axes' places.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    transpose_10_b32__row_copy_x256_tpb256_u1(
+        const unsigned* __restrict__ in, unsigned* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        unsigned tiles_down, unsigned tiles_across) {
+  const long long run = rows * cols;
+  const unsigned runs = 1;
+  const long long first = static_cast<long long>(blockIdx.x % tiles_across) * kSpan;
+  const long long last = min(run, first + kSpan);
+  const unsigned mine = blockIdx.x / tiles_across * kRuns + threadIdx.x / kLanes;
+  if (mine >= runs) return;
+  const auto in_address = reinterpret_cast<unsigned long long>(in);
+  const auto out_address = reinterpret_cast<unsigned long long>(out);
+  const int lane = threadIdx.x % kLanes;
+  if ((in_address | out_address) % 16 == 0) {
+    const long long vectors = last / kVector;
+    long long v = first / kVector + lane;
+    const uint4* from = reinterpret_cast<const uint4*>(in);
+    uint4* to = reinterpret_cast<uint4*>(out);
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (v < vectors) to[v] = __ldg(&from[v]);
+      v += kLanes;
+    }
+    for (long long i = max(first, vectors * kVector) + lane; i < last; i += kLanes) out[i] = in[i];
+    return;
+  }
+  for (long long i = first + lane; i < last; i += kLanes) out[i] = in[i];
+}

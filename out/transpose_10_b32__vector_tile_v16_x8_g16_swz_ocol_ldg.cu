@@ -1,0 +1,127 @@
+// transpose_10_b32__vector_tile_v16_x8_g16_swz_ocol_ldg
+//
+// Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
+// A thread reads a square of elements by vectors, one of each row, turns it in registers, and
+// leaves it in shared memory by vectors, one of each column; these are written along the rows of
+// the output.
+//
+// Launch:   <<<((rows + 63) / 64) * ((cols + 31) / 32), 128>>>(in, out, rows, cols, in_pitch,
+//           out_pitch, (rows + 63) / 64, (cols + 31) / 32)
+// Spec:     {"axes": [1, 0], "dtype": "b32"}
+// Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "g", "spread":
+//           "swz", "vec_bytes": 16}
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 2e8cf0e57b28f4b5
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kVecBytes = 16;  // of a load and of a store
+constexpr int kSize = 4;  // bytes of an element
+constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
+constexpr int kLanes = 8;  // squares across a tile
+constexpr int kGroups = 16;  // squares down a tile
+constexpr int kPadding = 0;  // vectors exchanged within each column spread a row over the banks
+constexpr int kTileRows = kGroups * kElements;
+constexpr int kTileCols = kLanes * kElements;
+constexpr int kThreadsPerBlock = kLanes * kGroups;
+static_assert(kElements > 0, "a vector holds at least one element");
+static_assert((kGroups & (kGroups - 1)) == 0, "columns are exchanged within a power of two");
+static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
+
+constexpr int kWords = 4;  // 32-bit words of a vector
+
+// Turns kElements vectors, one of each row, into kElements vectors, one of each column.
+__device__ __forceinline__ void transpose_square(
+    const unsigned (&rows)[kElements][kWords], unsigned (&cols)[kElements][kWords]) {
+  constexpr int kPerElement = kWords / kElements;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      cols[w / kPerElement][i * kPerElement + w % kPerElement] = rows[i][w];
+    }
+  }
+}
+
+// Where the tile holds the vector of rows group * kElements and on of a column.
+__device__ __forceinline__ int slot(int col, int group) {
+  return col * kGroups + (group ^ col / kElements % kGroups);
+}
+
+// in is rows x cols, out is cols x rows. A tile that does not lie inside, or whose rows are not
+// aligned to vectors, is moved element by element.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    transpose_10_b32__vector_tile_v16_x8_g16_swz_ocol_ldg(
+        const unsigned* __restrict__ in, unsigned* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        unsigned tiles_down, unsigned tiles_across) {
+  __shared__ uint4 tile[kTileCols * (kGroups + kPadding)];
+  const long long tile_row = blockIdx.x % tiles_down;  // consecutive blocks lie below each other
+  const long long tile_col = blockIdx.x / tiles_down;
+  const long long first_row = tile_row * kTileRows;
+  const long long first_col = tile_col * kTileCols;
+  const int thread = threadIdx.x;
+
+  const auto in_address = reinterpret_cast<unsigned long long>(in);
+  const auto out_address = reinterpret_cast<unsigned long long>(out);
+  const long long pitch_bytes = (in_pitch | out_pitch) * kSize;
+  const bool aligned = (in_address | out_address | pitch_bytes) % kVecBytes == 0;
+  const bool inside = first_row + kTileRows <= rows && first_col + kTileCols <= cols;
+  if (aligned && (inside || (rows % kElements == 0 && cols % kElements == 0))) {
+    const int lane = thread % kLanes;
+    const int group = thread / kLanes;
+    const long long row = first_row + group * kElements;
+    const long long col = first_col + lane * kElements;
+    unsigned across[kElements][kWords];
+    unsigned down[kElements][kWords];
+    if (row < rows && col < cols) {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) {
+        const unsigned* start = in + (row + i) * in_pitch + col;
+        const uint4* from = reinterpret_cast<const uint4*>(start);
+        const uint4 loaded = __ldg(&from[0]);
+        across[i][0] = loaded.x;
+        across[i][1] = loaded.y;
+        across[i][2] = loaded.z;
+        across[i][3] = loaded.w;
+      }
+      transpose_square(across, down);
+#pragma unroll
+      for (int j = 0; j < kElements; ++j) {
+        uint4& place = tile[slot(lane * kElements + j, group)];
+        place = make_uint4(down[j][0], down[j][1], down[j][2], down[j][3]);
+      }
+    }
+    __syncthreads();
+    const int below = thread % kGroups;
+    if (first_row + below * kElements < rows) {
+#pragma unroll
+      for (int k = 0; k < kTileCols; k += kLanes) {
+        const int c = k + thread / kGroups;
+        if (first_col + c < cols) {
+          unsigned* start = out + (first_col + c) * out_pitch + first_row;
+          uint4* to = reinterpret_cast<uint4*>(start);
+          to[below] = tile[slot(c, below)];
+        }
+      }
+    }
+  } else {
+    unsigned* elements = reinterpret_cast<unsigned*>(tile);
+    for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
+      const int r = k / kTileCols;
+      const int c = k % kTileCols;
+      if (first_row + r < rows && first_col + c < cols) {
+        elements[slot(c, r / kElements) * kElements + r % kElements] =
+            in[(first_row + r) * in_pitch + first_col + c];
+      }
+    }
+    __syncthreads();
+    for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
+      const int c = k / kTileRows;
+      const int r = k % kTileRows;
+      if (first_row + r < rows && first_col + c < cols) {
+        out[(first_col + c) * out_pitch + first_row + r] =
+            elements[slot(c, r / kElements) * kElements + r % kElements];
+      }
+    }
+  }
+}

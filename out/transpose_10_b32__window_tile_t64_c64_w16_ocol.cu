@@ -1,0 +1,105 @@
+// transpose_10_b32__window_tile_t64_c64_w16_ocol
+//
+// Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
+// A tile is staged in shared memory. What is written of each of its columns is moved up by some
+// rows, so that it begins at a whole sector of memory also where the rows of the output begin
+// anywhere.
+//
+// Launch:   <<<((rows + 63) / 64) * ((cols + 63) / 64), dim3(32, 16, 1)>>>(in, out, rows, cols,
+//           in_pitch, out_pitch, (rows + 63) / 64, (cols + 63) / 64)
+// Spec:     {"axes": [1, 0], "dtype": "b32"}
+// Config:   {"block_order": "col", "tile_cols": 64, "tile_rows": 64, "warps": 16}
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 5e1f180cbde7ac70
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kTileRows = 64;  // that a block writes of each column
+constexpr int kTileCols = 64;
+constexpr int kWarps = 16;
+constexpr int kSize = sizeof(unsigned);
+constexpr int kAlign = kSize;  // what a block writes of a column begins where the tile does
+constexpr int kHalo = kAlign / kSize - 1;  // rows before its own that a block reads for that
+constexpr int kPadding = 1;  // spreads a column of the tile over the banks
+constexpr int kThreadsPerBlock = 32 * kWarps;
+static_assert(kAlign % kSize == 0, "a window begins at a whole element");
+static_assert(kTileRows % 32 == 0 && kTileCols % 32 == 0, "a warp moves 32 elements at a time");
+static_assert(kTileCols % kWarps == 0, "every warp writes as many columns");
+static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
+
+using Tile = unsigned[kTileRows + kHalo][kTileCols + kPadding];
+
+// Reads the tile at (first_row, first_col), of which rows and columns may lie outside the matrix
+// unless kInside.
+template <bool kInside>
+__device__ __forceinline__ void read_tile(
+    Tile& tile, const unsigned* __restrict__ in, long long in_pitch, long long first_row,
+    long long first_col, long long rows, long long cols) {
+  const int lane = threadIdx.x;
+  const unsigned* from = in + (first_row + threadIdx.y) * in_pitch + first_col + lane;
+#pragma unroll
+  for (int j = 0; j < kTileRows + kHalo; j += kWarps) {
+    const int r = j + threadIdx.y;
+    if (j + kWarps > kTileRows + kHalo && r >= kTileRows + kHalo) break;
+    const bool there = kInside || (first_row + r >= 0 && first_row + r < rows);
+#pragma unroll
+    for (int i = 0; i < kTileCols; i += 32) {
+      if (there && (kInside || first_col + i + lane < cols)) {
+        tile[r][i + lane] = __ldg(&from[i]);
+      }
+    }
+    from += kWarps * in_pitch;
+  }
+}
+
+// Writes the columns of the tile: of each, a window of kTileRows rows that begins at a multiple of
+// kAlign.
+template <bool kInside>
+__device__ __forceinline__ void write_tile(
+    const Tile& tile, unsigned* __restrict__ out, long long out_pitch, long long first_row,
+    long long first_col, long long rows, long long cols) {
+  const int lane = threadIdx.x;
+  unsigned* start = out + (first_col + threadIdx.y) * out_pitch + first_row + kHalo;
+#pragma unroll
+  for (int j = 0; j < kTileCols; j += kWarps) {
+    const int c = j + threadIdx.y;
+    if (kInside || first_col + c < cols) {
+      const int early = reinterpret_cast<unsigned long long>(start) % kAlign / kSize;
+      const int first = kHalo - early + lane;
+      unsigned* to = start - early + lane;
+#pragma unroll
+      for (int i = 0; i < kTileRows; i += 32) {
+        const long long row = first_row + first + i;
+        if (kInside || (row >= 0 && row < rows)) {
+          to[i] = tile[first + i][c];
+        }
+      }
+    }
+    start += kWarps * out_pitch;
+  }
+}
+
+// in is rows x cols, out is cols x rows; rows of both may begin anywhere.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    transpose_10_b32__window_tile_t64_c64_w16_ocol(
+        const unsigned* __restrict__ in, unsigned* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        unsigned tiles_down, unsigned tiles_across) {
+  __shared__ unsigned tile[kTileRows + kHalo][kTileCols + kPadding];
+  const long long tile_row = blockIdx.x % tiles_down;  // consecutive blocks lie below each other
+  const long long tile_col = blockIdx.x / tiles_down;
+  const long long first_row = tile_row * kTileRows - kHalo;
+  const long long first_col = tile_col * kTileCols;
+  const bool inside = first_row >= 0 && first_row + kHalo + kTileRows <= rows &&
+                      first_col + kTileCols <= cols;
+  if (inside) {
+    read_tile<true>(tile, in, in_pitch, first_row, first_col, rows, cols);
+  } else {
+    read_tile<false>(tile, in, in_pitch, first_row, first_col, rows, cols);
+  }
+  __syncthreads();
+  if (inside) {
+    write_tile<true>(tile, out, out_pitch, first_row, first_col, rows, cols);
+  } else {
+    write_tile<false>(tile, out, out_pitch, first_row, first_col, rows, cols);
+  }
+}
