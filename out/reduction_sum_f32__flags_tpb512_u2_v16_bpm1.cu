@@ -6,7 +6,7 @@
 // order. Without fences and atomics the end comes sooner than where the block that happens to
 // finish last does that.
 //
-// Let:      blocks = max(min((n + 4095) / 4096, sm_count * 1), 1)
+// Let:      blocks = max(min((n + 4095) / 4096, sm_count), 1)
 // Launch:   <<<blocks, 512>>>(in, out, slots, n)
 // Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":

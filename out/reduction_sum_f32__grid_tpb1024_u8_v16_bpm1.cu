@@ -4,10 +4,10 @@
 // One launch: the blocks of a row stride through it with vector loads; the block that finishes
 // last combines the partial results in index order, so that every run gives the same bits.
 //
-// Let:      blocks = max(min((n + 32767) / 32768, sm_count * 1), 1)
+// Let:      blocks = max(min((n + 32767) / 32768, sm_count), 1)
 // Launch:   <<<blocks, 1024>>>(in, out, partials, ticket, n)
 // Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
-// Scratch:  ticket, (min(blocks - 1, 1) * 1) * 4 bytes, 0 before the first launch
+// Scratch:  ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 1, "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}

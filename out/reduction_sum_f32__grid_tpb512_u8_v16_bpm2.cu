@@ -7,7 +7,7 @@
 // Let:      blocks = max(min((n + 16383) / 16384, sm_count * 2), 1)
 // Launch:   <<<blocks, 512>>>(in, out, partials, ticket, n)
 // Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
-// Scratch:  ticket, (min(blocks - 1, 1) * 1) * 4 bytes, 0 before the first launch
+// Scratch:  ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}

@@ -4,13 +4,13 @@
 // With few columns, a tile that has all of them lies in one piece in the input, is read as it
 // lies, and written to as many long pieces; with few rows the other way round.
 //
-// Launch:   <<<(((rows + (max(((((cols * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32) - 1)) /
-//           max(((((cols * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32)) * min(cols, 1)) * 1,
-//           256, (((((cols * max(((((cols * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32)) * 4)
-//           + 16) + 127) / 128) * 128>>>(in, out, rows, cols, in_pitch, out_pitch, (rows +
-//           (max(((((cols * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32) - 1)) / max(((((cols *
-//           0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32), 1, max(((((cols * 0) + 16384) /
-//           max(cols * 4, 1)) / 32) * 32, 32))
+// Launch:   <<<((rows + (max(((((cols * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32) - 1)) /
+//           max(((((cols * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32)) * min(cols, 1), 256,
+//           (((((cols * max(((((cols * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32)) * 4) + 16)
+//           + 127) / 128) * 128>>>(in, out, rows, cols, in_pitch, out_pitch, (rows + (max(((((cols
+//           * 0) + 16384) / max(cols * 4, 1)) / 32) * 32, 32) - 1)) / max(((((cols * 0) + 16384) /
+//           max(cols * 4, 1)) / 32) * 32, 32), 1, max(((((cols * 0) + 16384) / max(cols * 4, 1)) /
+//           32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "cols", "piece": 16384, "threads_per_block": 256}
 // Template: transpose/skinny.cu.jinja, with its partials sha256 a25539260aeebc0b

@@ -4,10 +4,10 @@
 // With few columns, a tile that has all of them lies in one piece in the input, is read as it
 // lies, and written to as many long pieces; with few rows the other way round.
 //
-// Launch:   <<<(((cols + (max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32) - 1)) /
-//           max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * min(rows, 1)) * 1,
-//           256, (((((rows * max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * 4)
-//           + 16) + 127) / 128) * 128>>>(in, out, rows, cols, in_pitch, out_pitch, 1, (cols +
+// Launch:   <<<((cols + (max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32) - 1)) /
+//           max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * min(rows, 1), 256,
+//           (((((rows * max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * 4) + 16)
+//           + 127) / 128) * 128>>>(in, out, rows, cols, in_pitch, out_pitch, 1, (cols +
 //           (max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32) - 1)) / max(((((rows *
 //           0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32), max(((((rows * 0) + 16384) / max(rows
 //           * 4, 1)) / 32) * 32, 32))

@@ -130,6 +130,8 @@ def constant(value: Operand) -> Expr:
 
 def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
     operands = (left, constant(right))
+    if operator in ("*", "/") and operands[1] == ONE:
+        return left
     joined = Expr(operator=operator, operands=operands)
     if any(operand.name or operand.operator for operand in operands):
         return joined

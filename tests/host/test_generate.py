@@ -150,4 +150,6 @@ def test_the_committed_folder_is_what_gen_would_write() -> None:
 
 
 def test_the_committed_folder_is_small() -> None:
-    assert len([path for path in (CHECKOUT / "out").iterdir() if path.is_file()]) <= 40
+    files = [path for path in (CHECKOUT / "out").iterdir() if path.is_file()]
+    assert len(files) <= 60  # base for each shape class, and the winners of two GPUs
+    assert sum(path.stat().st_size for path in files) < 500_000

@@ -191,7 +191,7 @@ def test_the_header_states_every_launch_and_all_scratch() -> None:
     assert reduce == "<<<max((n + 127) / 128, 1), 128>>>(work, partials, n)"
     assert finish == ".._finish <<<1, 128>>>(partials, out, max((n + 127) / 128, 1))"
     assert parts["Scratch"] == "work, n * 4 bytes; partials, max((n + 127) / 128, 1) * 4 bytes"
-    assert header(render(ONE))["Scratch"].endswith("ticket, 4 bytes, 0 before the first launch")
+    assert header(render(ONE))["Scratch"].endswith("ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch")
 
 
 def test_the_digest_changes_with_a_partial(tmp_path: Path) -> None:

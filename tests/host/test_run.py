@@ -335,7 +335,7 @@ def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pyte
 
     monkeypatch.setattr("gen.store.tuned.read_winners", slowly)
     winners = [replace(FOREIGN, device=device) for device in ("One GPU", "Other GPU", "Third GPU")]
-    threads = [Thread(target=module._keep, args=(home, FAMILIES, winner)) for winner in winners]
+    threads = [Thread(target=module._keep, args=(home, FAMILIES, TRANSPOSE[0], winner)) for winner in winners]
     for thread in threads:
         thread.start()
     for thread in threads:
