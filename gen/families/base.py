@@ -406,7 +406,14 @@ class Family(ABC, Generic[S]):
 
     @abstractmethod
     def base(self, spec: S, shape_class: str) -> tuple[str, Config]:
-        """Algorithm and config that a spec gets without any tuning."""
+        """Algorithm and config that a spec gets without any tuning: they take every size of the class."""
+
+    def likely(self, spec: S, shape_class: str) -> Sequence[tuple[str, Config]]:
+        """What is often faster than base, the best first; some may be illegal for a spec, or not take all sizes.
+
+        An untuned device gets the first that is legal, and tuning tries them early.
+        """
+        return ()
 
 
 @dataclass(frozen=True)

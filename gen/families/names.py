@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gen.errors import ConfigError, GenError, UnknownNameError
@@ -47,6 +47,14 @@ def base_variants(family: Family[Any], spec: Spec) -> tuple[Variant, ...]:
         made = variant(family, spec, *family.base(spec, shape_class))
         found.setdefault(made.name, made)
     return tuple(found.values())
+
+
+def likely_variants(family: Family[Any], spec: Spec, shape_class: str) -> Iterator[Variant]:
+    """What a family expects to be fast for a shape class, as far as it is legal; the best first."""
+    for name, config in family.likely(spec, shape_class):
+        algorithm = find_algorithm(family, name)
+        if illegal(algorithm, spec, config) is None:
+            yield Variant(family, spec, algorithm, config)
 
 
 def named_variant(family: Family[Any], named: Named) -> Variant:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import Extents, Family, Limits, Spec, Variant
-from gen.families.names import base_variants, find_spec, find_variant, variant
+from gen.families.names import base_variants, find_spec, find_variant, likely_variants, variant
 from gen.families.regions import WHOLE, WIDEST, Region, most_special_first, sizes_of
 from gen.store.specs import FILE as SPECS_FILE
 from gen.store.specs import read_specs
@@ -107,7 +107,8 @@ class Chooser:
         base_reason = self._uncovered(base, extents)
         if base_reason is not None:
             raise ConfigError(base.name, "cannot take these sizes", base_reason)
-        log.warning("%s cannot take these sizes: %s. Base is used: %s", choice.variant.name, reason, base.name)
+        if choice.tuned:
+            log.warning("%s cannot take these sizes: %s. Base is used: %s", choice.variant.name, reason, base.name)
         return Choice(base, f"base, because {choice.variant.name} cannot take these sizes: {reason}", False)
 
     def say_once(self, choice: Choice) -> None:
@@ -125,8 +126,12 @@ class Chooser:
 
     def _choose(self, shape_class: str, winner: Winner | None) -> Choice:
         if winner is None:
-            why = f"base, because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
-            return Choice(self._base(shape_class), f"{why}; gen tune {self.name} would find the fastest", False)
+            why = f"because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
+            why = f"{why}; gen tune {self.name} would find the fastest"
+            for made in likely_variants(self.family, self.spec, shape_class):
+                if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
+                    return Choice(made, f"what is often fast, {why}", False)
+            return Choice(self._base(shape_class), f"base, {why}", False)
         try:
             return Choice(self._usable(winner), self._why(winner), True)
         except (GenError, TypeError, ValueError, AttributeError, LookupError) as error:  # a file edited by hand

@@ -14,7 +14,7 @@ from itertools import accumulate
 from gen.emit.render import render
 from gen.errors import GenError, RunError
 from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, find_variant, variant
+from gen.families.names import base_variants, find_variant, likely_variants, variant
 from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
@@ -94,7 +94,8 @@ def tune(
     pruning = Pruning(problem, device.limits, device.name, options.prune)
     attempts = Attempts(problem, device, sources, trials, setting, pruning, tick)
     enough = 0.0 if options.stop_at is None else device.floor_us(problem) / options.stop_at
-    search = First(options.search(sources.space(problem)), _known(problem, previous))
+    early = [*_known(problem, previous), *likely_variants(problem.family, problem.spec, problem.shape_class)]
+    search = First(options.search(sources.space(problem)), early)
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
         seconds = time.monotonic() - start

@@ -64,7 +64,9 @@ def times(**fast: float) -> Callable[[Variant], float]:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of every space, and no variant that is expected to be fast: it may lie outside."""
     monkeypatch.setattr(Space, "at", part)
+    monkeypatch.setattr(type(STENCIL), "likely", lambda *_: ())
 
 
 @pytest.fixture
@@ -359,12 +361,22 @@ def test_what_one_problem_gave_up_another_of_the_run_tries_once(
     assert sorted(name for name, _ in device.attempts) == sorted(NAMES)
 
 
+@pytest.mark.usefixtures("whole")
+def test_what_is_expected_to_be_fast_is_tried_first_after_base(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    expected = [made for made in ALL if made.name != BASE][3:6]
+    pairs = tuple((made.algorithm.name, made.config) for made in expected)
+    monkeypatch.setattr(type(STENCIL), "likely", lambda *_: pairs)
+    tuned(device, trials)
+    assert [name for name, _ in device.attempts][1:4] == [made.name for made in expected]
+
+
 def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials: Trials) -> None:
     fast = {f"_{place}": 10.0 + place / 10 for place in range(20)}
     device = FakeDevice(times(**fast))
     tuned(device, trials)
     assert len(device.finals[0][0]) == 20  # the others take ten times as long
-    right = [Trial(made, "ok", times_us=(1e4 + place,)) for place, made in enumerate([*ALL, *ALL])]
+    right = [Trial(made, "ok", times_us=(1e4 + place,)) for place, made in enumerate([*ALL, *ALL, *ALL])]
     assert len(tuner._first_heat(right, None)) == FIRST_HEAT
     assert FINALISTS < len(tuner._first_heat(right, 2.0)) < FIRST_HEAT
     assert [one.variant for one in tuner._first_heat(right, 0.1)] == ALL[:FINALISTS]

@@ -69,24 +69,24 @@ MUTANTS = (
     ),
     Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
     Mutant(
-        "tiled: no barrier after filling the tile [5]", ON_TILED, TILED,
+        "tiled stencil: no barrier after filling the tile [5]", ON_TILED, TILED,
         "  __syncthreads();\n  const long long col", "  const long long col", (RACE, UNINITIALISED),
     ),
     Mutant(
-        "tiled: the tile without the columns beside it", ON_TILED, TILED, "x < kTileCols;", "x < kBlockX;",
+        "tiled stencil: the tile without the columns beside it", ON_TILED, TILED, "x < kTileCols;", "x < kBlockX;",
         UNINITIALISED,
     ),
     Mutant(
-        "tiled: a row too far down", ON_TILED, TILED, "first_row + y - kUp, first_col", "first_row + y, first_col",
-        WRONG,
+        "tiled stencil: a row too far down", ON_TILED, TILED, "first_row + y - kUp, first_col",
+        "first_row + y, first_col", WRONG,
     ),
     Mutant(
-        "tiled: return before the barrier [3]", ON_TILED, TILED, "  for (int y = threadIdx.y; y < kTileRows",
+        "tiled stencil: return before the barrier [3]", ON_TILED, TILED, "  for (int y = threadIdx.y; y < kTileRows",
         "  if (first_col + threadIdx.x >= cols) return;\n  for (int y = threadIdx.y; y < kTileRows",
         (UNINITIALISED, BARRIER),
     ),
     Mutant(
-        "tiled: last columns unguarded", ON_TILED, TILED, "  if (col >= cols) return;\n#pragma unroll\n",
+        "tiled stencil: last columns unguarded", ON_TILED, TILED, "  if (col >= cols) return;\n#pragma unroll\n",
         "#pragma unroll\n", (OUTSIDE_WRITE, RACE),
     ),
     Mutant(

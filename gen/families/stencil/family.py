@@ -12,12 +12,13 @@ from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.staged import Queued, Tiled
-from gen.families.stencil.stream import Stream
-from gen.families.stencil.temporal import Temporal
+from gen.families.stencil.stream import Stream, StreamConfig
+from gen.families.stencil.temporal import Temporal, TemporalConfig
 from gen.paths import templates_root
 
 ONE_STEP, MANY_STEPS = "1 step", "many steps"
 TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
+MEASURED_SWEEP, MEASURED_FUSED = 4, 2  # how far weights reached whose winners are known: of one step, and of many
 _ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal())
 # What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
 _SLOPE = (1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280)
@@ -112,6 +113,21 @@ class Stencil(DenseFamily[StencilSpec]):
     def base(self, spec: StencilSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""
         return "naive", NaiveConfig()
+
+    def likely(self, spec: StencilSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
+        """Rows through registers: for one step whole vectors a lane, for many as many at once as registers hold.
+
+        What won for stars and boxes of f32 and f64 on an H200 (`bench/stencil_sweep.py`): wider ones were not tried.
+        """
+        widest = max((abs(far) for place, _ in spec.taps for far in place), default=0)
+        if widest > (MEASURED_SWEEP if shape_class == ONE_STEP else MEASURED_FUSED):
+            return ()
+        if shape_class == ONE_STEP:
+            return tuple(("stream", StreamConfig(rows=rows, warps_across=1)) for rows in (2, 4, 8))
+        return tuple(
+            ("temporal", TemporalConfig(steps=steps, warps_per_sm=warps))
+            for steps, warps in ((8, 16), (8, 12), (6, 12), (4, 12), (4, 8), (2, 8))
+        )
 
 
 def _extents(spec: StencilSpec, shape: tuple[int, ...] | list[int], steps: int) -> Extents:

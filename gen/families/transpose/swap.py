@@ -42,6 +42,7 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
     """Two tiles of a block, which change places."""
 
     name = "swap_tile"
+    takes = TransposeSpec
     template = "transpose/swap_tile.cu.jinja"
     summary = (
         "A block reads a tile above the diagonal and the one opposite, or one on the diagonal, stages both in shared "

@@ -1,0 +1,51 @@
+"""What a spec gets on a device for which nothing is tuned."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import gen
+from gen.families import FAMILIES
+from gen.families.base import Limits
+from gen.families.names import find_family
+from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary, StencilSpec
+from gen.runtime.dispatch import Chooser
+
+H100 = Limits.of("sm_90")
+STENCIL = find_family(FAMILIES, "stencil")
+
+
+def chooser(spec: StencilSpec) -> Chooser:
+    return Chooser(STENCIL, spec, (), "Some GPU", H100)
+
+
+def extents(rows: int, cols: int, steps: int) -> dict[str, int]:
+    return {"rows": rows, "cols": cols, "in_pitch": cols, "out_pitch": cols, STEPS: steps}
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_untuned_stencils_stream_and_fuse_steps(boundary: Boundary, dtype: str) -> None:
+    one = chooser(gen.stencil(gen.star(2, 1), dtype=dtype, boundary=boundary))
+    single, many = (one.choose(extents(4096, 4096, steps)) for steps in (1, 100))
+    assert single.variant.algorithm.name == "stream"
+    assert many.variant.algorithm.name == "temporal"
+    assert not single.tuned
+    assert "nothing is tuned" in many.why
+    assert one.covering(many, extents(4096, 4096, 100)) is many
+
+
+def test_base_takes_what_the_expected_variant_does_not_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    one = chooser(gen.stencil(gen.star(2, 2), boundary="mirror"))
+    tiny = extents(2, 4096, 100)
+    with caplog.at_level(logging.WARNING):
+        taken = one.covering(one.choose(tiny), tiny)
+    assert taken.variant.algorithm.name == "naive"
+    assert not caplog.records
+
+
+def test_specs_for_which_nothing_expected_is_legal_get_base() -> None:
+    one = chooser(gen.stencil(gen.box(2, 8), dtype="f64"))
+    assert one.choose(extents(512, 512, 50)).variant.algorithm.name == "naive"
