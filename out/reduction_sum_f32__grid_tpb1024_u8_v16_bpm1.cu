@@ -11,7 +11,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 1, "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 9d58a85f7d07b4fb
+// Template: reduction/grid.cu.jinja, with its partials sha256 2ea542010a24c2c8
 //
 // Written by gen: change the template, not this file.
 
@@ -181,11 +181,11 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     __threadfence();  // the partial result is there before the ticket says so
     // Counts the blocks before this one; the last sets it back to 0.
     is_last_block = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
+    if (is_last_block) __threadfence();  // what they said is there for the whole block
   }
   __syncthreads();
   if (!is_last_block) return;
 
-  __threadfence();
   State total = identity();
   for (unsigned block = threadIdx.x; block < gridDim.x; block += kThreadsPerBlock) {
     total = combine(total, load_partial(partials + block));

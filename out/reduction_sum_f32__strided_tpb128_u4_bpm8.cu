@@ -14,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 099494f151919b54
+// Template: reduction/strided.cu.jinja, with its partials sha256 af208c0f5a58226e
 //
 // Written by gen: change the template, not this file.
 
@@ -154,11 +154,11 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     __threadfence();  // the partial result is there before the ticket says so
     // Counts the result's blocks before this one; the last sets it back to 0.
     is_last_block = atomicInc(tickets + result, splits - 1) == splits - 1;
+    if (is_last_block) __threadfence();  // what they said is there for the whole block
   }
   __syncthreads();
   if (!is_last_block) return;
 
-  __threadfence();
   state = identity();
   for (unsigned block = threadIdx.x; block < splits; block += kThreadsPerBlock) {
     state = combine(state, load_partial(of_result + block));

@@ -50,7 +50,7 @@ INDEX = "const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 def last_block(
     write: str = "part[blockIdx.x] = in[i];", before: str = "__threadfence();",
     ticket: str = "last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;", after: str = "__threadfence();",
-    read: str = "out[threadIdx.x] = __ldcg(part + threadIdx.x);",
+    late: str = "", read: str = "out[threadIdx.x] = __ldcg(part + threadIdx.x);",
 ) -> str:  # fmt: skip
     """A sum over blocks in one launch: the block that comes last reads what all have written."""
     return f"""{INDEX}__shared__ bool last;
@@ -58,10 +58,11 @@ if (threadIdx.x == 0) {{
 {write}
 {before}
 {ticket}
+{after}
 }}
 __syncthreads();
 if (!last) return;
-{after}
+{late}
 if (threadIdx.x < gridDim.x)
 {read}
 """
@@ -74,12 +75,11 @@ def handed_over(write: str, fence: str, ticket: str) -> str:
 {fence}
 {ticket}
 __syncthreads();
-__threadfence();
 if (last) out[i] = __ldcg(part + (i + 64) % n);  // here
 """
 
 
-TICKET = "if (threadIdx.x == 0) last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;"
+TICKET = "if (threadIdx.x == 0) {\nlast = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();\n}"
 READ = "out[threadIdx.x] = __ldcg(part + threadIdx.x);  // here"
 SPIN = "if (blockIdx.x > 0) while ({}) {{}}\n"
 
@@ -91,9 +91,13 @@ PLANTED = (
     Planted("read_fence_of_the_block_only", "race", "part", last_block(after="__threadfence_block();", read=READ),
             last_block()),
     Planted("fence_after_the_atomic", "race", "part",
-            last_block(before="", ticket="last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();",
-                       read=READ),
-            last_block(ticket="last = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();", after="")),
+            last_block(before="", after="__threadfence();\n__threadfence();", read=READ),
+            last_block(after="__threadfence();\n__threadfence();")),
+    Planted("fence_of_others_after_the_barrier", "race", "part",
+            last_block(after="", late="__threadfence();", read=READ), last_block(late="__threadfence();")),
+    Planted("fence_of_another_lane", "race", "part",
+            last_block(after="", late="if (threadIdx.x == 1) __threadfence();\n__syncthreads();", read=READ),
+            last_block(after="", late="if (threadIdx.x == 0) __threadfence();\n__syncthreads();")),
     Planted("plain_counter", "race", "flag",
             last_block(ticket="const unsigned seen = *flag;  // here\n"
                        "*flag = seen + 1 == gridDim.x ? 0 : seen + 1;  // here\nlast = seen == gridDim.x - 1;"),

@@ -110,16 +110,20 @@ MUTANTS = (
         "__threadfence_block();  // the partial", RACE,
     ),
     Mutant(
-        "grid: no fence before the partials", ON_GRID, GRID, "  __threadfence();\n  State total", "  State total", RACE,
+        "grid: no fence after the ticket", ON_GRID, GRID, "    if (is_last_block) __threadfence();", "   ", RACE,
     ),
     Mutant(
-        "grid: fence after the ticket", ON_GRID, GRID,
+        "grid: both fences after the ticket", ON_GRID, GRID,
         "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
-        (("== {{ blocks }} - 1;\n  }", "== {{ blocks }} - 1;\n    __threadfence();\n  }"),),
+        (("    if (is_last_block) __thr", "    __threadfence();\n    if (is_last_block) __thr"),),
     ),
     Mutant(
-        "grid: fence of the block only, after the ticket", ON_GRID, GRID, "  __threadfence();\n  State total",
-        "  __threadfence_block();\n  State total", RACE,
+        "grid: fence of the block only, after the ticket", ON_GRID, GRID, "if (is_last_block) __threadfence();",
+        "if (is_last_block) __threadfence_block();", RACE,
+    ),
+    Mutant(
+        "grid: fence after the barrier", ON_GRID, GRID, "    if (is_last_block) __threadfence();", "   ", RACE,
+        (("return;\n\n  State total", "return;\n\n  __threadfence();\n  State total"),),
     ),
     Mutant(
         "grid: plain counter", ON_GRID, GRID, "atomicInc({{ ticket }}, {{ blocks }} - 1)",
@@ -341,9 +345,8 @@ UNCHANGED = (
         "only thread 0 uses the sum; the condition saves the other warps their work",
     ),
     Unchanged(
-        "grid: thread 0 alone fences, before the barrier", ON_GRID, GRID, "  __threadfence();\n  State total",
-        "  State total", "the barrier hands on to the block what thread 0's atomic and fence have seen",
-        (("== {{ blocks }} - 1;\n  }", "== {{ blocks }} - 1;\n    __threadfence();\n  }"),),
+        "grid: every block fences after its ticket", ON_GRID, GRID, "if (is_last_block) __thr", "__thr",
+        "only the last block reads what others wrote; the condition saves the other blocks their time",
     ),
     Unchanged(
         "grid: plain loads of the partials", ON_GRID, GRID, "load_partial({{ of_row }} + block)", "partials[block]",

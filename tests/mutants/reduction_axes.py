@@ -93,8 +93,8 @@ MUTANTS = (
     ),
     Mutant("columns: no fence after the partials", ON_COLUMNS, COLUMNS, f"      {SAYS_SO}", "", RACE),
     Mutant(
-        "columns: no fence before the partials", ON_COLUMNS, COLUMNS,
-        "    if (!is_last_block) return;\n\n    __threadfence();\n", "    if (!is_last_block) return;\n\n", RACE,
+        "columns: no fence after the ticket", ON_COLUMNS, COLUMNS, "      if (is_last_block) __threadfence();", "     ",
+        RACE,
     ),
     Mutant(
         "columns: no barrier after the ticket", ON_COLUMNS, COLUMNS, "    __syncthreads();\n    if (!is", "    if (!is",
@@ -141,8 +141,8 @@ MUTANTS = (
     ),
     Mutant("stream of rows: no fence after the partials", ON_STREAM, STREAM, f"    {SAYS_SO}", "", RACE),
     Mutant(
-        "stream of rows: no fence before the partials", ON_STREAM, STREAM,
-        "  if (!is_last_block) return;\n\n  __threadfence();\n", "  if (!is_last_block) return;\n\n", RACE,
+        "stream of rows: no fence after the ticket", ON_STREAM, STREAM, "    if (is_last_block) __threadfence();", "   ",
+        RACE,
     ),
     Mutant(
         "stream of rows: no barrier after the partials", ON_STREAM, STREAM,
@@ -195,8 +195,7 @@ MUTANTS = (
         "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
     ),
     Mutant(
-        "strided: no fence before the partials", ON_STRIDED, STRIDED, "return;\n\n  __threadfence();\n", "return;\n\n",
-        RACE,
+        "strided: no fence after the ticket", ON_STRIDED, STRIDED, "    if (is_last_block) __threadfence();", "   ", RACE,
     ),
     Mutant(
         "strided: no barrier after the ticket", ON_STRIDED, STRIDED, "  __syncthreads();\n  if (!is", "  if (!is",

@@ -148,9 +148,7 @@ void fence_thread(bool device) {
   Thread& me = *run.current;
   Chains& mine = me.chains;
   run.block->chained = true;
-  for (const std::vector<Seen>* pending : {&mine.pending, &run.block->chains.pending}) {
-    for (const Seen& seen : *pending) merge(mine.known, {seen.place, device ? seen.device : 0, seen.block});
-  }
+  for (const Seen& seen : mine.pending) merge(mine.known, {seen.place, device ? seen.device : 0, seen.block});
   Release release{run.block->number, run.block->epoch, {}, me.warp(), device, mine.known};
   merge(release.seen, run.block->chains.known);
   memcpy(release.known, me.known, sizeof release.known);
@@ -203,9 +201,7 @@ void join_block() {
   Chains& all = run.block->chains;
   for (int i = 0; i < run.thread_count; ++i) {
     Chains& one = run.block->threads[i].chains;
-    merge(all.pending, one.pending);
     merge(all.known, one.known);
-    one.pending.clear();
     one.known.clear();
   }
 }
@@ -214,12 +210,10 @@ void join_lanes(int warp, uint32_t mask) {
   Chains joined;
   for (uint32_t left = mask; left != 0; left &= left - 1) {
     const Chains& one = run.block->threads[warp * kWarp + __builtin_ctz(left)].chains;
-    merge(joined.pending, one.pending);
     merge(joined.known, one.known);
   }
   for (uint32_t left = mask; left != 0; left &= left - 1) {
     Chains& one = run.block->threads[warp * kWarp + __builtin_ctz(left)].chains;
-    one.pending = joined.pending;
     one.known = joined.known;
   }
 }

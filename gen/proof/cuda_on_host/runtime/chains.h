@@ -32,7 +32,8 @@ void chain(const volatile void* address, bool shared);
 // Whether a chain leads to the current thread from what `thread` of a block did in this epoch, at this clock.
 bool reached(uint32_t block, uint32_t epoch, int thread, uint32_t clock);
 
-// What threads have seen, they all have after a barrier, or after a __syncwarp among the lanes of the mask.
+// What threads have seen, they all have after a barrier, or after a __syncwarp among the lanes of the mask; an atomic
+// that waits for a fence waits for one of its own thread.
 void join_block();
 void join_lanes(int warp, uint32_t mask);
 
