@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gen.emit.files import alone
 from gen.errors import StoreError
 from gen.families.base import Variant
 from gen.gpu.trial import Problem, Trial
+from gen.paths import cache_home
 from gen.store.rows import Row, table
 
 _log = logging.getLogger(__name__)
@@ -55,21 +57,23 @@ class Trials:
     def __init__(self, home: Path) -> None:
         """Opens or makes the file. One that is torn is set aside, as `trials.sqlite.corrupt`, and begun anew."""
         self._path = home / FILE
+        self._lock = cache_home(home) / "trials.lock"
         try:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(str(home), "must be a folder that can be written", error.strerror) from error
-        try:
-            self._base = self._open()
-        except sqlite3.OperationalError as error:
-            raise StoreError(str(self._path), "cannot be opened", error) from error
-        except sqlite3.DatabaseError:
-            aside = self._path.with_name(FILE + ".corrupt")
-            for suffix in ("-wal", "-shm"):
-                self._path.with_name(FILE + suffix).unlink(missing_ok=True)
-            self._path.replace(aside)
-            _log.warning("%s cannot be read: it is kept as %s, and trials are recorded anew", self._path, aside)
-            self._base = self._open()
+        with alone(self._lock):
+            try:
+                self._base = self._open()
+            except sqlite3.OperationalError as error:
+                raise StoreError(str(self._path), "cannot be opened", error) from error
+            except sqlite3.DatabaseError:
+                aside = self._path.with_name(FILE + ".corrupt")
+                for suffix in ("-wal", "-shm"):
+                    self._path.with_name(FILE + suffix).unlink(missing_ok=True)
+                self._path.replace(aside)
+                _log.warning("%s cannot be read: it is kept as %s, and trials are recorded anew", self._path, aside)
+                self._base = self._open()
 
     def record(self, setting: Setting, problem: Problem, text: str, trial: Trial) -> None:
         """Writes one trial, over an earlier one of the same key."""
@@ -135,7 +139,9 @@ class Trials:
 
     def close(self) -> None:
         """Closes the file."""
-        self._base.close()
+        # SQLite does not wait for whoever begins a file, nor for the last one who leaves it: they answer "locked".
+        with alone(self._lock):
+            self._base.close()
 
     def _write(self, row: Row, conflict: str) -> None:
         values = row.columns()
