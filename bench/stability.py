@@ -1,7 +1,7 @@
 """Whether the winner stays the winner: `python bench/stability.py [--json FILE]`, on a GPU.
 
-Tunes problems from nothing, ten times each, and then times all that won in turns, a thousand samples each: they must
-lie within 1 % of each other. Then tunes the last time's folder ten times more: its winner must stay.
+Tunes problems from nothing, ten times each, and then times all that won in turns, a thousand samples each: their
+midmeans must lie within 1 % of each other. Then tunes the last time's folder ten times more: its winner must stay.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gen.store import tuned
 from gen.store.trials import Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.choose import midmean_interval
 from gen.tune.problems import problems
 from gen.tune.sources import Sources
 from gen.tune.tuner import tune
@@ -92,16 +93,19 @@ def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> 
         for name, more in session.rounds(entrants, TURNS).times_us.items():
             times[name] += more
     session.close()
-    medians = {name: float(np.median(found)) for name, found in times.items()}
-    spread = max(medians.values()) / min(medians.values())
+    centers = {name: midmean_interval(found).center for name, found in times.items()}
+    spread = max(centers.values()) / min(centers.values())
     counts = Counter(winner.variant.name for winner in winners)
     print(f"{problem}: {RUNS} fresh runs, winners within {100 * (spread - 1):.2f} % by {SAMPLES} samples; "
           f"{kept} of {RUNS} reruns keep the winner")  # fmt: skip
     for name, count in counts.most_common():
-        print(f"  {count:2d} x {name}  {medians[name]:.3f} us")
+        print(f"  {count:2d} x {name}  {centers[name]:.3f} us")
     return {
         "problem": str(problem), "spread": spread, "kept": kept,
-        "winners": {name: {"times": count, "median_us": medians[name]} for name, count in counts.items()},
+        "winners": {
+            name: {"times": count, "midmean_us": centers[name], "median_us": float(np.median(times[name]))}
+            for name, count in counts.items()
+        },
     }  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems
 from gen.tune.run import Run, run
 from gen.tune.search import Space, exhaustive
+from gen.tune.searches import find_search
+from gen.tune.tuner import Options
 
 # Of the calibrated limit, by the problem's name.
 GOALS = {"reduction_sum_f32 268435456": 0.95, "transpose_10_b32 8192 x 8192": 0.85}
@@ -55,7 +57,8 @@ def main() -> int:
         start = time.monotonic()
         with CompileFarm(compiler) as farm, IsolatedDevice(GpuFactory(0, compiler, home)) as device:
             opened = time.monotonic() - start
-            done = run(wanted, FAMILIES, device, farm, home, budget=options.budget)
+            search = Options(find_search("climb" if options.budget else "exhaustive"))  # as `gen tune` does
+            done = run(wanted, FAMILIES, device, farm, home, budget=options.budget, options=search)
             calibration = device.about
         seconds = time.monotonic() - start
     tried = sum(outcome.tried for outcome in done.outcomes)

@@ -208,7 +208,7 @@ class _Meeting:
             Found(
                 replace(
                     row,
-                    protocol=protocol.value, ours_us=found.ours_us, peer_us=found.peer_us, ratio=ratio.median,
+                    protocol=protocol.value, ours_us=found.ours_us, peer_us=found.peer_us, ratio=ratio.center,
                     low=ratio.low, high=ratio.high, pairs=found.pairs,
                     of_limit=self._ring.floor_us(self._work, protocol) / found.ours_us,
                     verdict=row.verdict if row.peer == OURS else found.verdict.value, note=note,

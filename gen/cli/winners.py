@@ -112,7 +112,7 @@ def _check_row(check: Check) -> tuple[object, ...]:
     ratio = check.ratio
     return (
         check.winner.spec, check.winner.words, check.winner.variant.partition("__")[2], check.verdict or "FAILED",
-        "" if ratio is None else f"{ratio.median:.3f}",
+        "" if ratio is None else f"{ratio.center:.3f}",
         "" if ratio is None else f"{ratio.low:.3f} to {ratio.high:.3f}",
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ def _check_as_json(check: Check) -> dict[str, Any]:
         "for": check.winner.words,
         "variant": check.winner.variant,
         "verdict": check.verdict,
-        "over_base": ratio and ratio.median,
+        "over_base": ratio and ratio.center,
         "interval": ratio and [ratio.low, ratio.high],
         "reason": check.reason,
     }

@@ -179,6 +179,6 @@ def _won_by(outcome: Outcome, part: Part) -> Outcome:
     if outcome.winner is not None and outcome.winner.variant.name == part.variant:
         return replace(outcome, problem=problem)
     return replace(
-        outcome, problem=problem, winner=trial, median_us=interval.median, of_limit=outcome.floor_us / interval.median,
+        outcome, problem=problem, winner=trial, median_us=interval.center, of_limit=outcome.floor_us / interval.center,
         against_base=None, rounds_us={**outcome.rounds_us, part.variant: times}, interval=interval, noise=None,
     )  # fmt: skip

@@ -12,10 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from gen.gpu.trial import Entrant, Rounds, Session, Trial
-from gen.tune.choose import MARGIN, Interval, leader_of, paired_ratio
+from gen.tune.choose import Interval, leader_of, margin_of, midmean_interval, over
 
 FINALISTS = 8
 FIRST_HEAT = 96  # the most that are timed again
@@ -35,7 +33,7 @@ class Finals:
 
     Attributes:
         times_us: by name, of those that stayed right; who was settled earlier has fewer, of the first turns.
-        settled: whether it is known of each if it is over 1 % slower than the fastest.
+        settled: whether more turns would not change who wins.
         sm_mhz: the lowest and the highest clock seen; 0 where nobody looked.
         throttled: why the GPU held it down, in words.
     """
@@ -70,17 +68,19 @@ def halve(
         turn_us = sum(times_us[entrant.name] + SAMPLE_US for entrant in left)
         turns = min(max(round(1e6 * seconds / turn_us), HEAT_TURNS[0]), HEAT_TURNS[1])
         rounds, left = _right(session, left, turns, faulty)
-        left.sort(key=lambda entrant: (float(np.median(rounds.times_us[entrant.name])), times_us[entrant.name]))
+        left.sort(key=lambda one: (midmean_interval(rounds.times_us[one.name]).center, times_us[one.name]))
         left = left[: max(FINALISTS, len(left) // 2)]
     return left[:FINALISTS]
 
 
 def finals(
-    session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None
-) -> tuple[list[Entrant], Finals]:
+    session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None,
+    previous: str | None = None,
+) -> tuple[list[Entrant], Finals]:  # fmt: skip
     """Those that stay right, and their times: turn after turn until it is settled who wins, or enough.
 
-    Who is settled takes no more turns, once all have taken some; whoever leads takes them all.
+    Who is settled takes no more turns, once all have taken some; whoever leads takes them all. `previous` is the name
+    of the winner so far, which more is forgiven.
     """
     left, found, start = list(entrants), Finals({}, settled=False), time.monotonic()
     racing, turns = left, ROUND
@@ -90,34 +90,34 @@ def finals(
             left = [entrant for entrant in left if entrant in right or entrant not in racing]
             found, racing, turns = Finals({}, settled=False), left, ROUND
             continue
-        found = _joined(found, rounds)
+        found = _joined(found, rounds, previous)
         now = time.monotonic()
         enough = found.turns >= LEAST_TURNS and (found.settled or now >= start + MOST_SECONDS)
         if enough or found.turns >= MOST_TURNS or (deadline is not None and now >= deadline):
             break
         if found.turns >= LEAST_TURNS:
-            names = in_doubt(found.times_us)
+            names = in_doubt(found.times_us, previous)
             racing = [entrant for entrant in left if entrant.name in names]
             turns = min(found.turns, MOST_TURNS - found.turns)
     return left, found
 
 
-def in_doubt(times: Mapping[str, Sequence[float]]) -> set[str]:
-    """The fastest, and those of which it is neither shown that they are over 1 % slower, nor that they are not."""
+def in_doubt(times: Mapping[str, Sequence[float]], previous: str | None = None) -> set[str]:
+    """The fastest, and those of which it is neither shown that they are too slow to win, nor that they are not.
+
+    None but the fastest, if the winner so far is shown to stay.
+    """
     leader = leader_of(times)
-    ratios = {name: paired_ratio(times[name], times[leader]) for name in times if name != leader}
-    return {leader, *(name for name, ratio in ratios.items() if ratio.low <= MARGIN < ratio.high)}
-
-
-def settled(times: Mapping[str, Sequence[float]]) -> bool:
-    """Whether each is shown to be over 1 % slower than the fastest, or shown not to be."""
-    return len(in_doubt(times)) == 1
+    ratios = {name: over(times[name], times[leader]) for name in times if name != leader}
+    if previous == leader or (previous in ratios and ratios[previous].high <= margin_of(previous, previous)):
+        return {leader}
+    return {leader, *(name for name, ratio in ratios.items() if ratio.low <= margin_of(name, previous) < ratio.high)}
 
 
 def noise(times: Sequence[float]) -> Interval:
     """How far the times of one variant differ from themselves: each turn's over that of the turn back."""
     pairs = len(times) // 2
-    return paired_ratio(times[: 2 * pairs : 2], times[1 : 2 * pairs : 2])
+    return over(times[: 2 * pairs : 2], times[1 : 2 * pairs : 2])
 
 
 def _right(session: Session, entrants: list[Entrant], turns: int, faulty: Faulty) -> tuple[Rounds, list[Entrant]]:
@@ -134,9 +134,9 @@ def _right(session: Session, entrants: list[Entrant], turns: int, faulty: Faulty
     return Rounds(), left
 
 
-def _joined(before: Finals, rounds: Rounds) -> Finals:
+def _joined(before: Finals, rounds: Rounds, previous: str | None) -> Finals:
     more = {name: (*before.times_us.get(name, ()), *added) for name, added in rounds.times_us.items()}
     times: dict[str, Sequence[float]] = {**before.times_us, **more}
     seen = [mhz for mhz in (*before.sm_mhz, *rounds.sm_mhz) if mhz]
     why = tuple(sorted({*before.throttled, *rounds.throttled}))
-    return Finals(times, settled(times), (min(seen), max(seen)) if seen else (0, 0), why)
+    return Finals(times, len(in_doubt(times, previous)) == 1, (min(seen), max(seen)) if seen else (0, 0), why)

@@ -205,7 +205,7 @@ def _race(
         if name in entrants and name not in names and found[name].status == "ok":
             left.append(entrants[name])
             names.add(name)
-    right_to_the_end, times = finals(session, left, attempts.fail, deadline)
+    right_to_the_end, times = finals(session, left, attempts.fail, deadline, previous)
     return [found[entrant.name] for entrant in right_to_the_end], times
 
 

@@ -122,7 +122,7 @@ def test_the_outcome_is_the_winners_by_its_rounds(trials: Trials) -> None:
     outcome = tuned(device, trials)
     assert (outcome.median_us, outcome.floor_us, outcome.of_limit) == (8.0, 6.0, 0.75)
     assert outcome.against_base is not None
-    assert outcome.against_base.median == outcome.against_base.high == 0.4
+    assert outcome.against_base.center == outcome.against_base.high == 0.4
     line = winner_of(outcome, device, "fake 1.0", {"date": "2020-02-02"})
     assert (line.device, line.spec, line.shape, line.variant) == (
         "Fake GPU", PROBLEM.spec_name, PROBLEM.shape_class, FIRST,
@@ -162,7 +162,7 @@ def test_when_all_but_base_are_bad_base_wins(trials: Trials) -> None:
     outcome = tuned(device, trials)
     assert won(outcome) == BASE
     assert outcome.against_base is not None
-    assert outcome.against_base.median == 1.0
+    assert outcome.against_base.center == 1.0
 
 
 def test_a_finalist_that_turns_wrong_is_found_out(trials: Trials) -> None:
@@ -225,8 +225,10 @@ def test_a_size_that_a_variant_does_not_take_rules_it_out() -> None:
     assert all("a grid has at most" in t.reason for t in unfit if t.variant.algorithm.name == "shfl")
 
 
-@pytest.mark.parametrize(("ratio", "winner"), [(0.985, SECOND), (0.989, SECOND), (0.995, FIRST), (1.0, FIRST)])
-def test_a_simpler_one_stays_unless_another_is_over_1_percent_faster(trials: Trials, ratio: float, winner: str) -> None:
+@pytest.mark.parametrize(("ratio", "winner"), [(0.985, SECOND), (0.993, SECOND), (0.997, FIRST), (1.0, FIRST)])
+def test_a_simpler_one_stays_unless_another_is_over_half_a_percent_faster(
+    trials: Trials, ratio: float, winner: str
+) -> None:
     device = FakeDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
     compiler = FakeFarm(registers={FIRST: 12})
     assert won(tuned(device, trials, compiler)) == winner
@@ -390,7 +392,7 @@ def test_who_is_settled_takes_no_more_turns_and_who_leads_takes_them_all(trials:
     assert turns[FIRST] == turns[SECOND] == outcome.finals.turns > LEAST_TURNS
     assert turns[THIRD] == turns[BASE] == LEAST_TURNS
     assert outcome.against_base is not None
-    assert outcome.against_base.median == pytest.approx(0.25, rel=0.05)
+    assert outcome.against_base.center == pytest.approx(0.25, rel=0.05)
     names, last = device.finals[-1]
     assert (sorted(names), last > ROUND) == (sorted((FIRST, SECOND)), True)
 
@@ -610,7 +612,7 @@ def test_fresh_runs_in_a_noise_of_2_percent_end_within_1_percent_of_the_best(tmp
     store = Trials(tmp_path / "home")
     device = FakeDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed)
     winner = won(tuned(device, store))
-    assert truth[winner] <= 1.012 * min(truth.values())
+    assert truth[winner] <= 1.01 * min(truth.values())
     assert (
         won(tuned(FakeDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99), store, previous=winner))
         == winner

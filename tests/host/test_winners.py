@@ -167,7 +167,7 @@ def test_a_winner_is_compared_with_base(us: float, verdict: str, bad: bool) -> N
     check = verified(winner_line(WIDE), device)
     assert (check.verdict, check.bad) == (verdict, bad)
     assert check.ratio is not None
-    assert check.ratio.median == pytest.approx(us / 10)
+    assert check.ratio.center == pytest.approx(us / 10)
     assert device.finals == [([BASE.name, WIDE.name], TURNS)]
 
 

@@ -141,8 +141,7 @@ MUTANTS = (
     ),
     Mutant("stream of rows: no fence after the partials", ON_STREAM, STREAM, f"    {SAYS_SO}", "", RACE),
     Mutant(
-        "stream of rows: no fence after the ticket", ON_STREAM, STREAM, "    if (is_last_block) __threadfence();", "   ",
-        RACE,
+        "stream of rows: no fence after the ticket", ON_STREAM, STREAM, "if (is_last_block) __threadfence();", "", RACE,
     ),
     Mutant(
         "stream of rows: no barrier after the partials", ON_STREAM, STREAM,
@@ -195,7 +194,7 @@ MUTANTS = (
         "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
     ),
     Mutant(
-        "strided: no fence after the ticket", ON_STRIDED, STRIDED, "    if (is_last_block) __threadfence();", "   ", RACE,
+        "strided: no fence after the ticket", ON_STRIDED, STRIDED, "if (is_last_block) __threadfence();", "", RACE,
     ),
     Mutant(
         "strided: no barrier after the ticket", ON_STRIDED, STRIDED, "  __syncthreads();\n  if (!is", "  if (!is",
