@@ -21,6 +21,7 @@ BLOCK = "_block.cu.jinja"
 STATE = "reduction/_state.cu.jinja"
 SHARE = "reduction/_share.cu.jinja"
 GRID = "reduction/grid.cu.jinja"
+SECOND = "reduction/_second_pass.cu.jinja"
 FLAGS = "reduction/flags.cu.jinja"
 HANDING = "reduction/_handing.cu.jinja"
 INTERLEAVED = "reduction/interleaved.cu.jinja"
@@ -29,12 +30,14 @@ SHFL = "reduction/shfl.cu.jinja"
 ON_GRID = "reduction_sum_f32__grid_tpb128_u4_v16_bpm2"
 ON_PAIRS = "reduction_sum_f32__grid_tpb128_u4_v8_bpm2"  # only an empty array ends before its first vector
 ON_SINGLES = "reduction_sum_f32__grid_tpb128_u4_v4_bpm2"  # more than 2^15 vectors
+ON_SECOND = "reduction_sum_f32__grid_tpb128_u4_v16_bpm2_secondpass"
+ON_SECOND_OF_ROWS = "reduction_sum_f32_axis1__grid_tpb128_u4_v16_bpm8_secondpass"
 ON_FLAGS = "reduction_sum_f32__flags_tpb128_u4_v16_bpm2"
 ON_INTERLEAVED = "reduction_sum_f32__interleaved_tpb128_u4"
 ON_WIDE = "reduction_sum_f32__interleaved_tpb512_u8"
 ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
 
-TAKEN_AS_CONST = "const State* __restrict__ partials, unsigned* ticket, long long n) {"
+TAKEN_AS_CONST = "const State* __restrict__ partials,{{ counted }} long long n) {"
 VOLATILE = "volatile float* const lanes = data; lanes[i] += lanes[i + stride];"
 
 MUTANTS = (
@@ -153,13 +156,29 @@ MUTANTS = (
     Mutant("grid: partials by the read-only path", ON_GRID, STATE, "return __ldcg(", "return __ldg(", "read-only path"),
     Mutant(
         "grid: partials taken as const __restrict__", ON_GRID, GRID,
-        "State* partials, unsigned* ticket, long long n) {",
+        "State* partials,{{ counted }} long long n) {",
         f"{TAKEN_AS_CONST}\n#define partials const_cast<float*>(partials)", "read-only path",
     ),
     Mutant(
         "grid: one block takes a ticket too", ON_GRID, GRID, "  if ({{ blocks }} == 1) {\n", "  if (false) {\n",
         OUTSIDE_WRITE,
     ),
+    # grid: a second launch
+    Mutant("second pass: last partial left out", ON_SECOND, SECOND, "split < splits;", "split + 1 < splits;", WRONG),
+    Mutant("second pass: one partial too many", ON_SECOND, SECOND, "split < splits;", "split <= splits;", OUTSIDE_READ),
+    Mutant("second pass: partials added twice", ON_SECOND, SECOND, "split += kThreadsPerBlock)", "split += 32)", WRONG),
+    Mutant("second pass: all rows the first", ON_SECOND_OF_ROWS, SECOND, "result * splits;", "0 * result;", WRONG),
+    Mutant("second pass: rows one after another", ON_SECOND_OF_ROWS, SECOND, "result * splits;", "result;", WRONG),
+    Mutant("second pass: all threads write", ON_SECOND, SECOND, "if (threadIdx.x == 0) write", "write", RACE),
+    Mutant("second pass: one result for all", ON_SECOND_OF_ROWS, SECOND, "(total, n, result,", "(total, n, 0,",
+           (RACE, WRONG)),
+    Mutant("second pass: all threads leave a partial", ON_SECOND, GRID, "  if (threadIdx.x > 0) return;\n", "", RACE),
+    Mutant("second pass: blocks share a partial", ON_SECOND, GRID, "{{ own }} = partial;", "partials[0] = partial;",
+           RACE),
+    Mutant("second pass: blocks of rows share partials", ON_SECOND_OF_ROWS, GRID, "{{ own }} = partial;",
+           "partials[split] = partial;", RACE),
+    Mutant("second pass: one block leaves a partial too", ON_SECOND, GRID, "  if ({{ blocks }} > 1) {\n",
+           "  if (true) {\n", OUTSIDE_WRITE),
     # flags: the last block waits for the others
     Mutant("flags: it looks once", ON_FLAGS, HANDING, "[w] >= kThere;", "[w] >= 0;", (WRONG, AGAIN)),
     Mutant("flags: slots stay as they are", ON_FLAGS, HANDING, "0ull);", "kThere);", (WRONG, AGAIN)),

@@ -23,10 +23,13 @@ ON_ROWS = "reduction_sum_f32_axis1__rows_tpb128_g4_u8_v8"
 ON_ROWS_AT_ONCE = "reduction_sum_f32_axis1__rows_tpb128_g4_r4_u2_v4"
 ON_COLUMNS = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4"
 ON_SINGLE_ROWS = "reduction_sum_f32_axis0__columns_x16_y8_u2_v4_bpm2"
+ON_COLUMNS_TWICE = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4_secondpass"
 ON_STREAM = "reduction_sum_f32_axis0__stream_tpb128_u4_v16_bpm8"
+ON_STRIDED_TWICE = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8_secondpass"
 ON_STRIDED = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8"
 
 SAYS_SO = "__threadfence();  // the partial results are there before the ticket says so\n"
+OWN = "#pragma unroll\n      for (int item = 0; item < kVecItems; ++item) {\n        own["
 LOADS = "for (; row + (kUnroll - 1) * kRowsY < n; row += stride) {\n      Vector"
 
 MUTANTS = (
@@ -129,6 +132,30 @@ MUTANTS = (
         "columns: results past the last", ON_COLUMNS, COLUMNS, "if (column + item < columns) write", "write",
         (OUTSIDE_WRITE, RACE),
     ),
+    Mutant(
+        "columns: second pass drops the last block", ON_COLUMNS_TWICE, COLUMNS, "split < splits;",
+        "split + 1 < splits;", WRONG,
+    ),
+    Mutant(
+        "columns: second pass reads one block too many", ON_COLUMNS_TWICE, COLUMNS, "split < splits;",
+        "split <= splits;", (OUTSIDE_READ, WRONG, UNINITIALISED),
+    ),
+    Mutant(
+        "columns: second pass adds the same rows", ON_COLUMNS_TWICE, COLUMNS, "split += kRowsY)", "split += 1)", WRONG,
+    ),
+    Mutant(
+        "columns: second pass takes every strip for the first", ON_COLUMNS_TWICE, COLUMNS,
+        "of_strip = partials + (matrix * strips + strip) * splits * kStrip;\n  State states",
+        "of_strip = partials;\n  State states", WRONG,
+    ),
+    Mutant(
+        "columns: splits leave one partial", ON_COLUMNS_TWICE, COLUMNS, "+ strip) * splits + split) * kStrip;",
+        "+ strip) * splits) * kStrip;", RACE,
+    ),
+    Mutant(
+        "columns: all rows of threads leave partials", ON_COLUMNS_TWICE, COLUMNS,
+        f"    if (threadIdx.y == 0) {{\n{OWN}", f"    if (true) {{\n{OWN}", RACE,
+    ),
     # stream
     Mutant(
         "stream of rows: no barrier in the tree [5]", ON_STREAM, STREAM,
@@ -203,6 +230,13 @@ MUTANTS = (
     Mutant(
         "strided: counter not reset", ON_STRIDED, STRIDED, "atomicInc(tickets + result, splits - 1)",
         "atomicAdd(tickets + result, 1)", AGAIN,
+    ),
+    Mutant(
+        "strided: results share partials", ON_STRIDED_TWICE, STRIDED, "partials[result * splits + split] = state;",
+        "partials[split] = state;", RACE,
+    ),
+    Mutant(
+        "strided: all threads leave a partial", ON_STRIDED_TWICE, STRIDED, "  if (threadIdx.x > 0) return;\n", "", RACE,
     ),
 )  # fmt: skip
 

@@ -10,9 +10,9 @@ from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extent
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.finish import Finish, arguments, scratch
-from gen.families.reduction.grid import has_rows
+from gen.families.reduction.finish import Finish, all_there, arguments, few_second_passes, scratch, second_pass
 from gen.families.reduction.roundings import roundings
+from gen.families.reduction.sharing import has_rows
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
 
@@ -41,9 +41,13 @@ class ColumnsConfig(Config):
     )
 
     def problem(self) -> str | None:
-        """A block is 128 to 1024 threads."""
+        """A block is 128 to 1024 threads; where one waits for the others they fit on the device together."""
         threads = self.columns_x * self.rows_y
-        return None if 128 <= threads <= 1024 else f"a block of {threads} threads is no use: 128 to 1024 are"
+        if not 128 <= threads <= 1024:
+            return f"a block of {threads} threads is no use: 128 to 1024 are"
+        if self.finish is Finish.FLAGS:
+            return all_there(threads * self.blocks_per_sm)
+        return few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
 
 
 class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
@@ -53,7 +57,8 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
     template = "reduction/columns.cu.jinja"
     summary = (
         "A thread owns a vector of columns and goes down the rows; where there are too few strips of columns for the "
-        "device, several blocks share the rows of a strip, and the last of them combines their results in order."
+        "device, several blocks share the rows of a strip, and the last of them, or one of a second launch, combines "
+        "their results in order."
     )
     config = ColumnsConfig
 
@@ -71,6 +76,13 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
             return f"the states of a block take {shared} bytes; at most {STATIC_SHARED_BYTES - 16} are there"
         return None
 
+    def infeasible(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> str | None:
+        """Where one block waits for the others they must fit on the device together."""
+        resident = limits.threads_per_sm // (config.columns_x * config.rows_y)
+        if config.finish is Finish.FLAGS and config.blocks_per_sm > resident:
+            return f"a multiprocessor holds {resident} blocks of {config.columns_x * config.rows_y} threads"
+        return None
+
     def uncovered(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> str | None:
         """Neighbouring columns."""
         if form(extents) is not Form.COLUMNS:
@@ -83,6 +95,7 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
         return {
             "s": state_text(spec),
             "flags": config.finish is Finish.FLAGS,
+            "second_pass": config.finish is Finish.SECOND_PASS,
             "words": state_bytes(spec) // U32.size,
             "columns_x": config.columns_x,
             "rows_y": config.rows_y,
@@ -102,13 +115,14 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
         return wanted.at_most(size("n").ceil_div(config.rows_y * config.unroll)).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: ColumnsConfig) -> Plan:
-        """One launch; what counts the blocks of a strip that are done is 0 again with the last."""
+        """One launch, after which what counts the blocks of a strip that are done is 0 again; a second if asked."""
         strips, splits = self.strips(spec, config), self.splits(spec, config)
         results = tuple(name for name, _, _ in spec.results)
         numbers = tuple((I64, size(name)) for name in ("n", "inner", "outer_pitch", "row_pitch"))
+        block = (config.columns_x, config.rows_y, 1)
         launch = Launch(
             grid=(size("outer") * strips * splits, ONE, ONE),
-            block=(config.columns_x, config.rows_y, 1),
+            block=block,
             arguments=(
                 "in",
                 *results,
@@ -120,7 +134,11 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
         )
         most = size("sm_count") * config.blocks_per_sm  # blocks, where strips are shared at all
         columns = config.columns_x * (config.vec_bytes // spec.dtype.size)
-        return Plan((launch,), scratch(config.finish, splits, most * columns, state_bytes(spec), most))
+        memory = scratch(config.finish, splits, most * columns, state_bytes(spec), most)
+        if config.finish is Finish.SECOND_PASS:
+            of_strips = ((I64, size("n")), (I64, size("inner")), (U32, strips))
+            return Plan((launch, second_pass(size("outer") * strips, splits, block, results, *of_strips)), memory)
+        return Plan((launch,), memory)
 
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
         """The rows of one thread, the threads below each other, the partials of one thread, those again."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from gen.dtypes import U32, LoadModifier
 from gen.families.config import tunable
-from gen.families.reduction.finish import Finish
-from gen.families.reduction.grid import Grid, GridConfig
+from gen.families.reduction.finish import Finish, all_there
+from gen.families.reduction.sharing import Sharing, SharingConfig
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlagsConfig(GridConfig):
+class FlagsConfig(SharingConfig):
     """How `flags` divides the array between blocks and threads: no more blocks than the device holds at once."""
 
     vec_bytes: int = tunable("v", (8, 16), base=16, help="bytes of one vector load")
@@ -27,8 +27,12 @@ class FlagsConfig(GridConfig):
         help="cache operator of the loads",
     )
 
+    def problem(self) -> str | None:
+        """The blocks that one waits for are there with it."""
+        return all_there(self.threads_per_block * self.blocks_per_sm)
 
-class Flags(Grid):
+
+class Flags(Sharing[FlagsConfig]):
     """Block partials, handed with a flag to the last block, which waits for them."""
 
     name = "flags"
@@ -39,9 +43,16 @@ class Flags(Grid):
         "atomics the end comes sooner than where the block that happens to finish last does that."
     )
     config = FlagsConfig
-    finish = Finish.FLAGS
     not_sampled = "its last block waits for all others"
 
-    def inputs(self, spec: ReductionSpec, config: GridConfig) -> Mapping[str, object]:
+    def finish(self, config: FlagsConfig) -> Finish:
+        """The block of the highest number waits for a flag beside every word."""
+        return Finish.FLAGS
+
+    def inputs(self, spec: ReductionSpec, config: FlagsConfig) -> Mapping[str, object]:
         """All that the template reads."""
-        return {**super().inputs(spec, config), "words": state_bytes(spec) // U32.size}
+        return {
+            **super().inputs(spec, config),
+            "load": config.load_modifier.intrinsic,
+            "words": state_bytes(spec) // U32.size,
+        }

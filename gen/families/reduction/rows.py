@@ -10,8 +10,8 @@ from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Pl
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.grid import has_rows
 from gen.families.reduction.roundings import roundings
+from gen.families.reduction.sharing import has_rows
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, run, state_text
 

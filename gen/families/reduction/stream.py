@@ -12,8 +12,8 @@ from gen.families.expr import ONE, Expr, constant, size
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.columns import MOST_STATE_BYTES
 from gen.families.reduction.finish import Finish, arguments, scratch
-from gen.families.reduction.grid import has_rows
 from gen.families.reduction.roundings import roundings
+from gen.families.reduction.sharing import has_rows
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
 
@@ -34,7 +34,11 @@ class StreamConfig(Config):
         help="cache operator of the loads",
     )
     finish: Finish = tunable(
-        "", tuple(Finish), base=Finish.TICKET, off=Finish.TICKET, help="how blocks that share a result end"
+        "",
+        (Finish.TICKET, Finish.FLAGS),
+        base=Finish.TICKET,
+        off=Finish.TICKET,
+        help="how blocks that share a result end",
     )
 
 

@@ -10,7 +10,7 @@ from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Pl
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import MOST_GROUPS, Form, form
-from gen.families.reduction.finish import Finish, arguments, scratch
+from gen.families.reduction.finish import Finish, arguments, scratch, second_pass
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
@@ -23,6 +23,13 @@ class StridedConfig(Config):
     threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads in a block")
     unroll: int = tunable("u", (1, 4, 8), base=4, help="loads each thread has in flight")
     blocks_per_sm: int = tunable("bpm", (4, 8), base=8, help="most blocks for each multiprocessor that share results")
+    finish: Finish = tunable(
+        "",
+        (Finish.TICKET, Finish.SECOND_PASS),
+        base=Finish.TICKET,
+        off=Finish.TICKET,
+        help="how blocks that share a result end",
+    )
 
 
 class Strided(Algorithm[ReductionSpec, StridedConfig]):
@@ -45,7 +52,12 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
 
     def inputs(self, spec: ReductionSpec, config: StridedConfig) -> Mapping[str, object]:
         """All that the template reads."""
-        return {"s": state_text(spec), "threads_per_block": config.threads_per_block, "unroll": config.unroll}
+        return {
+            "s": state_text(spec),
+            "second_pass": config.finish is Finish.SECOND_PASS,
+            "threads_per_block": config.threads_per_block,
+            "unroll": config.unroll,
+        }
 
     def splits(self, config: StridedConfig) -> Expr:
         """Blocks of a result."""
@@ -53,20 +65,24 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
         return size("n").ceil_div(config.threads_per_block * config.unroll).at_most(most).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: StridedConfig) -> Plan:
-        """One launch; a ticket counts the blocks of its result that are done and wraps to 0 with the last."""
-        splits = self.splits(config)
+        """One launch, after which what counts the blocks of a result that are done is 0 again; a second if asked."""
+        splits, results = self.splits(config), tuple(name for name, _, _ in spec.results)
+        block = (config.threads_per_block, 1, 1)
         axes = [f"{letter}{axis}" for letter in "kr" for axis in range(MOST_GROUPS)]
         sizes = [name for axis in axes for name in (axis, f"{axis[0]}s{axis[1]}")]
         launch = Launch(
             grid=(size("outer") * splits, ONE, ONE),
-            block=(config.threads_per_block, 1, 1),
+            block=block,
             arguments=(
-                "in", *(name for name, _, _ in spec.results), *arguments(Finish.TICKET, tickets="tickets"),
+                "in", *results, *arguments(config.finish, tickets="tickets"),
                 (U32, splits), *((I64, size(name)) for name in ("n", *sizes)),
             ),
         )  # fmt: skip
         most = size("sm_count") * config.blocks_per_sm
-        return Plan((launch,), scratch(Finish.TICKET, splits, most, state_bytes(spec), most))
+        memory = scratch(config.finish, splits, most, state_bytes(spec), most)
+        if config.finish is Finish.SECOND_PASS:
+            return Plan((launch, second_pass(size("outer"), splits, block, results, (I64, size("n")))), memory)
+        return Plan((launch,), memory)
 
     def roundings(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> int:
         """The elements of one thread, two blocks' trees, the partials of one thread."""
