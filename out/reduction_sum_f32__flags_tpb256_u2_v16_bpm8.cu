@@ -4,7 +4,8 @@
 // One launch: the blocks of a row stride through it with vector loads; each hands its partial
 // result, a flag beside every word, to the last of them, which waits and combines them in index
 // order. Without fences and atomics the end comes sooner than where the block that happens to
-// finish last does that.
+// finish last does that. It relies on it that blocks of smaller numbers are started first, as GPUs
+// do though CUDA promises no order.
 //
 // Let:      blocks = max(min((n + 2047) / 2048, sm_count * 8), 1)
 // Launch:   <<<blocks, 256>>>(in, out, slots, n)

@@ -1,8 +1,9 @@
 // reduction_sum_f32__grid_tpb256_u2_v16_bpm8_ldcg
 //
 // The sum of all f32 elements of an array; of none: 0.
-// One launch: the blocks of a row stride through it with vector loads; the block that finishes
-// last combines the partial results in index order, so that every run gives the same bits.
+// The blocks of a row stride through it with vector loads; the block that finishes last, or one of
+// a second launch, combines the partial results in index order, so that every run gives the same
+// bits.
 //
 // Let:      blocks = max(min((n + 2047) / 2048, sm_count * 8), 1)
 // Launch:   <<<blocks, 256>>>(in, out, partials, ticket, n)
@@ -12,7 +13,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
 //           "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 2ea542010a24c2c8
+// Template: reduction/grid.cu.jinja, with its partials sha256 41aad90351654d51
 //
 // Written by gen: change the template, not this file.
 

@@ -1,8 +1,9 @@
 // reduction_sum_f32__grid_tpb512_u8_v16_bpm2
 //
 // The sum of all f32 elements of an array; of none: 0.
-// One launch: the blocks of a row stride through it with vector loads; the block that finishes
-// last combines the partial results in index order, so that every run gives the same bits.
+// The blocks of a row stride through it with vector loads; the block that finishes last, or one of
+// a second launch, combines the partial results in index order, so that every run gives the same
+// bits.
 //
 // Let:      blocks = max(min((n + 16383) / 16384, sm_count * 2), 1)
 // Launch:   <<<blocks, 512>>>(in, out, partials, ticket, n)
@@ -11,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 2ea542010a24c2c8
+// Template: reduction/grid.cu.jinja, with its partials sha256 41aad90351654d51
 //
 // Written by gen: change the template, not this file.
 

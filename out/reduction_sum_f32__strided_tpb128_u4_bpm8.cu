@@ -14,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 af208c0f5a58226e
+// Template: reduction/strided.cu.jinja, with its partials sha256 e60b9e37212c288d
 //
 // Written by gen: change the template, not this file.
 

@@ -1,4 +1,4 @@
-"""`flags`: as `grid`, but one block waits for the others."""
+"""`flags`: as `grid`, but one block waits for the others, which have smaller numbers and so were started before it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Flags(Sharing[FlagsConfig]):
     summary = (
         "One launch: the blocks of a row stride through it with vector loads; each hands its partial result, a flag "
         "beside every word, to the last of them, which waits and combines them in index order. Without fences and "
-        "atomics the end comes sooner than where the block that happens to finish last does that."
+        "atomics the end comes sooner than where the block that happens to finish last does that. It relies on it that "
+        "blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
     )
     config = FlagsConfig
     not_sampled = "its last block waits for all others"
