@@ -45,7 +45,7 @@ def examine() -> tuple[Finding, ...]:
     """Everything that gen stands on, what it needs most first. Never raises; starts no GPU."""
     return (
         _python(), _gen(), _nvrtc(), _cuda_core(), _cuda_bindings(), _headers(),
-        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(), _nvml(),
+        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(), _nvml(), _linker(),
     )  # fmt: skip
 
 
@@ -168,6 +168,20 @@ def _nvml() -> Finding:
     return Finding(
         "nvidia-ml-py", version, "seeing clocks, and who else uses the GPU", "trials note neither",
         version is not None, "pip install 'gen-cuda[gpu]'",
+    )  # fmt: skip
+
+
+def _linker() -> Finding:
+    version = None
+    try:
+        from gen.toolchain.link import find_linker
+
+        version = find_linker().version
+    except (GenError, OSError, RuntimeError):
+        pass
+    return Finding(
+        "device linker", version, "kernels that launch kernels: gpuRecursiveReduce and its kin",
+        "they are written, but not compiled, measured or loaded", version is not None, "pip install 'gen-cuda[link]'",
     )  # fmt: skip
 
 

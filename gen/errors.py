@@ -85,6 +85,15 @@ class CompileError(GenError):
         )
 
 
+class UnlinkedError(CompileError):
+    """A source that compiles, but cannot be linked here: it is not wrong, something is not installed."""
+
+    def __init__(self, subject: str, log: str, source: Path, next_step: str) -> None:
+        self.log = log
+        self.source = source
+        GenError.__init__(self, subject, f"compiles, but is not linked: {log}", next_step=next_step)
+
+
 class DeviceError(GenError):
     """No GPU, no driver, or no memory left on it."""
 

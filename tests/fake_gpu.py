@@ -104,6 +104,9 @@ class FakeCudaRunner:
     def on(self, _: Limits) -> FakeCudaRunner:
         return self
 
+    def cannot_run(self, _: Variant) -> str | None:
+        return None
+
     def load(self, variants: Sequence[Variant]) -> tuple[FakeKernel, ...]:
         """A kernel whose text was spoilt does less than it should."""
         return tuple(FakeKernel(one, self._gpu, skip="__syncthreads" not in self._text(one)) for one in variants)

@@ -96,6 +96,10 @@ class ExactRunner:
         """The same device, with plans made for other limits."""
         return ExactRunner(self.runner.on(limits), self.device, self.blank)
 
+    def cannot_run(self, variant: Variant) -> str | None:
+        """Its tools are for kernels that the host launches."""
+        return "its kernels launch kernels" if variant.algorithm.links else None
+
     def load(self, variants: Sequence[Variant]) -> tuple[Kernel, ...]:
         """Makes variants ready."""
         kernels = self.runner.load(variants)

@@ -10,7 +10,7 @@ from gen.cli import show
 from gen.cli.common import Json
 
 # What gen does without: it then names no lines, formats nothing, measures nothing.
-OPTIONAL = frozenset({"addr2line", "clang-format", "GPU driver (CUDA)", "PyCUDA", "nvidia-ml-py"})
+OPTIONAL = frozenset({"addr2line", "clang-format", "GPU driver (CUDA)", "PyCUDA", "nvidia-ml-py", "device linker"})
 
 
 def add_to(app: typer.Typer) -> None:

@@ -134,9 +134,12 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def show_reasons(verdicts: Sequence[Verdict]) -> None:
-    """Prints whole what went wrong, or why a variant was skipped."""
+    """Prints whole what went wrong, or why variants were skipped."""
+    reasons: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         if verdict.reason:
-            show.text()
-            show.text(f"{verdict.variant.name} {verdict.status}:")
-            show.verbatim(verdict.reason.rstrip("\n") + "\n")
+            reasons.setdefault((verdict.status, verdict.reason), []).append(verdict.variant.name)
+    for (status, reason), (first, *others) in reasons.items():
+        show.text()
+        show.text(f"{first}{f' and {len(others)} more' if others else ''} {status}:")
+        show.verbatim(reason.rstrip("\n") + "\n")

@@ -69,15 +69,18 @@ def _limits(arch: str | None, device: Device | None) -> Limits:
 
 
 def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
-    from gen.errors import CompileError
+    from gen.errors import CompileError, UnlinkedError
 
     rows = [_row(name, made) for name, made in _by_family(done).items()]
     columns = ("family", "emitted", "compiled", "registers", "spill", "proven", "failed", "skipped", "cases")
     show.table(columns, rows)
+    unlinked = [one.compiled for one in done.variants if isinstance(one.compiled, UnlinkedError)]
     for one in done.variants:
-        if isinstance(one.compiled, CompileError):
+        if isinstance(one.compiled, CompileError) and one.compiled not in unlinked[1:]:
             show.text()
             show.verbatim(f"{one.compiled}\n")
+    if len(unlinked) > 1:
+        show.text(f"{len(unlinked) - 1} more are not linked for the same reason.")
     show_reasons([one.verdict for one in done.variants])
     show.text()
     if len(done.variants) > 1:

@@ -22,6 +22,7 @@ from gen.paths import templates_root
 WIDTH = 99
 MARK = "Written by gen: change the template, not this file."
 _INPUTS = re.compile(r"\{# inputs:(.*?)#\}")
+_LINKS = re.compile(r"^// Links:    nvcc -rdc=true((?: -l\w+)+)$", re.MULTILINE)
 
 
 def render(variant: Variant) -> str:
@@ -39,6 +40,12 @@ def render(variant: Variant) -> str:
         raise TemplateError(f"{template}: {name}", rule)
     header = _render(environment, "_header.cu.jinja", {"lines": _header(variant, environment)})
     return header + "\n" + _render(environment, template, inputs)
+
+
+def linked_with(text: str) -> tuple[str, ...]:
+    """The libraries of device code that a file says it is linked with: `cudadevrt`. Such code must be relocatable."""
+    found = _LINKS.search(text.partition(MARK)[0])
+    return tuple(option.removeprefix("-l") for option in found[1].split()) if found else ()
 
 
 @lru_cache(maxsize=256)
@@ -160,6 +167,8 @@ def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...
     lines = [variant.name, ""]
     lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.summary) + [""]
     lines += _plan(variant.plan)
+    if variant.algorithm.links:
+        lines.append("Links:    nvcc -rdc=true " + " ".join(f"-l{library}" for library in variant.algorithm.links))
     lines += _wrap("Spec:     ", _json(variant.spec.to_json()))
     lines += _wrap("Config:   ", _json(variant.config.to_json()))
     lines += _wrap("Template: ", f"{variant.algorithm.template}, with its partials sha256 {digest}")

@@ -185,9 +185,17 @@ class Algorithm(ABC, Generic[S, C]):
     summary: ClassVar[str]
     config: type[C]
     takes: ClassVar[type[Any] | tuple[type[Any], ...]] = object  # the classes of specs that it computes
-    repeatable: ClassVar[bool] = True  # False: never chosen unless asked for
-    not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it
+    repeatable: ClassVar[bool] = True  # False: it may give other bits every time
+    links: ClassVar[tuple[str, ...]] = ()  # libraries of device code that its text is linked with: `cudadevrt`
+    not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it: then it is proven on a GPU only
     not_sampled: ClassVar[str | None] = None  # why the CPU cannot run a few blocks of a large grid without the others
+
+    @property
+    def only_if_asked(self) -> str | None:
+        """Why neither tuning nor dispatch chooses it; None if they may."""
+        if not self.repeatable:
+            return "it does not give the same bits on every run"
+        return f"it must be linked with {', '.join(self.links)} wherever it is loaded" if self.links else None
 
     def refuses(self, spec: S, config: C) -> str | None:
         """Why this config cannot compute this spec."""
@@ -456,6 +464,10 @@ class Runner(Protocol):
     """Where plans run: the CPU, a GPU, a fake in tests."""
 
     limits: Limits
+
+    def cannot_run(self, variant: Variant) -> str | None:
+        """Why it runs no such variant at all; None if it does."""
+        ...
 
     def load(self, variants: Sequence[Variant]) -> tuple[Kernel, ...]:
         """Makes variants ready, many at once."""

@@ -107,6 +107,10 @@ class CudaRunner:
         other.limits = limits
         return other
 
+    def cannot_run(self, _: Variant) -> str | None:
+        """It runs all."""
+        return None
+
     def load(self, variants: Sequence[Variant]) -> tuple[CudaKernel, ...]:
         """Compiles what is not in the cache, and loads it."""
         return tuple(

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import gen.gpu.device  # noqa: F401  loads the driver that PyCUDA stands on
+from gen.emit.render import linked_with
 from gen.errors import CompileError, MissingToolError
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled
+from gen.toolchain.link import NvccLinker, find_library
+from gen.toolchain.nvrtc import headers_folder
 from gen.toolchain.pool import compile_in_threads
 
 try:
@@ -57,13 +60,18 @@ class Nvcc:
         return compile_in_threads(self.compile, items, arch)
 
     def _compile(self, name: str, text: str, arch: str) -> Compiled:
-        start = time.monotonic()
+        start, libraries = time.monotonic(), linked_with(text)
+        options = [*OPTIONS, *(["-rdc=true"] if libraries else [])]
         try:
             cubin = pycuda_compiler.compile(
-                text, no_extern_c=True, arch=arch, options=list(OPTIONS), cache_dir=False, target="cubin"
+                text, no_extern_c=True, arch=arch, options=options, cache_dir=False, target="cubin"
             )
         except pycuda.CompileError as error:
             kept = Path(f"{name}.cu") if self._failed is None else self._failed / f"{name}.cu"
             write_whole(kept, text.encode())
             raise CompileError(name, str(error.stderr or error), kept) from error
-        return Compiled(name, arch, bytes(cubin), {}, 1000 * (time.monotonic() - start))
+        code = bytes(cubin)
+        if libraries:
+            headers = headers_folder()
+            code = NvccLinker().link(name, code, arch, [find_library(one, headers) for one in libraries]).cubin
+        return Compiled(name, arch, code, {}, 1000 * (time.monotonic() - start))

@@ -66,11 +66,16 @@ class HostRunner:
         other.limits = limits
         return other
 
+    def cannot_run(self, variant: Variant) -> str | None:
+        """What the algorithm says of the CPU."""
+        return variant.algorithm.not_on_host
+
     def load(self, variants: Sequence[Variant]) -> tuple[HostKernel, ...]:
         """Makes variants ready; builds what is not built, twenty to a translation unit, on all cores."""
         for variant in variants:
-            if variant.algorithm.not_on_host is not None:
-                raise RunError(variant.name, "cannot run on the CPU", variant.algorithm.not_on_host)
+            reason = self.cannot_run(variant)
+            if reason is not None:
+                raise RunError(variant.name, f"cannot run on the CPU: {reason}")
         plans = [variant.plan for variant in variants]
         sources = [
             Source(variant.name, self._text(variant), _entries(variant.name, plan))

@@ -50,13 +50,14 @@ def prove(
     With `shrink` a failure comes with the smallest problem that was found to fail alike. Kernels are made ready before
     the first proof comes out; hand in as many variants as should be built together.
     """
-    runnable = [variant for variant in variants if variant.algorithm.not_on_host is None]
+    refused = {variant: reason for variant in variants if (reason := runner.cannot_run(variant)) is not None}
+    runnable = [variant for variant in variants if variant not in refused]
     counts = {case.sm_count for variant in runnable for case in _cases(variant, cases)}
     devices = {count: replace(runner.limits, sm_count=count) for count in sorted(counts)}
     kernels = {count: load(runner, runnable, limits) for count, limits in devices.items()}
     for variant in variants:
-        if variant.algorithm.not_on_host is not None:
-            yield Proof(variant, 0, skipped=variant.algorithm.not_on_host)
+        if variant in refused:
+            yield Proof(variant, 0, skipped=refused[variant])
             continue
         proven, failure = 0, None
         for case in _cases(variant, cases):

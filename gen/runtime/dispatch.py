@@ -148,8 +148,8 @@ class Chooser:
         found = find_variant((self.family,), winner.variant, known)
         if found.spec != self.spec:
             raise ConfigError(winner.variant, "is a variant of another spec", spec_name(self.family, found.spec))
-        if not found.algorithm.repeatable:
-            raise ConfigError(winner.variant, "does not give the same bits on every run, so it must be asked for")
+        if found.algorithm.only_if_asked is not None:
+            raise ConfigError(winner.variant, f"must be asked for: {found.algorithm.only_if_asked}")
         reason = found.algorithm.infeasible(found.spec, found.config, self._limits)
         if reason is not None:
             raise ConfigError(winner.variant, f"cannot run on {self._device}", reason)

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from gen.errors import CompileError, MissingToolError, UnknownNameError
+from gen.emit.render import linked_with
+from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
-from gen.toolchain.compiled import Compiled, read_ptxas
+from gen.toolchain.compiled import Compiled, Resources, read_ptxas
+from gen.toolchain.link import Linker, find_library, find_linker
 from gen.toolchain.pool import compile_in_threads
 
 try:
@@ -77,6 +79,7 @@ class Nvrtc:
         self.version = f"nvrtc {nvrtc_version()}, headers {headers_version()}"
         self.architectures = _architectures()
         self._headers = str(headers_folder())
+        self._linker: Linker | None = None  # found when a source needs it
         self._entries = None if cache is None else Cache(cache / "nvrtc", ".cubin")
         self._failed = None if cache is None else cache / "failed"
 
@@ -91,6 +94,8 @@ class Nvrtc:
         Raises:
             UnknownNameError: this NVRTC does not know the architecture.
             CompileError: the source is refused; it is kept beside the cache.
+            UnlinkedError: the source names libraries that it is linked with, and no linker is installed, or no such
+                library.
         """
         if arch not in self.architectures:
             known = ", ".join(self.architectures)
@@ -118,6 +123,7 @@ class Nvrtc:
     def key(self, text: str, arch: str) -> str:
         """The cache key of a source: all that determines its machine code, and nothing of the machine at hand."""
         flags = self.flags
+        linker = {"linker": self._linker_version()} if linked_with(text) else {}
         return content_key(
             {
                 "compiler": self.version,
@@ -127,11 +133,21 @@ class Nvrtc:
                 "max registers": flags.max_registers or 0,
                 "ptxas": flags.ptxas,
                 "source": text,
+                **linker,
             }
         )
 
+    def _linker_version(self) -> str:
+        """Empty without a linker: then nothing is kept."""
+        try:
+            self._linker = self._linker or find_linker()
+        except MissingToolError:
+            return ""
+        return self._linker.version
+
     def _compile(self, name: str, text: str, arch: str) -> Compiled:
         file = re.sub(r"[^\w.-]", "_", name) + ".cu"
+        libraries = linked_with(text)
         options = ProgramOptions(
             name=file,
             arch=arch,
@@ -140,8 +156,9 @@ class Nvrtc:
             lineinfo=self.flags.line_info,
             max_register_count=self.flags.max_registers,
             ptxas_options=["-v", *self.flags.ptxas],
-            # Without textures and CUDA's runtime functions, which no kernel here uses: the same code, a fifth sooner.
-            minimal=True,
+            relocatable_device_code=True if libraries else None,
+            # Without textures and CUDA's runtime functions, where no kernel uses them: the same code, a fifth sooner.
+            minimal=not libraries,
             # Where there is a driver, NVRTC keeps a cache of its own: it may answer from there without ptxas's log.
             no_cache=True,
         )
@@ -154,7 +171,21 @@ class Nvrtc:
             folder = self._failed or Path(tempfile.mkdtemp(prefix="gen-failed-"))
             write_whole(folder / file, text.encode())
             raise CompileError(name, _compilers_text(str(error)), folder / file) from None
-        return Compiled(name, arch, bytes(code), read_ptxas(log.getvalue()), 1000 * (time.monotonic() - start))
+        cubin, resources = bytes(code), read_ptxas(log.getvalue())
+        if libraries:
+            cubin, resources = self._link(name, cubin, arch, libraries, resources)
+        return Compiled(name, arch, cubin, resources, 1000 * (time.monotonic() - start))
+
+    def _link(
+        self, name: str, cubin: bytes, arch: str, libraries: tuple[str, ...], resources: dict[str, Resources]
+    ) -> tuple[bytes, dict[str, Resources]]:
+        try:
+            found = [find_library(library, Path(self._headers)) for library in libraries]
+            self._linker = self._linker or find_linker()
+        except MissingToolError as error:
+            raise UnlinkedError(name, f"{error.subject} {error.rule}", Path(f"{name}.cu"), error.next_step) from error
+        linked = self._linker.link(name, cubin, arch, found)
+        return linked.cubin, linked.resources(resources)
 
 
 def nvrtc_version() -> str:

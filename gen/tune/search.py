@@ -43,7 +43,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True)
 class Space:
-    """All variants of a spec that give the same bits every time, by number, the algorithms one after another."""
+    """All variants of a spec that may be chosen unasked, by number, the algorithms one after another."""
 
     family: Family[Any]
     spec: Spec
@@ -54,7 +54,7 @@ class Space:
         return tuple(
             (algorithm, prod(len(parameter.values) for parameter in algorithm.config.parameters()))
             for algorithm in self.family.algorithms.values()
-            if algorithm.repeatable
+            if algorithm.only_if_asked is None
         )
 
     @cached_property

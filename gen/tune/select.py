@@ -68,8 +68,9 @@ def _cover(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any], limi
 
 
 def feasible(family: Family[Any], spec: Spec, limits: Limits) -> int:
-    """How many variants of a spec can run on such a device."""
-    return sum(len(space(algorithm, spec, limits)) for algorithm in family.algorithms.values())
+    """How many variants of a spec tuning tries on such a device."""
+    tried = [algorithm for algorithm in family.algorithms.values() if algorithm.only_if_asked is None]
+    return sum(len(space(algorithm, spec, limits)) for algorithm in tried)
 
 
 def _distinct(variants: Sequence[Variant] | Iterator[Variant]) -> tuple[Variant, ...]:

@@ -127,7 +127,7 @@ def _known(problem: Problem, previous: str | None) -> list[Variant]:
         made = find_variant((problem.family,), previous or "", known)
     except GenError:
         return []
-    return [made] if made.spec == problem.spec and made.algorithm.repeatable else []
+    return [made] if made.spec == problem.spec and made.algorithm.only_if_asked is None else []
 
 
 def setting_of(device: Device, farm: Farm) -> Setting:

@@ -68,6 +68,9 @@ class NumpyRunner:
     def on(self, limits: Limits) -> Self:
         return replace(self, limits=limits)
 
+    def cannot_run(self, variant: Variant) -> str | None:
+        return variant.algorithm.not_on_host
+
     def load(self, variants: Sequence[Variant]) -> tuple[NumpyKernel, ...]:
         self.loaded.append((self.limits.sm_count, [variant.name for variant in variants]))
         return tuple(self.make(variant) for variant in variants)

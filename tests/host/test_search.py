@@ -41,7 +41,7 @@ def test_the_numbers_of_a_space_stand_for_its_variants_in_order(family: Any, spe
     expected = [
         variant(family, spec, algorithm, config).name
         for algorithm in family.algorithms.values()
-        if algorithm.repeatable
+        if algorithm.only_if_asked is None
         for config in space(algorithm, spec)
     ]
     assert found == expected

@@ -16,14 +16,30 @@ from gen.families.reduction.spec import ReductionSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlocksConfig(Config):
-    """How one block reduces its share: the two parameters of the literature's kernels."""
+class ShareConfig(Config):
+    """How one block reduces its share, an element for each thread."""
 
     threads_per_block: int = tunable("tpb", (64, 128, 256, 512, 1024), base=128, help="threads in a block")
+
+    @property
+    def folded(self) -> int:
+        """Elements of a share for each thread."""
+        return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlocksConfig(ShareConfig):
+    """The same, and of several data blocks: the two parameters of the literature's kernels."""
+
     unroll: int = tunable("u", (1, 2, 4, 8, 16), base=1, help="data blocks that a block folds into one first")
 
+    @property
+    def folded(self) -> int:
+        """One of each data block."""
+        return self.unroll
 
-C = TypeVar("C", bound=BlocksConfig)
+
+C = TypeVar("C", bound=ShareConfig)
 
 
 class BlockPartials(Algorithm[ReductionSpec, C]):
@@ -42,11 +58,11 @@ class BlockPartials(Algorithm[ReductionSpec, C]):
 
     def inputs(self, spec: ReductionSpec, config: C) -> Mapping[str, object]:
         """All that the template reads."""
-        return {"threads_per_block": config.threads_per_block, "unroll": config.unroll}
+        return {"threads_per_block": config.threads_per_block, "unroll": config.folded}
 
     def blocks(self, config: C) -> Expr:
         """One block for each share of the array; one for an empty array."""
-        return size("n").ceil_div(config.threads_per_block * config.unroll).at_least(1)
+        return size("n").ceil_div(config.threads_per_block * config.folded).at_least(1)
 
     def finish(self, config: C) -> Launch:
         """One block adds up the partial results in index order."""
@@ -61,11 +77,11 @@ class BlockPartials(Algorithm[ReductionSpec, C]):
         """The data blocks, the block's tree, the partials of one thread, the last block's tree."""
         finish = -(-self.blocks(config).at(extents) // config.threads_per_block)
         tree = max(config.threads_per_block.bit_length() - 1, block_roundings(config.threads_per_block))
-        return config.unroll + tree + finish + block_roundings(config.threads_per_block)
+        return config.folded + tree + finish + block_roundings(config.threads_per_block)
 
     def bytes_in_flight(self, spec: ReductionSpec, config: C) -> int:
         """An element of each data block."""
-        return config.unroll * spec.dtype.size
+        return config.folded * spec.dtype.size
 
 
 def copied(n: Expr) -> Launch:

@@ -18,12 +18,13 @@ from gen.families.reduction.canonical import extents_of, layouts_of
 from gen.families.reduction.columns import Columns
 from gen.families.reduction.flags import Flags
 from gen.families.reduction.grid import Grid
+from gen.families.reduction.nested import NESTED, Nested
 from gen.families.reduction.oracle import expected
 from gen.families.reduction.rows import Rows
 from gen.families.reduction.spec import ReductionSpec, from_json, spell
 from gen.families.reduction.stream import Stream
 from gen.families.reduction.strided import Strided
-from gen.families.reduction.tree import ABSENT, NAMED, Tree
+from gen.families.reduction.tree import NAMED, Tree
 from gen.paths import templates_root
 
 
@@ -33,7 +34,11 @@ class Reduction(Family[ReductionSpec]):
     name = "reduction"
     summary = "many elements to one"
     algorithms: Mapping[str, Algorithm[ReductionSpec, Any]] = {
-        a.name: a for a in (Grid(), Flags(), Rows(), Columns(), Stream(), Strided(), Interleaved(), Shfl(), Tree())
+        a.name: a
+        for a in (
+            *(Grid(), Flags(), Rows(), Columns(), Stream(), Strided()),
+            *(Interleaved(), Shfl(), Tree(), Nested()),  # the literature's
+        )
     }
     named = (
         Named("reduceInterleaved", "interleaved", {"unroll": 1}, {}, rank=3),
@@ -43,8 +48,8 @@ class Reduction(Family[ReductionSpec]):
         Named("reduceUnrolling16", "interleaved", {"unroll": 16}, {}, rank=7),
         Named("reduceShfl", "shfl", {"unroll": 1}, {}, rank=18),
         *NAMED,
+        *NESTED,
     )
-    absent = ABSENT
     catalogue = (ReductionSpec(),)
     samples: Mapping[str, ReductionSpec] = {
         "rows": ReductionSpec(axis=(1,)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gen.dtypes import I64
-from gen.families.base import Absent, Launch, Named, Plan, Scratch
+from gen.families.base import Launch, Named, Plan, Scratch
 from gen.families.config import tunable
 from gen.families.expr import ONE, ZERO, constant, size
 from gen.families.reduction.blocks import BlockPartials, BlocksConfig, copied
@@ -110,11 +110,3 @@ NAMED = (
     Named("reduceSmemUnroll", "tree", {**_SHARED, "unroll": 4}, {}, 16),
     Named("reduceSmemUnrollDyn", "tree", {**_SHARED, "memory": "dyn", "unroll": 4}, {}, 17),
 )  # fmt: skip
-_NESTED = (
-    "its blocks launch their child grids themselves: such code must be linked with the device runtime, which neither "
-    "NVRTC alone nor the CPU run has"
-)
-ABSENT = tuple(
-    Absent(name, _NESTED, 11 + place)
-    for place, name in enumerate(("gpuRecursiveReduce", "gpuRecursiveReduceNosync", "gpuRecursiveReduce2"))
-)

@@ -1,0 +1,100 @@
+"""Kernels that launch kernels, which a GPU alone can prove: built, right, told apart from broken ones, and timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gen.emit.render import render
+from gen.errors import GenError
+from gen.families import FAMILIES
+from gen.families.base import Variant
+from gen.families.names import find_family, find_variant, space, variant
+from gen.gpu.device import CudaDevice
+from gen.gpu.isolated import IsolatedDevice
+from gen.gpu.kernel import CudaRunner
+from gen.gpu.nvcc import Nvcc
+from gen.gpu.open import GpuFactory
+from gen.proof.cases import Case
+from gen.proof.prover import check, prove, uncovered
+from gen.report.ladder import listed
+from gen.report.timed import timed
+from gen.toolchain.link import find_linker
+from gen.toolchain.nvrtc import Nvrtc
+from tests.host.test_mutants import changed
+from tests.mutants import nested
+from tests.mutants.change import Mutant
+
+REDUCTION = find_family(FAMILIES, "reduction")
+SPEC = REDUCTION.catalogue[0]
+VARIANTS = tuple(variant(REDUCTION, SPEC, "nested", config) for config in space(REDUCTION.algorithms["nested"], SPEC))
+NAMES = ("gpuRecursiveReduce", "gpuRecursiveReduceNosync", "gpuRecursiveReduce2")
+
+
+@pytest.fixture(scope="module")
+def built(compiler: Nvrtc) -> Nvrtc:
+    """NVRTC, where what it compiles can be linked."""
+    try:
+        find_linker()
+        for name in NAMES:
+            made = find_variant(FAMILIES, name, {})
+            compiler.compile(made.name, render(made), "sm_90")
+    except GenError as error:
+        pytest.fail(f"Kernels that launch kernels cannot be built on this machine: {error}")
+    return compiler
+
+
+@pytest.mark.parametrize("made", VARIANTS, ids=lambda made: made.name)
+def test_awkward_sizes(made: Variant, device: CudaDevice, built: Nvrtc) -> None:
+    (proof,) = prove(CudaRunner(device, built, render), [made])
+    assert proof.skipped is None
+    assert proof.failure is None, str(proof.failure)
+    assert proof.cases > 10
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_many_elements_as_it_takes(name: str, device: CudaDevice, built: Nvrtc) -> None:
+    """As many launches wait as the device runtime has room for, where each block launches one."""
+    made = find_variant(FAMILIES, name, {})
+    (kernel,) = CudaRunner(device, built, render).load([made])
+    most = Case({"n": 2**24 if name.endswith("2") else 2**20})
+    assert uncovered(made, most, device.limits) is None
+    for _ in range(3):  # what waited before has ended
+        failure = check(kernel, device.limits, most)
+        assert failure is None, str(failure)
+
+
+def test_one_launch_too_many_gives_nan_and_no_wrong_number(device: CudaDevice, built: Nvrtc) -> None:
+    """Beyond what the plan allows: where a child finds no room, the sum says so. More room is right, too."""
+    made = find_variant(FAMILIES, "gpuRecursiveReduce", {})
+    (kernel,) = CudaRunner(device, built, render).load([made])
+    array, out = np.ones(2**24, np.float32), np.zeros((), np.float32)
+    kernel.run({"n": array.size}, {"in": array, "out": out})
+    assert np.isnan(out) or out == array.size, f"the sum of {array.size} ones is {out}"
+
+
+@pytest.mark.parametrize("change", nested.MUTANTS, ids=lambda change: change.name)
+def test_a_broken_kernel_is_found(change: Mutant, device: CudaDevice, built: Nvrtc, tmp_path: Path) -> None:
+    made = changed(change, tmp_path / "templates")
+    cases = [Case({"n": n}, sm_count=device.limits.sm_count) for n in nested.SIZES]
+    (proof,) = prove(CudaRunner(device, built, render), [made], cases)
+    assert proof.failure is not None, change.name
+
+
+def test_nvcc_builds_it_too(device: CudaDevice, tmp_path: Path) -> None:
+    made = find_variant(FAMILIES, "gpuRecursiveReduce2", {})
+    (proof,) = prove(CudaRunner(device, Nvcc(tmp_path), render), [made])
+    assert proof.failure is None, str(proof.failure)
+    assert proof.cases > 10
+
+
+def test_the_ladder_times_them(built: Nvrtc, home: Path) -> None:
+    """Each is proven at its problem by the process that drives the GPU, then timed in turns."""
+    with IsolatedDevice(GpuFactory(0, built, home)) as device:
+        rungs = [rung for rung in listed(REDUCTION, device.limits) if rung.name in NAMES]
+        found = {rung.name: rung for rung in timed(device, built, rungs)}
+    assert found.keys() == set(NAMES)
+    for name, rung in found.items():
+        assert rung.us is not None, f"{name} has no time: {rung.why_not}"
