@@ -43,6 +43,7 @@ GUARD = INDEX + "if (i >= n) return;\n"
 TILE = "__shared__ float tile[64];\n" + INDEX
 DYNAMIC = "extern __shared__ __align__(16) unsigned char shared_bytes[];\nfloat* tile = (float*)shared_bytes;\n" + INDEX
 FULL = "0xffffffffu"
+LANE = "const int lane = threadIdx.x % 32;\n"
 RING = "__shared__ __align__(16) float ring[2][64];\n" + INDEX + "if (i >= 64) return;\nconst int t = threadIdx.x;\n"
 COPY = RING + "__pipeline_memcpy_async(&ring[0][t], in + i, 4);\n__pipeline_commit();\n"
 COPY_MORE = "__pipeline_memcpy_async(&ring[1][t], in + i, 4);\n__pipeline_commit();\n"
@@ -124,6 +125,13 @@ PLANTED = (
             f"__syncwarp();\n__ballot_sync({FULL}, 1);"),
     Planted("masks_disagree", "lanes disagree",
             f"__syncwarp(threadIdx.x % 32 < 31 ? {FULL} : 0x80000001u);  // here", f"__syncwarp({FULL});"),
+    Planted("masks_in_a_ring", "lanes disagree",
+            LANE + "const int right = (lane + 1) % 32, left = (lane + 31) % 32;\n"
+            "__syncwarp(1u << lane | 1u << right);  // here\n__syncwarp(1u << lane | 1u << left);",
+            LANE + "for (int distance = 1; distance < 32; distance *= 2)\n"
+            "__syncwarp(1u << lane | 1u << (lane ^ distance));\n"
+            "if (lane == 0) __syncwarp(3u);\nif (lane == 1) __syncwarp(6u), __syncwarp(3u);\n"
+            "if (lane == 2) __syncwarp(6u);"),
     Planted("shuffle_among_twelve", "shuffle width", f"__shfl_down_sync({FULL}, 1, 3, n / 8);  // here",
             f"__shfl_down_sync({FULL}, 1, 3, n / 6);"),
     Planted("shuffle_among_more_than_a_warp", "shuffle width", f"__shfl_xor_sync({FULL}, 1, 3, blockDim.x);  // here",

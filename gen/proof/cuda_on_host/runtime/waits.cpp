@@ -115,13 +115,19 @@ void complete(Thread* warp, Collective kind, uint32_t mask) {
   each([&](int, Waiting& w) { memcpy(w.received, &result, sizeof result); });
 }
 
-[[noreturn]] void disagree(const Thread& me, const Thread& other, void* pc) {
+bool together(const Thread& one, const Thread& other) {
+  return one.waiting.mask == other.waiting.mask && one.waiting.kind == other.waiting.kind;
+}
+
+// Names a lane that the current thread waits for, and which waits for others elsewhere.
+void report_disagreement(const Thread& other) {
+  const Thread& me = *run.current;
   char text[sizeof Fault::text];
   snprintf(text, sizeof text, "it waits at %s of mask 0x%08x, lane %d at %s of mask 0x%08x", name(me.waiting.kind),
            me.waiting.mask, other.lane(), name(other.waiting.kind), other.waiting.mask);
   run.fault->other_thread = other.index;
   run.fault->other_pc = reinterpret_cast<uint64_t>(other.wait_pc);
-  fail(Kind::kLanesDisagree, pc, text);
+  record(Kind::kLanesDisagree, me.wait_pc, text);
 }
 
 }  // namespace
@@ -173,9 +179,9 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
   uint32_t present = 1u << me.lane();
   for (uint32_t left = mask & ~present; left != 0; left &= left - 1) {
     const int lane = __builtin_ctz(left);
-    if (lane >= lanes || warp[lane].state != State::kAtCollective) continue;
-    if (warp[lane].waiting.mask != mask || warp[lane].waiting.kind != kind) disagree(me, warp[lane], pc);
-    present |= 1u << lane;
+    // A lane that waits elsewhere may come here later.
+    const bool here = lane < lanes && warp[lane].state == State::kAtCollective && together(me, warp[lane]);
+    present |= uint32_t(here) << lane;
   }
   if (present == mask) {
     ++run.changes;
@@ -228,6 +234,15 @@ void report_stuck() {
       snprintf(absent, sizeof absent, "the mask 0x%08x of %s names lane %d, which did not come: it %.100s",
                thread.waiting.mask, name(thread.waiting.kind), number % kWarp, text);
       return record(Kind::kAbsentLane, thread.wait_pc, absent);
+    }
+  }
+  for (int i = 0; i < run.thread_count; ++i) {
+    Thread& thread = run.block->threads[i];
+    if (thread.state != State::kAtCollective) continue;
+    run.current = &thread;
+    for (uint32_t left = thread.waiting.mask; left != 0; left &= left - 1) {
+      const Thread& other = run.block->threads[thread.warp() * kWarp + __builtin_ctz(left)];
+      if (!together(thread, other)) return report_disagreement(other);
     }
   }
   for (int i = 0; i < run.thread_count; ++i) {
