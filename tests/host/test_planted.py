@@ -189,6 +189,24 @@ PLANTED = (
             RING + "__pipeline_memcpy_async(&ring[0][t], in + i, 4);"),
     Planted("copy_to_global_memory", "copy", RING + "__pipeline_memcpy_async(out + i, in + i, 4);  // here",
             RING + "__pipeline_memcpy_async(&ring[0][t], in + i, 4);", "out"),
+    Planted("copy_from_shared_memory", "copy",
+            RING + "ring[1][t] = 1.0f;\n__pipeline_memcpy_async(&ring[0][t], &ring[1][t], 4);  // here",
+            RING + "ring[1][t] = 1.0f;\n__pipeline_memcpy_async(&ring[0][t], in + i, 4);"),
+    Planted("copy_of_a_local_array", "copy",
+            RING + "const float mine[2] = {in[t], 1.0f};\n"
+            "__pipeline_memcpy_async(&ring[0][t], mine + t % 2, 4);  // here",
+            RING + "__pipeline_memcpy_async(&ring[0][t], in + t % 2, 4);"),
+    Planted("copy_of_what_is_overwritten", "copy in flight",
+            RING + "scratch[i] = in[i];\n__pipeline_memcpy_async(&ring[0][t], scratch + i, 4);  // here\n"
+            "__pipeline_commit();\nscratch[i] = -1.0f;\n__pipeline_wait_prior(0);",
+            RING + "scratch[i] = in[i];\n__pipeline_memcpy_async(&ring[0][t], scratch + i, 4);\n"
+            "__pipeline_commit();\n__pipeline_wait_prior(0);\nscratch[i] = -1.0f;", "scratch"),
+    Planted("copy_of_what_a_neighbour_overwrites", "copy in flight",
+            RING + "scratch[i] = in[i];\n__pipeline_memcpy_async(&ring[0][t], scratch + i, 4);  // here\n"
+            "__pipeline_commit();\n__syncthreads();\nscratch[63 - i] = -1.0f;\n__syncthreads();\n"
+            "__pipeline_wait_prior(0);",
+            RING + "scratch[i] = in[i];\n__pipeline_memcpy_async(&ring[0][t], scratch + i, 4);\n"
+            "__pipeline_commit();\n__pipeline_wait_prior(0);\n__syncthreads();\nscratch[63 - i] = -1.0f;", "scratch"),
     Planted("recursion_without_end", "stack overflow", GUARD + "out[i] = deep(i);",
             GUARD + "out[i] = deep(0);",
             before="__device__ __noinline__ int deep(int n) {\nvolatile int kept = n;  // here\n"

@@ -1,5 +1,5 @@
 // Copies to shared memory that are in flight until their thread has waited for them: as late as a GPU may end them. Who
-// touches their bytes before, or begins another copy there, is told.
+// touches their bytes before, or begins another copy there, is told, and so is who changes what they read.
 #include <cstring>
 
 #include "shared.h"
@@ -18,8 +18,17 @@ Cell* cell_at(const void* address) {
   return nullptr;
 }
 
-// What was copied is written now, for all that look at it.
+bool is_local(const void* address) {
+  return reinterpret_cast<uint64_t>(address) - reinterpret_cast<uint64_t>(run.current->stack) < kStackBytes;
+}
+
+// What was copied is written now, for all that look at it, and could have been read now.
 void arrive(const Copy& copy) {
+  if (memcmp(copy.data, copy.from, copy.read) != 0) {
+    const Spot spot = locate(reinterpret_cast<uint64_t>(copy.from));
+    fail(Kind::kInFlight, copy.pc, "what it copies has been changed before it was waited for", spot.buffer, spot.offset,
+         copy.read);
+  }
   Cell* const cells = cell_at(copy.to);
   for (int i = 0; i < copy.bytes; ++i) cells[i].copier = 0;
   const Spot spot = locate(reinterpret_cast<uint64_t>(copy.to));
@@ -36,12 +45,15 @@ CUDA_ON_HOST_EXPORT void begin_copy(void* to, const void* from, size_t bytes, si
   };
   if (bytes != 4 && bytes != 8 && bytes != 16) refuse(Kind::kCopy, "a copy has 4, 8 or 16 bytes");
   if (zeros > bytes) refuse(Kind::kCopy, "more zeros than bytes");
-  Copy copy{static_cast<unsigned char*>(to), pc, int(bytes), run.current->copies.group, {}};
-  plain_read(from, int(bytes), int(bytes - zeros), pc);
+  const int read = int(bytes - zeros);
+  Copy copy{static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), pc, int(bytes), read,
+            run.current->copies.group, {}};
+  if (cell_at(from) != nullptr || is_local(from)) refuse(Kind::kCopy, "it comes from no global memory");
+  plain_read(from, int(bytes), read, pc);
   plain_write(to, int(bytes), pc);
   Cell* const cells = cell_at(to);
   if (cells == nullptr) refuse(Kind::kCopy, "it goes to no shared memory");
-  memcpy(copy.data, from, bytes - zeros);
+  memcpy(copy.data, from, read);
   for (size_t i = 0; i < bytes; ++i) cells[i].copier = uint16_t(run.current->number + 1);
   run.current->copies.flying.push_back(copy);
 }

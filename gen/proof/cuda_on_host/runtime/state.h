@@ -33,8 +33,9 @@ struct Spin {
 // A copy to shared memory that a thread has begun.
 struct Copy {
   unsigned char* to;
+  const unsigned char* from;
   const void* pc;
-  int bytes;
+  int bytes, read;  // it writes so many, and reads so many: the rest is zeros
   uint64_t group;
   unsigned char data[16];
 };
