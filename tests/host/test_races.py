@@ -81,6 +81,7 @@ if (last) out[i] = __ldcg(part + (i + 64) % n);  // here
 
 TICKET = "if (threadIdx.x == 0) {\nlast = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();\n}"
 READ = "out[threadIdx.x] = __ldcg(part + threadIdx.x);  // here"
+WORD = "using Word = unsigned long long;\nWord* const word = (Word*)flag + blockIdx.x;\n"
 SPIN = "if (blockIdx.x > 0) while ({}) {{}}\n"
 
 PLANTED = (
@@ -160,6 +161,16 @@ PLANTED = (
             "if (threadIdx.x == 1) while (*said == 0) {}  // here",
             "volatile unsigned* const said = flag + blockIdx.x;\nif (threadIdx.x == 0) *said = 1;\n"
             "if (threadIdx.x == 33) while (*said == 0) {}"),
+    Planted("volatile_question_about_half_an_atomic_answer", "race", "flag",
+            WORD + "if (threadIdx.x == 0) atomicExch((unsigned*)word + 1, 1u);  // here\n"
+            "if (threadIdx.x == 33) while (*(volatile Word*)word == 0) {}  // here",
+            WORD + "if (threadIdx.x == 0) atomicExch(word, 1ull << 32);\n"
+            "if (threadIdx.x == 33) while (*(volatile Word*)word == 0) {}"),
+    Planted("volatile_question_about_half_a_volatile_answer", "race", "flag",
+            WORD + "if (threadIdx.x == 0) ((volatile unsigned*)word)[1] = 1;  // here\n"
+            "if (threadIdx.x == 33) while (*(volatile Word*)word == 0) {}  // here",
+            WORD + "if (threadIdx.x == 0) *(volatile Word*)word = 1ull << 32;\n"
+            "if (threadIdx.x == 33) while (*(volatile Word*)word == 0) {}"),
     Planted("blocks_write_the_same_value", "race", "out", "out[threadIdx.x] = 1.0f;  // here",
             "atomicExch(out + threadIdx.x, 1.0f);", "written by"),
     Planted("threads_write_the_same_value", "race", "part", INDEX + "part[blockIdx.x] = 1.0f;  // here",

@@ -12,26 +12,29 @@ constexpr bool writes(Touch touch) { return touch >= Touch::kWrite; }
 constexpr bool atomic(Touch touch) { return touch >= Touch::kAtomic; }
 constexpr bool reads(Touch touch) { return touch <= Touch::kReadOnlyPath || atomic(touch); }
 
-// A writer as it is noted: the thread's number and how it wrote; of an atomic also the size, as its binary logarithm.
+// A writer as it is noted: the thread's number and how it wrote; of an atomic or a volatile write also the size, as its
+// binary logarithm.
 constexpr uint16_t kAtomic = 0x8000, kVolatile = 0x4000, kBlockOnly = 0x2000, kSizeBits = 0x1c00, kThreadBits = 0x3ff;
 static_assert(kMaxThreads - 1 <= kThreadBits);
 inline uint16_t size_flags(int size) { return uint16_t(__builtin_ctz(unsigned(size)) << 10); }
 template <Touch touch>
 inline uint16_t writer_flags(int size) {
-  if (touch == Touch::kVolatileWrite) return kVolatile;
+  if (touch == Touch::kVolatileWrite) return uint16_t(kVolatile | size_flags(size));
   if (!atomic(touch)) return 0;
   return uint16_t((touch == Touch::kBlockAtomic ? kAtomic | kBlockOnly : kAtomic) | size_flags(size));
 }
 
 // Whether a touch is no race with a write in whatever order they come: atomics are not, of one size and in one scope;
-// nor is a volatile question that another warp answers, while lanes of one warp would rely on going in lock-step.
+// nor is a volatile question that another warp answers, while lanes of one warp would rely on going in lock-step. Of
+// another size it may see a part of the answer.
 template <Touch touch>
 inline bool harmless(uint16_t writer, int size, bool same_block) {
+  if (!atomic(touch) && touch != Touch::kVolatileRead) return false;
+  if ((writer & kSizeBits) != size_flags(size)) return false;
   if (atomic(touch)) {
     const bool apart = !same_block && (touch == Touch::kBlockAtomic || (writer & kBlockOnly) != 0);
-    return (writer & kAtomic) != 0 && (writer & kSizeBits) == size_flags(size) && !apart;
+    return (writer & kAtomic) != 0 && !apart;
   }
-  if (touch != Touch::kVolatileRead) return false;
   const bool same_warp = same_block && (writer & kThreadBits) / kWarp == run.current->warp();
   return (writer & kAtomic) != 0 || ((writer & kVolatile) != 0 && !same_warp);
 }

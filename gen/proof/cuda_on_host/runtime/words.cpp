@@ -137,7 +137,8 @@ void check_readers(Word& word, Touch touch, const void* pc, int32_t buffer, int6
     }
     const bool lock_step = touch == Touch::kVolatileWrite && (readers.who & kWarpBits) == run.current->warp() &&
                            owner(readers.epoch) == run.block->number;
-    const bool ignored = readers.who & kVolatileReader && touch != Touch::kWrite && !lock_step;
+    const bool whole = (readers.who & kSizeBits) == size_flags(size);
+    const bool ignored = readers.who & kVolatileReader && touch != Touch::kWrite && whole && !lock_step;
     const int reader = ignored ? -1 : unordered(readers);
     if (reader >= 0) {
       conflict(Kind::kRace, pc, "but read by", readers.epoch, reader, code_at(readers.pc), buffer, offset, size);

@@ -19,11 +19,11 @@ constexpr uint32_t kLastClock = 0xffff;
 struct Readers {
   const Word* word;
   uint32_t epoch, clock, lanes, pc;
-  uint16_t who;   // a warp, and how it read
+  uint16_t who;   // a warp, and how it read; where that was volatile also the size
   uint32_t next;  // 0: no further ones
 };
 
-constexpr uint16_t kVolatileReader = 0x8000, kReadOnlyReader = 0x4000, kWarpBits = 0x3fff;
+constexpr uint16_t kVolatileReader = 0x8000, kReadOnlyReader = 0x4000, kWarpBits = 0x3ff;
 constexpr int kMostReaders = 32;  // warps; more readers of one word are not remembered
 
 // Where a buffer's words lie in this launch; null where the launch only reads.
@@ -67,9 +67,9 @@ CUDA_ON_HOST_FAST void check_word(Word& word, const void* pc, int32_t buffer, in
     word = {run.now, place, 0, uint16_t(me.number | writer_flags<touch>(size)),
             uint16_t(clock < kLastClock ? clock : kLastClock)};
   } else {
-    constexpr uint16_t how = touch == Touch::kVolatileRead   ? kVolatileReader
-                             : touch == Touch::kReadOnlyPath ? kReadOnlyReader
-                                                             : 0;
+    const uint16_t how = touch == Touch::kVolatileRead   ? kVolatileReader | size_flags(size)
+                         : touch == Touch::kReadOnlyPath ? kReadOnlyReader
+                                                         : 0;
     add_reader(word, uint16_t(me.warp() | how), place);
   }
 }
