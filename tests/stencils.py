@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from gen.dtypes import F16, F32, F64
 from gen.families.base import Variant
-from gen.families.names import illegal, variant
+from gen.families.names import illegal, space, variant
 from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.overlapped import OverlappedConfig
 from gen.families.stencil.spec import BOUNDARIES
 from gen.proof.cases import Case, Content
 
@@ -26,6 +27,12 @@ SPECS = (
     StencilSpec("h", tuple(range(1, 10)), boundary=("frozen", "wrap")),
     StencilSpec("i", tuple(x - 16.0 for x in range(33)), (11, 3), boundary=("reflect", "constant")),  # loads in turns
 )
+# Of one axis: every boundary, asymmetric, even extents; frozen cells beyond what weights reach.
+LINE_SPECS = (
+    *(StencilSpec("l", (1.0, -2.0, 0.5, 3.0), (4,), F32, boundary, 1.5, origin=-1) for boundary in BOUNDARIES),
+    StencilSpec("w", tuple(range(-8, 9)), (17,), F64, "wrap"),
+    StencilSpec("h", (0, 0, 0.5, 0.25, 1, 0, 0.125, 0, 0), (9,), F16, "frozen"),
+)
 TAGS = {
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
@@ -33,11 +40,17 @@ TAGS = {
     "stream": ("u4_x2_y2", "u2_x1_y2_stcs", "u8_x1_y2"),
     "temporal": ("v1_r8_n2_t4", "v2_r8_n1_t2"),
 }
+LINE_TAGS = {
+    "naive": ("x32_y2_u2",),
+    "tiled": ("x32_y8_u1_wldg",),
+    "stream": ("u2_x2_y2",),
+    "overlapped": ("v2_w2_t4", "v4_w4_t8"),
+}
 
 
 def legal(spec: StencilSpec) -> list[Variant]:
     found = []
-    for name, tags in TAGS.items():
+    for name, tags in (TAGS if len(spec.axes) > 1 else LINE_TAGS).items():
         algorithm = FAMILY.algorithms[name]
         for tag in tags:
             config = algorithm.config.from_tag(tag, name)
@@ -62,6 +75,19 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def line_cases(draw: st.DrawFn) -> Case:
+    """Lines within a segment of a warp, and of several."""
+    cols = draw(st.one_of(st.integers(0, 70), st.integers(120, 530), st.integers(1000, 2100)))
+    steps = draw(st.sampled_from((1, 2, 0, 3, 4, 5, 8, 9, 11)))
+    return Case(
+        {"cols": cols, "steps": steps},
+        draw(st.sampled_from(Content)),
+        draw(st.integers(0, 99)),
+        draw(st.integers(0, 7)),
+    )
+
+
+@st.composite
 def variants(draw: st.DrawFn) -> Variant:
     """Any weights of radius 1 to 3 and any boundaries, by any algorithm that takes them."""
     radius = draw(st.sampled_from((1, 1, 2, 3)))
@@ -75,3 +101,19 @@ def variants(draw: st.DrawFn) -> Variant:
     dtype = draw(st.sampled_from((F32, F16, F64)))
     spec = StencilSpec("any", tuple(weights), shape, dtype, boundary, draw(st.sampled_from((0.0, 3.0))))
     return draw(st.sampled_from(legal(spec)))
+
+
+@st.composite
+def overlapped(draw: st.DrawFn) -> Variant:
+    """Any weights of a line, any boundary, with all steps that its segments bear."""
+    weights = draw(st.lists(SIXTEENTHS, min_size=1, max_size=17))
+    origin = draw(st.integers(-(len(weights) // 2), (len(weights) - 1) // 2))
+    spec = StencilSpec(
+        "any", tuple(weights), (len(weights),), draw(st.sampled_from((F32, F16, F64))),
+        draw(st.sampled_from(BOUNDARIES)), draw(st.sampled_from((0.0, 3.0))), origin,
+    )  # fmt: skip
+    algorithm = FAMILY.algorithms["overlapped"]
+    found = [config for config in space(algorithm, spec) if isinstance(config, OverlappedConfig)]
+    least = min(config.vectors for config in found)
+    short = [config for config in found if config.vectors <= max(least, 4) and config.steps <= 16]
+    return variant(FAMILY, spec, algorithm, draw(st.sampled_from(short)))

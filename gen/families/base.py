@@ -229,6 +229,14 @@ class Algorithm(ABC, Generic[S, C]):
         """
         return 0
 
+    def arithmetic(self, spec: S, config: C, extents: Extents) -> float:
+        """Instructions that a thread of the main kernel issues between its loads and its stores, at least, in a launch.
+
+        The mean of all launches of a call. Each counts as often as it takes the time of an addition of f32. For loops
+        over what registers hold, which no access shows. 0: unknown.
+        """
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Named:

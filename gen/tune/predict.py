@@ -116,7 +116,11 @@ def predict(
     cached: set[str] = set()  # buffers that a launch before has written
     for kernel, blocks in by_kernel.items():
         mine = [access for access in found.accesses if access.kernel == kernel]
-        run = _Run(variant, mine, occupied[kernel], sum(blocks), len(blocks), limits, buffers, frozenset(cached))
+        main = kernel == variant.name
+        arithmetic = variant.algorithm.arithmetic(variant.spec, variant.config, extents) if main else 0.0
+        run = _Run(
+            variant, mine, occupied[kernel], sum(blocks), len(blocks), arithmetic, limits, buffers, frozenset(cached)
+        )
         parts = run.parts(speeds)
         cached |= {a.buffer for a in mine if a.kind == "store" and buffers.get(a.buffer, inf) <= CACHED_BYTES}
         slowest = max(parts.values())
@@ -136,6 +140,7 @@ class _Run:
     Attributes:
         blocks: of all launches together.
         times: launches.
+        arithmetic: instructions of a thread that no access shows.
         buffers: bytes of each.
         cached: those that lie in the second-level cache when the kernel starts.
     """
@@ -145,6 +150,7 @@ class _Run:
     used: Usage
     blocks: float
     times: int
+    arithmetic: float
     limits: Limits
     buffers: Mapping[str, float]
     cached: frozenset[str]
@@ -163,7 +169,8 @@ class _Run:
         units = sum(access.wavefronts for access in shared) + sum(max(a.lines, a.sectors / 4) for a in moving)
         requests = sum(access.requests for access in self.accesses)
         warps = self.blocks * -(-self.used.threads_per_block // WARP)
-        issued = max(requests * INSTRUCTIONS_PER_ACCESS, EXECUTED * warps * self.used.instructions)
+        executed = warps * max(EXECUTED * self.used.instructions, self.arithmetic)
+        issued = max(requests * INSTRUCTIONS_PER_ACCESS, executed)
         through_l2 = sum(SECTOR * a.block_sectors if a.kind == "load" else LINE * a.lines for a in moving)
         return {
             MEMORY: self._memory_bytes(moving) / speeds.gigabytes_per_s * 1e-3,

@@ -1,4 +1,4 @@
-"""What the register rule of the fused stencils lets through does not spill."""
+"""What the register rules of the fused stencils let through does not spill."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gen.dtypes import F32, DType
+from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.families.base import Variant
-from gen.families.names import space, variant
+from gen.families.names import illegal, space, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
 from gen.families.stencil.temporal import TemporalConfig, most_registers, registers
 from gen.toolchain.nvrtc import Nvrtc
@@ -42,3 +42,24 @@ def test_a_variant_that_just_fits_spills_nothing(form: str, radius: int, dtype: 
     for made in closest(spec_of(form, radius, dtype, boundary)):
         compiled = compiler.compile(made.name, render(made), "sm_90")
         assert compiled.spill_bytes == 0, made.name
+
+
+@pytest.mark.parametrize(
+    ("weights", "dtype", "boundary", "tag"),
+    [(17, F16, "frozen", "v4_w4_t4"), (9, F64, "mirror", "v8_w2_t8"), (3, F64, "constant", "v8_w8_t8")],
+)
+def test_a_segment_and_its_neighbours_spill_nothing(weights: int, dtype: DType, boundary: Boundary, tag: str) -> None:
+    spec = StencilSpec("l", tuple(range(1, weights + 1)), (weights,), dtype, boundary)
+    overlapped = FAMILY.algorithms["overlapped"]
+    made = variant(FAMILY, spec, overlapped, overlapped.config.from_tag(tag, "overlapped"))
+    compiled = Nvrtc(None).compile(made.name, render(made), "sm_90")
+    assert compiled.spill_bytes == 0
+
+
+def test_cells_that_take_too_many_registers_are_refused() -> None:
+    overlapped = FAMILY.algorithms["overlapped"]
+    config = overlapped.config.from_tag("v16_w4_t4", "overlapped")
+    halves = StencilSpec("l", (1.0, 2.0, 1.0), (3,), F16)
+    reason = "a lane's 128 cells take 128 registers; more than 64 leave too few for the rest"
+    assert illegal(overlapped, halves, config) == reason
+    assert illegal(overlapped, StencilSpec("l", (1.0, 2.0, 1.0), (3,), F64), config) is None

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 
 from gen.emit.render import render
 from gen.families.base import Variant
+from gen.families.stencil import StencilSpec
 from gen.gpu.device import CudaDevice
 from gen.gpu.kernel import CudaKernel, CudaRunner
 from gen.proof.cases import Case, Content, allocate, fill
 from gen.proof.prover import check, uncovered
 from gen.toolchain.nvrtc import Nvrtc
-from tests.stencils import FAMILY, SPECS, cases, legal, variants
+from tests.stencils import FAMILY, LINE_SPECS, SPECS, cases, legal, line_cases, overlapped, variants
 
 VARIANTS = tuple(made for spec in SPECS for made in legal(spec))
+LINES = tuple(made for spec in LINE_SPECS for made in legal(spec))
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,11 @@ def kernels(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, CudaKernel]:
     return loaded(runner, compiler, VARIANTS)
 
 
+@pytest.fixture(scope="module")
+def lines(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, CudaKernel]:
+    return loaded(runner, compiler, LINES)
+
+
 @settings(max_examples=max(settings().max_examples // 10, 1))
 @given(made=st.lists(variants(), min_size=8, max_size=8, unique=True), each=st.lists(cases(), min_size=3, max_size=3))
 def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[Variant], each: list[Case]) -> None:
@@ -47,19 +54,46 @@ def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[V
                 assert failure is None, str(failure)
 
 
+@settings(max_examples=max(settings().max_examples // 10, 1))
+@given(
+    made=st.lists(overlapped(), min_size=8, max_size=8, unique=True),
+    each=st.lists(line_cases(), min_size=3, max_size=3),
+)
+def test_any_line_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[Variant], each: list[Case]) -> None:
+    ready = loaded(runner, compiler, made)
+    for one in made:
+        for case in each:
+            failure = check(ready[one], runner.limits, case)
+            assert failure is None, str(failure)
+
+
 @settings(max_examples=max(settings().max_examples // 2, 1))
 @given(case=cases())
 def test_all_variants_of_a_spec_give_the_same_bits(
     runner: CudaRunner, kernels: dict[Variant, CudaKernel], case: Case
 ) -> None:
     for spec in SPECS:
-        layouts = FAMILY.layouts(spec, case.extents)
-        cells = allocate(layouts["in"], case.offset, 0).array
-        fill(cells, spec.dtype, Content.RANDOM, case.seed)
-        results = set()
-        for made in VARIANTS:
-            if made.spec == spec and uncovered(made, case, runner.limits) is None:
-                out = allocate(layouts["out"], 0, 0).array
-                kernels[made].run(case.extents, {"in": cells, "out": out})
-                results.add(out.tobytes())
-        assert len(results) == 1
+        assert same_bits(runner, [kernels[made] for made in VARIANTS if made.spec == spec], spec, case)
+
+
+@settings(max_examples=max(settings().max_examples // 2, 1))
+@given(case=line_cases())
+def test_all_variants_of_a_line_give_the_same_bits(
+    runner: CudaRunner, lines: dict[Variant, CudaKernel], case: Case
+) -> None:
+    for spec in LINE_SPECS:
+        assert same_bits(runner, [lines[made] for made in LINES if made.spec == spec], spec, case)
+
+
+def same_bits(runner: CudaRunner, kernels: Sequence[CudaKernel], spec: StencilSpec, case: Case) -> bool:
+    """Whether all variants of one spec that take the case write the same."""
+    layouts = FAMILY.layouts(spec, case.extents)
+    cells = allocate(layouts["in"], case.offset, 0).array
+    fill(cells, spec.dtype, Content.RANDOM, case.seed)
+    results = set()
+    for kernel in kernels:
+        if uncovered(kernel.variant, case, runner.limits) is None:
+            out = allocate(layouts["out"], 0, 0).array
+            kernel.run(case.extents, {"in": cells, "out": out})
+            results.add(out.tobytes())
+    return len(results) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gen.dtypes import F16, F32, F64
+from gen.dtypes import F32, F64
 from gen.families.base import Limits, Variant
-from gen.families.names import illegal, variant
+from gen.families.names import illegal
 from gen.families.stencil import StencilSpec
-from gen.families.stencil.spec import BOUNDARIES
 from gen.families.stencil.temporal import most_registers, registers
 from gen.proof.cases import Case, Content, allocate, fill
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, uncovered
-from tests.stencils import FAMILY, SPECS, cases, legal, variants
+from tests.stencils import FAMILY, LINE_SPECS, SPECS, cases, legal, line_cases, overlapped, variants
 
 VARIANTS = tuple(made for spec in SPECS for made in legal(spec))
 
@@ -48,16 +48,7 @@ def test_all_variants_of_a_spec_give_the_same_bits(
     kernels: dict[Variant, Any], host_runner: HostRunner, case: Case
 ) -> None:
     for spec in SPECS:
-        layouts = FAMILY.layouts(spec, case.extents)
-        cells = allocate(layouts["in"], case.offset, 0).array
-        fill(cells, spec.dtype, Content.RANDOM, case.seed)
-        results = set()
-        for made in VARIANTS:
-            if made.spec == spec and uncovered(made, case, host_runner.limits) is None:
-                out = allocate(layouts["out"], 0, 0).array
-                kernels[made].run(case.extents, {"in": cells, "out": out})
-                results.add(out.tobytes())
-        assert len(results) == 1
+        assert len(results(kernels, [made for made in VARIANTS if made.spec == spec], host_runner, case)) == 1
 
 
 @settings(max_examples=max(settings().max_examples // 50, 1))
@@ -95,34 +86,69 @@ def test_a_stencil_of_one_axis_has_no_rows_to_fuse() -> None:
     assert "one axis" in str(illegal(FAMILY.algorithms["temporal"], line, FAMILY.algorithms["temporal"].config()))
 
 
-LINES = tuple(
-    variant(FAMILY, spec, algorithm, algorithm.config.from_tag(tag, algorithm.name))
-    for spec in (
-        *(StencilSpec("l", (1.0, -2.0, 0.5, 3.0), (4,), F32, boundary, 1.5, origin=-1) for boundary in BOUNDARIES),
-        StencilSpec("w", tuple(range(-8, 9)), (17,), F64, "wrap"),
-        StencilSpec("h", tuple(range(1, 10)), (9,), F16, "mirror"),
-    )
-    for algorithm, tag in (
-        (FAMILY.algorithms["naive"], "x32_y2_u2"),
-        (FAMILY.algorithms["tiled"], "x32_y8_u1_wldg"),
-        (FAMILY.algorithms["stream"], "u2_x2_y2"),
-    )
-)
+LINES = tuple(made for spec in LINE_SPECS for made in legal(spec))
 
 
 @settings(max_examples=max(settings().max_examples // 5, 1))
-@given(
-    extents=st.builds(
-        lambda cols, steps: {"cols": cols, "steps": steps},
-        st.one_of(st.integers(0, 70), st.integers(250, 2100)),
-        st.sampled_from((1, 2, 0, 3)),
-    ),
-    content=st.sampled_from(Content),
-    offset=st.integers(0, 3),
-)
-def test_lines_equal_numpy(
-    lines: dict[Variant, Any], host_runner: HostRunner, extents: dict[str, int], content: Content, offset: int
-) -> None:
-    for made, kernel in lines.items():
-        failure = check(kernel, host_runner.limits, Case(extents, content, 7, offset))
+@given(case=line_cases(), seed=st.integers(0, 10**6))
+def test_lines_equal_numpy(lines: dict[Variant, Any], host_runner: HostRunner, case: Case, seed: int) -> None:
+    for made in np.random.default_rng(seed).choice(np.array(LINES, object), 12, replace=False):
+        failure = check(lines[made], host_runner.limits, case)
         assert failure is None, f"{made.name}: {failure}"
+
+
+@settings(max_examples=max(settings().max_examples // 10, 1))
+@given(case=line_cases())
+def test_all_variants_of_a_line_give_the_same_bits(
+    lines: dict[Variant, Any], host_runner: HostRunner, case: Case
+) -> None:
+    for spec in LINE_SPECS:
+        assert len(results(lines, [made for made in LINES if made.spec == spec], host_runner, case)) == 1
+
+
+@settings(max_examples=max(settings().max_examples // 50, 1))
+@given(
+    made=st.lists(overlapped(), min_size=6, max_size=6, unique=True),
+    each=st.lists(line_cases(), min_size=3, max_size=3),
+)
+def test_any_line_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
+    ready = load(host_runner, made, host_runner.limits)
+    for one in made:
+        for case in each:
+            failure = check(ready[one], host_runner.limits, case)
+            assert failure is None, f"{one.name}: {failure}"
+
+
+def results(kernels: dict[Variant, Any], made: Sequence[Variant], runner: HostRunner, case: Case) -> set[bytes]:
+    """What variants of one spec write."""
+    (spec,) = {one.spec for one in made if isinstance(one.spec, StencilSpec)}
+    layouts = FAMILY.layouts(spec, case.extents)
+    cells = allocate(layouts["in"], case.offset, 0).array
+    fill(cells, spec.dtype, Content.RANDOM, case.seed)
+    found = set()
+    for one in made:
+        if uncovered(one, case, runner.limits) is None:
+            out = allocate(layouts["out"], 0, 0).array
+            kernels[one].run(case.extents, {"in": cells, "out": out})
+            found.add(out.tobytes())
+    return found
+
+
+def test_what_the_steps_of_a_line_use_up_is_refused() -> None:
+    algorithm = FAMILY.algorithms["overlapped"]
+    spec = StencilSpec("l", (1.0,) * 17, (17,))
+    config = algorithm.config.from_tag("v4_w4_t24", "overlapped")
+    assert illegal(algorithm, spec, config) == "24 steps use up 384 of the 512 cells of a warp"
+    assert illegal(algorithm, spec, algorithm.config.from_tag("v4_w4_t16", "overlapped")) is None
+    assert "two axes" in str(illegal(algorithm, FAMILY.catalogue[0], algorithm.config()))
+
+
+def test_cells_next_to_an_end_are_of_one_lane() -> None:
+    algorithm = FAMILY.algorithms["overlapped"]
+    config = algorithm.config.from_tag("v2_w2_t4", "overlapped")
+    eight = (1.0,) * 8 + (2.0,) + (1.0,) * 8
+    assert illegal(algorithm, StencilSpec("l", eight, (17,), F32, "reflect"), config) is None
+    reason = "a lane has 8 cells; 9 next to an end must be of one lane"
+    assert illegal(algorithm, StencilSpec("l", eight, (17,), F32, "mirror"), config) == reason
+    reason = "a lane has 4 cells; 8 next to an end must be of one lane"
+    assert illegal(algorithm, StencilSpec("l", eight, (17,), F64, "reflect"), config) == reason

@@ -8,6 +8,7 @@ from gen.proof.failure import UNTOUCHED, WRONG
 from tests.mutants.change import (
     BARRIER,
     IN_FLIGHT,
+    MISALIGNED,
     OUTSIDE_READ,
     OUTSIDE_WRITE,
     OVERFLOW,
@@ -22,12 +23,14 @@ STREAM = "stencil/stream.cu.jinja"
 TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
+OVERLAPPED = "stencil/overlapped.cu.jinja"
 
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
 ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_x1_y2")
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
+ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').samples['overlapped'].label}__overlapped_v2_w2_t4"
 
 MUTANTS = (
     # stencil
@@ -180,6 +183,83 @@ MUTANTS = (
         "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL,
         "level >= steps) continue;\n    {{ k.number }} line", "level > steps) continue;\n    {{ k.number }} line",
         WRONG,
+    ),
+    Mutant(
+        "overlapped: the last segment goes past the end [11]", ON_OVERLAPPED, OVERLAPPED,
+        "is_last ? cols - kSegment : place", "is_last ? place * kOwn : place", OUTSIDE_READ,
+    ),
+    Mutant(
+        "overlapped: fewer cells than a segment", ON_OVERLAPPED, OVERLAPPED, "if (cols < kSegment)", "if (false)",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "overlapped: one cell fewer than a segment", ON_OVERLAPPED, OVERLAPPED, "if (cols < kSegment)",
+        "if (cols + 1 < kSegment)", OUTSIDE_READ,
+    ),
+    Mutant(
+        "overlapped: segments beyond the last", ON_OVERLAPPED, OVERLAPPED,
+        "  if (place > 0 && left <= kHaloLeft + kHaloRight) return;\n", "", RACE,
+    ),
+    Mutant(
+        "overlapped: vectors where the line begins between them", ON_OVERLAPPED, OVERLAPPED,
+        "  if (reinterpret_cast<unsigned long long>(in + first) % 16 == 0) {", "  if (true) {", MISALIGNED,
+    ),
+    Mutant(
+        "overlapped: vectors where the output begins between them", ON_OVERLAPPED, OVERLAPPED,
+        "&&\n      reinterpret_cast<unsigned long long>(out + first) % 16 == 0", "", MISALIGNED,
+    ),
+    Mutant(
+        "overlapped: no wait for what other lanes bring", ON_OVERLAPPED, OVERLAPPED, "  __syncwarp();\n}", "}",
+        (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "overlapped: no wait for what other lanes computed", ON_OVERLAPPED, OVERLAPPED,
+        "  __syncwarp();\n  if ((begin", "  if ((begin", (RACE, WRONG),
+    ),
+    Mutant(
+        "overlapped: no barrier between the steps of few cells [5]", ON_OVERLAPPED, OVERLAPPED,
+        "    __syncthreads();\n", "", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "overlapped: two vectors in one place", ON_OVERLAPPED, OVERLAPPED, "vector ^ vector / kVectors % 8",
+        "vector & ~1", (RACE, WRONG),
+    ),
+    Mutant(
+        "overlapped: neighbours two lanes away", ON_OVERLAPPED, OVERLAPPED, "cells[kCells - d], 1)",
+        "cells[kCells - d], 2)", WRONG,
+    ),
+    Mutant(
+        "overlapped: neighbours in reverse", ON_OVERLAPPED, OVERLAPPED, "cells[d - 1], 1)", "cells[kRight - d], 1)",
+        WRONG,
+    ),
+    Mutant(
+        "overlapped: the first cell's neighbours forgotten", ON_OVERLAPPED, OVERLAPPED, "kEnds && begins) {  //",
+        "false) {  //", WRONG,
+    ),
+    Mutant(
+        "overlapped: the last cell's neighbours forgotten", ON_OVERLAPPED, OVERLAPPED, "kEnds && ends) {  //",
+        "false) {  //", WRONG,
+    ),
+    Mutant(
+        "overlapped: the last segment like an inner one", ON_OVERLAPPED, OVERLAPPED, "if (place == 0 || is_last) {",
+        "if (place == 0) {", WRONG,
+    ),
+    Mutant(
+        "overlapped: writes cells that its steps used up on the left", ON_OVERLAPPED, OVERLAPPED,
+        "place == 0 ? 0 : kHaloLeft +", "place == 0 ? 0 :", (RACE, WRONG),
+    ),
+    Mutant(
+        "overlapped: writes cells that its steps used up on the right", ON_OVERLAPPED, OVERLAPPED,
+        "is_last ? kSegment : kHaloLeft + kOwn", "kSegment", (RACE, WRONG),
+    ),
+    Mutant(
+        "overlapped: a halo too short for all steps", ON_OVERLAPPED, OVERLAPPED,
+        "constexpr int kUsedLeft = kSteps * kLeft,",
+        "constexpr int kUsedLeft = (kSteps - 1) * kLeft,", (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "overlapped: all steps in the launch that ends", ON_OVERLAPPED, OVERLAPPED,
+        "step < steps; ++step) advance<false>", "step < kSteps; ++step) advance<false>", WRONG,
     ),
 )  # fmt: skip
 

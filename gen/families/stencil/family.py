@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gen.families.base import Algorithm, Array, Expected, Extents, Named
@@ -10,6 +11,7 @@ from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
+from gen.families.stencil.overlapped import Overlapped
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.staged import Queued, Tiled
 from gen.families.stencil.stream import Stream, StreamConfig
@@ -19,7 +21,7 @@ from gen.paths import templates_root
 ONE_STEP, MANY_STEPS = "1 step", "many steps"
 TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
 MEASURED_SWEEP, MEASURED_FUSED = 4, 2  # how far weights reached whose winners are known: of one step, and of many
-_ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal())
+_ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal(), Overlapped())
 # What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
 _SLOPE = (1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280)
 _CURVATURE = (-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)
@@ -48,6 +50,7 @@ class Stencil(DenseFamily[StencilSpec]):
     )
     # An explicit step of the heat equation, at half the largest stable time step.
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
+    samples = MappingProxyType({"overlapped": StencilSpec("derivative", _SLOPE, (9,))})
     templates = templates_root()
 
     def from_json(self, content: Mapping[str, Any]) -> StencilSpec:
@@ -100,6 +103,8 @@ class Stencil(DenseFamily[StencilSpec]):
         if len(spec.axes) == 1:
             for place, cols in enumerate((0, 1, 2, 3, 5, 31, 33, 256, 257, 1023, 2049)):
                 yield _extents(spec, (cols,), (1, 2, 3, 0)[place % 4])
+            for cols, steps in ((255, 3), (256, 6), (1280, 67), (5003, 11)):  # segments of a warp, and several launches
+                yield _extents(spec, (cols,), steps)
             return
         shapes = (
             (0, 0), (0, 4), (4, 0), (1, 1), (1, 2), (2, 1), (3, 3), (1, 131), (131, 1), (7, 31), (8, 32), (9, 33),

@@ -1,0 +1,164 @@
+"""Warps that hold a segment of the line over several steps: overlapped tiles of one axis, in registers.
+
+A warp loads a segment and the cells that its steps use up on both sides, which neighbouring warps compute too, and
+needs its neighbours' cells by shuffles alone. A step costs no memory: many cost what one sweep does, until the
+arithmetic takes longer. The idea is that of overlapped tiling (Krishnamoorthy et al., PLDI 2007; Holewinski et al.,
+ICS 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import U32
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, constant, size
+from gen.families.stencil.plans import numbers, stepping
+from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.families.stencil.text import common
+from gen.families.stencil.window import Reach, Rim, window_lines
+
+MOST_HELD = 64  # registers of cells: with these NVRTC 13.0 used up to 154 of 255 for sm_90, with 128 all of them
+# In additions of f32:
+_ROUNDED = 2  # a cell that is rounded to f16, and back, two at once
+_SHUFFLED = 4  # a word from another lane
+_LOOP = 4  # a step's counter and branches
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlappedConfig(Config):
+    """How long a segment is, how many a block has, how many steps a launch fuses."""
+
+    vectors: int = tunable("v", (2, 4, 8, 16), base=8, help="vectors of 16 bytes next to each other in a lane")
+    warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, each with a segment of its own")
+    steps: int = tunable("t", (4, 8, 16, 24, 48), base=8, help="steps that a launch fuses")
+
+    def problem(self) -> str | None:
+        """Static shared memory."""
+        needed = self.warps * self.vectors * 32 * 16
+        if needed > STATIC_SHARED_BYTES:
+            return f"its segments take {needed} bytes of shared memory; there are {STATIC_SHARED_BYTES}"
+        return None
+
+
+@dataclass(frozen=True)
+class OverlappedText:
+    """A kernel as the template prints it."""
+
+    steps: int
+    vectors: int
+    warps: int
+    left: int
+    right: int
+    rim_left: int
+    rim_right: int
+
+
+class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
+    """Several steps of one axis in one launch."""
+
+    name = "overlapped"
+    template = "stencil/overlapped.cu.jinja"
+    summary = (
+        "Each warp keeps a segment of the line in registers over several steps; neighbours come by shuffles, and "
+        "segments overlap by what the steps use up."
+    )
+    config = OverlappedConfig
+
+    def refuses(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
+        """One axis; a segment longer than what its steps use up; neighbours and rims of one lane; registers."""
+        if len(spec.axes) != 1:
+            return "it holds segments of a line: a stencil of two axes streams its rows"
+        reach, rim, cells = Reach.of(spec), Rim.of(spec), _cells(spec, config)
+        near = max(reach.side + (spec.boundary == ("mirror",)), rim.left, rim.right)
+        if near > cells:
+            return f"a lane has {cells} cells; {near} next to an end must be of one lane"
+        used = sum(_halos(spec, config))
+        if 2 * used > 32 * cells:
+            return f"{config.steps} steps use up {used} of the {32 * cells} cells of a warp"
+        held = cells * spec.accumulator.size // 4
+        if held > MOST_HELD:
+            return f"a lane's {cells} cells take {held} registers; more than {MOST_HELD} leave too few for the rest"
+        return None
+
+    def uncovered(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> str | None:
+        """The blocks must fit in a grid."""
+        count = _blocks(spec, config).at(extents)
+        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+
+    def inputs(self, spec: StencilSpec, config: OverlappedConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        reach, rim = Reach.of(spec), Rim.of(spec)
+        shared = common(spec)
+        names = ("element", "number", "fma", "zero", "cval", "cols_outside", "mapped", "frozen", "copy_threads")
+        text = OverlappedText(
+            steps=config.steps,
+            vectors=config.vectors,
+            warps=config.warps,
+            left=reach.left,
+            right=reach.right,
+            rim_left=rim.left,
+            rim_right=rim.right,
+        )
+        return {**{name: shared[name] for name in names}, "k": text, "lines": window_lines(spec, reach)}
+
+    def plan(self, spec: StencilSpec, config: OverlappedConfig) -> Plan:
+        """Launches of all fused steps, and one for what is left."""
+        blocks = _blocks(spec, config)
+
+        def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
+            return Launch(
+                grid=(blocks, ONE, ONE),
+                block=(32 * config.warps, 1, 1),
+                arguments=(source, target, *numbers(spec, in_pitch), (U32, steps)),
+            )
+
+        def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+            return rest(source, target, in_pitch, constant(config.steps))
+
+        return stepping(spec, sweep, fused=config.steps, rest=rest)
+
+    def roundings(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> int:
+        """One fused multiply-add for each weight."""
+        return max(len(spec.taps), 1)
+
+    def bytes_in_flight(self, spec: StencilSpec, config: OverlappedConfig) -> int:
+        """All of a lane's cells."""
+        return 16 * config.vectors
+
+    def arithmetic(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents) -> float:
+        """That of the steps, with shuffles, of which 32 lanes have one a clock, and what closes the loop.
+
+        From the throughputs of data centres' GPUs in the CUDA C++ Programming Guide: those of f64 take twice as long.
+        """
+        reach, words = Reach.of(spec), spec.accumulator.size // 4
+        stored = _ROUNDED if spec.dtype != spec.accumulator else 0
+        cells = _cells(spec, config) * (len(spec.taps) * words + stored)
+        a_step = cells + _SHUFFLED * words * (reach.left + reach.right) + _LOOP
+        steps = extents.get(STEPS, 1)
+        return a_step * steps / max(-(-steps // config.steps), 1)
+
+
+def _cells(spec: StencilSpec, config: OverlappedConfig) -> int:
+    return config.vectors * 16 // spec.dtype.size
+
+
+def _halos(spec: StencilSpec, config: OverlappedConfig) -> tuple[int, int]:
+    """Cells that the steps use up to the left and to the right, as the template has them."""
+    reach, rim, vector = Reach.of(spec), Rim.of(spec), 16 // spec.dtype.size
+    left, right = config.steps * reach.left, config.steps * reach.right + max(rim.right - reach.right, 0)
+    return -(-left // vector) * vector, -(-right // vector) * vector
+
+
+def _blocks(spec: StencilSpec, config: OverlappedConfig) -> Expr:
+    """Of a launch: segments begin as far apart as a warp writes cells, and the last one ends with the array."""
+    segment = 32 * _cells(spec, config)
+    own = segment - sum(_halos(spec, config))
+    cols = size("cols")
+    if spec.boundary == ("wrap",):
+        segments = cols.ceil_div(own)
+    else:
+        segments = (cols.at_least(segment) - segment).ceil_div(own) + cols.at_most(1)
+    return segments.called("segments").ceil_div(config.warps)
