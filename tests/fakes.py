@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gen.errors import CompileError
+from gen.errors import CompileError, UnlinkedError
 from gen.families.base import Array, Limits, Variant
 from gen.proof.prover import AdjustableRunner
 from gen.toolchain.compiled import Compiled, Resources
@@ -59,9 +59,10 @@ class InProcess:
 
 @dataclass(frozen=True)
 class FakeCompiler:
-    """Takes every source but those of `refused` variants; gives results in reverse order, as threads may."""
+    """Takes every source but those of `refused` and `unlinked` variants; gives results in reverse, as threads may."""
 
     refused: tuple[str, ...] = ()
+    unlinked: tuple[str, ...] = ()
     version: str = "fake 1.0"
     options: str = ""
     architectures: tuple[str, ...] = ("sm_75", "sm_90")
@@ -78,6 +79,9 @@ class FakeCompiler:
         for name, text in reversed(list(items)):
             if name in self.refused:
                 yield CompileError(name, f"{name}.cu(7): error: expected a ';'", Path("failed.cu"))
+                continue
+            if name in self.unlinked:
+                yield UnlinkedError(name, "A linker must be installed", Path("it.cu"), "Run: pip install it")
                 continue
             used = {name: Resources(20, 0, 0, 0, 0, 0)}
             if f"{name}_finish" in text:

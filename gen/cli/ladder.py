@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gen.cli import gpu as gpus
 from gen.cli import show
 from gen.cli.common import Json, Out, families_of, home_of
 from gen.cli.explain import Shape
@@ -46,6 +47,12 @@ def ladder(
 
     found, home = find_family(families_of(ctx), family), home_of(out)
     device = find_device() if arch is None else None
+    if device is not None:
+        try:
+            gpus.importable()
+        except MissingToolError as error:
+            show.note(f"There is a GPU, but it cannot be used: {error}")
+            device = None
     limits = Limits.of(device.arch if device else arch or ARCH)
     rungs = listed(found, limits, shape)
     if device is not None:
@@ -87,18 +94,8 @@ def _row(step: Step) -> tuple[object, ...]:
 
 def _timed(rungs: list[Rung], home: Path) -> list[Rung]:
     """The rungs with their times on the first GPU, which this run has to itself."""
-    from contextlib import nullcontext
-
-    from gen.gpu.isolated import IsolatedDevice
-    from gen.gpu.lock import alone_on, gpu_uuid
-    from gen.gpu.open import GpuFactory
-    from gen.paths import cache_home
     from gen.report.timed import timed
-    from gen.toolchain.nvrtc import Nvrtc
 
-    uuid, compiler = gpu_uuid(0), Nvrtc(cache_home(home))
-    with (
-        nullcontext() if uuid is None else alone_on(uuid, "gen ladder", say=show.note),
-        IsolatedDevice(GpuFactory(0, compiler, home)) as device,
-    ):
+    compiler = gpus.compiler_of("nvrtc", home)
+    with gpus.alone(0, None, "gen ladder"), gpus.device_of(0, "nvrtc", home) as device:
         return timed(device, compiler, rungs)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from gen.cli.app import app
+from gen.errors import MissingToolError
 from gen.families.base import Absent
+from gen.families.reduction import Reduction
 from gen.families.transpose import Transpose
+from gen.gpu.isolated import IsolatedDevice
 from gen.paths import output_home
+from gen.report.ladder import Rung
+from gen.tune.device import Device
+from tests.fake_device import DyingBench, Misdeed, time_of
+from tests.fakes import FakeCompiler
 
 OUT = str(output_home())
 SIDE = "128x128"  # every block runs
@@ -99,6 +108,101 @@ def test_a_kernel_that_cannot_be_built_says_so_everywhere() -> None:
     refused = CliRunner().invoke(app, ["render", "transposeByMagic"])
     assert refused.exit_code == 2
     assert "it takes a wand" in refused.stderr
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Misdeed]:
+    """A GPU that runs nothing, in a process of its own as a real one; gives what to misdo to which variant."""
+    misdeeds: dict[str, Misdeed] = {}
+
+    def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
+        assert (index, compiler, home) == (0, "nvrtc", output_home())
+        return IsolatedDevice(DyingBench(misdeeds, tmp_path / "starts"))
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA H200", "sm_90"))
+    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.cli.gpu.alone", lambda *_: nullcontext())
+    monkeypatch.setattr("gen.cli.gpu.device_of", device_of)
+    return misdeeds
+
+
+def unexplained(rungs: list[Rung], *_: object) -> list[Rung]:
+    """The CPU run takes seconds."""
+    return rungs
+
+
+def on_gpu(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["ladder", *arguments, "--out", OUT], prog_name="gen")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.usefixtures("short")
+def test_on_a_gpu_times_are_measured_and_steps_explained_by_what_is_counted(
+    gpu: dict[str, Misdeed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, err = on_gpu("transpose", "--shape", SIDE, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["device"], found["arch"], found["measured"]) == ("NVIDIA H200", "sm_90", True)
+    magic, plain, padded = found["rungs"]
+    assert (magic["measured"], magic["reason"]) == (False, "it takes a wand")
+    for rung in (plain, padded):
+        assert rung["measured"]
+        assert rung["us"] == time_of(rung["variant"]) != rung["predicted_us"]
+        assert rung["of_limit"] == pytest.approx(5.0 / rung["us"])
+        assert rung["gb_per_s"] == pytest.approx(2 * 4 * 128 * 128 / rung["us"] * 1e-3)
+    assert padded["step"] == pytest.approx(plain["us"] / padded["us"])
+    assert "bank conflict degree 16.5 -> 1" in padded["causes"]
+    gpu[padded["variant"]] = "crash"
+    monkeypatch.setattr("gen.report.ladder.looked_at", unexplained)
+    status, out, _ = on_gpu("transpose", "--shape", SIDE)
+    assert status == 0
+    assert "transpose, measured on NVIDIA H200" in out
+    rows = {line.split()[0]: line for line in out.splitlines()[2:]}
+    assert f"{plain['us']:.5g}" in rows["transposeSmem"]
+    assert "the process that drives the GPU died of it" in rows["transposeSmemPad"]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_no_cpu_runs_is_measured_and_what_is_not_linked_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = tuple(one for one in Reduction.named if one.name in ("reduceShfl", "gpuRecursiveReduce2"))
+    monkeypatch.setattr(Reduction, "named", few)
+    compiler = FakeCompiler()
+    monkeypatch.setattr("gen.cli.gpu.compiler_of", lambda *_: compiler)
+
+    def ladder() -> dict[str, Any]:
+        status, out, err = on_gpu("reduction", "--shape", "4096", "--json")
+        assert (status, err) == (0, "")
+        return {rung["name"]: rung for rung in json.loads(out)["rungs"]}
+
+    found = ladder()
+    nested = found["gpuRecursiveReduce2"]
+    assert nested["measured"]
+    assert nested["us"] == time_of(nested["variant"])
+    assert (nested["predicted_us"], nested["causes"]) == (None, [])
+    assert found["reduceShfl"]["step"] == pytest.approx(nested["us"] / found["reduceShfl"]["us"])
+    monkeypatch.setattr("gen.report.ladder.looked_at", unexplained)
+    compiler = FakeCompiler(unlinked=(nested["variant"],))
+    found = ladder()
+    assert found["gpuRecursiveReduce2"]["us"] is None
+    assert found["gpuRecursiveReduce2"]["reason"] == (
+        f"{nested['variant']} compiles, but is not linked: A linker must be installed. Run: pip install it"
+    )
+    assert found["reduceShfl"]["measured"]
+
+
+@pytest.mark.usefixtures("short", "gpu")
+def test_a_gpu_that_nothing_can_talk_to_is_noted_and_times_are_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise MissingToolError("PyCUDA", "is needed to use a GPU")
+
+    monkeypatch.setattr("gen.cli.gpu.importable", missing)
+    monkeypatch.setattr("gen.report.ladder.looked_at", unexplained)
+    status, out, err = on_gpu("transpose", "--shape", SIDE)
+    assert status == 0
+    assert "There is a GPU, but it cannot be used: PyCUDA is needed to use a GPU" in err
+    assert "predicted for sm_90: nothing was measured" in out
 
 
 def test_an_unknown_family_is_bad_usage() -> None:
