@@ -1,0 +1,181 @@
+"""Many steps of one axis: `python bench/line_sweep.py [--only TEXT] [--json FILE]`, on a GPU.
+
+Each line of cells is taken through 1,000 steps by every variant of `overlapped`, which fuses steps, and by some of
+`naive` and `stream`, which take a launch a step; each call is a CUDA graph. All results must have the same bits. For
+each problem: the fastest variant of both kinds, and how many times longer a launch a step takes than fused steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import date
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gen.dtypes import F16, F32, F64, DType
+from gen.emit.render import render
+from gen.families.base import Extents, Variant
+from gen.families.config import Config
+from gen.families.names import space, variant
+from gen.families.stencil import Boundary, Stencil, StencilSpec
+from gen.families.stencil.naive import NaiveConfig
+from gen.families.stencil.stream import StreamConfig
+from gen.toolchain.compiled import Compiled
+from gen.toolchain.nvrtc import Nvrtc
+
+FAMILY = Stencil()
+ARCH = "sm_90"
+STEPS = 1000
+FUSED, SWEEPS = "overlapped", ("naive", "stream")
+SAMPLES = 5
+if TYPE_CHECKING:
+    from gen.gpu.open import Instruments
+
+
+@dataclass(frozen=True)
+class Line:
+    """A problem: cells on a line, and weights that grow and add up to 1."""
+
+    weights: int
+    dtype: DType
+    cols: int
+    boundary: Boundary = "constant"
+
+    def __str__(self) -> str:
+        return f"{self.weights} weights {self.dtype.name} {self.cols} cells {self.boundary} {STEPS} steps"
+
+    @property
+    def spec(self) -> StencilSpec:
+        """What is computed."""
+        weights = np.arange(1.0, self.weights + 1)
+        weights /= weights.sum()
+        return StencilSpec(f"line{self.weights}", tuple(weights), weights.shape, self.dtype, self.boundary)
+
+    @property
+    def extents(self) -> Extents:
+        """Its sizes."""
+        return {"cols": self.cols, "steps": STEPS}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a problem came to.
+
+    Attributes:
+        us: the median of each variant's calls, in microseconds, fastest first.
+        odd: variants whose result has other bits than most.
+    """
+
+    line: str
+    cells: int
+    us: dict[str, float]
+    odd: tuple[str, ...]
+
+    def fastest(self, *algorithms: str) -> tuple[str, float]:
+        """The fastest variant of these algorithms, and its microseconds."""
+        return next((name, us) for name, us in self.us.items() if name.partition("_")[0] in algorithms)
+
+    def __str__(self) -> str:
+        (fused, us), (sweep, each) = self.fastest(FUSED), self.fastest(*SWEEPS)
+        rate = self.cells * STEPS / us / 1e6
+        odd = f"  OTHER BITS: {', '.join(self.odd)}" if self.odd else ""
+        return f"{self.line}: {fused} {us:.0f} us, {rate:.2f} TCell-steps/s; {sweep} {each / us:.1f} times longer{odd}"
+
+
+def lines() -> Iterator[Line]:
+    """Lines that no cache holds, that the second-level cache does, and of few segments; all types and boundaries."""
+    for weights in (3, 9):
+        yield Line(weights, F32, 1 << 24)
+        yield Line(weights, F64, 1 << 24)
+        yield Line(weights, F16, 1 << 24)
+        yield Line(weights, F32, 1 << 20)
+    yield Line(3, F32, 1 << 15)
+    for boundary in ("nearest", "reflect", "mirror", "wrap", "frozen"):
+        yield Line(3, F32, 1 << 24, boundary)  # type: ignore[arg-type]
+
+
+def tried(line: Line) -> tuple[Variant, ...]:
+    """Every variant that fuses steps, and of those that do not what may be fastest."""
+    made: list[tuple[str, Config]] = [("naive", NaiveConfig())]
+    for rows, warps in product((2, 4, 8), repeat=2):
+        made.append(("stream", StreamConfig(rows=rows, warps_across=1, warps_down=warps)))
+    made += [(FUSED, config) for config in space(FAMILY.algorithms[FUSED], line.spec)]
+    return tuple(variant(FAMILY, line.spec, *one) for one in made)
+
+
+def _compile(item: tuple[str, str]) -> Compiled:
+    """In a process of its own."""
+    return Nvrtc(None).compile(*item, ARCH)
+
+
+def measure(instruments: Instruments, line: Line, made: Sequence[tuple[Variant, Compiled]]) -> Row:
+    """Times every variant's call, the second of two in a row."""
+    from gen.gpu.kernel import CudaKernel
+
+    device, service = instruments.device, instruments.service
+    size = line.cols * line.dtype.size
+    cells, out = device.allocate(size), device.allocate(size)
+    service.random(cells.address, size, 3, line.dtype)
+    us: dict[str, float] = {}
+    sums: dict[str, int] = {}
+    for one, compiled in made:
+        kernel = CudaKernel(one, compiled, device, device.limits)
+        addresses = {**kernel.scratch(line.extents), "in": cells.address, "out": out.address}
+        device.zero(out.address, size)
+        device.synchronize()  # graphs run on a stream of their own
+        graph = device.graph(compiled.cubin, kernel.steps(line.extents), compiled.name, addresses, 1)
+        name = one.name.partition("__")[2]
+        us[name] = statistics.median(graph.time() for _ in range(SAMPLES))
+        sums[name] = service.checksum(out.address, size)
+        graph.close()
+    cells.free()
+    out.free()
+    return row_of(line, us, sums)
+
+
+def row_of(line: Line, us: dict[str, float], sums: dict[str, int]) -> Row:
+    """What times and checksums of all variants come to."""
+    usual = statistics.mode(sums.values())
+    fastest = dict(sorted(us.items(), key=lambda pair: (pair[1], pair[0])))
+    return Row(str(line), line.cols, fastest, tuple(name for name, found in sums.items() if found != usual))
+
+
+def main() -> int:
+    """Prints a line a problem; status 1 if variants disagree."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="only problems whose line holds this")
+    parser.add_argument("--json", type=Path, help="also write every time to this file")
+    options = parser.parse_args()
+    wanted = {line: tried(line) for line in lines() if options.only in str(line)}
+    every = {made.name: made for variants in wanted.values() for made in variants}
+    with ProcessPoolExecutor(os.cpu_count()) as pool:  # begun before anything here uses the GPU
+        compiling = pool.map(_compile, [(name, render(made)) for name, made in every.items()], chunksize=4)
+        compiled = dict(zip(every, compiling, strict=True))
+    from gen.gpu.open import open_instruments
+
+    instruments = open_instruments(0, Nvrtc(None))
+    device = instruments.device
+    meta = {"command": "python bench/line_sweep.py", "date": date.today().isoformat(), "device": device.name,
+            "driver": device.driver, "steps": STEPS}  # fmt: skip
+    rows: list[Row] = []
+    for line, variants in wanted.items():
+        rows.append(measure(instruments, line, [(made, compiled[made.name]) for made in variants]))
+        print(rows[-1], flush=True)
+        if options.json:
+            content = {"meta": meta, "rows": [asdict(row) for row in rows]}
+            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return any(row.odd for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
