@@ -8,11 +8,13 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import CodeType
 from typing import Any
 
 import jinja2
 from jinja2 import meta
+from jinja2.bccache import Bucket
 
 from gen.errors import TemplateError
 from gen.families.base import Family, Launch, Plan, Variant
@@ -59,8 +61,7 @@ def declared_inputs(environment: jinja2.Environment, template: str) -> frozenset
     if match is None:
         raise TemplateError(template, "must begin with {# inputs: ... #}", repr(source.partition("\n")[0]))
     declared = {name.strip() for name in match.group(1).split(",") if name.strip()}
-    with _errors_named(template):
-        read = meta.find_undeclared_variables(environment.parse(source, template))
+    read, _ = _read_and_imported(template, source)
     for name in sorted(declared ^ read):
         rule = "is declared, but never read" if name in declared else "is read, but not declared"
         raise TemplateError(f"{template}: {name}", rule)
@@ -73,8 +74,7 @@ def sources(environment: jinja2.Environment, template: str) -> tuple[str, ...]:
     left = [template]
     while left:
         name = left.pop()
-        with _errors_named(name):
-            imported = tuple(meta.find_referenced_templates(environment.parse(_source(environment, name), name)))
+        _, imported = _read_and_imported(name, _source(environment, name))
         for partial in imported:
             if partial is None:
                 raise TemplateError(name, "must import partials by a fixed name")
@@ -87,6 +87,36 @@ def sources(environment: jinja2.Environment, template: str) -> tuple[str, ...]:
             found[partial] = None
             left.append(partial)
     return tuple(sorted(found))
+
+
+@lru_cache(maxsize=256)
+def _read_and_imported(template: str, source: str) -> tuple[frozenset[str], tuple[str | None, ...]]:
+    """The names that a text reads and does not define, and the partials it imports: None for one without fixed name."""
+    with _errors_named(template):
+        tree = jinja2.Environment().parse(source, template)
+        return frozenset(meta.find_undeclared_variables(tree)), tuple(meta.find_referenced_templates(tree))
+
+
+class _Compiled(jinja2.BytecodeCache):
+    """Texts that are compiled, each once: families share most partials."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """What was made of the same text under the same name."""
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keeps what was made of a text."""
+        assert bucket.code is not None
+        self._codes[bucket.key, bucket.checksum] = bucket.code
+
+
+@cache
+def _compiled() -> _Compiled:
+    """What all environments have compiled."""
+    return _Compiled()
 
 
 @lru_cache(maxsize=64)
@@ -108,6 +138,7 @@ def environment_of(family: Family[Any]) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_compiled(),
     )
 
 
