@@ -162,8 +162,10 @@ class Config:
     def space(cls) -> Iterator[Self]:
         """Every config whose values go together, in the order of the fields' values."""
         parameters = cls.parameters()
+        fields = [parameter.field for parameter in parameters]
         for values in product(*(parameter.values for parameter in parameters)):
-            config = cls(**{parameter.field: value for parameter, value in zip(parameters, values, strict=True)})
+            config = cls.__new__(cls)
+            config.__dict__.update(zip(fields, values, strict=True))  # known values: `__init__` would look each up
             if config.problem() is None:
                 yield config
 

@@ -68,6 +68,8 @@ def named_variant(family: Family[Any], named: Named) -> Variant:
 
 def space(algorithm: Algorithm[Any, Any], spec: Spec, limits: Limits | None = None) -> tuple[Config, ...]:
     """Every legal config of an algorithm for a spec; with `limits`, every one feasible on such a device."""
+    if not isinstance(spec, algorithm.takes):
+        return ()
     return tuple(
         config
         for config in algorithm.config.space()
