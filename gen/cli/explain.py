@@ -36,6 +36,15 @@ Shape = Annotated[
         help="Of the first input: 8192x8192, 2^28. Default: the largest that stands for a shape class.",
     ),
 ]
+Counts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--count",
+        metavar="NAME=N",
+        show_default=False,
+        help="What a call counts beside its arrays: steps=100 of a stencil, nreps=20 of a copy; repeatable.",
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,6 +64,7 @@ def explain(
         str | None, typer.Option("--vs", metavar="OTHER", show_default=False, help="Another, to compare with.")
     ] = None,
     shape: Shape = None,
+    count: Counts = None,
     arch: Arch = None,
     out: Out = None,
     json: Json = False,
@@ -66,19 +76,28 @@ def explain(
     and instructions where nvdisasm is installed. From both follows what bounds it. On a GPU with Nsight Compute the
     hardware's counters stand beside what was predicted; else nothing is measured.
     """
+    from gen.errors import ShapeError
     from gen.families.base import Limits
+    from gen.families.counts import check_counts
     from gen.families.names import find_named
     from gen.report.compare import changes, metrics, parameters
     from gen.report.explain import as_json
     from gen.report.look import explanations, extents_for
     from gen.tune.device import find_device
+    from gen.tune.problems import read_counts
 
+    counts = read_counts(count or ())
     device = find_device() if arch is None else None
     home, limits = home_of(out), Limits.of(device.arch if device else arch or ARCH)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     variants = [find(families, one, home) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
-    sizes = [extents_for(made, limits, shape, added) for made, added in zip(variants, more, strict=True)]
+    check_counts(counts, [(made.family, made.spec) for made in variants])
+    sizes = [extents_for(made, limits, shape, added, counts) for made, added in zip(variants, more, strict=True)]
+    for made, extents in zip(variants, sizes, strict=True):
+        reason = made.algorithm.uncovered(made.spec, made.config, extents, limits)
+        if reason is not None:
+            raise ShapeError(made.name, f"does not take this problem: {reason}")
     found = explanations(variants, limits, home, sizes)
     counted = [_counters(one, limits, home) if device else () for one in found]
     if json:

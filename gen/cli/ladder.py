@@ -9,7 +9,7 @@ import typer
 from gen.cli import gpu as gpus
 from gen.cli import show
 from gen.cli.common import Json, Out, families_of, home_of
-from gen.cli.explain import Shape
+from gen.cli.explain import Counts, Shape
 from gen.cli.prove import ARCH
 
 if TYPE_CHECKING:
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("ladder", epilog="Examples: `gen ladder transpose`, `gen ladder reduction --shape 2^24`.")(ladder)
+    app.command("ladder", epilog="Examples: `gen ladder transpose`, `gen ladder transpose --count nreps=100`.")(ladder)
 
 
 def ladder(
     ctx: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="Whose kernels of the literature are shown.")],
     shape: Shape = None,
+    count: Counts = None,
     arch: Annotated[
         str | None,
         typer.Option(metavar="SM", show_default=False, help=f"Predict for it. Default: measure on the GPU, or {ARCH}."),
@@ -44,6 +45,7 @@ def ladder(
     from gen.families.names import find_family
     from gen.report.ladder import as_json, climb, listed, looked_at
     from gen.tune.device import find_device
+    from gen.tune.problems import read_counts
 
     found, home = find_family(families_of(ctx), family), home_of(out)
     device = find_device() if arch is None else None
@@ -54,7 +56,7 @@ def ladder(
             show.note(f"There is a GPU, but it cannot be used: {error}")
             device = None
     limits = Limits.of(device.arch if device else arch or ARCH)
-    rungs = listed(found, limits, shape)
+    rungs = listed(found, limits, shape, read_counts(count or ()))
     if device is not None:
         rungs = _timed(rungs, home)
     try:

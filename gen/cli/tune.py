@@ -12,6 +12,7 @@ import typer
 from gen.cli import gpu as gpus
 from gen.cli import outcomes, show, winners
 from gen.cli.common import Json, OptionError, Out, families_of, home_of
+from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.prove import ARCH
 from gen.cli.rehearse import rehearse
@@ -55,6 +56,7 @@ def tune(
             help="Of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
         ),
     ] = None,
+    count: Counts = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -145,7 +147,7 @@ def tune(
     from gen.families.regions import WIDEST
     from gen.store.folder import known_specs
     from gen.tune.device import find_device
-    from gen.tune.problems import problems
+    from gen.tune.problems import problems, read_counts
 
     seconds = None if budget is None else read_seconds(budget)
     if budget is None and target is None and not shape:
@@ -154,7 +156,13 @@ def tune(
     check_compiler(compiler)
     how = {"--budget": budget, "--stop-at": stop_at, "--search": search, "--prune": prune}
     what = {"--regret": regret, "--verify": verify, "--frozen": frozen}
-    which = {"--shape": shape, "--class": shape_class, "--alignment": alignment != WIDEST, "--gpu": gpu != 0}
+    which = {
+        "--shape": shape,
+        "--count": count,
+        "--class": shape_class,
+        "--alignment": alignment != WIDEST,
+        "--gpu": gpu != 0,
+    }
     _check_together(what, which, how)
     given = [name for name, value in {**what, **which, **how}.items() if value is not None and value is not False]
     device = None if arch is not None else find_device(gpu)
@@ -166,8 +174,9 @@ def tune(
         return
     families, home = families_of(ctx), home_of(out)
     wanted = problems(
-        families, target, known_specs(families, home), shape or (), classes=shape_class or (), alignment=alignment
-    )
+        families, target, known_specs(families, home), shape or (),
+        counts=read_counts(count or ()), classes=shape_class or (), alignment=alignment,
+    )  # fmt: skip
     if frozen:
         winners.insist(wanted, home, device.name, json=json)
         return
@@ -287,6 +296,8 @@ def _check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Map
     asked = [name for name, value in what.items() if value]
     if len(asked) > 1:
         raise OptionError(" and ".join(asked), "do not go together")
+    if which["--count"] and not which["--shape"]:
+        raise OptionError("--count", "must come with --shape: a shape class has its own counts")
     if which["--shape"] and which["--class"]:
         raise OptionError("--shape and --class", "do not go together")
     if which["--shape"] and what["--regret"]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from gen.errors import ArgumentError
+from gen.errors import ArgumentError, UnknownNameError
 from gen.families.base import Family, Spec
 
 
@@ -24,3 +24,17 @@ def counted(family: Family[Any], spec: Spec, stated: Mapping[str, Any]) -> dict[
             raise ArgumentError(name, "must be a whole number, not negative and below 2^31", repr(value))
         found[name] = int(value)
     return found
+
+
+def among(family: Family[Any], spec: Spec, stated: Mapping[str, int]) -> dict[str, int]:
+    """Those of the stated counts that this spec has."""
+    return {name: value for name, value in stated.items() if name in family.counts(spec)}
+
+
+def check_counts(stated: Mapping[str, int], specs: Iterable[tuple[Family[Any], Spec]]) -> None:
+    """Raises UnknownNameError for a count that none of these specs has."""
+    known = dict.fromkeys(name for family, spec in specs for name in family.counts(spec))
+    for name in stated:
+        if name not in known:
+            rule = "must be one of " + ", ".join(known) if known else "must be left out: nothing is counted here"
+            raise UnknownNameError("--count", rule, repr(name))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gen.errors import ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
+from gen.families.counts import check_counts
 from gen.families.names import named_variant
 from gen.report.explain import METRICS, Explanation
 from gen.report.look import explanations, extents_for
@@ -105,17 +106,28 @@ class Step:
     causes: tuple[str, ...]
 
 
-def listed(family: Family[Any], limits: Limits, shape: str | None = None) -> list[Rung]:
+def listed(
+    family: Family[Any], limits: Limits, shape: str | None = None, counts: Mapping[str, int] | None = None
+) -> list[Rung]:
     """A rung for each kernel, at a shape of the first input, or the one that stands for most; nothing is run yet.
 
-    Raises ShapeError if none of them takes the shape.
+    Args:
+        family: whose kernels.
+        limits: of the device.
+        shape: as `gen.tune.problems.read_shape` takes it.
+        counts: what those kernels count that count it: `{"nreps": 20}`.
+
+    Raises:
+        ShapeError: none of them takes the shape.
+        UnknownNameError: none of them has such a count.
     """
+    check_counts(counts or {}, [(family, named_variant(family, one).spec) for one in family.named])
     found = [Rung(one.name, one.rank, reason=one.reason) for one in family.absent]
     refused: list[ShapeError] = []
     for one in family.named:
         made = named_variant(family, one)
         try:
-            extents = extents_for(made, limits, shape, one.more)
+            extents = extents_for(made, limits, shape, one.more, counts)
         except ShapeError as error:
             refused.append(error)
             found.append(Rung(one.name, one.rank, made, reason=str(error)))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gen.emit.render import render
 from gen.families.base import Extents, Limits, Variant
+from gen.families.counts import among
 from gen.families.layout import extents_of
 from gen.paths import cache_home
 from gen.proof.host import HostRunner
@@ -17,11 +18,23 @@ from gen.toolchain.usage import largest
 from gen.tune.problems import read_shape
 
 
-def extents_for(variant: Variant, limits: Limits, shape: str | None, more: Mapping[str, int] | None = None) -> Extents:
-    """The problem that a shape of the first input means; `more` is what a kernel of the literature adds to it."""
+def extents_for(
+    variant: Variant, limits: Limits, shape: str | None, more: Mapping[str, int] | None = None,
+    counts: Mapping[str, int] | None = None,
+) -> Extents:  # fmt: skip
+    """The problem that a shape of the first input means.
+
+    Args:
+        variant: whose problem it is.
+        limits: of the device; without a shape the largest problem is taken that is tuned there.
+        shape: as `read_shape` takes it.
+        more: what a kernel of the literature adds to it.
+        counts: what is counted instead, `{"nreps": 20}`; those that the spec does not have change nothing.
+    """
     given = None if shape is None else read_shape(shape)
     found = largest(variant, limits) if given is None else extents_of(variant.family, variant.spec, given)
-    return {name: size + (more or {}).get(name, 0) for name, size in found.items()}
+    added = {name: size + (more or {}).get(name, 0) for name, size in found.items()}
+    return {**added, **among(variant.family, variant.spec, counts or {})}
 
 
 def explanations(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 from gen.errors import ShapeError, UnknownNameError
 from gen.families.base import Family, Spec
+from gen.families.counts import among, check_counts
 from gen.families.layout import extents_of
 from gen.families.names import Known, find_spec, named_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Bound, Region, sizes_of
@@ -23,6 +24,7 @@ def problems(
     known: Known,
     shapes: Sequence[str] = (),
     *,
+    counts: Mapping[str, int] | None = None,
     classes: Sequence[str] = (),
     alignment: int = WIDEST,
 ) -> tuple[Problem, ...]:
@@ -34,20 +36,22 @@ def problems(
         known: JSON of specs by name.
         shapes: of the first input, such as `8192x8192` or `2^28`: what wins is for that shape alone. None: one that
             stands for each shape class.
+        counts: what a call counts beside its arrays, `{"steps": 100}`; only with `shapes`, of specs that count it.
         classes: only these shape classes, in words.
         alignment: bytes that divide the address of every array; where less than 16, what wins is for no more than that.
 
     Raises:
-        UnknownNameError: nothing has this name, or no spec has this shape class.
+        UnknownNameError: nothing has this name, or no spec has this shape class or count.
         ShapeError: a shape cannot be read, or is none of the spec's; or its elements are never aligned so.
     """
     found: list[Problem] = []
     specs = _specs(families, target, known)
     _check_classes(classes, specs)
+    check_counts(counts or {}, specs)
     for family, spec in specs:
         _check_alignment(spec, alignment)
         if shapes:
-            found += [_problem(family, spec, shape, alignment) for shape in shapes]
+            found += [_problem(family, spec, shape, counts or {}, alignment) for shape in shapes]
             continue
         region = WHOLE if alignment == WIDEST else Region((Bound(ALIGNMENT, 0, alignment),))
         found += [
@@ -60,16 +64,33 @@ def problems(
 
 def read_shape(text: str) -> tuple[int, ...]:
     """The shape that a text spells: `8192x8192`, `2^28`, `1000`. Raises ShapeError for any other text."""
-    shape = []
-    for part in text.lower().split("x"):
-        power = _POWER.fullmatch(part)
-        if power:
-            shape.append(int(power.group(1)) ** int(power.group(2)))
-        elif part.isdecimal() and part.isascii() and len(part) <= 20:
-            shape.append(int(part))
-        else:
-            raise ShapeError("--shape", "must be numbers joined by x, such as 8192x8192 or 2^28", repr(text))
-    return tuple(shape)
+    shape = tuple(_number(part) for part in text.lower().split("x"))
+    if None in shape:
+        raise ShapeError("--shape", "must be numbers joined by x, such as 8192x8192 or 2^28", repr(text))
+    return tuple(extent for extent in shape if extent is not None)
+
+
+def read_counts(texts: Sequence[str]) -> dict[str, int]:
+    """The counts that texts spell: `steps=100`. Raises ShapeError for any other text, or for one that is not alone."""
+    counts: dict[str, int] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        number = _number(value)
+        if not name.isidentifier() or number is None or not 1 <= number < 2**31:
+            raise ShapeError("--count", "must be NAME=N, N from 1 and below 2^31, such as steps=100", repr(text))
+        if name in counts:
+            raise ShapeError("--count", f"must say once how many {name} there are", repr(text))
+        counts[name] = number
+    return counts
+
+
+def _number(text: str) -> int | None:
+    """The number that a text spells: `8192`, `2^28`; None if it spells none."""
+    power = _POWER.fullmatch(text)
+    if power:
+        raised: int = int(power.group(1)) ** int(power.group(2))
+        return raised
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 20 else None
 
 
 def _specs(families: Sequence[Family[Any]], target: str | None, known: Known) -> list[tuple[Family[Any], Spec]]:
@@ -85,7 +106,7 @@ def _specs(families: Sequence[Family[Any]], target: str | None, known: Known) ->
     return [find_spec(families, target, known)]
 
 
-def _problem(family: Family[Any], spec: Spec, text: str, alignment: int) -> Problem:
+def _problem(family: Family[Any], spec: Spec, text: str, counts: Mapping[str, int], alignment: int) -> Problem:
     shape = read_shape(text)
     first = next(operand for operand in spec.operands if operand.role != "number")
     dtype = first.dtype.numpy
@@ -94,7 +115,7 @@ def _problem(family: Family[Any], spec: Spec, text: str, alignment: int) -> Prob
     if 0 in shape:
         raise ShapeError("--shape", "must have no extent of 0: there is nothing to time", repr(text))
     try:
-        extents = extents_of(family, spec, shape)
+        extents = {**extents_of(family, spec, shape), **among(family, spec, counts)}
     except ShapeError as error:
         rule = f"must be a shape that {family.name}_{spec.label} takes: {error.subject} {error.rule}"
         raise ShapeError("--shape", rule, text) from error

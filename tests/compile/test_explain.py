@@ -78,6 +78,12 @@ def test_an_offset_costs_a_fifth_of_the_sectors() -> None:
     assert one("readOffset128", "--shape", "65536")["metrics"]["load_efficiency"] == pytest.approx(1, abs=0.002)
 
 
+def test_repetitions_move_as_many_times_the_bytes() -> None:
+    found = {count: one("copyNrepsKernel", "--shape", "64x64", "--count", f"nreps={count}") for count in (1, 3)}
+    assert found[3]["extents"] == {**found[1]["extents"], "nreps": 3}
+    assert found[3]["metrics"]["moved_bytes"] == 3 * found[1]["metrics"]["moved_bytes"]
+
+
 def test_the_same_twice_has_no_difference() -> None:
     found = data("reduceShfl", "--vs", "reduceShfl", "--shape", "65536")
     assert found["parameters"] == []
@@ -92,6 +98,9 @@ def test_the_same_twice_has_no_difference() -> None:
         (("transposeSmem", "--shape", "5"), "in must have 2 axes"),
         (("transposeSmem", "--shape", "many"), "--shape must be numbers"),
         (("transposeSmem", "--arch", "sm_1"), "The architecture must be one of"),
+        (("diagonal-square", "--shape", "64x96"), "does not take this problem: its order needs a square of tiles"),
+        (("copyNrepsKernel", "--count", "reps=3"), "--count must be one of nreps (got 'reps')"),
+        (("transposeSmem", "--count", "nreps=3"), "--count must be left out: nothing is counted here"),
     ],
 )
 def test_bad_usage_is_answered(arguments: tuple[str, ...], says: str) -> None:

@@ -298,8 +298,8 @@ def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch
 
 @pytest.mark.parametrize(
     "options",
-    [("--shape", "64x64"), ("--budget", "5"), ("--verify",), ("--frozen", "--gpu", "3"), ("--class", "any"),
-     ("--alignment", "3"), ("--regret", "--search", "random")],
+    [("--shape", "64x64"), ("--shape", "64x64", "--count", "steps=9"), ("--budget", "5"), ("--verify",),
+     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--regret", "--search", "random")],
 )  # fmt: skip
 def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     named = " and ".join(option for option in options if option.startswith("--"))
@@ -309,6 +309,14 @@ def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypat
     assert f"error: {named} need" in shown.err
     assert "GPU (got none here)" in shown.err
     assert "(got --arch sm_80)" in run("tune", *options, "--arch", "sm_80").err
+
+
+def test_a_count_comes_with_a_shape() -> None:
+    shown = run("tune", "stencil", "--count", "steps=9")
+    assert shown.status == 2
+    assert "error: --count must come with --shape: a shape class has its own counts" in shown.err
+    for command in ("explain", "ladder"):
+        assert "error: --count must be NAME=N" in run(command, "transpose", "--count", "nreps").err
 
 
 def test_tune_does_not_rehearse_instead_of_what_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

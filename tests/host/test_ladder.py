@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.ladder import full
-from gen.errors import ShapeError
+from gen.errors import ShapeError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family
@@ -101,6 +101,18 @@ def test_a_kernel_that_does_not_take_the_shape_says_why() -> None:
     again = by_name(timed(device, FakeCompiler(), list(found.values())))
     assert again["diagonal-square"].why_not == found["diagonal-square"].reason
     assert not any("osquare" in name for names, _ in device.finals for name in names)
+
+
+def test_what_a_call_counts_holds_for_the_kernels_that_count_it() -> None:
+    often = by_name(listed(TRANSPOSE, LIMITS, "64x64", {"nreps": 3}))
+    plain = by_name(rungs())
+    for name, rung in often.items():
+        extents = plain[name].extents
+        assert rung.extents == ({**extents, "nreps": 3} if extents and "nreps" in extents else extents)
+    assert (plain["copyNrepsKernel"].extents or {})["nreps"] == 10
+    assert "nreps" not in (often["transposeSmem"].extents or {})
+    with pytest.raises(UnknownNameError, match=r"--count must be one of nreps \(got 'steps'\)"):
+        listed(TRANSPOSE, LIMITS, "64x64", {"steps": 3})
 
 
 def test_a_shape_that_no_kernel_takes_is_refused() -> None:

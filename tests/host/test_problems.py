@@ -14,7 +14,7 @@ from gen.families import FAMILIES
 from gen.families.base import Family, Spec
 from gen.families.names import find_family
 from gen.families.stencil import StencilSpec
-from gen.tune.problems import problems, read_shape
+from gen.tune.problems import problems, read_counts, read_shape
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
 each_spec = pytest.mark.parametrize(
@@ -50,6 +50,43 @@ def test_a_text_that_is_no_shape_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ShapeError, match=r"--shape must be numbers joined by x, such as 8192x8192 or 2\^28") as caught:
         read_shape(text)
     assert repr(text) in str(caught.value)
+
+
+def test_counts_are_read() -> None:
+    assert read_counts(()) == {}
+    assert read_counts(("steps=100", "nreps=2^10")) == {"steps": 100, "nreps": 1024}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "steps", "steps=", "=3", "steps=0", "steps=-1", "steps=1.5", "steps==3", "2=3", "a b=3", "steps=2^31",
+             "steps=\u0663", "steps= 3", "steps=" + "9" * 5000]
+)  # fmt: skip
+def test_a_text_that_is_no_count_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ShapeError, match=r"--count must be NAME=N, .*such as steps=100") as caught:
+        read_counts((text,))
+    assert repr(text) in str(caught.value)
+
+
+def test_a_count_is_stated_once() -> None:
+    with pytest.raises(ShapeError, match=r"--count must say once how many steps there are .*'steps=3'"):
+        read_counts(("steps=2", "steps=3"))
+
+
+def test_a_shape_is_tuned_for_what_a_call_counts() -> None:
+    spec = STENCIL.catalogue[0]
+    name = f"stencil_{spec.label}"
+    once, often = (
+        problems(FAMILIES, name, {}, ["64x64"], counts=counts)[0] for counts in ({}, {"steps": 100})
+    )  # fmt: skip
+    assert (once.extents["steps"], once.shape_class) == (1, "1 step")
+    assert (often.extents["steps"], often.shape_class) == (100, "many steps")
+    assert {**once.extents, "steps": 100} == often.extents
+    assert often.region.holds(often.sizes)
+    assert not often.region.holds({**often.sizes, "steps": 99})
+    with pytest.raises(UnknownNameError, match=r"--count must be one of steps \(got 'nreps'\)"):
+        problems(FAMILIES, name, {}, ["64x64"], counts={"nreps": 5})
+    with pytest.raises(UnknownNameError, match=r"--count must be left out: nothing is counted here \(got 'steps'\)"):
+        problems(FAMILIES, "transpose", {}, ["64x64"], counts={"steps": 5})
 
 
 @given(st.one_of(st.text(max_size=30), st.text("0123456789x^X- ", max_size=30)))
