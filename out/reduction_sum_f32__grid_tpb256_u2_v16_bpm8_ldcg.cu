@@ -13,7 +13,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
 //           "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 41aad90351654d51
+// Template: reduction/grid.cu.jinja, with its partials sha256 da77774ea9746e57
 //
 // Written by gen: change the template, not this file.
 
@@ -45,21 +45,24 @@ __device__ __forceinline__ State from_lane(State state, int distance) {
   return __shfl_xor_sync(0xffffffffu, state, distance);
 }
 
+// The state of kCount neighbouring lanes, a power of two, in each of them.
+template <int kCount = 32>
 __device__ __forceinline__ State combine_warp(State state) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
+  for (int distance = kCount / 2; distance > 0; distance /= 2) {
     state = combine(state, from_lane(state, distance));
   }
   return state;
 }
 
-// The state of the block, in its first warp. A barrier must come before warp_states is used again.
+// The state of the block, in thread 0. A barrier must come before warp_states is used again.
+static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
 __device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
   state = combine_warp(state);
   if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
   __syncthreads();
   if (threadIdx.x < 32) {
-    state = combine_warp(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
   }
   return state;
 }

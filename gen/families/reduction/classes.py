@@ -14,6 +14,7 @@ from gen.families.reduction.finish import Finish
 from gen.families.reduction.flags import FlagsConfig
 from gen.families.reduction.grid import GridConfig
 from gen.families.reduction.rows import RowsConfig
+from gen.families.reduction.single import SingleConfig
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.stream import StreamConfig
 from gen.families.reduction.strided import StridedConfig
@@ -23,7 +24,8 @@ from gen.families.reduction.text import state_bytes
 class ShapeClass(Enum):
     """The form of a problem and its size, in words."""
 
-    SMALL = "at most 2^15 elements"
+    FEW = "at most 2^12 elements"
+    SMALL = "2^12 to 2^15 elements"
     MIDDLE = "2^15 to 2^20 elements"
     LARGE = "more than 2^20 elements"
     TINY_ROWS = "rows of at most 16 elements"
@@ -38,6 +40,7 @@ class ShapeClass(Enum):
 
 
 _REPRESENTATIVE = {  # outer, n, inner
+    ShapeClass.FEW: (1, 2**10, 1),
     ShapeClass.SMALL: (1, 2**15, 1),
     ShapeClass.MIDDLE: (1, 2**20, 1),
     ShapeClass.LARGE: (1, 2**28, 1),
@@ -63,7 +66,9 @@ def shape_class(extents: Extents) -> ShapeClass:
     n, outer = extents["n"], extents.get("outer", 1)
     match form(extents):
         case Form.WHOLE:
-            return ShapeClass.SMALL if n <= 2**15 else ShapeClass.MIDDLE if n <= 2**20 else ShapeClass.LARGE
+            if n <= 2**15:
+                return ShapeClass.FEW if n <= 2**12 else ShapeClass.SMALL
+            return ShapeClass.MIDDLE if n <= 2**20 else ShapeClass.LARGE
         case Form.ROWS:
             if n <= 128:
                 return ShapeClass.TINY_ROWS if n <= 16 else ShapeClass.SHORT_ROWS
@@ -186,6 +191,8 @@ def base(spec: ReductionSpec, name: str) -> tuple[str, Config]:
     per_column, single = state_bytes(spec), max(size, 4)
     narrow = max((v for v in (4, 8, 16) if v >= size and v // size * per_column <= 64), default=single)
     match one:
+        case ShapeClass.FEW:
+            return "single", SingleConfig()
         case ShapeClass.SMALL:
             return "grid", GridConfig(threads_per_block=1024, unroll=8, blocks_per_sm=1)
         case ShapeClass.MIDDLE:

@@ -21,6 +21,7 @@ from gen.families.reduction.grid import Grid
 from gen.families.reduction.nested import NESTED, Nested
 from gen.families.reduction.oracle import expected
 from gen.families.reduction.rows import Rows
+from gen.families.reduction.single import Single
 from gen.families.reduction.spec import ReductionSpec, from_json, spell
 from gen.families.reduction.stream import Stream
 from gen.families.reduction.strided import Strided
@@ -36,7 +37,7 @@ class Reduction(Family[ReductionSpec]):
     algorithms: Mapping[str, Algorithm[ReductionSpec, Any]] = {
         a.name: a
         for a in (
-            *(Grid(), Flags(), Rows(), Columns(), Stream(), Strided()),
+            *(Grid(), Flags(), Single(), Rows(), Columns(), Stream(), Strided()),
             *(Interleaved(), Shfl(), Tree(), Nested()),  # the literature's
         )
     }

@@ -1,0 +1,80 @@
+"""`single`: one block takes the whole array, where there is so little that starting and ending take the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import I32
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, size
+from gen.families.reduction.canonical import Form, form
+from gen.families.reduction.roundings import block_roundings, roundings
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.text import lanes, state_text
+
+MOST = 2**20  # elements: one multiprocessor reads a small part of what all of them do
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleConfig(Config):
+    """How the threads of the block divide the array."""
+
+    threads_per_block: int = tunable("tpb", (32, 64, 128, 256, 512, 1024), base=256, help="threads in the block")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+
+
+class Single(Algorithm[ReductionSpec, SingleConfig]):
+    """One block, no scratch."""
+
+    name = "single"
+    template = "reduction/single.cu.jinja"
+    summary = (
+        "One launch of one block, which strides through the array with vector loads: no other block is waited for, "
+        "and little is computed before the first load."
+    )
+    config = SingleConfig
+
+    def refuses(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
+        """A vector holds at least one element."""
+        if config.vec_bytes < spec.dtype.size:
+            return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+        return None
+
+    def uncovered(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> str | None:
+        """One result of few elements, which follow each other."""
+        if form(extents) is not Form.WHOLE:
+            return "its one block reduces elements that follow each other to one result"
+        return f"its one block takes at most {MOST} elements" if extents["n"] > MOST else None
+
+    def inputs(self, spec: ReductionSpec, config: SingleConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            "s": state_text(spec),
+            "threads_per_block": config.threads_per_block,
+            "unroll": config.unroll,
+            "vec_bytes": config.vec_bytes,
+            "item_bytes": spec.dtype.size,
+            "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+        }
+
+    def plan(self, spec: ReductionSpec, config: SingleConfig) -> Plan:
+        """One block."""
+        results = tuple(name for name, _, _ in spec.results)
+        launch = Launch((ONE, ONE, ONE), (config.threads_per_block, 1, 1), ("in", *results, (I32, size("n"))))
+        return Plan((launch,))
+
+    def roundings(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> int:
+        """Vectors of one thread, head and tail, the lanes, the block's tree."""
+        items = config.vec_bytes // spec.dtype.size
+        states = lanes(spec, items)
+        vectors = -(-extents["n"] // items)
+        rounds = -(-vectors // (config.threads_per_block * config.unroll))
+        own = rounds * config.unroll * max(items // states, 1) + 2 + states
+        return roundings(spec, extents["n"], items, own + block_roundings(config.threads_per_block))
+
+    def bytes_in_flight(self, spec: ReductionSpec, config: SingleConfig) -> int:
+        """The loads of a round, none of which is used before all are asked for."""
+        return config.unroll * config.vec_bytes

@@ -1,0 +1,149 @@
+// reduction_sum_f32__single_tpb256_u4_v16
+//
+// The sum of all f32 elements of an array; of none: 0.
+// One launch of one block, which strides through the array with vector loads: no other block is
+// waited for, and little is computed before the first load.
+//
+// Launch:   <<<1, 256>>>(in, out, n)
+// Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
+//           "f32"}
+// Config:   {"threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
+// Template: reduction/single.cu.jinja, with its partials sha256 2b9e0b8b224391c7
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 256;
+constexpr int kUnroll = 4;  // vector loads that each thread has in flight
+constexpr int kVecBytes = 16;
+constexpr int kVecItems = 4;
+constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kWarps = kThreadsPerBlock / 32;
+static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
+static_assert(kVecItems <= kThreadsPerBlock, "a thread has at most one element of the head");
+
+using Item = float;  // an element in memory
+using State = float;  // of the elements seen so far: their sum
+
+__device__ __forceinline__ State identity() {
+  return 0.0f;
+}
+
+__device__ __forceinline__ State combine(State a, State b) { return a + b; }
+
+// The state of one element.
+__device__ __forceinline__ State lift(Item item) {
+  const float x = item;
+  return x;
+}
+
+// The state of another lane of the warp.
+__device__ __forceinline__ State from_lane(State state, int distance) {
+  return __shfl_xor_sync(0xffffffffu, state, distance);
+}
+
+// The state of kCount neighbouring lanes, a power of two, in each of them.
+template <int kCount = 32>
+__device__ __forceinline__ State combine_warp(State state) {
+#pragma unroll
+  for (int distance = kCount / 2; distance > 0; distance /= 2) {
+    state = combine(state, from_lane(state, distance));
+  }
+  return state;
+}
+
+// The state of the block, in thread 0. A barrier must come before warp_states is used again.
+static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
+__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
+  state = combine_warp(state);
+  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  }
+  return state;
+}
+
+// Element i of each output, from what is known of `count` elements.
+__device__ __forceinline__ void write_results(
+    State state, long long count, long long i,
+    float* __restrict__ out) {
+  out[i] = state;
+}
+
+// Loaded at once, then taken apart.
+union Vector {
+  uint4 raw;
+  Item items[kVecItems];
+};
+static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
+static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
+using Raw = uint4;
+
+// What a thread has read in whole vectors: chains of states that do not wait for each other.
+struct Seen {
+  State states[kLanes];
+};
+
+__device__ __forceinline__ Seen nothing_seen() {
+  Seen seen;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  return seen;
+}
+
+// Adds each item of a vector to the state of its lane.
+__device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
+#pragma unroll
+  for (int i = 0; i < kVecItems; ++i) {
+    seen.states[i % kLanes] = combine(seen.states[i % kLanes], lift(vector.items[i]));
+  }
+}
+
+__device__ __forceinline__ State state_of(const Seen& seen) {
+  State state = seen.states[0];
+#pragma unroll
+  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  return state;
+}
+
+// The state of what one thread reads of n elements. Indices have 32 bits, and the address of the
+// first load depends on no division: nothing else takes long where there is so little to read.
+__device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
+  Seen seen = nothing_seen();
+  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  const unsigned past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
+  const unsigned bytes = (kVecBytes - past) % kVecBytes;
+  const int head = bytes / sizeof(Item);
+  const int vectors = (n - head) / kVecItems;  // none where all elements are head
+  const Raw* const body =
+      reinterpret_cast<const Raw*>(reinterpret_cast<const unsigned char*>(in) + bytes);
+#pragma unroll 1
+  for (int first = thread; first < vectors; first += kUnroll * kThreadsPerBlock) {
+    Vector loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = first + u * kThreadsPerBlock;
+      if (i < vectors) loaded[u].raw = body[i];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = first + u * kThreadsPerBlock;
+      if (i < vectors) fold_vector(seen, loaded[u]);
+    }
+  }
+  State state = state_of(seen);
+  if (thread < head && thread < n) state = combine(state, lift(in[thread]));
+  const int behind = head + vectors * kVecItems + thread;
+  if (behind < n) state = combine(state, lift(in[behind]));
+  return state;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    reduction_sum_f32__single_tpb256_u4_v16(
+        const Item* __restrict__ in,
+        float* __restrict__ out, int n) {
+  __shared__ State warp_states[kWarps];
+
+  const State total = combine_block(read_share(in, n, threadIdx.x), warp_states);
+  if (threadIdx.x == 0) write_results(total, n, 0, out);
+}

@@ -1,0 +1,46 @@
+"""Changes to the reduction of few elements by one block."""
+
+from __future__ import annotations
+
+from gen.proof.failure import WRONG
+from tests.mutants.change import ABSENT, INDEX, MISALIGNED, OUTSIDE_READ, RACE, UNINITIALISED, Mutant, Unchanged
+
+STATE = "reduction/_state.cu.jinja"
+SINGLE = "reduction/single.cu.jinja"
+
+ON_SINGLE = "reduction_sum_f32__single_tpb128_u2_v16"
+ON_WARP = "reduction_sum_f32__single_tpb32_u2_v16"
+ON_FIRST = "reduction_argmax_f32__single_tpb128_u2_v16"
+
+MUTANTS = (
+    Mutant("single: tail dropped [1]", ON_SINGLE, SINGLE, "if (behind < n) state", "if (false) state", WRONG),
+    Mutant("single: head dropped", ON_SINGLE, SINGLE, "if (thread < head && thread < n)", "if (false)", WRONG),
+    Mutant("single: head longer than the array", ON_SINGLE, SINGLE, " && thread < n)", ")", OUTSIDE_READ),
+    Mutant("single: tail one too long [2]", ON_SINGLE, SINGLE, "if (behind < n)", "if (behind <= n)", OUTSIDE_READ),
+    Mutant(
+        "single: vectors from the first element", ON_SINGLE, SINGLE, "const unsigned char*>(in) + bytes",
+        "const unsigned char*>(in)", MISALIGNED,
+    ),
+    Mutant("single: head counted in bytes", ON_SINGLE, SINGLE, "bytes / sizeof(Item)", "bytes", WRONG),
+    Mutant(
+        "single: one vector too many [2]", ON_SINGLE, SINGLE, "if (i < vectors) loaded", "if (i <= vectors) loaded",
+        OUTSIDE_READ,
+    ),
+    Mutant("single: first round only", ON_SINGLE, SINGLE, "first += kUnroll *", "first += 9999 *", WRONG),
+    Mutant("single: rounds overlap", ON_SINGLE, SINGLE, "first += kUnroll * kThreads", "first += kThreads", WRONG),
+    Mutant("single: all threads write", ON_SINGLE, SINGLE, "if (threadIdx.x == 0) write", "write", RACE),
+    Mutant("single: block of one warp sums half of it", ON_WARP, STATE, "kCount = 32", "kCount = 16", WRONG),
+    Mutant("single: half of the warps left out", ON_SINGLE, STATE, "warp<kWarps>", "warp<kWarps / 2>", WRONG),
+    Mutant("single: no barrier [5]", ON_SINGLE, STATE, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant("single: one warp too many", ON_SINGLE, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
+    Mutant("single: mask of half a warp", ON_WARP, STATE, "0xffffffffu, state, d", "0x0000ffffu, state, d", ABSENT),
+    Mutant("single: places from the head on", ON_FIRST, SINGLE, '"head + i * kVecItems"', '"i * kVecItems"', WRONG),
+    Mutant("single: place of the tail", ON_FIRST, SINGLE, '", behind"', '", thread"', WRONG),
+)  # fmt: skip
+LARGE: tuple[Mutant, ...] = ()
+UNCHANGED = (
+    Unchanged(
+        "single: all lanes of the first warp take part", ON_SINGLE, STATE, "warp<kWarps>", "warp<32>",
+        "the lanes beyond the warps' hold identities; fewer shuffles end sooner",
+    ),
+)  # fmt: skip
