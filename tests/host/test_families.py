@@ -152,10 +152,10 @@ def test_every_shape_class_has_a_base_and_every_case_a_class(family: Family[Any]
 
 def test_sums_of_all_sizes_have_a_class() -> None:
     reduction, spec = Reduction(), ReductionSpec()
-    sizes = (0, 2**15, 2**15 + 1, 2**20, 2**20 + 1, 2**40)
+    sizes = (0, 2**12, 2**12 + 1, 2**15, 2**15 + 1, 2**20, 2**20 + 1, 2**40)
     found = [reduction.shape_class(spec, {"n": n}) for n in sizes]
-    small, middle, large, _ = reduction.shape_classes(spec)
-    assert found == [small, small, middle, middle, large, large]
+    few, small, middle, large, _ = reduction.shape_classes(spec)
+    assert found == [few, few, small, small, middle, middle, large, large]
 
 
 @each_spec

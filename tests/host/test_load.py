@@ -518,7 +518,7 @@ def test_scratch_is_given_up_after_a_failed_launch(backend: FakeBackend, tickets
 def test_scratch_of_many_streams_is_bounded(backend: FakeBackend) -> None:
     kernel, total = gen.load(SUM, device=backend), OnDevice(np.zeros((), np.float32))
     for stream in range(3, 3 + 2 * MOST_STREAMS):
-        kernel(OnDevice(arange(5)), out=total, stream=stream)
+        kernel(OnDevice(arange(5000)), out=total, stream=stream)
     assert len(kernel._workspace._streams) == MOST_STREAMS
 
 
@@ -574,7 +574,8 @@ def test_tuned_for_this_device_and_shape_class(
     )
     kernel = gen.load(SUM, device=backend, home=home)
     assert kernel.variant_for(2**28) == kernel.variant_for((2**14, 2**14)) == TUNED
-    assert kernel.variant_for(100) == "reduction_sum_f32__grid_tpb1024_u8_v16_bpm1"
+    assert kernel.variant_for(5000) == "reduction_sum_f32__grid_tpb1024_u8_v16_bpm1"
+    assert kernel.variant_for(100) == "reduction_sum_f32__single_tpb256_u4_v16"
     assert kernel.why_for(2**28) == f"tuned on Fake GPU for {LARGE}: median 355.2 us, 95.3 % of the limit"
     assert gen.load(SUM, shape=2**28, device=backend, home=str(home)).variant == TUNED
     (record,) = caplog.records
@@ -597,7 +598,7 @@ def test_the_winner_for_a_part_of_a_class_goes_before_that_of_the_class(backend:
     assert kernel.variant_for(2**22) == SMALL_PART
     assert kernel.variant_for(2**21 + 5) == EXACT
     assert kernel.why_for(2**22) == f"tuned on Fake GPU for {LARGE}, n up to 2^22"
-    assert kernel.variant_for(5) == "reduction_sum_f32__grid_tpb1024_u8_v16_bpm1"
+    assert kernel.variant_for(5) == "reduction_sum_f32__single_tpb256_u4_v16"
 
 
 def test_an_array_gets_the_winner_of_its_alignment(backend: FakeBackend, tmp_path: Path) -> None:
@@ -635,7 +636,7 @@ def test_evidence_that_is_no_number_is_not_told(backend: FakeBackend, tmp_path: 
         ("", "must be FAMILY_SPEC__ALGORITHM_TAG"),
         (
             "reduction_sum_f32__magic_u7",
-            "must be one of grid, flags, rows, columns, stream, strided, interleaved, shfl",
+            "must be one of grid, flags, single, rows, columns, stream, strided, interleaved, shfl",
         ),
         ("reduction_sum_f32__grid_tpb100_u8_v16_bpm4", "tpb"),
         ("reduction_sum_f32__grid_tpb1024_u8_v16_bpm8", "cannot run on Fake GPU"),
@@ -668,7 +669,7 @@ def test_a_winner_that_cannot_take_these_sizes(
     assert kernel.variant_for(2**28) == name
     assert kernel.variant_for(2**39) == "reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs"
     assert f"{name} cannot take these sizes: it takes 4294967296 blocks" in caplog.text
-    monkeypatch.setattr(Grid, "uncovered", lambda *_: "the test wants it")
+    monkeypatch.setattr(type(Reduction.algorithms["flags"]), "uncovered", lambda *_: "the test wants it")
     with pytest.raises(ConfigError, match=r"cannot take these sizes .*the test wants it"):
         kernel.variant_for(2**39)
 
