@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,16 +60,10 @@ class JitLinker:
         try:
             from cuda.bindings import nvjitlink
 
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # cuda-core warns that it would take the driver's instead
-                from cuda.core import Linker as CoreLinker
-
-                found = CoreLinker.which_backend()
-            if found != "nvJitLink":
-                raise MissingToolError("nvJitLink", "must be installed")
-            self.version = "nvJitLink {}.{}".format(*nvjitlink.version())
+            major, minor = nvjitlink.version()  # loads it: where it is there, cuda-core takes it, else the driver's
         except (ImportError, RuntimeError) as error:
             raise MissingToolError("nvJitLink", "must be installed", error) from error
+        self.version = f"nvJitLink {major}.{minor}"
 
     def link(self, name: str, cubin: bytes, arch: str, libraries: Sequence[Path]) -> Linked:
         """Links one source's code."""
