@@ -87,7 +87,6 @@ def _family(family: Family[Any]) -> dict[str, Any]:
         ],
         "algorithms": [_algorithm(family, algorithm) for algorithm in family.algorithms.values()],
         "named_variants": [_named(family, named) for named in sorted(family.named, key=lambda named: named.rank)],
-        "absent": [{"name": one.name, "reason": one.reason, "rank": one.rank} for one in family.absent],
     }
 
 
@@ -172,9 +171,7 @@ def _show_family(family: dict[str, Any]) -> None:
         show.table(("parameter", "in a tag", "values", "base", "meaning"), rows, indent=2)
     if family["named_variants"]:
         show.text()
-        literature = [(one["rank"], one["name"], one["variant"]) for one in family["named_variants"]]
-        literature += [(one["rank"], one["name"], f"none: {one['reason']}") for one in family["absent"]]
-        named = [(name, which) for _, name, which in sorted(literature)]
+        named = [(one["name"], one["variant"]) for one in family["named_variants"]]
         show.table(("kernel of the literature", "variant"), named, indent=2)
 
 

@@ -256,15 +256,6 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Absent:
-    """A kernel of the literature that gen does not have, and why."""
-
-    name: str
-    reason: str
-    rank: int
-
-
-@dataclass(frozen=True)
 class Expected:
     """What one output must hold.
 
@@ -301,7 +292,6 @@ class Family(ABC, Generic[S]):
     Attributes:
         algorithms: by name.
         named: the kernels of the literature.
-        absent: those of them that cannot be built.
         catalogue: the specs that are generated, proven and tuned when none is named.
         samples: by algorithm, a spec on which it is proven too: for those that a catalogue leaves little to do.
         templates: the folder that holds `{name}/`; the shared partials are found from every family.
@@ -311,7 +301,6 @@ class Family(ABC, Generic[S]):
     summary: ClassVar[str]
     algorithms: Mapping[str, Algorithm[S, Any]]
     named: tuple[Named, ...] = ()
-    absent: tuple[Absent, ...] = ()
     catalogue: tuple[S, ...]
     samples: Mapping[str, S] = MappingProxyType({})
     templates: Traversable

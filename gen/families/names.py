@@ -115,9 +115,6 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
         for named in family.named:
             if named.name == name:
                 return named_variant(family, named)
-        for absent in family.absent:
-            if absent.name == name:
-                raise UnknownNameError(f"The variant {name}", f"cannot be built: {absent.reason}")
     spec_name, separator, how = name.partition("__")
     if not separator:
         choices = [named.name for family in families for named in family.named]

@@ -122,7 +122,7 @@ def listed(
         UnknownNameError: none of them has such a count.
     """
     check_counts(counts or {}, [(family, named_variant(family, one).spec) for one in family.named])
-    found = [Rung(one.name, one.rank, reason=one.reason) for one in family.absent]
+    found: list[Rung] = []
     refused: list[ShapeError] = []
     for one in family.named:
         made = named_variant(family, one)

@@ -1,4 +1,4 @@
-"""Every kernel that the literature names is there, under that name, or says why it cannot be."""
+"""Every kernel that the literature names is there, under that name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def test_every_kernel_of_the_literature_is_listed(family: str) -> None:
 
 def test_a_name_means_one_kernel() -> None:
     found = [(family.name, one.name, one.rank) for family in FAMILIES for one in family.named]
-    found += [(family.name, one.name, one.rank) for family in FAMILIES for one in family.absent]
     assert len({name for _, name, _ in found}) == len(found)
     assert len({(family, rank) for family, _, rank in found}) == len(found)
 
