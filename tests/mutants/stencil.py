@@ -209,6 +209,10 @@ MUTANTS = (
         "&&\n      reinterpret_cast<unsigned long long>(out + first) % 16 == 0", "", MISALIGNED,
     ),
     Mutant(
+        "overlapped: vectors that begin before what is written", ON_OVERLAPPED, OVERLAPPED,
+        "(begin | end) % kVectorCells == 0 &&\n      ", "", (WRONG, UNTOUCHED, UNINITIALISED),
+    ),
+    Mutant(
         "overlapped: no wait for what other lanes bring", ON_OVERLAPPED, OVERLAPPED, "  __syncwarp();\n}", "}",
         (RACE, UNINITIALISED),
     ),

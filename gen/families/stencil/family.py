@@ -103,7 +103,7 @@ class Stencil(DenseFamily[StencilSpec]):
         if len(spec.axes) == 1:
             for place, cols in enumerate((0, 1, 2, 3, 5, 31, 33, 256, 257, 1023, 2049)):
                 yield _extents(spec, (cols,), (1, 2, 3, 0)[place % 4])
-            for cols, steps in ((255, 3), (256, 6), (1280, 67), (5003, 11)):  # segments of a warp, and several launches
+            for cols, steps in ((255, 3), (1282, 67), (256, 6), (5003, 11)):  # segments of a warp, and several launches
                 yield _extents(spec, (cols,), steps)
             return
         shapes = (
