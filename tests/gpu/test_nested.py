@@ -17,7 +17,7 @@ from gen.gpu.isolated import IsolatedDevice
 from gen.gpu.kernel import CudaRunner
 from gen.gpu.nvcc import Nvcc
 from gen.gpu.open import GpuFactory
-from gen.proof.cases import Case
+from gen.proof.cases import Case, Content
 from gen.proof.prover import check, prove, uncovered
 from gen.report.ladder import listed
 from gen.report.timed import timed
@@ -78,7 +78,9 @@ def test_one_launch_too_many_gives_nan_and_no_wrong_number(device: CudaDevice, b
 @pytest.mark.parametrize("change", nested.MUTANTS, ids=lambda change: change.name)
 def test_a_broken_kernel_is_found(change: Mutant, device: CudaDevice, built: Nvrtc, tmp_path: Path) -> None:
     made = changed(change, tmp_path / "templates")
-    cases = [Case({"n": n}, sm_count=device.limits.sm_count) for n in nested.SIZES]
+    seed = nested.MUTANTS.index(change)  # what another has left in memory is not what this one should write
+    count = device.limits.sm_count
+    cases = [Case({"n": n}, Content.INTEGERS, 1000 * seed + n, sm_count=count) for n in nested.SIZES]
     (proof,) = prove(CudaRunner(device, built, render), [made], cases)
     assert proof.failure is not None, change.name
 
