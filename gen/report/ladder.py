@@ -97,7 +97,7 @@ class Step:
     Attributes:
         step: how much faster it is, by bytes of the problem a second; None for the first.
         cumulative: the same beside the first.
-        causes: which metrics changed.
+        causes: which sizes and metrics changed.
     """
 
     rung: Rung
@@ -166,10 +166,23 @@ def climb(rungs: Sequence[Rung]) -> Iterator[Step]:
             rung,
             speed / before if speed and before else None,
             speed / start if speed and start else 1.0 if speed else None,
-            tuple(causes(last.explained, rung.explained)) if last and last.explained and rung.explained else (),
+            (*_other_problem(last, rung), *_explained(last, rung)) if last else (),
         )
         if speed:
             first, last = first or rung, rung
+
+
+def _other_problem(one: Rung, other: Rung) -> Iterator[str]:
+    """The sizes that both problems have, where they differ."""
+    for name, size in (other.extents or {}).items():
+        was = (one.extents or {}).get(name, size)
+        if was != size:
+            yield f"{name} {was} -> {size}"
+
+
+def _explained(one: Rung, other: Rung) -> Iterator[str]:
+    if one.explained and other.explained:
+        yield from causes(one.explained, other.explained)
 
 
 def causes(one: Explanation, other: Explanation) -> Iterator[str]:

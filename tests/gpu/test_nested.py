@@ -66,15 +66,6 @@ def test_as_many_elements_as_it_takes(name: str, device: CudaDevice, built: Nvrt
         assert failure is None, str(failure)
 
 
-def test_one_launch_too_many_gives_nan_and_no_wrong_number(device: CudaDevice, built: Nvrtc) -> None:
-    """Beyond what the plan allows: where a child finds no room, the sum says so. More room is right, too."""
-    made = find_variant(FAMILIES, "gpuRecursiveReduce", {})
-    (kernel,) = CudaRunner(device, built, render).load([made])
-    array, out = np.ones(2**24, np.float32), np.zeros((), np.float32)
-    kernel.run({"n": array.size}, {"in": array, "out": out})
-    assert np.isnan(out) or out == array.size, f"the sum of {array.size} ones is {out}"
-
-
 @pytest.mark.parametrize("change", nested.MUTANTS, ids=lambda change: change.name)
 def test_a_broken_kernel_is_found(change: Mutant, device: CudaDevice, built: Nvrtc, tmp_path: Path) -> None:
     made = changed(change, tmp_path / "templates")
@@ -100,3 +91,12 @@ def test_the_ladder_times_them(built: Nvrtc, home: Path) -> None:
     assert found.keys() == set(NAMES)
     for name, rung in found.items():
         assert rung.us is not None, f"{name} has no time: {rung.why_not}"
+
+
+def test_one_launch_too_many_gives_nan_and_no_wrong_number(device: CudaDevice, built: Nvrtc) -> None:
+    """Beyond what the plan allows: where a child finds no room, the sum says so. More room is right, too."""
+    made = find_variant(FAMILIES, "gpuRecursiveReduce", {})
+    (kernel,) = CudaRunner(device, built, render).load([made])
+    array, out = np.ones(2**24, np.float32), np.zeros((), np.float32)
+    kernel.run({"n": array.size}, {"in": array, "out": out})
+    assert np.isnan(out) or out == array.size, f"the sum of {array.size} ones is {out}"

@@ -103,6 +103,17 @@ def test_a_kernel_that_does_not_take_the_shape_says_why() -> None:
     assert not any("osquare" in name for names, _ in device.finals for name in names)
 
 
+def test_a_step_to_another_problem_says_which() -> None:
+    steps = {step.rung.name: step for step in climb(timed(FakeDevice(), FakeCompiler(), rungs()))}
+    assert steps["copySharedMem"].causes == ()
+    assert steps["output_pitch_padding"].causes == ("out_pitch 64 -> 128",)
+    found = timed(FakeDevice(), FakeCompiler(), listed(find_family(FAMILIES, "reduction"), LIMITS))
+    steps = {step.rung.name: step for step in climb(found)}
+    assert steps["gpuRecursiveReduce"].causes == (f"n {2**28} -> {2**20}",)
+    assert steps["gpuRecursiveReduceNosync"].causes == ()
+    assert steps["gpuRecursiveReduce2"].causes == (f"n {2**20} -> {2**28}",)
+
+
 def test_what_a_call_counts_holds_for_the_kernels_that_count_it() -> None:
     often = by_name(listed(TRANSPOSE, LIMITS, "64x64", {"nreps": 3}))
     plain = by_name(rungs())
