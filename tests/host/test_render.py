@@ -40,6 +40,15 @@ def texts() -> dict[str, str]:
     return {made.name: render(made) for made in all_of_catalogue(FAMILIES)}
 
 
+@pytest.fixture(scope="module")
+def formed_alike(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """A variant of each form: a text below its header, whatever its own name and digits are."""
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        found.setdefault(re.sub(r"\d", "0", body(text).replace(name, "")), name)
+    return tuple(found.values())
+
+
 def fake(folder: Path, template: str, inputs: Mapping[str, object], **partials: str) -> Variant:
     """A variant of a family with templates of its own."""
     (folder / "fake").mkdir(exist_ok=True)
@@ -299,13 +308,13 @@ def test_texts_are_the_same_bytes_under_every_hash_seed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_every_text_is_a_fixed_point_of_clang_format(
-    family: Family[Any], texts: Mapping[str, str], tmp_path: Path
+    family: Family[Any], texts: Mapping[str, str], formed_alike: tuple[str, ...], tmp_path: Path
 ) -> None:
     program = shutil.which("clang-format", path=Path(sys.executable).parent) or clang_format.get_executable(
         "clang-format"
     )
     shutil.copy(CHECKOUT / "out" / ".clang-format", tmp_path)
-    files = [f"{name}.cu" for name in texts if name.startswith(family.name + "_")]
+    files = [f"{name}.cu" for name in formed_alike if name.startswith(family.name + "_")]
     for file in files:
         (tmp_path / file).write_text(texts[file.removesuffix(".cu")])
     done = subprocess.run(
