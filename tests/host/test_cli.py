@@ -235,8 +235,17 @@ def test_prove_shows_every_verdict() -> None:
     assert skipped.keys() == {find_variant(FAMILIES, name, {}).name for name in recursive}
     assert all("it is proven on a GPU only" in reason for reason in skipped.values())
     assert "reduction_sum_f32__nested_tpb512_sync and 2 more skipped:" in shown.out
-    everything = run("prove", "--all-algorithms", "--json").data
-    assert everything["proven"] > data["proven"]
+
+
+def test_prove_takes_every_algorithm_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prove(_: Host, variants: Any) -> Iterator[Verdict]:
+        return (Verdict(made, "proven", 1) for made in variants)
+
+    monkeypatch.setattr(Host, "verdicts", prove)
+    monkeypatch.setattr("gen.cli.prove.compiler_at_hand", lambda _: None)
+    base, everything = (run("prove", *options, "--json").data for options in ((), ("--all-algorithms",)))
+    assert everything["proven"] == len(everything["variants"]) > base["proven"]
+    assert {one["name"] for one in base["variants"]} < {one["name"] for one in everything["variants"]}
 
 
 def test_prove_prints_a_failure_whole_keeps_it_and_ends_with_1(oracle: OracleRunner, home: Path) -> None:

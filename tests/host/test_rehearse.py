@@ -17,6 +17,7 @@ from gen.families.base import Family, Limits, Variant
 from gen.families.cover import pairs
 from gen.families.names import find_family, find_variant, illegal, named_variant, space
 from gen.paths import cache_home, output_home
+from gen.proof.cases import cases_of
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune import processes
 from gen.tune.processes import Host
@@ -26,6 +27,12 @@ from gen.tune.verdicts import Verdict, verdicts, with_registers
 from tests.fakes import FakeCompiler, InProcess, OracleRunner
 
 H100 = Limits.of("sm_90")
+
+
+@pytest.fixture
+def few_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proofs are on a part of their cases."""
+    monkeypatch.setattr("gen.tune.verdicts.cases_of", lambda *asked: tuple(cases_of(*asked))[::9])
 
 
 def named(name: str) -> Variant:
@@ -88,6 +95,7 @@ def test_right_variants_are_proven_and_wrong_ones_are_not() -> None:
     assert "rows" in reason
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_a_variant_that_is_refused_fails_alone() -> None:
     variants = few()
     bad = (variants[0].name, variants[-1].name)
@@ -126,6 +134,7 @@ def test_another_seed_gives_other_numbers() -> None:
     assert not all(same)
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_a_rehearsal_holds_compiled_code_and_a_verdict_for_every_variant_in_order() -> None:
     variants = chosen(None)
     steps: list[str] = []
@@ -157,6 +166,7 @@ def test_a_kernel_of_which_no_block_fits_has_failed() -> None:
     assert with_registers(skipped, CompileError(made.name, "no", Path("a.cu"))) is skipped
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_registers_are_those_of_the_greediest_kernel() -> None:
     variants = (named("reduceShfl"), named("transposeSmem"))
     done = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner))
@@ -164,6 +174,7 @@ def test_registers_are_those_of_the_greediest_kernel() -> None:
     assert [one.spill_bytes for one in done.variants] == [8, 0]
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_a_source_that_does_not_compile_is_found_wrong_and_the_rest_goes_on() -> None:
     variants = few()
     done = rehearse(variants, H100, FakeCompiler(refused=(variants[1].name,)), InProcess(OracleRunner))
@@ -171,6 +182,7 @@ def test_a_source_that_does_not_compile_is_found_wrong_and_the_rest_goes_on() ->
     assert [one.ok for one in done.variants] == [made is not variants[1] for made in variants]
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_a_wrong_variant_is_found_wrong() -> None:
     variants = few()
     done = rehearse(variants, H100, FakeCompiler(), InProcess(lambda: OracleRunner(wrong=(variants[0].name,))))
@@ -178,6 +190,7 @@ def test_a_wrong_variant_is_found_wrong() -> None:
     assert [one.ok for one in done.variants] == [made is not variants[0] for made in variants]
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_what_cannot_run_on_the_device_is_said() -> None:
     turing = replace(Limits.of("sm_75"), threads_per_sm=512)
     base = base_of_catalogue(FAMILIES)
@@ -187,6 +200,7 @@ def test_what_cannot_run_on_the_device_is_said() -> None:
     assert any(one.infeasible for one in done.variants)  # a block of 1024 threads is more than it holds
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> None:
     done = rehearse(chosen("reduceShfl"), H100, FakeCompiler(), InProcess(OracleRunner))
     (prospect,) = done.prospects
