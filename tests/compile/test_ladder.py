@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from gen.cli.app import app
 from gen.errors import MissingToolError
 from gen.families import FAMILIES
-from gen.families.names import find_algorithm
+from gen.families.names import find_algorithm, find_variant
 from gen.families.reduction import Reduction
 from gen.families.transpose import Transpose
 from gen.gpu.isolated import IsolatedDevice
@@ -129,58 +129,43 @@ def on_gpu(*arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.usefixtures("short")
-def test_on_a_gpu_times_are_measured_and_steps_explained_by_what_is_counted(
-    gpu: dict[str, Misdeed], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    status, out, err = on_gpu("transpose", "--shape", SIDE, "--json")
+def test_on_a_gpu_times_are_measured_and_steps_explained_by_what_is_counted(gpu: dict[str, Misdeed]) -> None:
+    crashing = find_variant(FAMILIES, "naiveGmem", {}).name
+    gpu[crashing] = "crash"
+    status, out, err = on_gpu("transpose", "--shape", "64x64", "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
     assert (found["device"], found["arch"], found["measured"]) == ("NVIDIA H200", "sm_90", True)
-    magic, plain, padded = found["rungs"]
-    assert (magic["measured"], magic["predicted_us"], plain["causes"]) == (True, None, [])
+    naive, plain, padded = found["rungs"]
+    assert (naive["us"], naive["measured"], naive["step"]) == (None, False, None)
+    assert naive["reason"] == "the process that drives the GPU died of it"
     for rung in (plain, padded):
         assert rung["measured"]
         assert rung["us"] == time_of(rung["variant"]) != rung["predicted_us"]
         assert rung["of_limit"] == pytest.approx(5.0 / rung["us"])
-        assert rung["gb_per_s"] == pytest.approx(2 * 4 * 128 * 128 / rung["us"] * 1e-3)
+        assert rung["gb_per_s"] == pytest.approx(2 * 4 * 64 * 64 / rung["us"] * 1e-3)
     assert padded["step"] == pytest.approx(plain["us"] / padded["us"])
     assert "bank conflict degree 16.5 -> 1" in padded["causes"]
-    gpu[padded["variant"]] = "crash"
-    monkeypatch.setattr("gen.report.ladder.looked_at", unexplained)
-    status, out, _ = on_gpu("transpose", "--shape", SIDE)
-    assert status == 0
-    assert "transpose, measured on NVIDIA H200" in out
-    rows = {line.split()[0]: line for line in out.splitlines()[2:]}
-    assert f"{plain['us']:.5g}" in rows["transposeSmem"]
-    assert "the process that drives the GPU died of it" in rows["transposeSmemPad"]
 
 
 @pytest.mark.usefixtures("gpu")
 def test_what_no_cpu_runs_is_measured_and_what_is_not_linked_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = tuple(one for one in Reduction.named if one.name in ("reduceShfl", "gpuRecursiveReduce2"))
-    monkeypatch.setattr(Reduction, "named", few)
-    compiler = FakeCompiler()
+    names = ("gpuRecursiveReduce", "gpuRecursiveReduce2", "reduceShfl")
+    monkeypatch.setattr(Reduction, "named", tuple(one for one in Reduction.named if one.name in names))
+    measured, unlinked, shfl = (find_variant(FAMILIES, name, {}).name for name in names)
+    compiler = FakeCompiler(unlinked=(unlinked,))
     monkeypatch.setattr("gen.cli.gpu.compiler_of", lambda *_: compiler)
-
-    def ladder() -> dict[str, Any]:
-        status, out, err = on_gpu("reduction", "--shape", "4096", "--json")
-        assert (status, err) == (0, "")
-        return {rung["name"]: rung for rung in json.loads(out)["rungs"]}
-
-    found = ladder()
-    nested = found["gpuRecursiveReduce2"]
-    assert nested["measured"]
-    assert nested["us"] == time_of(nested["variant"])
-    assert (nested["predicted_us"], nested["causes"]) == (None, [])
-    assert found["reduceShfl"]["step"] == pytest.approx(nested["us"] / found["reduceShfl"]["us"])
     monkeypatch.setattr("gen.report.ladder.looked_at", unexplained)
-    compiler = FakeCompiler(unlinked=(nested["variant"],))
-    found = ladder()
-    assert found["gpuRecursiveReduce2"]["us"] is None
-    assert found["gpuRecursiveReduce2"]["reason"] == (
-        f"{nested['variant']} compiles, but is not linked: A linker must be installed. Run: pip install it"
+    status, out, err = on_gpu("reduction", "--shape", "4096")
+    assert (status, err) == (0, "")
+    assert "reduction, measured on NVIDIA H200" in out
+    rows = {line.split()[0]: line.split() for line in out.splitlines()[2:]}
+    assert rows["gpuRecursiveReduce"][1] == f"{time_of(measured):.5g}"
+    assert rows["reduceShfl"][1] == f"{time_of(shfl):.5g}"
+    assert rows["reduceShfl"][3] == f"{time_of(measured) / time_of(shfl):.2f}x"
+    assert " ".join(rows["gpuRecursiveReduce2"][1:]) == (
+        f"- - - - {unlinked} compiles, but is not linked: A linker must be installed. Run: pip install it"
     )
-    assert found["reduceShfl"]["measured"]
 
 
 @pytest.mark.usefixtures("short", "gpu")
