@@ -289,6 +289,11 @@ LARGE = (
         "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const long long first_row = tile_row *",
         "const unsigned first_row = unsigned(tile_row) *", (WRONG, RACE, UNTOUCHED),
     ),
+    Mutant(
+        "overlapped: cells before a segment in 31 bits", ON_OVERLAPPED, OVERLAPPED,
+        "const long long place = static_cast<long long>(blockIdx.x) * kWarps + warp",
+        "const int place = static_cast<int>(blockIdx.x) * kWarps + warp", OVERFLOW,
+    ),
 )  # fmt: skip
 
 UNCHANGED = (
