@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Any
 
-from gen.dtypes import I64, U32, DType
+from gen.dtypes import I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Plan
+from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.moves import MatrixSpec, repetitions
@@ -30,6 +32,17 @@ class Order(Enum):
             return None
         down, across = tiles.down.at(extents), tiles.across.at(extents)
         return None if down == across else f"its order needs a square of tiles, and these are {down} x {across}"
+
+
+def store_modifiers() -> Any:
+    """The parameter of the stores' cache operator: what is written is not read again."""
+    return tunable(
+        "st",
+        (StoreModifier.DEFAULT, StoreModifier.CS),
+        base=StoreModifier.DEFAULT,
+        off=StoreModifier.DEFAULT,
+        help="cache operator of the stores",
+    )
 
 
 def matrices(spec: MatrixSpec) -> Expr:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from gen.dtypes import I32, LoadModifier, StoreModifier
 from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import arguments, changing, elements, matrices, only_apart, only_moves, tiled_launch
+from gen.families.transpose.blocks import (
+    arguments,
+    changing,
+    elements,
+    matrices,
+    only_apart,
+    only_moves,
+    store_modifiers,
+    tiled_launch,
+)
 from gen.families.transpose.spec import TransposeSpec
 
 FEW = 64
@@ -29,20 +39,24 @@ STEP = 32
 """The length of a tile of `skinny` is a multiple: tiles begin at whole vectors, whatever the elements."""
 
 
+def _pieces(help: str) -> Any:
+    """The parameter that says how much of an array a block stages."""
+    return tunable("b", (4096, 8192, 16384, 32768), base=16384, help=help)
+
+
+def _block_sizes() -> Any:
+    """The parameter of the block's threads."""
+    return tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SkinnyConfig(Config):
     """How `skinny` cuts a long matrix."""
 
     few: Few = tunable("", tuple(Few), base=Few.COLS, help="what there are few of, so that a tile has all of them")
-    piece: int = tunable("b", (4096, 8192, 16384, 32768), base=16384, help="bytes of a tile, about")
-    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
-    store_modifier: StoreModifier = tunable(
-        "st",
-        (StoreModifier.DEFAULT, StoreModifier.CS),
-        base=StoreModifier.DEFAULT,
-        off=StoreModifier.DEFAULT,
-        help="cache operator of the stores",
-    )
+    piece: int = _pieces("bytes of a tile, about")
+    threads_per_block: int = _block_sizes()
+    store_modifier: StoreModifier = store_modifiers()
 
 
 class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
@@ -98,12 +112,8 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
     def inputs(self, spec: TransposeSpec, config: SkinnyConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            **elements(spec),
-            "size": spec.dtype.size,
+            **_moving(spec, config),
             "few_cols": config.few is Few.COLS,
-            "threads": config.threads_per_block,
-            "load": LoadModifier.LDG.intrinsic,
-            "store": config.store_modifier.intrinsic,
         }
 
     def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
@@ -127,15 +137,9 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
 class SmallConfig(Config):
     """How many small matrices a block of `small` turns."""
 
-    piece: int = tunable("b", (4096, 8192, 16384, 32768), base=16384, help="bytes of a block, at most")
-    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
-    store_modifier: StoreModifier = tunable(
-        "st",
-        (StoreModifier.DEFAULT, StoreModifier.CS),
-        base=StoreModifier.DEFAULT,
-        off=StoreModifier.DEFAULT,
-        help="cache operator of the stores",
-    )
+    piece: int = _pieces("bytes of a block, at most")
+    threads_per_block: int = _block_sizes()
+    store_modifier: StoreModifier = store_modifiers()
 
 
 class Small(Algorithm[TransposeSpec, SmallConfig]):
@@ -185,12 +189,8 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
     def inputs(self, spec: TransposeSpec, config: SmallConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            **elements(spec),
-            "size": spec.dtype.size,
+            **_moving(spec, config),
             "piece": config.piece,
-            "threads": config.threads_per_block,
-            "load": LoadModifier.LDG.intrinsic,
-            "store": config.store_modifier.intrinsic,
         }
 
     def plan(self, spec: TransposeSpec, config: SmallConfig) -> Plan:
@@ -214,13 +214,7 @@ class RowCopyConfig(Config):
     lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
     threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
-    store_modifier: StoreModifier = tunable(
-        "st",
-        (StoreModifier.DEFAULT, StoreModifier.CS),
-        base=StoreModifier.DEFAULT,
-        off=StoreModifier.DEFAULT,
-        help="cache operator of the stores",
-    )
+    store_modifier: StoreModifier = store_modifiers()
 
 
 class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
@@ -257,14 +251,10 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
     def inputs(self, spec: TransposeSpec, config: RowCopyConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            **elements(spec),
+            **_moving(spec, config),
             **changing(spec),
-            "size": spec.dtype.size,
             "lanes": config.lanes,
-            "threads": config.threads_per_block,
             "unroll": config.unroll,
-            "load": LoadModifier.LDG.intrinsic,
-            "store": config.store_modifier.intrinsic,
         }
 
     def plan(self, spec: TransposeSpec, config: RowCopyConfig) -> Plan:
@@ -274,6 +264,17 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
     def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
         """All vectors of a thread."""
         return 16 * config.unroll
+
+
+def _moving(spec: TransposeSpec, config: SkinnyConfig | SmallConfig | RowCopyConfig) -> Mapping[str, object]:
+    """What all these templates read."""
+    return {
+        **elements(spec),
+        "size": spec.dtype.size,
+        "threads": config.threads_per_block,
+        "load": LoadModifier.LDG.intrinsic,
+        "store": config.store_modifier.intrinsic,
+    }
 
 
 def stays(extents: Extents) -> bool:

@@ -11,7 +11,16 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, changing, matrices, only_apart, placing, result_bits, tiled_launch
+from gen.families.transpose.blocks import (
+    Order,
+    changing,
+    matrices,
+    only_apart,
+    placing,
+    result_bits,
+    store_modifiers,
+    tiled_launch,
+)
 from gen.families.transpose.moves import COPY, MatrixSpec, MoveSpec
 from gen.families.transpose.spec import TransposeSpec
 
@@ -59,13 +68,7 @@ class TiledConfig(Config):
         off=LoadModifier.DEFAULT,
         help="cache operator of the loads",
     )
-    store_modifier: StoreModifier = tunable(
-        "st",
-        (StoreModifier.DEFAULT, StoreModifier.CS),
-        base=StoreModifier.DEFAULT,
-        off=StoreModifier.DEFAULT,
-        help="cache operator of the stores",
-    )
+    store_modifier: StoreModifier = store_modifiers()
     block_order: Order = tunable(
         "o", tuple(Order), base=Order.ROW, off=Order.ROW, help="the order in which blocks go over the tiles"
     )

@@ -11,7 +11,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, changing, matrices, only_apart, placing, tiled_launch
+from gen.families.transpose.blocks import Order, changing, matrices, only_apart, placing, store_modifiers, tiled_launch
 from gen.families.transpose.spec import TransposeSpec
 
 VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
@@ -40,13 +40,7 @@ class VectorTileConfig(Config):
     load_modifier: LoadModifier = tunable(
         "ld", (LoadModifier.LDG, LoadModifier.CS), base=LoadModifier.LDG, help="cache operator of the loads"
     )
-    store_modifier: StoreModifier = tunable(
-        "st",
-        (StoreModifier.DEFAULT, StoreModifier.CS),
-        base=StoreModifier.DEFAULT,
-        off=StoreModifier.DEFAULT,
-        help="cache operator of the stores",
-    )
+    store_modifier: StoreModifier = store_modifiers()
 
     def problem(self) -> str | None:
         """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
