@@ -13,6 +13,7 @@ from tests.mutants import (
     stencil,
     transpose,
     transpose_forms,
+    transpose_packed,
     transpose_pieces,
     transpose_tiles,
 )
@@ -25,6 +26,7 @@ _PARTS = (
     reduction_tree,
     transpose,
     transpose_forms,
+    transpose_packed,
     transpose_pieces,
     transpose_tiles,
     stencil,

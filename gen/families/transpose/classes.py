@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
 
 from gen.dtypes import DType
-from gen.families.base import Extents
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits
 from gen.families.config import Config
 from gen.families.transpose import square
+from gen.families.transpose.blocks import only_moves
+from gen.families.transpose.boxes import axes_of, runs_of
 from gen.families.transpose.flat import FEW, Few, RowCopyConfig, SkinnyConfig, SmallConfig, stays
+from gen.families.transpose.packed import Packed, PackedConfig
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.swap import SwapTileConfig
 from gen.families.transpose.tiled import Lanes, NaiveConfig, TiledConfig
@@ -20,6 +24,7 @@ from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
 COPY = "nothing moves: a copy"
 RUNS = "short runs are copied"
 SMALL = "small matrices"
+PACKED = "short runs both ways"
 FEW_COLS = "few columns"
 FEW_ROWS = "few rows"
 ALIGNED = "aligned rows"
@@ -28,16 +33,20 @@ ODD = "odd rows"
 ODD_LITTLE = "odd rows, under 4 MiB"
 
 _SHORT_RUN = 4096  # bytes
+_SHORTEST = 256  # bytes that tiles read or write side by side at least
+_TINY = 128  # bytes of a run that is copied by itself
 _SMALL_MATRIX = 16384  # bytes
 _LITTLE = 4 << 20  # bytes
+_LARGE = 1 << 28  # bytes
 _VECTOR = 16  # bytes
+_SMALLEST = replace(Limits.of("sm_75"), shared_bytes_per_block=STATIC_SHARED_BYTES)  # what base runs on everywhere
 
 Problems = Callable[[TransposeSpec, Mapping[str, int]], Extents]
 """Gives the extents of a problem of these axes and pitches."""
 
 
-def shape_class(spec: TransposeSpec, extents: Extents) -> str:
-    """What a problem is like."""
+def shape_class(spec: TransposeSpec, extents: Extents, *, packs: bool = True) -> str:
+    """What a problem is like; without `packs` as if there were no boxes of several axes."""
     if spec.in_place:
         little, aligned = square.is_little(spec, extents), square.is_aligned(spec, extents)
         return (ALIGNED_LITTLE if little else ALIGNED) if aligned else (ODD_LITTLE if little else ODD)
@@ -46,24 +55,43 @@ def shape_class(spec: TransposeSpec, extents: Extents) -> str:
     matrices = 1
     for extent, _, _ in batch:
         matrices *= extent
-    if rows * cols == 0 or stays(extents):
-        return RUNS if matrices > 1 and rows * cols * size < _SHORT_RUN else COPY
-    dense_in, dense_out = extents["in_pitch"] == cols, extents["out_pitch"] == rows
-    small = 1 < min(rows, cols) <= max(rows, cols) <= FEW and rows * cols * size <= _SMALL_MATRIX
-    if matrices > 1 and small and dense_in and dense_out and _follow(batch, rows * cols):
-        return SMALL
-    if cols <= FEW and dense_in:
-        return FEW_COLS
-    if rows <= FEW and dense_out:
-        return FEW_ROWS
     steps = [extents["in_pitch"] * size, extents["out_pitch"] * spec.result.size]
     for extent, there, here in batch:
         if extent > 1:
             steps += [there * size, here * spec.result.size]
+    aligned = all(step % _VECTOR == 0 for step in steps)
+    if rows * cols == 0 or stays(extents):
+        run = rows * cols * size
+        if matrices == 1 or run >= _SHORT_RUN:
+            return COPY
+        vectors = run % _VECTOR == 0 and run > _VECTOR and all(step % _VECTOR == 0 for step in steps[2:])
+        return PACKED if packs and run < _TINY and not vectors and _packs(spec, extents, rows * cols) else RUNS
+    dense_in, dense_out = extents["in_pitch"] == cols, extents["out_pitch"] == rows
+    small = 1 < min(rows, cols) <= max(rows, cols) <= FEW and rows * cols * size <= _SMALL_MATRIX
+    if matrices > 1 and small and dense_in and dense_out and _follow(batch, rows * cols):
+        return SMALL
+    few_cols, few_rows = cols <= FEW and dense_in, rows <= FEW and dense_out
+    shorter = min(cols * (rows if dense_in else 1), rows * (cols if dense_out else 1))
+    little_at_once = (few_cols or few_rows) and rows * cols * size < _SHORT_RUN
+    if packs and (shorter * size < _SHORTEST or little_at_once) and _packs(spec, extents, shorter):
+        return PACKED
+    if few_cols:
+        return FEW_COLS
+    if few_rows:
+        return FEW_ROWS
     little = rows * cols * matrices * size < _LITTLE
-    if all(step % _VECTOR == 0 for step in steps):
+    if aligned:
         return ALIGNED_LITTLE if little else ALIGNED
     return ODD_LITTLE if little else ODD
+
+
+def _packs(spec: TransposeSpec, extents: Extents, run: int) -> bool:
+    """Whether taking more axes along makes runs longer, in both arrays, in boxes that every device takes."""
+    packed, config = Packed(), PackedConfig()
+    if packed.refuses(spec, config):
+        return False
+    found = runs_of(spec, extents, config.times)
+    return min(found.read, found.written) > run and packed.uncovered(spec, config, extents, _SMALLEST) is None
 
 
 def base(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
@@ -80,6 +108,8 @@ def base(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
             return "row_copy", RowCopyConfig(lanes=16, unroll=2)
         case "small matrices":
             return "small", SmallConfig(piece=_SMALL_MATRIX)
+        case "short runs both ways":
+            return "packed", PackedConfig()
         case "few columns" | "few rows":
             few = Few.COLS if shape_class == FEW_COLS else Few.ROWS
             return "skinny", SkinnyConfig(few=few)
@@ -136,12 +166,20 @@ def representatives(spec: TransposeSpec, problem: Problems) -> Mapping[str, Exte
     for axes in _examples(spec):
         extents = problem(spec, axes)
         found.setdefault(shape_class(spec, extents), extents)
-    order = (ALIGNED, ODD, FEW_COLS, FEW_ROWS, ALIGNED_LITTLE, ODD_LITTLE, SMALL, COPY, RUNS)
+    for axes in _packed_examples(spec):
+        extents = problem(spec, axes)
+        if shape_class(spec, extents) == PACKED:
+            found.setdefault(PACKED, extents)
+            break
+    order = (ALIGNED, ODD, FEW_COLS, FEW_ROWS, PACKED, ALIGNED_LITTLE, ODD_LITTLE, SMALL, COPY, RUNS)
     return {name: found[name] for name in order if name in found}
 
 
-def known_class(found: str, known: Mapping[str, Extents]) -> str:
+def known_class(spec: TransposeSpec, extents: Extents, known: Mapping[str, Extents]) -> str:
     """The class of a problem among those that stand for its spec; oddly pitched ones may be of none of them."""
+    found = shape_class(spec, extents)
+    if found == PACKED and PACKED not in known:
+        found = shape_class(spec, extents, packs=False)
     if found in known:
         return found
     return COPY if found == RUNS else ODD if ODD in known else ODD_LITTLE
@@ -162,23 +200,36 @@ def _examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
     if spec.in_place:
         yield from square.examples(spec)
         return
-    source = spec.operands[0]
-    names = [str(axis) for axis in source.axes]
-    gaps = (0, 1) if source.pitch else (0,)
-    for gap in gaps:
+    for gap in (0, 1) if spec.operands[0].pitch else (0,):
         for extents in _sizes(spec.dtype):
-            for places in permutations(range(len(names)), min(len(extents), len(names))):
-                shape = dict.fromkeys(names, 1)
-                for place, extent in zip(places, extents, strict=False):
-                    shape[names[place]] = extent
-                pitches = {o.pitch: shape[str(o.axes[-1])] + (gap if o.role == "in" else 0) for o in spec.operands}
-                pitches.pop("", None)
-                yield shape | pitches
+            yield from _arranged(spec, extents, gap)
+
+
+def _packed_examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Problems in which all axes but one are short; none where no axis is left to be taken along."""
+    if len(spec.axes) < 3 or len(axes_of(spec).order) < 3 or only_moves(spec):
+        return
+    elements = _LARGE // spec.dtype.size
+    for extents in ((elements // 63, 9, 7), (elements // 693, 11, 9, 7)):
+        if len(extents) <= len(spec.axes):
+            yield from _arranged(spec, extents, 0)
+
+
+def _arranged(spec: TransposeSpec, extents: tuple[int, ...], gap: int) -> Iterator[Mapping[str, int]]:
+    """The extents along any axes; rows of the input are a gap apart."""
+    names = [str(axis) for axis in spec.operands[0].axes]
+    for places in permutations(range(len(names)), min(len(extents), len(names))):
+        shape = dict.fromkeys(names, 1)
+        for place, extent in zip(places, extents, strict=False):
+            shape[names[place]] = extent
+        pitches = {o.pitch: shape[str(o.axes[-1])] + (gap if o.role == "in" else 0) for o in spec.operands}
+        pitches.pop("", None)
+        yield shape | pitches
 
 
 def _sizes(dtype: DType) -> Iterator[tuple[int, ...]]:
     """Extents of axes: a quarter of a gigabyte, where a class does not ask for less."""
-    elements = (1 << 28) // dtype.size
+    elements = _LARGE // dtype.size
     side = 1 << (elements.bit_length() // 2)
     yield side, elements // side
     yield side - 1, elements // side - 1

@@ -15,11 +15,13 @@ from gen.families.dense import DenseFamily
 from gen.families.kinds import Kinds
 from gen.families.layout import layout_of, measure
 from gen.families.transpose import square
+from gen.families.transpose.boxes import RUN, longest_run
 from gen.families.transpose.canonical import canonical
-from gen.families.transpose.classes import base, known_class, representatives, shape_class
+from gen.families.transpose.classes import base, known_class, representatives
 from gen.families.transpose.flat import RowCopy, Skinny, Small
 from gen.families.transpose.literature import literature
 from gen.families.transpose.moves import MoveSpec
+from gen.families.transpose.packed import Packed
 from gen.families.transpose.references import Moves
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.swap import SwapTile
@@ -39,7 +41,7 @@ _SHAPES = {
 }  # fmt: skip
 _MANY = (
     (0, 3, 5), (3, 0, 5), (1, 1, 1), (1, 7, 1), (1, 33, 40), (40, 1, 33), (33, 40, 1), (2, 3, 4), (3, 16, 16),
-    (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3),
+    (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5),
 )  # fmt: skip
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
 _LARGER = (248, 249)  # for elements of which a word holds several: tiles of them are larger
@@ -86,7 +88,8 @@ class Permutations(DenseFamily[TransposeSpec]):
                 raise ShapeError(name, rule, layout.strides)
         if spec.in_place:
             return {**found, **square.counted(planned["data"])}
-        return {**found, **self._canonical(spec, planned)}
+        found |= self._canonical(spec, planned)
+        return {**found, RUN: longest_run(spec, found)} if len(spec.axes) > 2 else found
 
     def layouts(self, spec: TransposeSpec, extents: Extents) -> Mapping[str, Layout]:
         """Both arrays."""
@@ -122,7 +125,7 @@ class Permutations(DenseFamily[TransposeSpec]):
 
     def shape_class(self, spec: TransposeSpec, extents: Extents) -> str:
         """By what moves, how few rows or columns there are, and whether rows are aligned to 16 bytes."""
-        return known_class(shape_class(spec, extents), self._representatives(spec))
+        return known_class(spec, extents, self._representatives(spec))
 
     def representative(self, spec: TransposeSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""
@@ -164,7 +167,7 @@ def _pitch(layout: Layout) -> int:
 
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
-    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(), SwapTile(),
+    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(), Packed(), SwapTile(),
 )  # fmt: skip
 
 
@@ -179,6 +182,7 @@ class Transpose(Kinds):
     catalogue = (TransposeSpec(),)
     samples: Mapping[str, Any] = {
         "shift_tile": TransposeSpec(dtype=B8),
+        "packed": TransposeSpec((0, 3, 2, 1), B8),
         "swap_tile": TransposeSpec(in_place=True),
     }
     templates = templates_root()

@@ -129,9 +129,9 @@ class TransposeSpec:
             pitches = "pitches count elements from row to row."
             return f"Transposes a matrix of rows x cols elements of {what}; {pitches}{after}"
         return (
-            f"Permutes the axes of an array to {', '.join(map(str, self.axes))}; its elements have {what}. It is seen "
-            "as matrices of rows x cols: cols is the axis whose elements follow each other in the input, rows that of "
-            f"the output.{after}"
+            f"Permutes the axes of an array to {', '.join(map(str, self.axes))}; its elements have {what}. Most "
+            "kernels see it as matrices of rows x cols: cols is the axis whose elements follow each other in the "
+            f"input, rows that of the output.{after}"
         )
 
     def to_json(self) -> dict[str, Any]:

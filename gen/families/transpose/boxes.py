@@ -1,0 +1,174 @@
+"""Boxes: a few places along each of several axes, so that both arrays have them in long runs of elements.
+
+Where the fastest axis of an array is short, its next ones are taken along: in an array of (1000, 1000, 3, 5), 64
+elements are all of the last two axes at five places of the second. A box holds such runs of the input, and of the
+output: along each axis it is as long as the longer of the two needs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from gen.families.base import Extents
+from gen.families.expr import ONE, Expr, size
+from gen.families.transpose.spec import TransposeSpec
+
+RUN = "run"
+"""The extent that says how long runs are, in elements."""
+FILLED = 8192  # bytes of a box whose runs are that long, at most
+_WORD = 4  # bytes
+LONGEST = 4096  # elements of a run: boxes of several times as many are told apart by numbers of 16 bits
+
+Amount: TypeAlias = Any
+"""A number, or an expression for it: a plan and the search for a run share formulas."""
+
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class Axes(Generic[A]):
+    """The axes of a permutation, those that stay neighbours taken as one; the input's order, slowest first.
+
+    Attributes:
+        extents, in_strides, out_strides: of each; strides in elements.
+        order: axis i of the output is axis `order[i]` of the input.
+    """
+
+    extents: tuple[A, ...]
+    in_strides: tuple[A, ...]
+    out_strides: tuple[A, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How many elements follow each other in a box: in the input, and in the output."""
+
+    read: int
+    written: int
+
+
+@lru_cache(maxsize=256)
+def axes_of(spec: TransposeSpec) -> Axes[Expr]:
+    """The axes of a spec that has three or more. The last of both arrays stay single: a pitch may part them."""
+    last = len(spec.axes) - 1
+    there = {axis: place for place, axis in enumerate(spec.axes)}
+    groups: list[list[int]] = []
+    for axis in range(last + 1):
+        follows = axis > 0 and there[axis] == there[axis - 1] + 1
+        if follows and last not in (axis, there[axis]):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    extents = [product([size(f"axis{axis}") for axis in group]) for group in groups]
+    order = sorted(range(len(groups)), key=lambda group: there[groups[group][0]])
+    there_strides = dict(zip(order, _strides([extents[group] for group in order], size("out_row")), strict=True))
+    return Axes(
+        tuple(extents),
+        _strides(extents, size("in_row")),
+        tuple(there_strides[group] for group in range(len(groups))),
+        tuple(order),
+    )
+
+
+def _strides(extents: Sequence[Expr], pitch: Expr) -> tuple[Expr, ...]:
+    strides = [ONE, pitch]
+    while len(strides) < len(extents):
+        strides.append(strides[-1] * extents[-len(strides)])
+    return tuple(reversed(strides[: len(extents)]))
+
+
+def product(factors: Sequence[Expr]) -> Expr:
+    """Of one or more."""
+    found = factors[0]
+    for factor in factors[1:]:
+        found = found * factor
+    return found
+
+
+@lru_cache(maxsize=256)
+def box_of(spec: TransposeSpec, times: int = 1) -> tuple[Expr, ...]:
+    """How long a box is along each axis; its runs are `times` as long as those that fill `FILLED` bytes at most."""
+    axes, run = axes_of(spec), (size(RUN) * times).called("length")
+    return tuple(_along(axes, place, run, spec.dtype.size) for place in range(len(axes.order)))
+
+
+def _along(axes: Axes[Amount], place: int, run: Amount, element: int) -> Amount:
+    """How long a box is along an axis: whole words that runs need, or all of it where that is under twice as long."""
+    grain = max(_WORD // element, 1)
+    there, strides = axes.extents[place], (axes.in_strides[place], axes.out_strides[place])
+    wanted = _called(_most(*(_places(stride, run, grain) for stride in strides)), f"wanted{place}")
+    most = _most(there, 1)
+    part = _called(_least(most, wanted), f"part{place}")
+    return _called(most - (most - part) * _least(most // (part * 2), 1), f"box{place}")
+
+
+def _places(stride: Amount, run: Amount, grain: int) -> Amount:
+    """Places of an axis that runs take up: one of an axis that they do not need."""
+    needed = (run - 1) // _most(stride, 1)
+    return _most((needed + (grain - 1)) // grain * grain, 1) if grain > 1 else needed + 1
+
+
+def _most(one: Amount, other: Amount) -> Amount:
+    return one.at_least(other) if isinstance(one, Expr) else max(one, other)
+
+
+def _least(one: Amount, other: Amount) -> Amount:
+    return one.at_most(other) if isinstance(one, Expr) else min(one, other)
+
+
+def _called(one: Amount, word: str) -> Amount:
+    return one.called(word) if isinstance(one, Expr) else one
+
+
+def boxes_of(spec: TransposeSpec, times: int = 1) -> tuple[Expr, ...]:
+    """How many of them there are along each axis."""
+    each = zip(axes_of(spec).extents, box_of(spec, times), strict=True)
+    return tuple(extent.ceil_div(box).called(f"boxes{place}") for place, (extent, box) in enumerate(each))
+
+
+def elements_of(spec: TransposeSpec, times: int = 1) -> Expr:
+    """Of a box."""
+    return product(box_of(spec, times)).called("elements")
+
+
+def longest_run(spec: TransposeSpec, extents: Extents) -> int:
+    """The longest runs, a power of two, whose boxes fill `FILLED` bytes at most."""
+    axes, element = measured(axes_of(spec), extents), spec.dtype.size
+    places = range(len(axes.order))
+
+    def overfills(exponent: int) -> bool:
+        filled = prod(_along(axes, place, 1 << exponent, element) for place in places)
+        return bool(filled * element > FILLED)
+
+    return 1 << bisect_left(range(1, LONGEST.bit_length()), True, key=overfills)
+
+
+def measured(axes: Axes[Expr], extents: Extents) -> Axes[int]:
+    """The same of a problem."""
+    found, there, here = (
+        tuple(one.at(extents) for one in each) for each in (axes.extents, axes.in_strides, axes.out_strides)
+    )
+    return Axes(found, there, here, axes.order)
+
+
+def runs_of(spec: TransposeSpec, extents: Extents, times: int = 1) -> Runs:
+    """How long the runs of a box turn out to be: axes that are short, or pitched, end them."""
+    axes, run = measured(axes_of(spec), extents), extents[RUN] * times
+    box = [_along(axes, place, run, spec.dtype.size) for place in range(len(axes.order))]
+    return Runs(_run(box, axes.in_strides, range(len(box))), _run(box, axes.out_strides, axes.order))
+
+
+def _run(box: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> int:
+    found = 1
+    for axis in reversed(order):
+        if box[axis] > 1 and strides[axis] != found:
+            break
+        found *= box[axis]
+    return found

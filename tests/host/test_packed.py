@@ -1,0 +1,157 @@
+"""Boxes of several axes: they cover every array once, their runs are long, and both arrays move in whole sectors."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gen.dtypes import B8, B16, B32, B64, B128
+from gen.families.base import Extents, Limits
+from gen.families.cover import pairwise
+from gen.families.layout import extents_of, layout_of
+from gen.families.names import illegal, space, variant
+from gen.families.transpose import Transpose, TransposeSpec
+from gen.families.transpose.boxes import FILLED, axes_of, box_of, boxes_of, elements_of, measured, runs_of
+from gen.families.transpose.packed import Packed, PackedConfig
+from gen.families.transpose.values import BITS
+from gen.families.transpose.windows import WindowTileConfig
+from gen.proof.cases import Case, Content
+from gen.proof.host import HostKernel, HostRunner
+from gen.proof.prover import check
+from gen.proof.trace import traffic
+from gen.proof.traffic import MemoryModel
+
+FAMILY, PACKED = Transpose(), Packed()
+ELEMENTS = (B8, B16, B32, B64, B128)
+LENGTHS = (0, 1, 2, 3, 5, 7, 8, 11, 16, 32, 63, 64, 65, 100, 128, 1000, 5000, 100_000)
+
+
+def problem(spec: TransposeSpec, shape: tuple[int, ...], in_gap: int = 0, out_gap: int = 0) -> Extents:
+    """Arrays whose rows are so many elements apart."""
+    known = dict(zip(map(str, spec.operands[0].axes), shape, strict=True))
+    for operand, gap in zip(spec.operands, (in_gap, out_gap), strict=True):
+        known[operand.pitch] = known[str(operand.axes[-1])] + gap
+    return FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[TransposeSpec, Extents]:
+    """Of three to five axes, some of them long, dense or pitched."""
+    axes = tuple(draw(st.permutations(range(draw(st.integers(3, 5))))))
+    shape = tuple(draw(st.sampled_from(LENGTHS)) for _ in axes)
+    gaps = st.sampled_from((0, 0, 1, 3, 16))
+    spec = TransposeSpec(axes, draw(st.sampled_from(tuple(BITS.values()))))
+    return spec, problem(spec, shape, draw(gaps), draw(gaps))
+
+
+@given(problems(), st.sampled_from((1, 2, 4)))
+def test_boxes_cover_each_axis_and_fill_what_they_may(drawn: tuple[TransposeSpec, Extents], times: int) -> None:
+    spec, extents = drawn
+    box = [one.at(extents) for one in box_of(spec, times)]
+    boxes = [one.at(extents) for one in boxes_of(spec, times)]
+    for along, places, count in zip(measured(axes_of(spec), extents).extents, box, boxes, strict=True):
+        assert (count - 1) * places < along <= count * places or along == count == 0
+    if 0 not in extents.values():
+        runs = runs_of(spec, extents, times)
+        assert prod(box) % runs.read == prod(box) % runs.written == 0
+    assert elements_of(spec).at(extents) * spec.dtype.size <= FILLED
+
+
+@given(problems())
+def test_untuned_every_problem_gets_a_kernel_that_takes_it_on_any_device(drawn: tuple[TransposeSpec, Extents]) -> None:
+    spec, extents = drawn
+    shape_class = FAMILY.shape_class(spec, extents)
+    made = variant(FAMILY, spec, *FAMILY.base(spec, shape_class))
+    reason = made.algorithm.uncovered(spec, made.config, extents, Limits.of("sm_75"))
+    assert reason is None or "at most 2147483647" in reason or "runs; it takes" in reason
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [
+        ((0, 3, 2, 1), (1000, 1000, 3, 5)), ((2, 1, 0), (1_000_000, 7, 11)), ((0, 3, 2, 1), (4096, 4, 4, 8)),
+        ((3, 2, 1, 0), (128, 128, 128, 16)), ((1, 0, 3, 2), (100, 100, 4, 8)), ((0, 2, 1, 3), (100_000, 4, 5, 3)),
+        ((5, 4, 3, 2, 1, 0), (20, 20, 20, 20, 20, 20)),
+    ],
+)  # fmt: skip
+def test_untuned_short_runs_are_packed_into_longer_ones(axes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    spec = TransposeSpec(axes, B32)
+    extents = extents_of(FAMILY, spec, shape)
+    shape_class = FAMILY.shape_class(spec, extents)
+    assert FAMILY.base(spec, shape_class) == ("packed", PackedConfig())
+    runs = runs_of(spec, extents, PackedConfig().times)
+    assert min(runs.read, runs.written) * spec.dtype.size >= 160 > min(extents["rows"], extents["cols"])
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [
+        ((0, 3, 1, 2), (64, 224, 224, 3)), ((0, 2, 3, 1), (64, 3, 224, 224)), ((0, 2, 1), (4096, 32, 32)),
+        ((0, 2, 1, 3), (32, 128, 16, 64)), ((0, 2, 1), (16, 1000, 1000)),
+    ],
+)  # fmt: skip
+def test_what_has_long_runs_is_not_packed(axes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    for dtype in ELEMENTS:
+        spec = TransposeSpec(axes, dtype)
+        found = FAMILY.shape_class(spec, extents_of(FAMILY, spec, shape))
+        assert FAMILY.base(spec, found)[0] != "packed"
+
+
+def test_boxes_of_every_kind_equal_numpy(host_runner: HostRunner) -> None:
+    """Several boxes along an axis, the last of them cut off; runs that a gap ends; rows that begin between words."""
+    forms = cycle(
+        (
+            ((0, 3, 2, 1), (3, 700, 3, 5)), ((2, 1, 0), (130, 7, 67)), ((1, 0, 2), (90, 80, 5)),
+            ((1, 0, 3, 2), (11, 37, 4, 9)), ((4, 3, 2, 1, 0), (7, 6, 5, 9, 4)),
+        )
+    )  # fmt: skip
+    gaps = cycle(((0, 0), (1, 0), (0, 3), (5, 2)))
+    covers = pairwise(tuple(space(PACKED, TransposeSpec((2, 1, 0), B8))))
+    chosen = list(zip(covers, forms, cycle(ELEMENTS), strict=False))
+    specs = [TransposeSpec(axes, dtype) for _, (axes, _), dtype in chosen]
+    made = [variant(FAMILY, spec, PACKED, one) for spec, (one, _, _) in zip(specs, chosen, strict=True)]
+    kernels = host_runner.load(made)
+    for number, (spec, one, kernel, (_, (_, shape), _)) in enumerate(zip(specs, made, kernels, chosen, strict=True)):
+        extents = problem(spec, shape, *next(gaps))
+        if one.algorithm.uncovered(spec, one.config, extents, host_runner.limits) is None:
+            failure = check(kernel, host_runner.limits, Case(extents, Content.RANDOM, number, offset=number % 4))
+            assert failure is None, str(failure)
+
+
+def test_packed_moves_whole_sectors_where_a_tile_is_mostly_empty(host_runner: HostRunner) -> None:
+    spec = TransposeSpec((0, 3, 2, 1), B32)
+    extents = extents_of(FAMILY, spec, (8, 512, 3, 5))
+    least = 2 * prod((8, 512, 3, 5)) * spec.dtype.size
+    tile = WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
+    variants = [variant(FAMILY, spec, PACKED, PackedConfig()), variant(FAMILY, spec, "window_tile", tile)]
+    moved = []
+    for kernel in host_runner.load(variants):
+        assert isinstance(kernel, HostKernel)
+        moved.append(traffic(kernel, host_runner.limits, extents, MemoryModel()).moved_bytes() / least)
+    assert moved[0] < 1.01
+    assert moved[1] > 1.5
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (TransposeSpec(), "a matrix has no others"),
+        (TransposeSpec((0, 2, 1), in_place=True), "it writes to another array than it reads"),
+    ],
+)
+def test_packed_says_what_it_cannot_compute(spec: TransposeSpec, says: str) -> None:
+    reason = illegal(PACKED, spec, PackedConfig())
+    assert reason is not None
+    assert says in reason
+
+
+def test_boxes_that_are_too_large_say_so() -> None:
+    spec = TransposeSpec((2, 1, 0), B32)
+    extents = extents_of(FAMILY, spec, (1000, 1000, 1000))
+    reason = PACKED.uncovered(spec, PackedConfig(times=4), extents, Limits.of("sm_75"))
+    assert reason is not None
+    assert "bytes; a block has at most 65536" in reason
