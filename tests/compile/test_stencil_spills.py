@@ -46,7 +46,7 @@ def test_a_variant_that_just_fits_spills_nothing(form: str, radius: int, dtype: 
 
 @pytest.mark.parametrize(
     ("weights", "dtype", "boundary", "tag"),
-    [(17, F16, "frozen", "v4_w4_t4"), (9, F64, "mirror", "v8_w2_t8"), (3, F64, "constant", "v8_w8_t8")],
+    [(9, F64, "mirror", "v8_w2_t8"), (3, F16, "constant", "v8_w8_t8")],
 )
 def test_a_segment_and_its_neighbours_spill_nothing(weights: int, dtype: DType, boundary: Boundary, tag: str) -> None:
     spec = StencilSpec("l", tuple(range(1, weights + 1)), (weights,), dtype, boundary)

@@ -108,7 +108,7 @@ def test_all_variants_of_a_line_give_the_same_bits(
 
 @settings(max_examples=max(settings().max_examples // 50, 1))
 @given(
-    made=st.lists(overlapped(), min_size=6, max_size=6, unique=True),
+    made=st.lists(overlapped(), min_size=3, max_size=3, unique=True),
     each=st.lists(line_cases(), min_size=3, max_size=3),
 )
 def test_any_line_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
