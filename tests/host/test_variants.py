@@ -26,6 +26,7 @@ from gen.proof.sizes import SM_COUNTS
 from tests.strategies import cases
 
 FEW = 16  # variants of one algorithm and spec
+BEYOND = 5  # the pairs, from all over a space
 GROUP = 20  # as many as are built in one translation unit
 # A part of the profile's: each example runs every variant of a group.
 EXAMPLES = max(settings().max_examples // 16, 1)
@@ -39,7 +40,7 @@ def proven(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any]) -> l
         if not first or len(legal) > FEW:
             chosen = pairwise(legal)
         if first and legal:
-            chosen = tuple(dict.fromkeys((*chosen, *legal[:: -(-len(legal) // FEW)])))
+            chosen = tuple(dict.fromkeys((*chosen, *legal[:: -(-len(legal) // BEYOND)])))
     return [variant(family, spec, algorithm, config) for config in chosen]
 
 
