@@ -51,7 +51,7 @@ def test_a_spec(home: Path) -> None:
 
 
 def test_shape_classes_stand_in_the_order_of_the_family(home: Path) -> None:
-    classes = ("at most 2^15 elements", "2^15 to 2^20 elements", LARGE)
+    classes = ("at most 2^12 elements", "2^12 to 2^15 elements", "2^15 to 2^20 elements", LARGE)
     gone = "a class that was dropped"
     write(home, *({**WINNER, "shape": shape} for shape in sorted((*classes, gone))))
     winners = json.loads(shown(SUM, "--json"))["winners"]
@@ -75,7 +75,7 @@ def test_a_spec_on_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> N
     text = shown(SUM)
     assert "On NVIDIA H100 80GB HBM3:" in text
     assert f"tuned on NVIDIA H100 80GB HBM3 for {LARGE}: median 355.2 us, 95.3 % of the limit" in text
-    assert "base, because nothing is tuned for reduction_sum_f32 (at most 2^15 elements)" in text
+    assert "base, because nothing is tuned for reduction_sum_f32 (2^12 to 2^15 elements)" in text
     here(monkeypatch, Device("A GPU to come", "sm_999"))
     assert json.loads(shown(SUM, "--json"))["device"] is None
 

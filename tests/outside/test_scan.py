@@ -236,7 +236,7 @@ def test_its_texts_keep_the_rules_of_all_texts(
 
 
 def test_its_texts_are_fixed_points_of_clang_format(texts: dict[str, str], tmp_path: Path) -> None:
-    rules.test_every_text_is_a_fixed_point_of_clang_format(SCAN, texts, tmp_path)
+    rules.test_every_text_is_a_fixed_point_of_clang_format(SCAN, texts, tuple(texts), tmp_path)
 
 
 def test_its_templates_import_shared_partials_and_its_own() -> None:
