@@ -10,7 +10,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 16, "load_modifier": "g", "spread":
 //           "swz", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 2e8cf0e57b28f4b5
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 d734c54b20783ac9
 //
 // Written by gen: change the template, not this file.
 

@@ -9,7 +9,7 @@
 //           cols, in_pitch, out_pitch, ((rows + 7) + 127) / 128, (cols + 63) / 64)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"align": 32, "block_order": "col", "tile_cols": 64, "tile_rows": 128, "warps": 32}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 5e1f180cbde7ac70
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 b0dbba3edd528f8f
 //
 // Written by gen: change the template, not this file.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gen.dtypes import BF16, C64, C128, F32, F64, I8, I64, U8
+from gen.dtypes import BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64, DType
 from gen.errors import SpecError
 from gen.families.base import Kernel, Layout
 from gen.families.layout import extents_of, layout_of
@@ -118,6 +119,7 @@ def test_a_spec_is_built_from_what_numpy_takes(axes: Any, dtype: Any, label: str
         ({"dtype": "f8", "to": "i1", "saturate": True}, "10_f64_to_i8_sat"),
         ({"dtype": "f4", "to": "f4"}, "10_b32"),  # nothing changes
         ({"dtype": "u1", "to": "i4"}, "10_u8_to_i32"),
+        ({"dtype": "int64", "to": "f4", "alpha": 0.5}, "10_i64_to_f32_times_3fe0000000000000"),
     ],
 )  # fmt: skip
 def test_forms_have_labels_and_json_that_give_them_back(arguments: dict[str, Any], label: str) -> None:
@@ -141,7 +143,12 @@ def test_forms_have_labels_and_json_that_give_them_back(arguments: dict[str, Any
         ({"to": "i4"}, "to does not hold every number that may come (got f32 to i32). With saturate=True"),
         ({"dtype": "i4", "to": "u4"}, "to does not hold every number that may come (got i32 to u32)"),
         ({"dtype": "i1", "alpha": 2.0}, "to does not hold every number that may come (got i8 to i8 times 2.0)"),
-        ({"dtype": "int64", "to": "f8", "alpha": 2.0}, "alpha must be left out for integers of 64 bits"),
+        (
+            {"dtype": "int64", "to": "f8", "alpha": 0.0},
+            "alpha must be 2^-1022 in magnitude at least for integers of 64",
+        ),
+        ({"dtype": "uint64", "alpha": 1e-19, "saturate": True}, "alpha must be 2^-63 in magnitude at least"),
+        ({"dtype": "int64", "alpha": 3.0}, "to does not hold every number that may come (got i64 to i64 times 3.0)"),
         ({"dtype": "int64", "to": "bfloat16"}, "to must not be bf16 for integers of 64 bits"),
         ({"to": "f2", "saturate": True}, "saturate is for results that are integers (got f16)"),
         ({"alpha": 1j}, "alpha must be a finite real number (got 1j)"),
@@ -173,6 +180,35 @@ def test_values_are_what_numpy_computes_rounded_once() -> None:
     assert (one.real, one.imag, np.signbit(one.imag)) == (2.0, 0.0, True)
 
 
+@given(
+    st.sampled_from((I64, U64)),
+    st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+def test_integers_of_64_bits_are_multiplied_exactly_and_rounded_once(
+    source: DType, integers: list[int], alpha: float
+) -> None:
+    ends = np.iinfo(source.numpy)
+    numbers = np.array([min(max(n, int(ends.min)), int(ends.max)) for n in integers], source.numpy)
+    exact = [Fraction(n) * Fraction(alpha) for n in numbers.tolist()]
+    for result in (F16, F32, F64):
+        assume(abs(alpha) >= 2.0**-1022)
+        found = Values(source, result, alpha).apply(numbers)
+        largest = Fraction(result.largest) * (1 + Fraction(result.unit_roundoff) / 2)
+        for one, product in zip(found, exact, strict=True):
+            if np.isinf(one):
+                assert abs(product) >= largest
+                continue
+            for other in np.nextafter(one, [-np.inf, np.inf], dtype=result.numpy):
+                if np.isfinite(other):
+                    assert abs(Fraction(float(one)) - product) <= abs(Fraction(float(other)) - product)
+    for result in (I8, I32, I64, U64):
+        assume(abs(alpha) >= 2.0**-63)
+        wholes = Values(source, result, alpha, saturate=True).apply(numbers)
+        ends = np.iinfo(result.numpy)
+        assert wholes.tolist() == [min(max(int(product), int(ends.min)), int(ends.max)) for product in exact]
+
+
 SPECS = (
     transpose((1, 0), "u1"), transpose((0, 2, 1), "u1"), transpose((1, 0), "f2"), transpose((2, 0, 1), "f2"),
     transpose((0, 2, 1), "f4"), transpose((0, 2, 1, 3), "f4"), transpose((2, 1, 0), "f8"), transpose((1, 0, 2), "c16"),
@@ -180,6 +216,7 @@ SPECS = (
     transpose((1, 0), "c8", conjugate=True, in_place=True), transpose((1, 0), "f4", to="f2", alpha=0.1),
     transpose((0, 2, 1), "f8", to="bfloat16"), transpose((1, 0), "c8", to="c16", conjugate=True),
     transpose((1, 0), "f2", to="u1", saturate=True), transpose((2, 0, 1), "i2", alpha=-3.0, saturate=True),
+    transpose((1, 0), "int64", to="f4", alpha=-0.1), transpose((1, 0), "uint64", alpha=2.5, saturate=True),
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.mutants.change import (
 
 SWAPS = "transpose/swap_tile.cu.jinja"
 VALUES = "transpose/_values.cu.jinja"
+PRODUCTS = "transpose/_products.cu.jinja"
 VECTORS = "transpose/vector_tile.cu.jinja"
 
 ON_SWAPS = "transpose_10_b32_in_place__swap_tile_v16_x8_s1"
@@ -25,6 +26,8 @@ ON_HALF = "transpose_10_f32_to_f16__tiled_t32_r8_p1_u1"
 ON_BYTES = "transpose_10_f64_to_i8_sat__tiled_t16_r8_p1_u1"
 ON_UNSIGNED = "transpose_10_i16_to_u8_sat__tiled_t16_r8_p1_u1"
 ON_SCALED = "transpose_10_f32_times_3dcccccd__vector_tile_v16_x8_g8_swz_ocol_ldg"
+ON_PRODUCTS = "transpose_10_i64_to_f32_times_3fb999999999999a__tiled_t16_r8_p1_u1"  # of 0.1
+ON_WHOLE = "transpose_10_i64_to_i32_sat_times_3fb999999999999a__tiled_t16_r8_p1_u1"
 ON_CONJUGATE = "transpose_10_c64_conj__vector_tile_v16_x8_g8_swz_ocol_ldg"
 
 MUTANTS = (
@@ -86,6 +89,12 @@ MUTANTS = (
         "values: the real part's sign changes", ON_CONJUGATE, VALUES,
         '"make_uint2(bits.x, bits.y" }}{{ sign }}', '"make_uint2(bits.x ^ 0x80000000u, bits.y" }}', WRONG,
     ),
+    # products of 128 bits
+    Mutant("products: of 64 bits", ON_PRODUCTS, PRODUCTS, "__umul64hi(magnitude, kFactor)", "0", WRONG),
+    Mutant("products: rounded twice", ON_PRODUCTS, PRODUCTS, "if (behind != 0) significant |= 1;", "", WRONG),
+    Mutant("products: bits between the words", ON_PRODUCTS, PRODUCTS, "kept |= rest >> (64 - lead);", ";", WRONG),
+    Mutant("products: without a sign", ON_PRODUCTS, PRODUCTS, "negative && first != 0", "false", WRONG),
+    Mutant("products: past the range", ON_WHOLE, PRODUCTS, "if (lost || whole > most) whole = most;", "", WRONG),
 )  # fmt: skip
 
 LARGE = (

@@ -13,6 +13,7 @@ import numpy as np
 from gen.dtypes import B8, B16, B32, B64, B128, BF16, C64, C128, DTYPES, F16, F32, F64, DType
 from gen.errors import SpecError
 from gen.families.base import Array
+from gen.families.transpose.exact_products import exact_products
 
 BITS = {dtype.size: dtype for dtype in (B8, B16, B32, B64, B128)}
 NUMBERS = {d.name: d for d in (*DTYPES.values(), C64, C128) if d.kind != "bits" and d.name != "bool"}
@@ -24,15 +25,16 @@ PARTS = {C64: F32, C128: F64}
 class Values:
     """The result's elements: `alpha` times the input's, or times their conjugates, as numbers of another type.
 
-    The product is that of the wider of the two types, of f32 at least, and of f64 where integers have 32 bits: it is
-    rounded as that type's, and once more to the result's where that is narrower. Without alpha the number itself is
-    rounded once. Real and imaginary part are two such numbers. Numbers become integers as C and NumPy have it, towards
-    0, and with `saturate` those that do not fit the nearest that does, NaN 0.
+    The product is that of the wider of the two types, of f32 at least, and of f64 where integers have 32 bits, or the
+    result's have 64: it is rounded as that type's, and once more to the result's where that is narrower. An integer of
+    64 bits is multiplied exactly, in 128 bits, and the product is rounded once, to the result's type. Without alpha the
+    number itself is rounded once. Real and imaginary part are two such numbers. Numbers become integers as C and NumPy
+    have it, towards 0, and with `saturate` those that do not fit the nearest that does, NaN 0.
 
     Attributes:
         source: the input's elements.
         result: the result's.
-        alpha: as the type of the product holds it; None: the numbers themselves.
+        alpha: as the type of the product holds it, for integers of 64 bits as f64 does; None: the numbers themselves.
         conjugate: of complex numbers.
         saturate: what integers do not hold becomes the nearest that they do.
     """
@@ -70,13 +72,14 @@ class Values:
             return
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
             raise SpecError("alpha", "must be a finite real number", repr(alpha))
-        if any(_is_integer(d) and d.size == 8 for d in (self.source, self.result)):
-            rule = "must be left out for integers of 64 bits: no floating-point type holds all of them"
-            raise SpecError("alpha", rule, f"{self.source.name} to {self.result.name}")
         with np.errstate(over="ignore"):
             rounded = float(self.wide.numpy.type(float(alpha)))
         if not math.isfinite(rounded):
             raise SpecError("alpha", f"must be a number, finite as {self.wide.name}", repr(alpha))
+        least, why = (-63, "is 0") if _is_integer(self.result) else (-1022, "is 0 or not rounded once")
+        if self.exact and abs(rounded) < 2.0**least:
+            rule = f"must be 2^{least} in magnitude at least for integers of 64 bits, whose product {why} otherwise"
+            raise SpecError("alpha", rule, repr(alpha))
         object.__setattr__(self, "alpha", rounded)
 
     def _check_range(self) -> None:
@@ -110,7 +113,19 @@ class Values:
         if self.alpha is None:
             return F32 if self.part in (F16, BF16) else self.part
         pair = (self.part, self.result_part)
-        return F64 if any(d == F64 or (_is_integer(d) and d.size == 4) for d in pair) else F32
+        return F64 if any(d == F64 or (_is_integer(d) and d.size >= 4) for d in pair) else F32
+
+    @property
+    def exact(self) -> bool:
+        """Whether products are exact before they are rounded: those of integers of 64 bits."""
+        return self.alpha is not None and _is_integer(self.source) and self.source.size == 8
+
+    @property
+    def factor(self) -> tuple[int, int]:
+        """An odd number and the power of 2 that make up the magnitude of alpha; without it, or of 0, 0."""
+        numerator, denominator = abs(self.alpha or 0.0).as_integer_ratio()
+        twos = (numerator & -numerator).bit_length() - 1 if numerator else 0
+        return numerator >> twos, twos - (denominator.bit_length() - 1)
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -193,11 +208,13 @@ class Values:
             return result
 
     def _apply(self, numbers: Array) -> Array:
-        if self.alpha is not None or self.wide.kind == "float":
-            numbers = numbers.astype(self.wide.numpy)
-        if self.alpha is not None:
-            numbers = numbers * self.wide.numpy.type(self.alpha)
         result = self.result_part
+        if self.exact:
+            numbers = exact_products(numbers, (self.alpha or 0.0) < 0, self.factor, result)
+        elif self.alpha is not None or self.wide.kind == "float":
+            numbers = numbers.astype(self.wide.numpy)
+            if self.alpha is not None:
+                numbers = numbers * self.wide.numpy.type(self.alpha)
         if self.saturate:
             return _saturated(numbers, result.numpy)
         if result == BF16:

@@ -37,7 +37,11 @@ class ValuesText:
         changes: whether parts change beside their sign.
         complex, complex_result: bytes of complex elements; 0 for others.
         round: the intrinsic that rounds a product to an integer; empty where it is one.
-        least, most: ends of the result's range as literals; empty where no number lies beyond.
+        least, most: ends of the result's range as literals; empty where no number lies beyond. Of exact products that
+            become integers their magnitudes.
+        product: whether products are exact, in 128 bits, before they are rounded.
+        negative: whether alpha is less than 0.
+        factor, power: the magnitude of alpha is such a whole number times 2 to that power.
     """
 
     source: str
@@ -56,6 +60,10 @@ class ValuesText:
     round: str
     least: str
     most: str
+    product: bool
+    negative: bool
+    factor: str
+    power: int
 
     @classmethod
     def of(cls, values: Values) -> ValuesText:
@@ -64,6 +72,7 @@ class ValuesText:
         least, most = _clamped(values)
         from_float = values.saturate and wide.kind == "float"
         is_complex = values.source in PARTS
+        factor, power = values.factor
         read_as = F32 if part.kind == "float" and part.size < 4 else part
         return cls(
             source=part.name,
@@ -82,6 +91,10 @@ class ValuesText:
             round=f"__{wide.cuda}2{_INTEGERS[result.name]}_rz" if from_float else "",
             least=least,
             most=most,
+            product=values.exact,
+            negative=(values.alpha or 0.0) < 0,
+            factor=f"{factor:#x}ULL",
+            power=power,
         )
 
 
@@ -90,6 +103,8 @@ def _clamped(values: Values) -> tuple[str, str]:
     if not values.saturate:
         return "", ""
     ends = np.iinfo(values.result.numpy)
+    if values.exact:
+        return f"{-int(ends.min)}ULL", f"{int(ends.max)}ULL"
     if values.wide.kind == "float":  # its conversion ends where integers of 32 or 64 bits do
         narrow = values.result.size < 4
         return (_whole(int(ends.min)) if narrow and ends.min < 0 else ""), (_whole(int(ends.max)) if narrow else "")
