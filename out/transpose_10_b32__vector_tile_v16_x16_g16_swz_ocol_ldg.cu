@@ -5,12 +5,13 @@
 // leaves it in shared memory by vectors, one of each column; these are written along the rows of
 // the output.
 //
+// Let:      inverse = (9223372036854775807 / max((rows + 63) / 64, 1)) + 1
 // Launch:   <<<((rows + 63) / 64) * ((cols + 63) / 64), 256>>>(in, out, rows, cols, in_pitch,
-//           out_pitch, (rows + 63) / 64, (cols + 63) / 64)
+//           out_pitch, (rows + 63) / 64, (cols + 63) / 64, inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 16, "load_modifier": "g", "spread":
 //           "swz", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 d734c54b20783ac9
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 889bddb5f54729b7
 //
 // Written by gen: change the template, not this file.
 
@@ -47,65 +48,84 @@ __device__ __forceinline__ int slot(int col, int group) {
   return col * kGroups + (group ^ col / kElements % kGroups);
 }
 
+using Tile = uint4[kTileCols * (kGroups + kPadding)];
+
+// Moves a tile by vectors. One that lies inside has no guards, so all loads of a thread, then all
+// its stores, follow each other.
+template <bool kWhole>
+__device__ __forceinline__ void move_by_vectors(
+    Tile& tile, const unsigned* __restrict__ in,
+    unsigned* __restrict__ out, long long rows, long long cols, long long in_pitch,
+    long long out_pitch, long long first_row, long long first_col) {
+  const int lane = threadIdx.x % kLanes;
+  const int group = threadIdx.x / kLanes;
+  const long long row = first_row + group * kElements;
+  const long long col = first_col + lane * kElements;
+  unsigned across[kElements][kWords];
+  unsigned down[kElements][kWords];
+  if (kWhole || (row < rows && col < cols)) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const unsigned* start = in + (row + i) * in_pitch + col;
+      const uint4* from = reinterpret_cast<const uint4*>(start);
+      const uint4 loaded = __ldg(&from[0]);
+      across[i][0] = loaded.x;
+      across[i][1] = loaded.y;
+      across[i][2] = loaded.z;
+      across[i][3] = loaded.w;
+    }
+    transpose_square(across, down);
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) {
+      uint4& place = tile[slot(lane * kElements + j, group)];
+      place = make_uint4(down[j][0], down[j][1], down[j][2], down[j][3]);
+    }
+  }
+  __syncthreads();
+  const int below = threadIdx.x % kGroups;
+  if (kWhole || first_row + below * kElements < rows) {
+#pragma unroll
+    for (int k = 0; k < kTileCols; k += kLanes) {
+      const int c = k + threadIdx.x / kGroups;
+      if (kWhole || first_col + c < cols) {
+        unsigned* start = out + (first_col + c) * out_pitch + first_row;
+        uint4* to = reinterpret_cast<uint4*>(start);
+        to[below] = tile[slot(c, below)];
+      }
+    }
+  }
+}
+
 // in is rows x cols, out is cols x rows. A tile that does not lie inside, or whose rows are not
 // aligned to vectors, is moved element by element.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldg(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned tiles_down, unsigned tiles_across) {
-  __shared__ uint4 tile[kTileCols * (kGroups + kPadding)];
-  const long long tile_row = blockIdx.x % tiles_down;  // consecutive blocks lie below each other
-  const long long tile_col = blockIdx.x / tiles_down;
+        unsigned tiles_down, unsigned tiles_across, unsigned long long inverse) {
+  __shared__ Tile tile;
+  // The block over tiles_down: inverse is 2^63 over it, rounded up. A division takes longer.
+  const unsigned quotient = __umul64hi(2ull * blockIdx.x, inverse);
+  const long long tile_row = blockIdx.x - quotient * tiles_down;
+  const long long tile_col = quotient;
   const long long first_row = tile_row * kTileRows;
   const long long first_col = tile_col * kTileCols;
-  const int thread = threadIdx.x;
 
   const auto in_address = reinterpret_cast<unsigned long long>(in);
   const auto out_address = reinterpret_cast<unsigned long long>(out);
   const long long pitch_bytes = (in_pitch | out_pitch) * kSize;
   const bool aligned = (in_address | out_address | pitch_bytes) % kVecBytes == 0;
   const bool inside = first_row + kTileRows <= rows && first_col + kTileCols <= cols;
-  if (aligned && (inside || (rows % kElements == 0 && cols % kElements == 0))) {
-    const int lane = thread % kLanes;
-    const int group = thread / kLanes;
-    const long long row = first_row + group * kElements;
-    const long long col = first_col + lane * kElements;
-    unsigned across[kElements][kWords];
-    unsigned down[kElements][kWords];
-    if (row < rows && col < cols) {
-#pragma unroll
-      for (int i = 0; i < kElements; ++i) {
-        const unsigned* start = in + (row + i) * in_pitch + col;
-        const uint4* from = reinterpret_cast<const uint4*>(start);
-        const uint4 loaded = __ldg(&from[0]);
-        across[i][0] = loaded.x;
-        across[i][1] = loaded.y;
-        across[i][2] = loaded.z;
-        across[i][3] = loaded.w;
-      }
-      transpose_square(across, down);
-#pragma unroll
-      for (int j = 0; j < kElements; ++j) {
-        uint4& place = tile[slot(lane * kElements + j, group)];
-        place = make_uint4(down[j][0], down[j][1], down[j][2], down[j][3]);
-      }
-    }
-    __syncthreads();
-    const int below = thread % kGroups;
-    if (first_row + below * kElements < rows) {
-#pragma unroll
-      for (int k = 0; k < kTileCols; k += kLanes) {
-        const int c = k + thread / kGroups;
-        if (first_col + c < cols) {
-          unsigned* start = out + (first_col + c) * out_pitch + first_row;
-          uint4* to = reinterpret_cast<uint4*>(start);
-          to[below] = tile[slot(c, below)];
-        }
-      }
-    }
+  if (aligned && inside) {
+    move_by_vectors<true>(
+        tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
+  } else if (aligned && rows % kElements == 0 && cols % kElements == 0) {
+    move_by_vectors<false>(
+        tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
   } else {
+    const int thread = threadIdx.x;
     unsigned* elements = reinterpret_cast<unsigned*>(tile);
+#pragma unroll 1
     for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
       const int r = k / kTileCols;
       const int c = k % kTileCols;
@@ -115,6 +135,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
       }
     }
     __syncthreads();
+#pragma unroll 1
     for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
       const int c = k / kTileRows;
       const int r = k % kTileRows;

@@ -5,11 +5,12 @@
 // rows, so that it begins at a whole sector of memory also where the rows of the output begin
 // anywhere.
 //
+// Let:      inverse = (9223372036854775807 / max((rows + 63) / 64, 1)) + 1
 // Launch:   <<<((rows + 63) / 64) * ((cols + 63) / 64), dim3(32, 16, 1)>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, (rows + 63) / 64, (cols + 63) / 64)
+//           in_pitch, out_pitch, (rows + 63) / 64, (cols + 63) / 64, inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "tile_cols": 64, "tile_rows": 64, "warps": 16}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 b0dbba3edd528f8f
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 82ba8ad3d19d6a32
 //
 // Written by gen: change the template, not this file.
 
@@ -83,10 +84,12 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__window_tile_t64_c64_w16_ocol(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned tiles_down, unsigned tiles_across) {
+        unsigned tiles_down, unsigned tiles_across, unsigned long long inverse) {
   __shared__ unsigned tile[kTileRows + kHalo][kTileCols + kPadding];
-  const long long tile_row = blockIdx.x % tiles_down;  // consecutive blocks lie below each other
-  const long long tile_col = blockIdx.x / tiles_down;
+  // The block over tiles_down: inverse is 2^63 over it, rounded up. A division takes longer.
+  const unsigned quotient = __umul64hi(2ull * blockIdx.x, inverse);
+  const long long tile_row = blockIdx.x - quotient * tiles_down;
+  const long long tile_col = quotient;
   const long long first_row = tile_row * kTileRows - kHalo;
   const long long first_col = tile_col * kTileCols;
   const bool inside = first_row >= 0 && first_row + kHalo + kTileRows <= rows &&

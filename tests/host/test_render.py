@@ -23,7 +23,7 @@ from gen.errors import TemplateError
 from gen.families import FAMILIES
 from gen.families.base import Family, Variant
 from gen.families.config import tunable
-from gen.families.names import base_variants, named_variant, space, variant
+from gen.families.names import base_variants, find_variant, named_variant, space, variant
 from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
 from gen.families.transpose import Tiled, TiledConfig, Transpose, TransposeSpec
 from gen.paths import templates_root
@@ -200,7 +200,8 @@ def test_the_header_states_every_launch_and_all_scratch() -> None:
     assert reduce == "<<<max((n + 127) / 128, 1), 128>>>(work, partials, n)"
     assert finish == ".._finish <<<1, 128>>>(partials, out, max((n + 127) / 128, 1))"
     assert parts["Scratch"] == "work, n * 4 bytes; partials, max((n + 127) / 128, 1) * 4 bytes"
-    assert header(render(ONE))["Scratch"].endswith("ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch")
+    made = find_variant(FAMILIES, "reduction_sum_f32__grid_tpb256_u4_v16_bpm2", {})
+    assert header(render(made))["Scratch"].endswith("ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch")
 
 
 def test_the_digest_changes_with_a_partial(tmp_path: Path) -> None:

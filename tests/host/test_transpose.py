@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from gen.dtypes import BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64, DType
 from gen.errors import SpecError
 from gen.families.base import Kernel, Layout
+from gen.families.expr import size
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import base_variants, variant
 from gen.families.transpose import Transpose, TransposeSpec, transpose
+from gen.families.transpose.blocks import inverse_of
 from gen.families.transpose.canonical import Axis, canonical
 from gen.families.transpose.values import BITS, Values
 from gen.proof.cases import Case
@@ -277,3 +279,19 @@ def test_a_spec_that_cannot_be_says_why(axes: Any, dtype: Any, says: str) -> Non
     with pytest.raises(SpecError) as caught:
         transpose(axes, dtype)
     assert says in str(caught.value)
+
+
+@given(st.integers(1, 2**31 - 1), st.integers(0, 2**32 - 1))
+@example(1, 2**32 - 1)
+@example(2**31 - 1, 2**32 - 1)
+@example(2**31 - 1, 2**31 - 2)
+@example(641, 2**32 - 1)
+def test_a_number_times_the_inverse_has_the_quotient_as_its_upper_bits(divisor: int, number: int) -> None:
+    inverse = inverse_of(size("n")).at({"n": divisor})
+    assert 0 < inverse < 2**64
+    for near in {number, number // divisor * divisor, max(number // divisor * divisor - 1, 0)}:
+        assert 2 * near * inverse >> 64 == near // divisor
+
+
+def test_nothing_over_no_tiles_fits_an_argument() -> None:
+    assert 0 < inverse_of(size("n")).at({"n": 0}) < 2**64

@@ -82,7 +82,7 @@ MUTANTS = (
         "if (number < {{ v.least }}) number = {{ v.least }};", ";", WRONG,
     ),
     Mutant("values: without alpha", ON_SCALED, VALUES, "= kAlpha * {{", "= {{", WRONG),
-    Mutant("values: only where there are no vectors", ON_SCALED, VECTORS, "        change(across[i]);\n", "", WRONG),
+    Mutant("values: only where there are no vectors", ON_SCALED, VECTORS, "      change(across[i]);\n", "", WRONG),
     Mutant("values: the first word of a vector", ON_SCALED, VALUES, "w < kWords; w += {{", "w < 1; w += {{", WRONG),
     Mutant("values: no sign changes", ON_CONJUGATE, VALUES, '" ^ 0x80000000u"', '" ^ 0u"', WRONG),
     Mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import WRONG
+from gen.proof.failure import UNTOUCHED, WRONG
 from tests.mutants.change import (
     BARRIER,
     MISALIGNED,
@@ -15,6 +15,7 @@ from tests.mutants.change import (
     Unchanged,
 )  # fmt: skip
 
+TILES = "transpose/_tile.cu.jinja"
 VECTORS = "transpose/vector_tile.cu.jinja"
 WINDOWS = "transpose/window_tile.cu.jinja"
 SHIFTS = "transpose/shift_tile.cu.jinja"
@@ -31,29 +32,46 @@ MUTANTS = (
     # vector_tile
     Mutant(
         "vectors: no barrier after filling the tile [5]", ON_VECTORS, VECTORS,
-        "    __syncthreads();\n    const int below", "    const int below", (UNINITIALISED, RACE),
+        "  __syncthreads();\n  const int below", "  const int below", (UNINITIALISED, RACE),
     ),
     Mutant(
-        "vectors: no barrier at the edges [5]", ON_VECTORS, VECTORS, "    __syncthreads();\n    for (int k = thread",
-        "    for (int k = thread", (UNINITIALISED, RACE),
+        "vectors: no barrier at the edges [5]", ON_VECTORS, VECTORS, "    __syncthreads();\n#pragma", "#pragma",
+        (UNINITIALISED, RACE),
     ),
     Mutant(
-        "vectors: barrier in divergent code [3]", ON_VECTORS, VECTORS, "    __syncthreads();\n    const int below",
-        "    if (row < rows) __syncthreads();\n    const int below", (BARRIER, RACE),
+        "vectors: barrier in divergent code [3]", ON_VECTORS, VECTORS, "  __syncthreads();\n  const int below",
+        "  if (row < rows) __syncthreads();\n  const int below", (BARRIER, RACE),
     ),
     Mutant(
-        "vectors: rows begin between them", ON_VECTORS, VECTORS, "if (aligned && (inside", "if ((inside", MISALIGNED,
+        "vectors: rows begin between them", ON_VECTORS, VECTORS, "if (aligned && rows", "if (rows", MISALIGNED,
+    ),
+    Mutant(
+        "vectors: whole tiles begin between them", ON_VECTORS, VECTORS, "if (aligned && inside)", "if (inside)",
+        MISALIGNED,
+    ),
+    Mutant(
+        "vectors: all tiles are whole [1]", ON_VECTORS, VECTORS, "move_by_vectors<false>", "move_by_vectors<true>",
+        (OUTSIDE_READ, OUTSIDE_WRITE),
+    ),
+    Mutant(
+        "vectors: columns of tiles are counted for rows", ON_VECTORS, TILES, "- quotient * tiles_down;",
+        "- quotient * tiles_across;", (WRONG, UNTOUCHED, OUTSIDE_READ),
+    ),
+    Mutant(
+        "vectors: half the quotient", ON_VECTORS, TILES,
+        "(2ull * {{ tile }}, inverse);\n  const long long tile_row = {{ t",
+        "({{ tile }}, inverse);\n  const long long tile_row = {{ t", (WRONG, UNTOUCHED),
     ),
     Mutant(
         "vectors: past the last row", ON_VECTORS, VECTORS, "rows % kElements == 0 && cols % kElements == 0",
         "cols % kElements == 0", OUTSIDE_READ,
     ),
     Mutant(
-        "vectors: swapped extents [6]", ON_VECTORS, VECTORS, "if (row < rows && col < cols) {",
-        "if (row < cols && col < rows) {", (OUTSIDE_READ, UNINITIALISED),
+        "vectors: swapped extents [6]", ON_VECTORS, VECTORS, "(row < rows && col < cols)",
+        "(row < cols && col < rows)", (OUTSIDE_READ, UNINITIALISED),
     ),
     Mutant(
-        "vectors: columns past the last", ON_VECTORS, VECTORS, "if (first_col + c < cols) {", "if (true) {",
+        "vectors: columns past the last", ON_VECTORS, VECTORS, "if (kWhole || first_col + c < cols) {", "{",
         (UNINITIALISED, OUTSIDE_WRITE),
     ),
     Mutant(

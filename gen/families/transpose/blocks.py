@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from gen.dtypes import I64, U32, DType, StoreModifier
+from gen.dtypes import I64, U32, U64, DType, StoreModifier
 from gen.families.base import Extents, Launch, Plan
 from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, constant, size
@@ -74,13 +74,18 @@ def tiled_launch(
     shared_bytes: Expr | int = 0,
     *,
     in_kernel: bool = False,
+    order: Order | None = None,
 ) -> Plan:
     """Launches with a block for each tile, which it finds by `place_tile` of the templates.
 
-    As many as there are repetitions; `in_kernel`: one, which is told how many there are.
+    As many as there are repetitions; `in_kernel`: one, which is told how many there are. With an order, which is ROW or
+    COL, a block is told by what it multiplies its number instead of dividing it.
     """
     times = repetitions(spec)
-    told = ((I64, times),) if in_kernel else ()
+    told: tuple[tuple[DType, Expr], ...] = ((I64, times),) if in_kernel else ()
+    if order is not None:
+        divisor = tiles.across if order is Order.ROW else tiles.down
+        told = (*told, (U64, inverse_of(divisor)))
     launch = Launch(
         grid=(tiles.count, ONE, ONE),
         block=block,
@@ -89,6 +94,15 @@ def tiled_launch(
         times=ONE if in_kernel else times,
     )
     return Plan((launch,))
+
+
+def inverse_of(divisor: Expr) -> Expr:
+    """2^63 over a number below 2^31, rounded up; 2^63 for 0, by which nobody divides.
+
+    Of a product of it and n, below 2^32, the bits from the 63rd on are the quotient: what rounding adds is less than
+    n / 2^63, and so less than the quotient lacks to the next whole number (Granlund and Montgomery, PLDI 1994).
+    """
+    return (constant(2**63 - 1) // divisor.at_least(1) + 1).called("inverse")
 
 
 def elements(spec: MatrixSpec) -> Mapping[str, object]:

@@ -116,7 +116,8 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
     def plan(self, spec: TransposeSpec, config: VectorTileConfig) -> Plan:
         """One launch."""
         block = (config.lanes * config.groups, 1, 1)
-        return tiled_launch(spec, self.tiles(spec, config), block, dynamic_bytes(self.tile_bytes(spec, config)))
+        shared = dynamic_bytes(self.tile_bytes(spec, config))
+        return tiled_launch(spec, self.tiles(spec, config), block, shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """A square."""

@@ -94,7 +94,7 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
     def plan(self, spec: TransposeSpec, config: WindowTileConfig) -> Plan:
         """One launch."""
         shared = dynamic_bytes(self.tile_bytes(spec, config))
-        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared)
+        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """A thread's share of the tile."""
@@ -173,7 +173,7 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
     def plan(self, spec: TransposeSpec, config: ShiftTileConfig) -> Plan:
         """One launch."""
         shared = dynamic_bytes(self.tile_bytes(spec, config))
-        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared)
+        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
         """All words of a thread."""
