@@ -20,12 +20,14 @@ from itertools import groupby
 from math import ceil
 from pathlib import Path
 
+from gen.emit.files import alone
 from gen.errors import CompileError
 from gen.proof import elf
 from gen.proof.code import Code, Library
 from gen.proof.gpp import Gpp
 from gen.proof.native import Runtime
 from gen.proof.parameters import most_threads
+from gen.proof.prelude import preludes_in
 from gen.toolchain.cache import Cache, write_whole
 
 VARIANTS_PER_UNIT = 20
@@ -154,11 +156,15 @@ class Builder:
                 )
         with self._workplace() as place:
             unit, compiled, linked = place / "unit.cpp", place / "unit.o", place / "unit.so"
-            unit.write_text(_unit(sources))
-            paths = [f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
+            arguments = [*KERNEL_FLAGS, f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
+            headers = sources[0].headers
+            prelude = preludes_in(self.cache / "headers").header(
+                _digest(self._environment, *headers), headers, self._gpp, arguments
+            )
+            unit.write_text(_unit(sources, prelude))
             subject, kept = sources[0].name, self._kept(sources[0])
             try:
-                self._gpp.compile([*KERNEL_FLAGS, *paths, "-c", str(unit), "-o", str(compiled)], subject, kept)
+                self._gpp.compile([*arguments, "-c", str(unit), "-o", str(compiled)], subject, kept)
                 self._gpp.compile(
                     [*LINK_FLAGS, str(compiled), str(self._runtime_library), "-lm", "-o", str(linked)], subject, kept
                 )
@@ -197,6 +203,10 @@ class Builder:
         found = self._runtimes.file(self._runtime_key)
         if found is not None:
             return found
+        with alone(self.cache / "runtime" / "lock"):  # it takes seconds: who comes second finds it
+            return self._runtimes.file(self._runtime_key) or self._build_runtime()
+
+    def _build_runtime(self) -> Path:
         pieces = sorted((self._sources / "runtime").glob("*.cpp"))
         with self._workplace() as place:
             built = place / f"runtime-{self._runtime_key}.so"
@@ -243,15 +253,13 @@ class _Workplace(tempfile.TemporaryDirectory[str]):
         return Path(super().__enter__())
 
 
-def _unit(sources: Sequence[Source]) -> str:
+def _unit(sources: Sequence[Source], prelude: Path) -> str:
     """One translation unit: each text in a namespace and in sections of its own, its line numbers kept."""
-    return "\n".join(_unit_lines(sources)) + "\n"
+    return "\n".join(_unit_lines(sources, prelude)) + "\n"
 
 
-def _unit_lines(sources: Sequence[Source]) -> Iterator[str]:
-    for header in sources[0].headers:
-        yield f"#define CUDA_ON_HOST_{header.upper()}"
-    yield '#include "cuda_on_host.h"'
+def _unit_lines(sources: Sequence[Source], prelude: Path) -> Iterator[str]:
+    yield f'#include "{prelude}"'
     for slot, source in enumerate(sources):
         yield f'#undef SHARED_SECTION\n#define SHARED_SECTION "shared_{slot}"'
         yield f'#undef CONSTANT_SECTION\n#define CONSTANT_SECTION "constant_{slot}"'

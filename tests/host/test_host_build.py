@@ -101,6 +101,25 @@ def test_damaged_cache_is_set_aside_and_rebuilt(warm: Path, tmp_path: Path, kind
     assert list(cache.glob(f"{kind}.corrupt"))
 
 
+def test_headers_are_read_once_for_all_texts(warm: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(warm, cache)
+    assert result(cache, "v98") == 98.0
+    (text,) = cache.glob("headers/*/*.h")
+    text.write_text("#error read again\n")
+    assert result(cache, "v99") == 99.0
+
+
+def test_damaged_headers_are_set_aside_and_read_again(warm: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(warm, cache)
+    (kept,) = cache.glob("headers/*/*.gch")
+    kept.write_bytes(kept.read_bytes()[:1000])
+    assert result(cache, "v98") == 98.0
+    assert kept.exists()
+    assert kept.with_name(f"{kept.name}.corrupt").stat().st_size == 1000
+
+
 def test_library_that_does_not_load_is_set_aside_and_rebuilt(warm: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(warm, cache)
