@@ -104,6 +104,11 @@ class Limits:
             raise UnknownNameError("The architecture", "must be one of " + ", ".join(_LIMITS), repr(arch))
         return cls(arch, *_LIMITS[arch])
 
+    @property
+    def has_clusters(self) -> bool:
+        """Whether blocks of a cluster can reach into each other's shared memory."""
+        return int(self.arch.removeprefix("sm_").rstrip("af")) >= 90
+
     def sizes(self) -> dict[str, int]:
         """What a plan's expressions may name beside extents."""
         return {"sm_count": self.sm_count}

@@ -26,7 +26,7 @@ from gen.proof import elf
 from gen.proof.code import Code, Library
 from gen.proof.gpp import Gpp
 from gen.proof.native import Runtime
-from gen.proof.parameters import most_threads
+from gen.proof.parameters import cluster, most_threads
 from gen.proof.prelude import preludes_in
 from gen.toolchain.cache import Cache, write_whole
 
@@ -271,6 +271,9 @@ def _unit_lines(sources: Sequence[Source], prelude: Path) -> Iterator[str]:
             bounds = most_threads(source.text, entry)
             if bounds:
                 yield f"namespace variant_{slot} {{ CUDA_ON_HOST_BOUNDS({slot}_{number}, ({bounds})) }}"
+            size = cluster(source.text, entry)
+            if size:
+                yield f"namespace variant_{slot} {{ CUDA_ON_HOST_CLUSTER({slot}_{number}, {size}) }}"
 
 
 def _stray_variables(library: bytes) -> str:

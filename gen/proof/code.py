@@ -29,6 +29,7 @@ class Kernel:
     Attributes:
         signature: a letter and a digit for each parameter, as `entry.h` writes them.
         most_threads: of a block, as its `__launch_bounds__` says; None where it says nothing.
+        cluster: blocks of one along x, y, z, as its `__cluster_dims__` says.
         shared: its static shared arrays.
         taken: how it takes each parameter that is a pointer.
         objects: for each byte of the variant's shared section the number of its array; 0 where none of its own lies.
@@ -39,6 +40,7 @@ class Kernel:
     signature: tuple[str, ...]
     taken: tuple[Taken, ...]
     most_threads: int | None
+    cluster: tuple[int, int, int]
     shared: tuple[Variable, ...]
     objects: bytes
 
@@ -125,9 +127,11 @@ class Library:
         if len(ways) != len(signature):  # written in a way that is not understood: it may do anything
             ways = (Taken.MUTABLE,) * len(signature)
         bounds = getattr(self._handle, f"bounds_{label}", None)
+        size = getattr(self._handle, f"cluster_{label}", None)
+        x, y, z = (1, 1, 1) if size is None else (int(size(axis)) for axis in range(3))
         return Kernel(
             entry, self._address(f"enter_{label}"), signature, ways, None if bounds is None else int(bounds()),
-            tuple(shared), bytes(objects),
+            (x, y, z), tuple(shared), bytes(objects),
         )  # fmt: skip
 
     def _address(self, name: str) -> int:

@@ -34,6 +34,8 @@ _RULES = {
     "shuffle width": "has a shuffle among lanes that are no power of two up to 32",
     "copy in flight": "touches what is still being copied",
     "copy": "copies what cannot be copied asynchronously",
+    "cluster barrier": "breaks the rules of its cluster's barrier",
+    "lifetime": "reaches into the shared memory of a block that may not be there",
 }
 
 
@@ -123,7 +125,10 @@ def _other(fault: Fault, code: Code) -> str:
         name += f" of block {block}"
     name += f" at line {lines[0]}" if lines else ""
     if KINDS[fault.kind] == "race" and block != fault.block.as_tuple():
-        name += "; no __threadfence and atomic there, atomic and __threadfence here, order the two"
+        if int(fault.buffer) in (STATIC_SHARED, DYNAMIC_SHARED):
+            name += "; no barrier of their cluster orders the two"
+        else:
+            name += "; no __threadfence and atomic there, atomic and __threadfence here, order the two"
     return name
 
 

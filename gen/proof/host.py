@@ -225,6 +225,7 @@ class HostKernel:
             touched=touched,
             steps=share.steps,
             trace=ctypes.pointer(share.trace) if share.trace else None,
+            cluster=step.cluster,
         )
         fault = self._runtime.run(request)
         if fault.kind:

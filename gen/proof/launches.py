@@ -17,6 +17,7 @@ MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK_Z = 64
 MAX_GRID_YZ = 65535
 MAX_BLOCKS_PER_SM = 32
+MAX_CLUSTER = 8  # more must be allowed kernel by kernel, and not every device has them
 REGISTERS_PER_BLOCK = 65536
 POINTER = "p8"  # a parameter, as `entry.h` spells its type
 
@@ -99,5 +100,20 @@ def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | No
         raise RunError(kernel.name, rule, kernel.shared_bytes + dynamic_bytes)
     if registers is not None:
         check_registers(kernel.name, block, registers)
-    if step.cluster != (1, 1, 1):
-        raise RunError(kernel.name, "cannot run on the CPU: it uses clusters", step.cluster)
+    _check_cluster(kernel, step, limits)
+
+
+def _check_cluster(kernel: Kernel, step: Step, limits: Limits) -> None:
+    """Refuses clusters that text and plan disagree on, that the device does not have, or that do not fill the grid."""
+    if step.cluster != kernel.cluster:
+        rule = f"must be launched in clusters of {kernel.cluster} blocks, as its __cluster_dims__ says"
+        raise RunError(kernel.name, rule, step.cluster)
+    if step.cluster == (1, 1, 1):
+        return
+    if not limits.has_clusters:
+        raise RunError(kernel.name, "must not be launched in clusters, which begin with sm_90", limits.arch)
+    if step.cluster[0] * step.cluster[1] * step.cluster[2] > MAX_CLUSTER:
+        raise RunError(kernel.name, f"must have at most {MAX_CLUSTER} blocks in a cluster", step.cluster)
+    if any(blocks % size for blocks, size in zip(step.grid, step.cluster, strict=True)):
+        rule = f"must be launched with a grid of whole clusters of {step.cluster} blocks"
+        raise RunError(kernel.name, rule, step.grid)

@@ -29,6 +29,8 @@ KINDS = (
     "shuffle width",
     "copy in flight",
     "copy",
+    "cluster barrier",
+    "lifetime",
 )
 """What a fault can be, in the order of the runtime's `Kind`."""
 
@@ -123,6 +125,7 @@ class Launch(ctypes.Structure):
         ("touched", ctypes.POINTER(ctypes.c_uint64)),
         ("steps", ctypes.c_uint64),
         ("trace", ctypes.POINTER(Trace)),
+        ("cluster", Index),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a kernel's text says that g++ does not hand on: how it takes its pointers, how many threads it is made for."""
+"""What a kernel's text says that g++ does not hand on: how it takes its pointers, which blocks it is made for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import IntEnum
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CONST = re.compile(r"\bconst\b")
 _BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
+_CLUSTER = re.compile(r"\b__cluster_dims__\s*\(")
 _RESTRICT = re.compile(r"\b__restrict(__)?\b")
 
 
@@ -37,6 +38,17 @@ def most_threads(text: str, kernel: str) -> str:
         bounds = _within(plain, match.end())
         if re.match(rf"\s*{re.escape(kernel)}\s*\(", plain[match.end() + len(bounds) + 1 :]):
             return _separate(bounds)[0].strip()
+    return ""
+
+
+def cluster(text: str, kernel: str) -> str:
+    """What the kernel of this name says in its `__cluster_dims__`, expressions; empty if it has none."""
+    plain = _COMMENT.sub(" ", text)
+    for match in _CLUSTER.finditer(plain):
+        size = _within(plain, match.end())
+        behind = plain[match.end() + len(size) + 1 :]
+        if re.match(rf"\s*(\w+\s*\([^{{}};]*?\)\s*)?(void\s+)?{re.escape(kernel)}\s*\(", behind):
+            return size.strip()
     return ""
 
 

@@ -1,7 +1,8 @@
 """Runs a variant on the CPU to see what it touches: all blocks of small launches, chosen blocks of large ones.
 
 Arrays hold zeros and exist only where they are touched, so that any size can be looked at. Of a large launch the first
-and the last block run, and some between, which stand for all others: all but the last are alike.
+and the last block run, and some between, which stand for all others: all but the last are alike. Blocks of a cluster
+run together.
 """
 
 from __future__ import annotations
@@ -146,21 +147,22 @@ class _Memory:
                 yield self._look(step, found[same])
 
     def _look(self, step: Step, times: int) -> _Launch:
-        blocks = prod(step.grid)
-        numbers = (blocks, *SAMPLES) if blocks <= WHOLE else SAMPLES
-        attempts = tuple(dict.fromkeys(_spread(blocks, middle) for middle in numbers))
+        together = prod(step.cluster)  # neighbours along x, of which none can run alone
+        units = prod(step.grid) // together
+        numbers = (units, *SAMPLES) if units * together <= WHOLE else SAMPLES
+        attempts = tuple(dict.fromkeys(_spread(units, middle) for middle in numbers))
         for chosen in attempts:
-            events, made = self._trace(step, chosen, STEPS)
+            events, made = self._trace(step, _blocks(chosen, together), STEPS)
             if made <= EVENTS:
                 stands_for = np.ones(len(chosen))
-                if len(chosen) < blocks:
-                    stands_for[1:-1] = (blocks - 2) / (len(chosen) - 2)
-                order = np.searchsorted(np.asarray(chosen, np.int64), events["block"])
-                return _Launch(step, times, events, stands_for[order], len(chosen))
+                if len(chosen) < units:
+                    stands_for[1:-1] = (units - 2) / (len(chosen) - 2)
+                order = np.searchsorted(np.asarray(chosen, np.int64), events["block"] // together)
+                return _Launch(step, times, events, stands_for[order], len(chosen) * together)
         # Blocks that do so much go round many times: the first rounds of all threads of one stand for all others.
-        rounds = EVENTS // prod(step.block)
-        events, made = self._trace(step, (blocks // 2,), ANY_STEPS, rounds)
-        return _Launch(step, times, events, np.full(events.size, blocks * made / max(events.size, 1)), 1)
+        rounds = EVENTS // (prod(step.block) * together)
+        events, made = self._trace(step, _blocks((units // 2,), together), ANY_STEPS, rounds)
+        return _Launch(step, times, events, np.full(events.size, units * made / max(events.size, 1)), together)
 
     def _trace(
         self, step: Step, blocks: tuple[int, ...], most: int, steps_per_thread: int = ANY_STEPS
@@ -179,6 +181,11 @@ class _Memory:
             if fault.kind != "too long":
                 raise
         return events[: int(trace.noted)], made
+
+
+def _blocks(units: tuple[int, ...], together: int) -> tuple[int, ...]:
+    """The blocks of these clusters, each of so many."""
+    return tuple(unit * together + rank for unit in units for rank in range(together))
 
 
 def _spread(count: int, middle: int) -> tuple[int, ...]:

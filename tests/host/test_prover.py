@@ -223,14 +223,14 @@ def test_a_proof_ends_with_the_first_failure() -> None:
 
 def test_what_the_cpu_cannot_run_is_skipped_with_the_reason() -> None:
     class OnGpuOnly(Shfl):
-        not_on_host = "the CPU run has no clusters"
+        not_on_host = "the CPU run has no tensor copies"
 
     family = Reduction()
     family.algorithms = {"shfl": OnGpuOnly()}
     made = variant(family, ReductionSpec(), "shfl", Shfl.config())
     runner = NumpyRunner(LIMITS)
     proofs = list(prove(runner, [made, VARIANTS[0]], [Case({"n": 3})]))
-    assert [(proof.cases, proof.skipped) for proof in proofs] == [(0, "the CPU run has no clusters"), (1, None)]
+    assert [(proof.cases, proof.skipped) for proof in proofs] == [(0, "the CPU run has no tensor copies"), (1, None)]
     assert runner.loaded == [(132, [VARIANTS[0].name])]
 
 

@@ -22,6 +22,7 @@ from gen.families.config import Config
 from gen.families.names import variant
 from gen.families.reduction import GridConfig, Reduction, ReductionSpec
 from gen.families.reduction.classes import problem
+from gen.families.reduction.cluster import ALONE, ClusterConfig
 from gen.families.reduction.columns import ColumnsConfig
 from gen.families.reduction.finish import Finish
 from gen.families.reduction.flags import FlagsConfig
@@ -121,6 +122,11 @@ HALVES: dict[str, tuple[Config, ...]] = {
         GridConfig(threads_per_block=128, unroll=4, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
     ),
     "flags": (FlagsConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),),
+    "cluster": (
+        ClusterConfig(threads_per_block=256, unroll=2, vec_bytes=8, blocks_per_sm=ALONE, blocks_per_cluster=2),
+        ClusterConfig(threads_per_block=256, unroll=4, vec_bytes=16, blocks_per_sm=ALONE, blocks_per_cluster=2),
+        ClusterConfig(threads_per_block=256, unroll=2, vec_bytes=16, blocks_per_sm=1, blocks_per_cluster=8),
+    ),
     "rows": (RowsConfig(threads_per_block=128, group=4, unroll=2, vec_bytes=8),),
     "rows at once": (RowsConfig(threads_per_block=128, group=4, rows_at_once=4, unroll=2, vec_bytes=8),),
     "columns": (
@@ -140,6 +146,7 @@ HALVES: dict[str, tuple[Config, ...]] = {
 PLACES = {
     "grid": (None, (-1,)),
     "flags": (None, (-1,)),
+    "cluster": (None, (-1,)),
     "rows": ((-1,),),
     "rows at once": ((-1,),),
     "columns": ((0,), (1,)),

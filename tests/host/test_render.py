@@ -216,7 +216,9 @@ def test_the_digest_changes_with_a_partial(tmp_path: Path) -> None:
 
 
 def test_every_kernel_of_the_plan_is_in_the_text_and_no_other(texts: Mapping[str, str]) -> None:
-    kernel = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([\w, ]+\)\s+)?(\w+)\(')
+    kernel = re.compile(
+        r'extern "C" __global__ void\s+(?:__cluster_dims__\([\w, ]+\)\s+)?(?:__launch_bounds__\([\w, ]+\)\s+)?(\w+)\('
+    )
     for made in all_of_catalogue(FAMILIES):
         entries = {made.name + launch.entry for launch in made.plan.launches}
         found = kernel.findall(texts[made.name])

@@ -7,6 +7,7 @@ Numbers in brackets are those of the defects that the literature's printed listi
 from tests.mutants import (
     reduction,
     reduction_axes,
+    reduction_cluster,
     reduction_single,
     reduction_tree,
     scan,
@@ -22,6 +23,7 @@ from tests.mutants.change import Mutant, Unchanged
 _PARTS = (
     reduction,
     reduction_axes,
+    reduction_cluster,
     reduction_single,
     reduction_tree,
     transpose,

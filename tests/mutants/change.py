@@ -10,6 +10,7 @@ OUTSIDE_READ, OUTSIDE_WRITE = "out-of-bounds read", "out-of-bounds write"
 UNINITIALISED, RACE, BARRIER, ABSENT, INDEX = "uninitialised read", "race", "barrier", "absent lane", "index"
 OVERFLOW, MISALIGNED = "signed overflow", "misaligned"
 IN_FLIGHT = "copy in flight"
+CLUSTER_BARRIER, LIFETIME = "cluster barrier", "lifetime"
 
 
 @dataclass(frozen=True)

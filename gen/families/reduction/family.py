@@ -15,6 +15,7 @@ from gen.families.config import Config
 from gen.families.reduction import classes
 from gen.families.reduction.blocks import Interleaved, Shfl
 from gen.families.reduction.canonical import extents_of, layouts_of
+from gen.families.reduction.cluster import Cluster
 from gen.families.reduction.columns import Columns
 from gen.families.reduction.flags import Flags
 from gen.families.reduction.grid import Grid
@@ -37,7 +38,7 @@ class Reduction(Family[ReductionSpec]):
     algorithms: Mapping[str, Algorithm[ReductionSpec, Any]] = {
         a.name: a
         for a in (
-            *(Grid(), Flags(), Single(), Rows(), Columns(), Stream(), Strided()),
+            *(Grid(), Flags(), Cluster(), Single(), Rows(), Columns(), Stream(), Strided()),
             *(Interleaved(), Shfl(), Tree(), Nested()),  # the literature's
         )
     }

@@ -37,6 +37,7 @@
 #undef __launch_bounds__
 #undef __grid_constant__
 #undef __maxnreg__
+#undef __cluster_dims__
 #define __global__
 #define __device__
 #define __host__
@@ -66,6 +67,7 @@
 #include "simd.h"
 #endif
 #include "warp.h"
+#include "cluster.h"
 #ifdef CUDA_ON_HOST_FP16
 #include "half.h"
 #endif

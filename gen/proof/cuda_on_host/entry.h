@@ -72,3 +72,10 @@ CUDA_ON_HOST_UNCHECKED void enter(void (*kernel)(Parameters...), void** argument
 // The threads of a block that a kernel is made for.
 #define CUDA_ON_HOST_BOUNDS(label, threads) \
   extern "C" __attribute__((visibility("default"))) int bounds_##label() { return threads; }
+
+// Blocks along an axis of the clusters that a kernel is made for.
+#define CUDA_ON_HOST_CLUSTER(label, ...)                                                                   \
+  extern "C" __attribute__((visibility("default"))) CUDA_ON_HOST_UNCHECKED int cluster_##label(int axis) { \
+    const int given[3] = {__VA_ARGS__};                                                                    \
+    return given[axis] > 0 ? given[axis] : 1;                                                              \
+  }

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "clusters.h"
 #include "shared.h"
-#include "words.h"
 
 namespace cuda_on_host {
 namespace {
@@ -42,18 +42,32 @@ inline void look(const volatile void* address, int size, const void* pc) {
   fail(Kind::kReadOnlyPath, pc, "written, which the kernel takes as const __restrict__", buffer, offset, size);
 }
 
-inline bool is_shared(const volatile void* address) {
+// What tells places of atomics apart: blocks take turns at the same addresses of shared memory, and in a cluster have
+// several for the same place.
+uint64_t place_of(const volatile void* address) {
+  constexpr uint64_t kApart = 0x9e3779b97f4a7c15u;
   const uint64_t place = reinterpret_cast<uint64_t>(address);
-  return place - reinterpret_cast<uint64_t>(run.launch->shared) < run.launch->shared_bytes ||
-         place - reinterpret_cast<uint64_t>(dynamic) < run.launch->dynamic_bytes;
+  if (run.block->cluster != nullptr) {
+    const SharedPlace found = find_shared(place);
+    if (found.block == nullptr) return place;
+    const void* low = found.buffer == kStaticShared ? run.launch->shared : dynamic;
+    return reinterpret_cast<uint64_t>(low) + found.offset + (found.block->number + uint64_t(1)) * kApart;
+  }
+  const bool shared = place - reinterpret_cast<uint64_t>(run.launch->shared) < run.launch->shared_bytes ||
+                      place - reinterpret_cast<uint64_t>(dynamic) < run.launch->dynamic_bytes;
+  return shared ? place + (run.block->number + uint64_t(1)) * kApart : place;
 }
 
 __attribute__((noinline)) void note(Trace& trace, uint64_t address, int size, const void* pc, uint8_t touch) {
   ++trace.count;
   if (trace.noted >= trace.capacity || run.current->steps > trace.steps_per_thread) return;
   const Launch& launch = *run.launch;
-  const uint64_t offset = address - reinterpret_cast<uint64_t>(launch.shared);
-  const uint64_t dynamic_offset = address - reinterpret_cast<uint64_t>(dynamic);
+  uint64_t offset = address - reinterpret_cast<uint64_t>(launch.shared);
+  uint64_t dynamic_offset = address - reinterpret_cast<uint64_t>(dynamic);
+  if (run.block->cluster != nullptr) {  // as if another block's were its own
+    const SharedPlace place = find_shared(address);
+    if (place.block != nullptr) (place.buffer == kStaticShared ? offset : dynamic_offset) = uint64_t(place.offset);
+  }
   const bool is_static = offset < launch.shared_bytes, is_dynamic = dynamic_offset < launch.dynamic_bytes;
   if (is_static) address = offset;
   if (is_dynamic) address = launch.shared_bytes + dynamic_offset;
@@ -85,6 +99,14 @@ inline void check(const volatile void* pointer, int size, const void* pc, bool a
   if (launch.trace != nullptr) [[unlikely]]
     note(*launch.trace, address, size, pc, marks);
   if (writes(touch) && !asks) ++run.changes;
+  if (run.block->cluster != nullptr) [[unlikely]] {
+    const SharedPlace place = find_shared(address);
+    if (place.block != nullptr) {
+      check_in_cluster<touch>(place, size, pc, misaligned);
+      if (asks) look(pointer, size, pc);
+      return;
+    }
+  }
 
   const uint64_t offset = address - reinterpret_cast<uint64_t>(launch.shared);
   if (offset < launch.shared_bytes) {
@@ -176,6 +198,14 @@ Spot locate(uint64_t address) {
   }
   if (launch.shared_bytes > 0) consider(reinterpret_cast<uint64_t>(launch.shared), launch.shared_bytes, kStaticShared);
   if (launch.dynamic_bytes > 0) consider(reinterpret_cast<uint64_t>(dynamic), launch.dynamic_bytes, kDynamicShared);
+  if (run.block->cluster != nullptr) {
+    for (const Block* block : run.block->cluster->blocks) {
+      const uint64_t low = reinterpret_cast<uint64_t>(block->aside);
+      const uint64_t dynamic_low = reinterpret_cast<uint64_t>(block->dynamic_aside);
+      if (launch.shared_bytes > 0) consider(low, launch.shared_bytes, kStaticShared);
+      if (launch.dynamic_bytes > 0) consider(dynamic_low, launch.dynamic_bytes, kDynamicShared);
+    }
+  }
   return spot;
 }
 
@@ -203,6 +233,17 @@ void release_cells(Block& block) {
   block.cell_capacity = 0;
 }
 
+void make_room_aside(Block& block) {
+  constexpr size_t kLine = 128, kGap = 4096;  // what strays behind one part does not lie in the other
+  const auto align = [](uint8_t* place) {
+    return reinterpret_cast<uint8_t*>((reinterpret_cast<uint64_t>(place) + kLine - 1) & ~uint64_t(kLine - 1));
+  };
+  const Launch& launch = *run.launch;
+  block.shared.resize(launch.shared_bytes + launch.dynamic_bytes + 3 * kLine + kGap);
+  block.aside = align(block.shared.data()) + reinterpret_cast<uint64_t>(launch.shared) % kLine;
+  block.dynamic_aside = align(block.aside + launch.shared_bytes + kGap);
+}
+
 void poison_shared() {
   static constexpr uint16_t kNan = 0x7ff5;  // repeated it is no number in any floating-point type
   const auto fill = [](uint8_t* bytes, uint64_t count) {
@@ -220,7 +261,7 @@ CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, 
   } else {
     check<Touch::kAtomic>(address, bytes, pc, true);
   }
-  if (run.current != nullptr) chain(address, is_shared(address));
+  if (run.current != nullptr) chain(place_of(address));
 }
 void plain_read(const void* address, int alignment, int size, const void* pc) {
   if (reinterpret_cast<uint64_t>(address) % uint64_t(alignment) != 0) {

@@ -126,6 +126,16 @@ bool leads(const Seen& seen, const Event& event) {
   return false;
 }
 
+// The number of a place, which is made if there is none yet.
+uint32_t place_of(uint64_t key) {
+  uint32_t& number = numbers[key];
+  if (number == Table::kNone) {
+    number = uint32_t(places.size());
+    places.push_back({});
+  }
+  return number;
+}
+
 void publish(uint32_t number, int32_t release) {
   Place& place = places[number];
   const uint32_t position = uint32_t(place.log.size());
@@ -133,6 +143,17 @@ void publish(uint32_t number, int32_t release) {
   place.log.push_back({uint32_t(release), last});
   last = position;
   if (!releases[release].seen.empty()) place.linked.push_back(position);
+}
+
+// Notes what the current thread knows, and begins what it does next: the number of the release.
+int32_t release_all(bool device) {
+  Thread& me = *run.current;
+  Release release{run.block->number, run.block->epoch, {}, me.warp(), device, me.chains.known};
+  merge(release.seen, run.block->chains.known);
+  memcpy(release.known, me.known, sizeof release.known);
+  releases.push_back(std::move(release));
+  ++me.known[me.lane()];
+  return int32_t(releases.size()) - 1;
 }
 
 }  // namespace
@@ -149,27 +170,27 @@ void fence_thread(bool device) {
   Chains& mine = me.chains;
   run.block->chained = true;
   for (const Seen& seen : mine.pending) merge(mine.known, {seen.place, device ? seen.device : 0, seen.block});
-  Release release{run.block->number, run.block->epoch, {}, me.warp(), device, mine.known};
-  merge(release.seen, run.block->chains.known);
-  memcpy(release.known, me.known, sizeof release.known);
-  (device ? mine.device : mine.block) = int32_t(releases.size());
+  (device ? mine.device : mine.block) = release_all(device);
   if (device) mine.block = -1;  // the wider one holds all of it
-  releases.push_back(std::move(release));
-  ++me.known[me.lane()];
 }
 
-void chain(const volatile void* address, bool shared) {
+void release_at(uint64_t key) {
+  run.block->chained = true;
+  const int32_t release = release_all(true);
+  publish(place_of(key), release);
+}
+
+void acquire_at(uint64_t key, uint32_t count) {
+  run.block->chained = true;
+  if (count > 0) merge(run.current->chains.known, {place_of(key), count, count});
+}
+
+uint32_t releases_at(uint64_t key) { return uint32_t(places[place_of(key)].log.size()); }
+
+void chain(uint64_t key) {
   Chains& mine = run.current->chains;
-  if (mine.device < 0 && mine.block < 0 && places.empty()) return;
-  uint64_t key = reinterpret_cast<uint64_t>(address);
-  if (shared)
-    key += (run.block->number + uint64_t(1)) * 0x9e3779b97f4a7c15u;  // blocks take turns at the same addresses
-  uint32_t number = numbers.get(key);
-  if (number == Table::kNone) {
-    if (mine.device < 0 && mine.block < 0) return;
-    number = numbers[key] = uint32_t(places.size());
-    places.push_back({});
-  }
+  if (mine.device < 0 && mine.block < 0 && numbers.get(key) == Table::kNone) return;
+  const uint32_t number = place_of(key);
   const uint32_t before = uint32_t(places[number].log.size());
   const bool repeated = mine.place == number + 1 && mine.published_device == uint32_t(mine.device) &&
                         mine.published_block == uint32_t(mine.block);

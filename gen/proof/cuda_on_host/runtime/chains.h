@@ -26,8 +26,14 @@ struct Chains {
 // A thread's fence: what it and its block did before becomes visible with its next atomic.
 void fence_thread(bool device);
 
-// An atomic of the current thread: it publishes the thread's last fence, and sees what others have published.
-void chain(const volatile void* address, bool shared);
+// An atomic of the current thread at the place of this key: it publishes the thread's last fence, and sees what others
+// have published.
+void chain(uint64_t key);
+
+// The two halves of a barrier at a place: a release, and the sight of so many of those that were made there.
+void release_at(uint64_t key);
+void acquire_at(uint64_t key, uint32_t count);
+uint32_t releases_at(uint64_t key);
 
 // Whether a chain leads to the current thread from what `thread` of a block did in this epoch, at this clock.
 bool reached(uint32_t block, uint32_t epoch, int thread, uint32_t clock);

@@ -44,6 +44,7 @@ CUDA_ON_HOST_EXPORT void begin_copy(void* to, const void* from, size_t bytes, si
     fail(kind, pc, text, spot.buffer, spot.offset, int(bytes));
   };
   if (bytes != 4 && bytes != 8 && bytes != 16) refuse(Kind::kCopy, "a copy has 4, 8 or 16 bytes");
+  if (run.block->cluster != nullptr) refuse(Kind::kCopy, "within clusters copies are not followed here");
   if (zeros > bytes) refuse(Kind::kCopy, "more zeros than bytes");
   const int read = int(bytes - zeros);
   Copy copy{static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), pc, int(bytes), read,

@@ -16,8 +16,7 @@ Index thread_at(int number) {
   return {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
 }
 
-void make_ready(Thread& thread) {
-  Block& block = *run.block;
+void make_ready(Block& block, Thread& thread) {
   thread.state = State::kReady;
   block.queue[(block.first + block.count) % run.thread_count] = &thread;
   ++block.count;

@@ -63,11 +63,12 @@ struct Launch {
   const Buffer* buffers;
   int64_t buffer_count;
   uint64_t code, code_bytes;  // the machine code of the kernel's library
-  const uint64_t* blocks;     // the numbers of those that run; null: all
+  const uint64_t* blocks;     // the numbers of those that run, clusters whole and by rank; null: all
   uint64_t block_count;
   uint64_t* touched;  // by each of them: bytes of buffers of which somebody asks what is touched
   uint64_t steps;     // of all threads together, after which the launch is given up
   Trace* trace;       // where accesses are noted; null where nobody asks
+  Index cluster;      // blocks in a cluster
 };
 
 enum class Kind : int32_t {
@@ -93,6 +94,8 @@ enum class Kind : int32_t {
   kWidth,
   kInFlight,
   kCopy,
+  kClusterBarrier,
+  kLifetime,
 };
 
 constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;

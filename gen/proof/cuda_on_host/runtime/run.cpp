@@ -1,11 +1,12 @@
 // Runs one launch: blocks one after another, the threads of a block as fibers, both in a seeded random order. A block
-// whose threads only wait for other blocks is set aside, and goes on when others have had their turn.
+// whose threads only wait for other blocks is set aside, and goes on when others have had their turn. Blocks of a
+// cluster begin together.
 
 #include <cstdio>
 #include <cstring>
 
+#include "clusters.h"
 #include "overflow.h"
-#include "state.h"
 #include "watchdog.h"
 
 namespace cuda_on_host {
@@ -15,13 +16,15 @@ namespace {
 constexpr uint64_t kMostFibers = 1 << 15;  // alive at once; each has touched two or three pages of its stack
 constexpr int kFruitless = 64;             // turns of a block in which nothing changes anywhere
 
-Block first_block;  // kept from launch to launch; most launches need no other
+Block first_block;                // kept from launch to launch; most launches need no other
+std::vector<Block*> kept_blocks;  // the same for clusters, of which one at a time is what most launches need
 uint64_t random_state;
 
 uint64_t random_below(uint64_t bound) { return uint64_t((unsigned __int128)random_number() * bound >> 64); }
 
 void start() {
   run.launch->enter(run.launch->arguments);
+  leave_cluster();
   run.current->state = State::kFinished;
   ++run.changes;
   switch_context(run.current->context, run.scheduler);
@@ -32,7 +35,7 @@ void make_all_ready(Block& block) {
   const int begin = int(random_below(run.thread_count));
   for (int i = 0; i < run.thread_count; ++i) {
     const int place = begin + i;
-    make_ready(block.threads[block.order[place < run.thread_count ? place : place - run.thread_count]]);
+    make_ready(block, block.threads[block.order[place < run.thread_count ? place : place - run.thread_count]]);
   }
 }
 
@@ -76,6 +79,7 @@ void begin_block(Block& block, uint64_t number) {
     thread.spin = {};
     thread.copies.flying.clear();
     thread.copies.group = 0;
+    thread.meetings = {};
     memset(thread.known, 0, sizeof thread.known);
     thread.known[thread.lane()] = 1;
     prepare(thread.context, thread.stack, i, start);
@@ -106,9 +110,17 @@ bool is_finished(const Block& block) {
   return true;
 }
 
-enum class Outcome { kFinished, kWaiting, kFault };
+bool waits_for_cluster(const Block& block) {
+  for (int i = 0; i < run.thread_count; ++i) {
+    if (block.threads[i].state == State::kAtClusterBarrier) return true;
+  }
+  return false;
+}
 
-// Runs a block until it ends, or until all its threads that can run have given way in a row.
+enum class Outcome { kFinished, kWaiting, kAtCluster, kFault };
+
+// Runs a block until it ends, until all its threads that can run have given way in a row, or until none can run before
+// other blocks of its cluster have come to a barrier.
 Outcome run_block(Block& block) {
   block.idle = 0;
   for (;;) {
@@ -129,19 +141,22 @@ Outcome run_block(Block& block) {
     }
     if (is_finished(block)) return Outcome::kFinished;
     if (!barrier_is_full(block)) {
+      if (waits_for_cluster(block)) return Outcome::kAtCluster;
       report_stuck();
       return Outcome::kFault;
     }
     block.barrier_count = 0;
     for (int i = 0; i < run.thread_count; ++i) block.barrier_count += block.threads[i].predicate != 0;
     if (block.chained) join_block();
+    if (block.cluster != nullptr) join_meetings(block);
     draw_epoch(block);
     ++run.changes;
     make_all_ready(block);
   }
 }
 
-// All blocks of a launch: those to come, in an order that needs no list, and those that were set aside.
+// All blocks of a launch, or all clusters: those to come, in an order that needs no list, and those that were set
+// aside.
 class Blocks {
  public:
   Blocks() : count_(count()) {
@@ -155,7 +170,24 @@ class Blocks {
   }
 
   // False if memory is short.
-  bool run_all() {
+  bool run_all() { return run.cluster_size > 1 ? run_clusters() : run_blocks(); }
+
+  ~Blocks() {
+    for (Block* block : made_) {
+      if (run.cluster_size > 1 && kept_blocks.size() < size_t(run.cluster_size)) {
+        kept_blocks.push_back(block);
+        continue;
+      }
+      if (block->stacks != nullptr) unmap_stacks(block->stacks, block->threads.size(), block->guards);
+      release_cells(*block);
+      release_notes(*block);
+      delete block;
+    }
+    for (Cluster* cluster : clusters_) delete cluster;
+  }
+
+ private:
+  bool run_blocks() {
     Block* block = &first_block;
     for (;;) {
       if (!begin(*block)) return false;
@@ -180,18 +212,31 @@ class Blocks {
     }
   }
 
-  ~Blocks() {
-    for (Block* block : made_) {
-      if (block->stacks != nullptr) unmap_stacks(block->stacks, block->threads.size(), block->guards);
-      release_cells(*block);
-      delete block;
+  bool run_clusters() {
+    while (waiting_ > 0 || begun_ < count_) {
+      if (waiting_ == 0 && !begin_cluster()) return false;
+      Block& block = *first_;
+      resume(block);
+      const Outcome outcome = run_block(block);
+      if (outcome == Outcome::kFinished) {
+        end_block(block);
+        if (block.cluster->left == 0)
+          spare_.insert(spare_.end(), block.cluster->blocks.begin(), block.cluster->blocks.end());
+      } else if (outcome == Outcome::kAtCluster) {
+        if (!is_stuck(*block.cluster)) put_aside(block);
+      } else if (outcome == Outcome::kWaiting) {
+        set_aside(block);
+        if (begun_ < count_ && waiting_ + run.cluster_size <= most_ && !begin_cluster()) return false;
+      }
+      if (run.fault->kind != Kind::kNone) return true;
     }
+    return true;
   }
 
- private:
   static uint64_t count() {
     const Launch& launch = *run.launch;
-    return launch.blocks != nullptr ? launch.block_count : uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+    const uint64_t blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+    return (launch.blocks != nullptr ? launch.block_count : blocks) / run.cluster_size;
   }
 
   static uint64_t greatest_common_divisor(uint64_t a, uint64_t b) {
@@ -201,6 +246,7 @@ class Blocks {
   bool begin(Block& block) {
     if (!equip(block)) return false;
     block.turn = next_;
+    block.cluster = nullptr;
     begin_block(block, run.launch->blocks != nullptr ? run.launch->blocks[next_] : next_);
     next_ = (next_ + stride_) % count_;
     ++begun_;
@@ -208,7 +254,40 @@ class Blocks {
     return true;
   }
 
+  // Its blocks begin in a random order. None runs yet.
+  bool begin_cluster() {
+    const size_t size = run.cluster_size;
+    const uint64_t* chosen = run.launch->blocks;
+    const uint64_t number = chosen != nullptr ? cluster_of_block(chosen[next_ * size]) : next_;
+    Cluster* cluster = new Cluster{number, std::vector<Block*>(size), int(size), 0, 0, 0};
+    clusters_.push_back(cluster);
+    const size_t first = random_below(size);
+    for (size_t rank = 0; rank < size; ++rank) {
+      Block* block = cluster->blocks[rank] = another();
+      if (!equip(*block) || !prepare_notes(*block)) return false;
+      block->cluster = cluster;
+      block->rank = uint32_t(rank);
+      block->ended = false;
+      block->fruitless = 0;
+      block->turn = next_ * size + rank;
+      make_room_aside(*block);
+    }
+    for (size_t i = 0; i < size; ++i) {
+      Block* block = cluster->blocks[(first + i) % size];
+      begin_block(*block, block_in_cluster(cluster->number, block->rank));
+      put_aside(*block);
+    }
+    next_ = (next_ + stride_) % count_;
+    ++begun_;
+    return true;
+  }
+
   Block* another() {
+    if (spare_.empty() && run.cluster_size > 1 && !kept_blocks.empty()) {
+      spare_.push_back(kept_blocks.back());
+      made_.push_back(kept_blocks.back());
+      kept_blocks.pop_back();
+    }
     if (spare_.empty()) {
       made_.push_back(new Block);
       return made_.back();
@@ -233,12 +312,15 @@ class Blocks {
       }
       return record(Kind::kHang, run.current->wait_pc, text);
     }
+    make_room_aside(block);
+    put_aside(block);
+  }
+
+  // Keeps what it has in shared memory.
+  void put_aside(Block& block) {
     const Launch& launch = *run.launch;
-    block.shared.resize(launch.shared_bytes + launch.dynamic_bytes);
-    if (launch.shared_bytes > 0) memcpy(block.shared.data(), launch.shared, launch.shared_bytes);
-    if (launch.dynamic_bytes > 0) {
-      memcpy(block.shared.data() + launch.shared_bytes, dynamic_area(), launch.dynamic_bytes);
-    }
+    if (launch.shared_bytes > 0) memcpy(block.aside, launch.shared, launch.shared_bytes);
+    if (launch.dynamic_bytes > 0) memcpy(block.dynamic_aside, dynamic_area(), launch.dynamic_bytes);
     (waiting_++ == 0 ? first_ : last_->next) = &block;
     last_ = &block;
   }
@@ -249,16 +331,15 @@ class Blocks {
     --waiting_;
     run.block = &block;
     run.now = block.epoch;
-    if (launch.shared_bytes > 0) memcpy(launch.shared, block.shared.data(), launch.shared_bytes);
-    if (launch.dynamic_bytes > 0) {
-      memcpy(dynamic_area(), block.shared.data() + launch.shared_bytes, launch.dynamic_bytes);
-    }
+    if (launch.shared_bytes > 0) memcpy(launch.shared, block.aside, launch.shared_bytes);
+    if (launch.dynamic_bytes > 0) memcpy(dynamic_area(), block.dynamic_aside, launch.dynamic_bytes);
   }
 
   uint64_t count_, stride_, next_, begun_ = 0, most_;
   Block *first_, *last_;  // of those that were set aside, in the order of their turns
   uint64_t waiting_ = 0;
   std::vector<Block*> spare_, made_;
+  std::vector<Cluster*> clusters_;
 };
 
 }  // namespace
@@ -281,6 +362,7 @@ extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault*
   run.launch = launch;
   run.fault = fault;
   run.thread_count = int(launch->block.x * launch->block.y * launch->block.z);
+  run.cluster_size = int(launch->cluster.x * launch->cluster.y * launch->cluster.z);
   if (run.epoch > uint32_t(1) << 31) {
     release_cells(first_block);
     forget_words();

@@ -13,7 +13,7 @@ namespace cuda_on_host {
 
 constexpr int kMaxThreads = 1024;
 
-enum class State : uint8_t { kReady, kAtBarrier, kAtCollective, kFinished };
+enum class State : uint8_t { kReady, kAtBarrier, kAtClusterBarrier, kAtCollective, kFinished };
 
 // What a thread waits for at a warp's collective, and what it gets.
 struct Waiting {
@@ -46,6 +46,12 @@ struct Copies {
   uint64_t group;
 };
 
+// What a thread knows of the barrier of its cluster: how often it has arrived and waited, and how many barriers it
+// knows that all have come to, since it or a thread of its block has waited.
+struct Meetings {
+  uint32_t arrivals, waits, seen;
+};
+
 struct Thread {
   Context context;
   char* stack;  // its lowest byte
@@ -61,6 +67,7 @@ struct Thread {
   Spin spin;
   Chains chains;
   Copies copies;
+  Meetings meetings;
 
   int lane() const { return number % kWarp; }
   int warp() const { return number / kWarp; }
@@ -75,6 +82,17 @@ struct Cell {
   uint16_t copier;          // 1 + the thread that copies here and has not waited for it; 0: nobody
   const void *write_pc, *read_pc;
 };
+
+// Where a thread of another block has last reached into a block's shared memory; epoch 0: never.
+struct Reach {
+  uint32_t epoch, clock;
+  const void* pc;
+  int32_t buffer, bytes;
+  int64_t offset;
+};
+
+struct Cluster;
+struct Word;
 
 // A block that runs, or that was set aside because all its threads wait for other blocks.
 struct Block {
@@ -93,12 +111,19 @@ struct Block {
   uint32_t begin;         // the first of this block
   Cell* cells = nullptr;  // of its shared memory
   size_t cell_capacity = 0;
-  std::vector<uint8_t> shared;  // what it had there when it was set aside
-  bool chained = false;         // a thread of it has used a fence or an atomic
-  Chains chains;                // what all of its threads have seen of other blocks
-  uint64_t changes;             // as many as there were when it was set aside
-  int fruitless;                // times it was set aside with no change since
-  Block* next;                  // of those that were set aside
+  std::vector<uint8_t> shared;  // what it had there when it was set aside:
+  uint8_t *aside = nullptr, *dynamic_aside = nullptr;
+  bool chained = false;        // a thread of it has used a fence or an atomic
+  Chains chains;               // what all of its threads have seen of other blocks
+  uint64_t changes;            // as many as there were when it was set aside
+  int fruitless;               // times it was set aside with no change since
+  Block* next;                 // of those that were set aside
+  Cluster* cluster = nullptr;  // null where a launch has none
+  uint32_t rank;               // in it
+  bool ended;
+  Word* words = nullptr;  // of its shared memory, in a cluster
+  size_t word_capacity = 0;
+  std::vector<Reach> reaches;  // by rank and thread; none until somebody has
 };
 
 struct Run {
@@ -108,7 +133,7 @@ struct Run {
   Block* block;
   uint32_t now;  // its epoch
   Context scheduler;
-  int thread_count;
+  int thread_count, cluster_size;
   uint32_t epoch;                // the last one drawn; they go on from launch to launch
   uint32_t begin;                // all epochs up to this one belong to earlier launches
   uint64_t steps;                // of all threads of this launch
@@ -166,8 +191,8 @@ void wait(State state, void* pc);
 // Lets every other thread go on first, in other blocks too.
 void give_way(const void* pc);
 
-// Puts a thread into the queue of those that can run.
-void make_ready(Thread& thread);
+// Puts a thread of a block into the queue of those that can run.
+void make_ready(Block& block, Thread& thread);
 
 // Check an access of the kernel: to `size` bytes, aligned to `alignment`.
 void plain_read(const void* address, int alignment, int size, const void* pc);
@@ -189,11 +214,17 @@ void forget_words();
 bool prepare_cells(Block& block);
 void release_cells(Block& block);
 
+// Makes room for what a block has in shared memory while others run, as aligned as for the one that runs.
+void make_room_aside(Block& block);
+
 // Makes shared memory look unwritten, before each block.
 void poison_shared();
 
 // Names in `run.fault` why nothing can go on.
 void report_stuck();
+
+// In words: the thread, and what it waits for.
+void describe(const Thread& thread, char* text, size_t size);
 
 }  // namespace cuda_on_host
 

@@ -144,7 +144,7 @@ void give_way(const void* pc) {
   Thread& me = *run.current;
   me.wait_pc = const_cast<void*>(pc);
   ++run.block->idle;
-  make_ready(me);
+  make_ready(*run.block, me);
   switch_context(me.context, run.scheduler);
 }
 
@@ -186,7 +186,8 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
   if (present == mask) {
     ++run.changes;
     complete(warp, kind, mask);
-    for (uint32_t left = mask & ~(1u << me.lane()); left != 0; left &= left - 1) make_ready(warp[__builtin_ctz(left)]);
+    for (uint32_t left = mask & ~(1u << me.lane()); left != 0; left &= left - 1)
+      make_ready(*run.block, warp[__builtin_ctz(left)]);
   } else {
     wait(State::kAtCollective, pc);
   }
@@ -202,18 +203,24 @@ CUDA_ON_HOST_EXPORT int block_barrier(int line, int predicate) {
   return run.block->barrier_count;
 }
 
+void describe(const Thread& thread, char* text, size_t size) {
+  if (thread.state == State::kFinished) {
+    snprintf(text, size, "has returned");
+  } else if (thread.state == State::kAtBarrier) {
+    snprintf(text, size, "waits at the barrier of line %d", thread.barrier_line);
+  } else if (thread.state == State::kAtClusterBarrier) {
+    snprintf(text, size, "waits at the barrier of its cluster");
+  } else {
+    snprintf(text, size, "waits at %s of mask 0x%08x", name(thread.waiting.kind), thread.waiting.mask);
+  }
+}
+
 void report_stuck() {
   char text[sizeof Fault::text];
   const auto where = [&](const Thread& thread) {
     run.fault->other_thread = thread.index;
-    if (thread.state == State::kFinished) {
-      snprintf(text, sizeof text, "has returned");
-    } else if (thread.state == State::kAtBarrier) {
-      snprintf(text, sizeof text, "waits at the barrier of line %d", thread.barrier_line);
-    } else {
-      run.fault->other_pc = reinterpret_cast<uint64_t>(thread.wait_pc);
-      snprintf(text, sizeof text, "waits at %s of mask 0x%08x", name(thread.waiting.kind), thread.waiting.mask);
-    }
+    if (thread.state == State::kAtCollective) run.fault->other_pc = reinterpret_cast<uint64_t>(thread.wait_pc);
+    describe(thread, text, sizeof text);
   };
   for (int i = 0; i < run.thread_count; ++i) {
     Thread& thread = run.block->threads[i];
