@@ -119,19 +119,19 @@ def test_the_oracle_is_numpy(op: str, data: st.DataObject) -> None:
 HALVES: dict[str, tuple[Config, ...]] = {
     "grid": (
         GridConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),
-        GridConfig(threads_per_block=128, unroll=4, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
+        GridConfig(threads_per_block=128, unroll=8, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
     ),
     "flags": (FlagsConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),),
     "cluster": (
         ClusterConfig(threads_per_block=256, unroll=2, vec_bytes=8, blocks_per_sm=ALONE, blocks_per_cluster=2),
         ClusterConfig(threads_per_block=256, unroll=4, vec_bytes=16, blocks_per_sm=ALONE, blocks_per_cluster=2),
-        ClusterConfig(threads_per_block=256, unroll=2, vec_bytes=16, blocks_per_sm=1, blocks_per_cluster=8),
+        ClusterConfig(threads_per_block=256, unroll=4, vec_bytes=16, blocks_per_sm=1, blocks_per_cluster=8),
     ),
     "rows": (RowsConfig(threads_per_block=128, group=4, unroll=2, vec_bytes=8),),
     "rows at once": (RowsConfig(threads_per_block=128, group=4, rows_at_once=4, unroll=2, vec_bytes=8),),
     "columns": (
         ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2),
-        ColumnsConfig(columns_x=16, rows_y=8, unroll=4, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
+        ColumnsConfig(columns_x=16, rows_y=8, unroll=8, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
     ),
     "columns flags": (
         ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2, finish=Finish.FLAGS),

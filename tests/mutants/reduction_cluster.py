@@ -8,7 +8,7 @@ from tests.mutants.change import CLUSTER_BARRIER, INDEX, LIFETIME, RACE, UNINITI
 CLUSTER = "reduction/cluster.cu.jinja"
 
 ON_CLUSTER = "reduction_sum_f32__cluster_tpb256_u2_v8_bpm0_c2"
-ON_CLUSTERS = "reduction_sum_f32__cluster_tpb256_u2_v16_bpm1_c8"
+ON_CLUSTERS = "reduction_sum_f32__cluster_tpb256_u4_v16_bpm1_c8"
 
 BEGUN = "  __cluster_barrier_wait();  // all blocks have begun: their shared memory is there\n"
 MEET = "  __cluster_barrier_arrive();\n  __cluster_barrier_wait();\n"

@@ -34,10 +34,12 @@ class ClusterConfig(SharingConfig):
     blocks_per_cluster: int = tunable("c", (2, 4, LARGEST), base=LARGEST, help="blocks in a cluster")
 
     def problem(self) -> str | None:
-        """Several clusters serve long rows: they are the largest there are, and read 16 bytes at a time."""
-        if self.blocks_per_sm == ALONE or (self.blocks_per_cluster == LARGEST and self.vec_bytes == 16):
-            return None
-        return f"where a row has several clusters they have {LARGEST} blocks and read 16 bytes at a time"
+        """Narrow vectors spread a small array over more threads; several clusters serve long rows."""
+        if self.vec_bytes < 16 and (self.unroll > 2 or self.blocks_per_sm != ALONE):
+            return "vectors under 16 bytes serve one cluster that reads little"
+        if self.blocks_per_sm != ALONE and (self.blocks_per_cluster < LARGEST or self.unroll < 4):
+            return f"where a row has several clusters they have {LARGEST} blocks, and 4 loads a thread in flight"
+        return None
 
 
 class Cluster(Sharing[ClusterConfig]):
@@ -57,6 +59,12 @@ class Cluster(Sharing[ClusterConfig]):
     def finish(self, config: ClusterConfig) -> Finish:
         """The last cluster of a row, where it has several."""
         return Finish.TICKET
+
+    def refuses(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
+        """A vector holds at least one element, and 16 bytes where there is more than an array to read."""
+        if has_rows(spec) and config.vec_bytes < 16:
+            return "rows are read 16 bytes at a time"
+        return super().refuses(spec, config)
 
     def infeasible(self, spec: ReductionSpec, config: ClusterConfig, limits: Limits) -> str | None:
         """There are clusters; the blocks asked for must fit on a multiprocessor together."""
