@@ -15,6 +15,7 @@ ROW_COPY = "transpose/row_copy.cu.jinja"
 ON_FEW_COLS = "transpose_10_b32__skinny_cols_b4096_tpb128"
 ON_FEW_ROWS = "transpose_10_b32__skinny_rows_b16384_tpb256"
 ON_NARROW_COLS = "transpose_10_b8__skinny_cols_b4096_tpb128"
+ON_WIDE_COLS = "transpose_10_b8__skinny_cols_b4096_tpb128_v16"
 ON_NARROW_ROWS = "transpose_10_b8__skinny_rows_b4096_tpb128"
 ON_NARROW_SMALL = "transpose_021_b8__small_b4096_tpb128"
 ON_SMALL = "transpose_021_b32__small_b4096_tpb128"
@@ -58,7 +59,8 @@ MUTANTS = (
         (OUTSIDE_WRITE, RACE, WRONG),
     ),
     Mutant(
-        "few columns: squares past the last column", ON_NARROW_COLS, FEW_COLS, "        if (q < left) {{", "        {{",
+        "few columns: squares past the last column", ON_NARROW_COLS, FEW_COLS,
+        "out_pitch) + group;\n        if (q < left) {{", "out_pitch) + group;\n        {{",
         (OUTSIDE_WRITE, RACE, WRONG),
     ),
     Mutant(
@@ -83,7 +85,28 @@ MUTANTS = (
         "if (row >= 0 && row + kElements <= length) {", "if (row >= 0 && row < length) {", (OUTSIDE_WRITE, RACE),
     ),
     Mutant(
-        "few columns: words of other rows", ON_NARROW_COLS, FEW_COLS, "aparts[e] * 8 * kSize", "0", WRONG,
+        "few columns: words of other rows", ON_NARROW_COLS, FEW_COLS,
+        "\n        across[e][0] = __funnelshift_r(low, high, aparts[e] * 8 * kSize)",
+        "\n        across[e][0] = __funnelshift_r(low, high, 0)", WRONG,
+    ),
+    Mutant(
+        "few columns: vectors begin between vectors", ON_WIDE_COLS, FEW_COLS,
+        "if ((together | length * kSize) % 16 == 0) {", "if ((together | length * kSize) % 4 == 0) {",
+        (MISALIGNED, WRONG),
+    ),
+    Mutant(
+        "few columns: squares of one vector alike", ON_WIDE_COLS, FEW_COLS, "(group * kUnits + s) * count",
+        "group * kUnits * count", WRONG,
+    ),
+    Mutant(
+        "few columns: columns that begin within words taken for whole", ON_WIDE_COLS, FEW_COLS,
+        "if ((count | early) % kElements == 0) {", "if (count % kElements == 0) {", WRONG,
+    ),
+    Mutant(
+        "few columns: vectors past the last column", ON_WIDE_COLS, FEW_COLS,
+        "make_uint4(down[0][q][0], down[1][q][0], down[2][q][0], down[3][q][0]);\n        if (q < left) {{",
+        "make_uint4(down[0][q][0], down[1][q][0], down[2][q][0], down[3][q][0]);\n        {{",
+        (OUTSIDE_WRITE, RACE, WRONG),
     ),
     # pieces, which these and small matrices share
     Mutant(

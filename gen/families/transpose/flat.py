@@ -57,6 +57,7 @@ class SkinnyConfig(Config):
     piece: int = _pieces("bytes of a tile, about")
     threads_per_block: int = _block_sizes()
     store_modifier: StoreModifier = store_modifiers()
+    vec_bytes: int = tunable("v", (4, 16), base=4, off=4, help="bytes of a store of elements under 4 bytes")
 
 
 class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
@@ -72,7 +73,9 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
     takes = TransposeSpec
 
     def refuses(self, spec: TransposeSpec, config: SkinnyConfig) -> str | None:
-        """Elements are moved in words."""
+        """Elements are moved in words; small ones of few columns are put together to vectors too."""
+        if config.vec_bytes > 4 and (config.few is Few.ROWS or spec.dtype.size >= 4):
+            return "wider stores are for few columns of elements under 4 bytes"
         return only_moves(spec)
 
     def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
@@ -114,6 +117,7 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         return {
             **_moving(spec, config),
             "few_cols": config.few is Few.COLS,
+            "vectors": config.vec_bytes > 4,
         }
 
     def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
