@@ -241,7 +241,9 @@ def _launch(launch: Launch) -> str:
     arguments = ", ".join(a if isinstance(a, str) else a[1].brief() for a in launch.arguments)
     times = f", {launch.times.brief()} times" if str(launch.times) != "1" else ""
     swaps = "".join(f"; then {one} and {other} change places" for one, other in launch.swap)
-    return f"{entry}<<<{shape}>>>({arguments}){times}{swaps}"
+    cluster = "x".join(str(extent) for extent in launch.cluster if extent > 1)
+    clusters = f" in clusters of {cluster} blocks" if cluster else ""
+    return f"{entry}<<<{shape}>>>({arguments}){clusters}{times}{swaps}"
 
 
 def _json(content: Mapping[str, object]) -> str:

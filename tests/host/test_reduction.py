@@ -35,7 +35,7 @@ from gen.proof.host import HostRunner
 from gen.proof.oracle import disagreement
 from gen.proof.prover import check, load, uncovered
 from gen.proof.sizes import SM_COUNTS
-from tests.strategies import cases
+from tests.strategies import cases, configs
 
 FAMILY = Reduction()
 H100 = Limits.of("sm_90")
@@ -356,3 +356,51 @@ def test_the_whole_space_of_a_spec_stays_small() -> None:
             for config in algorithm.config.space()
         )
         assert 50 < legal < 3500
+
+
+WAITING = ("flags", "columns", "stream")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_86", "sm_90"])
+@given(data=st.data())
+def test_a_block_that_waits_for_others_has_room_beside_them(arch: str, data: st.DataObject) -> None:
+    limits = Limits.of(arch)
+    name = data.draw(st.sampled_from(WAITING), label="algorithm")
+    made = spec("sum", axis=(-1,) if name == "flags" else (0,))
+    algorithm = FAMILY.algorithms[name]
+    config = data.draw(configs(algorithm.config), label="config")
+    shape = [data.draw(st.integers(1, 3000)), data.draw(st.integers(1, 300_000))]
+    extents = problem(made, shape if name == "flags" else shape[::-1])
+    if getattr(config, "finish", Finish.FLAGS) is not Finish.FLAGS or algorithm.refuses(made, config) is not None:
+        return
+    if algorithm.infeasible(made, config, limits) or algorithm.uncovered(made, config, extents, limits):
+        return
+    plan, sizes = algorithm.plan(made, config), {**extents, **limits.sizes()}
+    threads = int(np.prod(plan.launches[0].block))
+    blocks = plan.launches[0].grid[0].at(sizes)
+    waits = plan.scratch[0].bytes.at(sizes) > 0
+    assert not waits or blocks * threads <= limits.sm_count * limits.threads_per_sm
+
+
+def test_clusters_begin_with_sm_90_and_need_no_scratch_memory_alone() -> None:
+    made, algorithm = spec("sum"), FAMILY.algorithms["cluster"]
+    alone, several = HALVES["cluster"][0], HALVES["cluster"][-1]
+    for config in (alone, several):
+        assert algorithm.infeasible(made, config, Limits.of("sm_89")) is not None
+        assert all(algorithm.infeasible(made, config, Limits.of(arch)) is None for arch in ("sm_90", "sm_100"))
+        for n in (0, 1, 2**16, 2**26):
+            launch = algorithm.plan(made, config).launches[0]
+            assert launch.grid[0].at({"n": n, **H100.sizes()}) % launch.cluster[0] == 0
+    assert algorithm.plan(made, alone).scratch == ()
+    assert "<<<2, 256>>>(in, out, n) in clusters of 2 blocks\n" in render(variant(FAMILY, made, "cluster", alone))
+    assert algorithm.plan(made, alone).launches[0].arguments[:2] == ("in", "out")
+    assert algorithm.uncovered(made, alone, {"n": 2**16}, H100) is None
+    assert algorithm.uncovered(made, alone, {"n": 2**28}, H100) is not None
+
+
+def test_a_second_pass_runs_where_there_are_partial_results() -> None:
+    made, config = spec("sum"), HALVES["grid"][-1]
+    first, second = FAMILY.algorithms["grid"].plan(made, config).launches
+    for n, passes in ((0, 0), (1, 0), (4096, 0), (4097, 1), (2**28, 1)):
+        sizes = {"n": n, **H100.sizes()}
+        assert (first.grid[0].at(sizes) > 1, second.grid[0].at(sizes)) == (passes == 1, passes)
