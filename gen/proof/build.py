@@ -37,6 +37,7 @@ KERNEL_FLAGS = (
     "-std=c++17", "-fPIC", "-w", "-fvisibility=hidden", "-fno-gnu-unique",
     "-fno-tree-sra", "-fno-store-merging", "-fno-tree-slp-vectorize",  # a float4 load must stay one access
     "-ffp-contract=off", "-fmax-errors=5", "-fstack-clash-protection",  # no frame steps over the guard of a stack
+    "-fno-omit-frame-pointer",  # the runtime finds out which calls led to a barrier
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0",
     "-fsanitize=signed-integer-overflow,bounds-strict,alignment,integer-divide-by-zero,shift-exponent,return",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gen.errors import RunError
 from gen.proof.code import Code, Kernel
-from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, Fault
+from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, Fault, Meeting
 
 _RULES = {
     "out-of-bounds read": "makes an out-of-bounds read",
@@ -109,6 +109,26 @@ def explain_undefined(fault: Fault, code: Code) -> str:
     place = f"{code.name}.cu:{lines[0]}: `{_source(code, lines[0])}`: " if lines else ""
     text = fault.text.decode("utf-8", "replace")
     return f"{place}thread {fault.thread.as_tuple()} of block {fault.block.as_tuple()}: {text}"
+
+
+def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault | None:
+    """The error for threads that met at a barrier; None where they came by the same lines, of which g++ made copies."""
+    ways = (meeting.way, meeting.other_way)
+    way, other = ([line for pc in pcs if pc for line in _lines(code, int(pc))] for pcs in ways)
+    if not way or not other or way == other:
+        return None
+
+    def steps(lines: Sequence[int]) -> str:
+        return "lines " + ", ".join(map(str, reversed(lines)))
+
+    source = _source(code, way[0])
+    thread, block = meeting.thread.as_tuple(), meeting.block.as_tuple()
+    return HostFault(
+        f"{_RULES['barrier']} at {code.name}.cu:{way[0]}: `{source}`",
+        f"thread {thread} of block {block} comes there by {steps(way)}, thread {meeting.other_thread.as_tuple()} by "
+        f"{steps(other)}: these are two barriers",
+        kind="barrier", kernel=kernel.name, block=block, thread=thread, line=way[0], source=source, buffer="", offset=0,
+    )  # fmt: skip
 
 
 def locate(code: Code, pc: int) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from gen.families.steps import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel
-from gen.proof.faults import HostFault, Place, explain, explain_undefined, locate
+from gen.proof.faults import HostFault, Place, explain, explain_meeting, explain_undefined, locate
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
 from gen.proof.parameters import Taken, together
@@ -120,6 +120,7 @@ class HostKernel:
         self._scratch = {scratch.name: ScratchMemory(zeroed=scratch.zeroed) for scratch in plan.scratch}
         self._shadows = {name: Shadow() for name in (*self._operands, *self._scratch)}
         self._runs = 0
+        self._same_lines: set[tuple[int, ...]] = set()
         self.undefined = ""
 
     def run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
@@ -230,9 +231,20 @@ class HostKernel:
         fault = self._runtime.run(request)
         if fault.kind:
             raise explain(fault, self._code, kernel, places, dynamic_bytes)
+        self._check_meetings(fault, kernel)
         if fault.pc and not self.undefined:
             self.undefined = explain_undefined(fault, self._code)
         return tuple(touched or ())
+
+    def _check_meetings(self, fault: native.Fault, kernel: Kernel) -> None:
+        for meeting in self._runtime.meetings(fault):
+            ways = (*meeting.way, *meeting.other_way)
+            if ways in self._same_lines:
+                continue
+            error = explain_meeting(meeting, self._code, kernel)
+            if error is not None:
+                raise error
+            self._same_lines.add(ways)
 
     def _sort(self, buffers: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and numbers of a call, each checked against its operand."""

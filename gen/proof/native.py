@@ -145,6 +145,19 @@ class Fault(ctypes.Structure):
         ("other_block", Index),
         ("other_thread", Index),
         ("text", ctypes.c_char * 200),
+        ("meetings", ctypes.c_uint64),
+    ]
+
+
+class Meeting(ctypes.Structure):
+    """Two threads that came to one barrier by different calls: return addresses, then 0."""
+
+    _fields_ = [
+        ("way", ctypes.c_uint64 * 8),
+        ("other_way", ctypes.c_uint64 * 8),
+        ("block", Index),
+        ("thread", Index),
+        ("other_thread", Index),
     ]
 
 
@@ -154,9 +167,12 @@ class Runtime:
     _loaded: ClassVar[dict[str, Runtime]] = {}
 
     def __init__(self, library: Path) -> None:
-        self._run = ctypes.CDLL(str(library)).cuda_on_host_run
+        handle = ctypes.CDLL(str(library))
+        self._run = handle.cuda_on_host_run
         self._run.argtypes = (ctypes.POINTER(Launch), ctypes.POINTER(Fault))
         self._run.restype = ctypes.c_int
+        self._meetings = handle.cuda_on_host_meetings
+        self._meetings.restype = ctypes.POINTER(Meeting)
 
     @classmethod
     def load(cls, library: Path) -> Runtime:
@@ -172,3 +188,7 @@ class Runtime:
         if status == 2:
             raise MemoryError("no memory for the stacks and shared memory of a launch")
         return fault
+
+    def meetings(self, fault: Fault) -> list[Meeting]:
+        """Which threads came to a barrier by different calls in the last launch, which this was the outcome of."""
+        return list(self._meetings()[: int(fault.meetings)]) if fault.meetings else []

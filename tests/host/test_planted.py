@@ -109,6 +109,19 @@ PLANTED = (
     Planted("two_barriers", "barrier",
             "if (threadIdx.x < 32)\n__syncthreads();  // here\nelse\n__syncthreads();  // here",
             "__syncthreads();\n__syncthreads();"),
+    Planted("two_barriers_in_a_line", "barrier", "threadIdx.x < 32 ? __syncthreads() : __syncthreads();  // here",
+            "__syncthreads(), __syncthreads();"),
+    Planted("helper_with_a_barrier_on_both_sides", "barrier", "if (threadIdx.x < 32)\nmeet();\nelse\nmeet();",
+            "if (blockIdx.x == 0)\nmeet();\nelse\nmeet();",
+            before="__device__ __forceinline__ void meet() {\n__syncthreads();  // here\n}\n"),
+    Planted("function_with_a_barrier_on_both_sides", "barrier", "if (threadIdx.x < 32)\nmeet();\nelse\nmeet();",
+            "if (blockIdx.x == 0)\nmeet();\nelse\nmeet();",
+            before="__device__ __noinline__ void meet() {\n__syncthreads();  // here\n}\n"),
+    Planted("helper_of_a_helper_on_both_sides", "barrier",
+            "if (threadIdx.x < 32)\nmeet_twice();\nelse {\nmeet();\nmeet();\n}",
+            "for (int k = 0; k < 4; ++k)\nmeet_twice();",
+            before="__device__ __forceinline__ void meet() {\n__syncthreads();  // here\n}\n"
+            "__device__ __noinline__ void meet_twice() {\nmeet();\nmeet();\n}\n"),
     Planted("shuffle_after_return", "absent lane",
             GUARD + f"out[i] = __shfl_down_sync({FULL}, in[i], 1);  // here",
             INDEX + f"float x = i < n ? in[i] : 0.0f;\nx = __shfl_down_sync({FULL}, x, 1);\nif (i < n) out[i] = x;"),
@@ -209,7 +222,7 @@ PLANTED = (
             "__pipeline_commit();\n__pipeline_wait_prior(0);\n__syncthreads();\nscratch[63 - i] = -1.0f;", "scratch"),
     Planted("recursion_without_end", "stack overflow", GUARD + "out[i] = deep(i);",
             GUARD + "out[i] = deep(0);",
-            before="__device__ __noinline__ int deep(int n) {\nvolatile int kept = n;  // here\n"
+            before="__device__ __noinline__ int deep(int n) {  // here\nvolatile int kept = n;  // here\n"
             "return kept == 0 ? 0 : deep(kept + 1) + kept;  // here\n}\n"),
     Planted("array_larger_than_the_stack", "stack overflow", GUARD + "out[i] = wide<90000>(i);",
             GUARD + "out[i] = wide<900>(i);",

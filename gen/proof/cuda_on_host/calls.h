@@ -17,8 +17,9 @@ __attribute__((const)) dim3 grid_dimensions();
 __attribute__((const)) int lane();
 __attribute__((const)) unsigned char* dynamic_shared();
 
-// Waits for every thread of the block; returns how many of them brought a predicate that is not 0.
-int block_barrier(int line, int predicate);
+// Waits for every thread of the block; returns how many of them brought a predicate that is not 0. `site`: no two
+// barriers in the text have the same, though they may stand in one line.
+int block_barrier(int line, int site, int predicate);
 
 // Waits for the lanes of `mask` at the same collective and replaces `value` by its result for this lane.
 void collective(Collective kind, unsigned mask, int source, void* value, int bytes);

@@ -1,10 +1,11 @@
 // Barriers, shuffles, votes and reductions of a warp. Every lane that a mask names must come.
 #pragma once
 
-#define __syncthreads() ((void)cuda_on_host::block_barrier(__LINE__, 0))
-#define __syncthreads_count(predicate) cuda_on_host::block_barrier(__LINE__, (predicate) != 0)
-#define __syncthreads_and(predicate) (cuda_on_host::block_barrier(__LINE__, (predicate) == 0) == 0)
-#define __syncthreads_or(predicate) (cuda_on_host::block_barrier(__LINE__, (predicate) != 0) != 0)
+#define CUDA_ON_HOST_BARRIER(predicate) cuda_on_host::block_barrier(__LINE__, __COUNTER__, predicate)
+#define __syncthreads() ((void)CUDA_ON_HOST_BARRIER(0))
+#define __syncthreads_count(predicate) CUDA_ON_HOST_BARRIER((predicate) != 0)
+#define __syncthreads_and(predicate) (CUDA_ON_HOST_BARRIER((predicate) == 0) == 0)
+#define __syncthreads_or(predicate) (CUDA_ON_HOST_BARRIER((predicate) != 0) != 0)
 
 CUDA_ON_HOST_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
   cuda_on_host::collective(cuda_on_host::Collective::kSync, mask, 0, nullptr, 0);

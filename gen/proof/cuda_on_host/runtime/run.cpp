@@ -98,7 +98,7 @@ void begin_block(Block& block, uint64_t number) {
 bool barrier_is_full(const Block& block) {
   for (int i = 0; i < run.thread_count; ++i) {
     const Thread& thread = block.threads[i];
-    if (thread.state != State::kAtBarrier || thread.barrier_line != block.threads[0].barrier_line) return false;
+    if (thread.state != State::kAtBarrier || thread.barrier_site != block.threads[0].barrier_site) return false;
   }
   return true;
 }
@@ -146,7 +146,12 @@ Outcome run_block(Block& block) {
       return Outcome::kFault;
     }
     block.barrier_count = 0;
-    for (int i = 0; i < run.thread_count; ++i) block.barrier_count += block.threads[i].predicate != 0;
+    bool same_way = true;
+    for (int i = 0; i < run.thread_count; ++i) {
+      block.barrier_count += block.threads[i].predicate != 0;
+      same_way &= block.threads[i].way == block.threads[0].way;
+    }
+    if (!same_way) note_meetings(block);
     if (block.chained) join_block();
     if (block.cluster != nullptr) join_meetings(block);
     draw_epoch(block);
@@ -371,6 +376,7 @@ extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault*
   run.begin = run.epoch;
   run.owners.clear();
   run.changes = run.steps = 0;
+  forget_meetings();
   if (!prepare_shared() || !prepare_words()) return 2;
   random_state = launch->seed;
   const Watchdog watchdog;

@@ -59,8 +59,10 @@ struct Thread {
   uint16_t number;  // x first, then y, then z
   Index index;
   uint64_t steps;
-  int barrier_line, predicate;
+  int barrier_line, barrier_site, predicate;
   void* wait_pc;
+  uint64_t way;          // by which calls it has come to a barrier, as one number; `wait_pc` if from the kernel itself
+  void** barrier_frame;  // where the calls are found if not
   Waiting waiting;
   // A clock of each lane of its warp: what the lane did up to then happened before what this thread does now.
   uint32_t known[kWarp];
@@ -219,6 +221,14 @@ void make_room_aside(Block& block);
 
 // Makes shared memory look unwritten, before each block.
 void poison_shared();
+
+// The current thread has come to a barrier by calls of which this is the innermost frame.
+void note_way(void** frame);
+
+// Takes a note of threads that have come to a full barrier by different calls: whether they came by different lines is
+// for those to say who can read the code's lines.
+void note_meetings(const Block& block);
+void forget_meetings();
 
 // Names in `run.fault` why nothing can go on.
 void report_stuck();

@@ -194,10 +194,12 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
   if (bytes > 0) memcpy(value, me.waiting.received, bytes);
 }
 
-CUDA_ON_HOST_EXPORT int block_barrier(int line, int predicate) {
+CUDA_ON_HOST_EXPORT int block_barrier(int line, int site, int predicate) {
   void* pc = __builtin_return_address(0);
   step(pc, kWaitSteps);
+  note_way(static_cast<void**>(__builtin_frame_address(0)));
   run.current->barrier_line = line;
+  run.current->barrier_site = site;
   run.current->predicate = predicate;
   wait(State::kAtBarrier, pc);
   return run.block->barrier_count;
@@ -257,7 +259,7 @@ void report_stuck() {
     if (waiting.state != State::kAtBarrier) continue;
     for (int k = 0; k < run.thread_count; ++k) {
       const Thread& other = run.block->threads[k];
-      if (other.state == State::kAtBarrier && other.barrier_line == waiting.barrier_line) continue;
+      if (other.state == State::kAtBarrier && other.barrier_site == waiting.barrier_site) continue;
       where(other);
       run.current = &waiting;
       run.fault->line = waiting.barrier_line;
