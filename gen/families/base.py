@@ -1,6 +1,7 @@
 """What a family is: specs say what, algorithms say how, plans say which launches.
 
-Imports `errors`, `dtypes`, `expr` and `config`, nothing else of gen; nothing outside a family knows a family's name.
+What they are put together from comes from here too: `arrays`, `plans`. Imports these, `errors`, `dtypes`, `expr` and
+`config`, nothing else of gen; nothing outside a family knows a family's name.
 """
 
 from __future__ import annotations
@@ -17,47 +18,14 @@ import numpy as np
 
 from gen.dtypes import DType
 from gen.errors import UnknownNameError
+from gen.families.arrays import Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
-from gen.families.expr import ONE, ZERO, Expr
+from gen.families.plans import MAX_GRID_X, STATIC_SHARED_BYTES, Launch, Limits, Plan, Scratch
 
-Array = np.ndarray[Any, Any]
-Extents = Mapping[str, int]
-"""Run-time sizes by name: `{"rows": 4097, "cols": 8191, "in_pitch": 8192, "out_pitch": 4097}`."""
-
-Role = Literal["in", "out", "inout", "number"]
-
-
-@dataclass(frozen=True)
-class Operand:
-    """One array or number of a call, in the user's order.
-
-    Attributes:
-        axes: the extents that are its shape, slowest first, a number for one that is always the same; none for a
-            number or a 0-d array.
-        pitch: the extent that counts elements from one row to the next; empty where rows follow each other.
-    """
-
-    name: str
-    role: Role
-    dtype: DType
-    axes: tuple[str | int, ...] = ()
-    pitch: str = ""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How an array lies in memory: shape, strides in bytes, element, and the bytes that divide base and strides."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[Any]
-    alignment: int = 16
-
-    @classmethod
-    def of(cls, array: Array) -> Layout:
-        """The layout of a NumPy array."""
-        address = array.__array_interface__["data"][0]
-        return cls(array.shape, array.strides, array.dtype, int(np.gcd.reduce([256, address, *array.strides])))
+__all__ = [
+    "MAX_GRID_X", "STATIC_SHARED_BYTES", "Algorithm", "Array", "Expected", "Extents", "Family", "Kernel", "Launch",
+    "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner", "Scratch", "Spec", "Variant", "Work",
+]  # fmt: skip
 
 
 class Spec(Protocol):
@@ -85,94 +53,6 @@ class Spec(Protocol):
     def __hash__(self) -> int:
         """Equal specs are one and the same key."""
         ...
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a device allows. `Limits.of("sm_90")` is a table and needs no GPU."""
-
-    arch: str
-    sm_count: int
-    shared_bytes_per_block: int
-    registers_per_sm: int
-    threads_per_sm: int
-
-    @classmethod
-    def of(cls, arch: str) -> Limits:
-        """The limits of an architecture's best-known device."""
-        if arch not in _LIMITS:
-            raise UnknownNameError("The architecture", "must be one of " + ", ".join(_LIMITS), repr(arch))
-        return cls(arch, *_LIMITS[arch])
-
-    @property
-    def has_clusters(self) -> bool:
-        """Whether blocks of a cluster can reach into each other's shared memory."""
-        return int(self.arch.removeprefix("sm_").rstrip("af")) >= 90
-
-    def sizes(self) -> dict[str, int]:
-        """What a plan's expressions may name beside extents."""
-        return {"sm_count": self.sm_count}
-
-
-# CUDA C++ Programming Guide, "Compute Capabilities"; multiprocessors of V100, T4, A100, RTX 3090, L40S, H100, B200,
-# RTX 5090; shared memory is what a block can opt in to.
-_LIMITS = {
-    "sm_70": (80, 98304, 65536, 2048),
-    "sm_75": (40, 65536, 65536, 1024),
-    "sm_80": (108, 166912, 65536, 2048),
-    "sm_86": (82, 101376, 65536, 1536),
-    "sm_89": (142, 101376, 65536, 1536),
-    "sm_90": (132, 232448, 65536, 2048),
-    "sm_100": (148, 232448, 65536, 2048),
-    "sm_120": (170, 101376, 65536, 1536),
-}
-STATIC_SHARED_BYTES = 49152  # more must be dynamic, on every architecture
-MAX_GRID_X = 2**31 - 1  # grid.y and grid.z end at 65,535: everything is folded into x
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch, as expressions over extents and limits: Python evaluates them, an export prints them as C.
-
-    Attributes:
-        grid: blocks along x, y, z; where one of them is 0 nothing is launched.
-        block: threads along x, y, z.
-        arguments: an operand or scratch by name, or a number with its type.
-        entry: what the kernel's symbol adds to the variant's name: `_finish`.
-        shared_bytes: dynamic shared memory.
-        cluster: blocks in a cluster.
-        times: how often it runs: `steps // 4`.
-        swap: pairs of buffers that change places after each time.
-        setup: it prepares private copies; it is not part of what is timed.
-    """
-
-    grid: tuple[Expr, Expr, Expr]
-    block: tuple[int, int, int]
-    arguments: tuple[str | tuple[DType, Expr], ...]
-    entry: str = ""
-    shared_bytes: Expr = ZERO
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    times: Expr = ONE
-    swap: tuple[tuple[str, str], ...] = ()
-    setup: bool = False
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Device memory that a kernel object owns. `zeroed`: zeroed once; every run leaves it zero."""
-
-    name: str
-    bytes: Expr
-    zeroed: bool = False
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All launches of one call, in order, for every shape; every runner interprets the same plan."""
-
-    launches: tuple[Launch, ...]
-    scratch: tuple[Scratch, ...] = ()
-    constants: tuple[tuple[str, bytes], ...] = ()
 
 
 S = TypeVar("S", bound=Spec)
