@@ -8,7 +8,7 @@
 //           out_pitch, 1, ((rows * cols) + 1023) / 1024)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 1}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 968a08577becbdd2
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 6671971a3488a423
 //
 // Written by gen: change the template, not this file.
 

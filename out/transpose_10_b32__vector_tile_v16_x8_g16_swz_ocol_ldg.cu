@@ -11,7 +11,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "g", "spread":
 //           "swz", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 889bddb5f54729b7
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 7c3b7d9cd3f29937
 //
 // Written by gen: change the template, not this file.
 

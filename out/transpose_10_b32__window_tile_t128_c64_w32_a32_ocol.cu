@@ -10,7 +10,7 @@
 //           cols, in_pitch, out_pitch, ((rows + 7) + 127) / 128, (cols + 63) / 64, inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"align": 32, "block_order": "col", "tile_cols": 64, "tile_rows": 128, "warps": 32}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 82ba8ad3d19d6a32
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 099ff04430c1cc76
 //
 // Written by gen: change the template, not this file.
 
