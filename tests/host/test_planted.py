@@ -63,6 +63,11 @@ PLANTED = (
     Planted("structure_past_the_end", "out-of-bounds read",
             GUARD + "struct Many { float x[16]; };\nif (i == n - 5) *(Many*)scratch = *(const Many*)(in + i);  // here",
             GUARD + "struct Many { float x[16]; };\nif (i == 0) *(Many*)scratch = *(const Many*)(in + i);", "in"),
+    Planted("structure_by_value_from_nowhere", "out-of-bounds read",
+            GUARD + "out[i] = first(*(const Many*)(size_t)(64 * i));  // here",
+            GUARD + "out[i] = first(*(const Many*)in);",
+            before="struct Many { float x[16]; };\n"
+            "__device__ __noinline__ float first(Many many) { return many.x[0]; }\n"),
     Planted("atomic_past_the_end", "out-of-bounds write", GUARD + "atomicAdd(scratch + n + i, 1.0f);  // here",
             GUARD + "scratch[i] = 0.0f; atomicAdd(scratch + i, 1.0f);", "scratch"),
     Planted("vector_misaligned", "misaligned",
