@@ -91,6 +91,8 @@ def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], d
     if place is not None:
         size = f"{fault.bytes} bytes of " if fault.bytes else ""
         value += f": {size}{place.name}, {_position(offset, place)}"
+    elif kind.startswith("out-of-bounds"):  # nowhere near a buffer: all that is known is the address
+        value += f": address {int(fault.offset) & 2**64 - 1:#x}"
     if kind == "barrier":
         value += f" waits there, thread {fault.other_thread.as_tuple()} did not come: it {text}"
     elif fault.other_pc and kind in ("race", "read-only path", "copy in flight"):

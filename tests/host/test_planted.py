@@ -289,6 +289,14 @@ def test_clean_twin_passes(planted: Planted, planted_kernels: Mapping[str, tuple
         kernel.run({"n": 100}, arrays())
 
 
+def test_an_access_near_no_buffer_is_reported_with_its_address(
+    planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]],
+) -> None:
+    faulty, _ = planted_kernels["null_pointer"]
+    with pytest.raises(HostFault, match="address 0x0: a null pointer"):
+        faulty.run({"n": 100}, arrays())
+
+
 def test_process_lives_on_after_a_fault(planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
     faulty, clean = planted_kernels["barrier_missing"]
     for _ in range(3):
