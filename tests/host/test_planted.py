@@ -63,6 +63,11 @@ PLANTED = (
     Planted("structure_past_the_end", "out-of-bounds read",
             GUARD + "struct Many { float x[16]; };\nif (i == n - 5) *(Many*)scratch = *(const Many*)(in + i);  // here",
             GUARD + "struct Many { float x[16]; };\nif (i == 0) *(Many*)scratch = *(const Many*)(in + i);", "in"),
+    Planted("structure_by_value_past_the_end", "out-of-bounds read",
+            GUARD + "out[i] = sum(((const Many*)in)[i]);  // here\nout[i] += sum(((const Many*)in)[0]);",
+            GUARD + "out[i] = sum(((const Many*)in)[i / 32]);\nout[i] += sum(((const Many*)in)[0]);", "in",
+            before="struct Many { float x[16]; };\n__device__ float sum(Many many) {\nfloat sum = 0.0f;\n"
+            "for (int k = 0; k < 16; ++k) sum += many.x[k] * many.x[15 - k];\nreturn sum;\n}\n"),
     Planted("structure_by_value_from_nowhere", "out-of-bounds read",
             GUARD + "out[i] = first(*(const Many*)(size_t)(64 * i));  // here",
             GUARD + "out[i] = first(*(const Many*)in);",

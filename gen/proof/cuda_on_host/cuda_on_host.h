@@ -38,7 +38,9 @@
 #undef __grid_constant__
 #undef __maxnreg__
 #undef __cluster_dims__
-#define __global__
+// A kernel gets all functions inlined that may be: an argument that is a class is an access of the kernel's own then,
+// like those of CUDA's headers. A class that a __noinline__ function takes by value is read unseen.
+#define __global__ __attribute__((flatten))
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
