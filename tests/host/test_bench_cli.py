@@ -13,8 +13,8 @@ import pytest
 from gen.bench import run as run_module
 from gen.bench.rows import read_results
 from gen.bench.run import Bench
+from tests.host.cli.command import run
 from tests.host.test_bench_run import OPENED, Script
-from tests.host.test_cli import run
 
 LIMITS = {"read": 3200.0, "write": 3300.0, "copy": 3000.0, "empty_pair_us": 3.8, "empty_node_us": 0.8}
 ONE = ("transpose", "--case", "transpose f32 1024x1024")

@@ -28,7 +28,7 @@ from gen.proof.host import HostRunner
 from gen.store.folder import variants_of_home
 from gen.store.specs import FILE
 from tests.host import test_render as rules
-from tests.host.test_cli import run
+from tests.host.cli.command import run
 from tests.host.test_variants import test_variants_equal_numpy as equals_numpy
 from tests.outside.scan_family.scan import Scan, ScanSpec, Totals, TotalsConfig
 

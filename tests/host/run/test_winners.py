@@ -1,27 +1,21 @@
-"""A whole tuning run on a GPU that replays times: what it writes, keeps, leaves out and says."""
+"""What a run leaves in the folder of results: winners, their files, their specs."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gen.cli.app import app
 from gen.emit.generate import base_of_catalogue
 from gen.emit.render import render
 from gen.errors import RunError, StoreError
 from gen.families import FAMILIES
-from gen.families.base import Variant
 from gen.families.stencil import StencilSpec
-from gen.families.transpose import Transpose
 from gen.gpu.trial import Entrant, Problem
 from gen.store.folder import variants_of_home
 from gen.store.specs import read_specs
@@ -30,48 +24,8 @@ from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
 from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.problems import problems
-from gen.tune.run import Run, run
-from gen.tune.search import Space
-from tests.fake_device import FakeDevice, FakeFarm, FakeSession
-
-TRANSPOSE = problems(FAMILIES, "transpose", {})[:1]
-ALL = tuple(p for p in problems(FAMILIES, None, {}) if p.family != TRANSPOSE[0].family or p == TRANSPOSE[0])
-EVIDENCE = {
-    "median_us", "of_limit", "floor_us", "limit", "gb_per_s", "over_base", "extents", "trials", "protocol", "driver",
-    "compiler", "registers", "interval_us", "samples", "noise", "settled", "sm_mhz", "throttled",
-}  # fmt: skip
-FOREIGN = Winner("Other GPU", "transpose_10_b32", "any size", "transpose_10_b32__tiled_t16_r4_p0_u1", {"median_us": 1})
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every 29th number of a space, one shape class of a transpose, and no winners that came with gen."""
-    at = Space.at
-    monkeypatch.setattr(Transpose, "shape_classes", lambda _self, _spec: ("aligned rows",))
-    monkeypatch.setattr(TRANSPOSE[0].family, "catalogue", (TRANSPOSE[0].spec,))
-    monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
-    monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-def by_length(made: Variant) -> float:
-    """A time for each variant, whatever it is: none is base's."""
-    return 5.0 + len(made.name) % 7 + sum(made.name.encode()) % 101 / 100
-
-
-def tuned(home: Path, wanted: tuple[Problem, ...] = ALL, device: FakeDevice | None = None, **options: Any) -> Run:
-    return run(wanted, FAMILIES, device or FakeDevice(by_length), FakeFarm(), home, **options)
-
-
-def gen(*arguments: str | Path) -> tuple[int, str]:
-    """Exit status and all that a command printed."""
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments], prog_name="gen")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result.exit_code, result.output
+from tests.fake_device import FakeDevice, FakeSession
+from tests.host.run.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, gen, tuned
 
 
 def test_a_run_writes_a_sorted_line_for_each_winner(home: Path) -> None:
@@ -180,90 +134,6 @@ def test_the_winner_so_far_is_that_of_the_device_spec_and_class(home: Path, monk
     assert told == [winners[problem.spec_name, problem.shape_class] for problem in ALL]
 
 
-@dataclass
-class Now:
-    """A clock that stands in for the module `time`."""
-
-    at: float = 100.0
-
-    def monotonic(self) -> float:
-        return self.at
-
-
-def test_each_problem_gets_a_share_of_the_time_that_is_left(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, shares = Now(), []
-    takes = iter([5.0, 30.0, 7.0, 9.0, 8.0])
-    five = (*ALL[:3], *ALL[-2:])  # of several specs
-
-    def tune(*arguments: Any, deadline: float | None, **options: Any) -> Any:
-        assert deadline is not None
-        shares.append(deadline - clock.at)
-        clock.at += next(takes)
-        return tuner.tune(*arguments, deadline=None, **options)
-
-    monkeypatch.setattr(module, "tune", tune)
-    monkeypatch.setattr(module, "time", clock)
-    done = tuned(home, five, budget=65.0)
-    counts = [module.EACH + Space(problem.family, problem.spec).count for problem in five]
-    assert len(set(counts)) > 1
-    left = [65.0, 60.0, 30.0, 23.0, 14.0]
-    assert shares == pytest.approx([left[n] * counts[n] / sum(counts[n:]) for n in range(5)])
-    assert done.seconds == 59.0
-    assert done.left_out == ()
-
-
-def test_what_the_budget_does_not_reach_is_left_out_and_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Now()
-
-    def tune(*arguments: Any, **options: Any) -> Any:
-        clock.at += 25
-        return tuner.tune(*arguments, **{**options, "deadline": None})
-
-    monkeypatch.setattr(module, "tune", tune)
-    monkeypatch.setattr(module, "time", clock)
-    done = tuned(home, budget=40.0)
-    assert [outcome.problem for outcome in done.outcomes] == list(ALL[:2])
-    assert done.left_out == ALL[2:]
-    assert len(read_winners(home)) == 2
-
-
-def test_a_rerun_without_time_for_finals_keeps_the_winner_and_what_is_known_of_it(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = tuned(home, TRANSPOSE)
-    winner, base = done.outcomes[0].winner, tuner.base_of(TRANSPOSE[0], FakeDevice()).name
-    assert winner is not None
-    before = (home / FILE).read_text()
-    anew = FakeDevice(by_length, driver="2.0")  # under which nothing was tried
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "tune", lambda *them, **those: tuner.tune(*them, **{**those, "deadline": -1.0}))
-        tuned(home, TRANSPOSE, anew)
-    assert [name for name, _ in anew.attempts] == [base] != [winner.variant.name]
-    assert (home / FILE).read_text() == before
-    spoilt = FakeDevice(by_length, driver="3.0", bad={winner.variant.name: "wrong_result"})
-    tuned(home, TRANSPOSE, spoilt)
-    assert [one.variant for one in read_winners(home)] != [winner.variant.name]
-
-
-def test_without_time_nothing_is_tuned(home: Path) -> None:
-    device = FakeDevice(by_length)
-    done = tuned(home, device=device, budget=-1.0)
-    assert (done.outcomes, done.left_out) == ((), ALL)
-    assert device.attempts == []
-
-
-def test_without_a_budget_there_is_no_deadline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float | None] = []
-
-    def tune(*arguments: Any, deadline: float | None, **options: Any) -> Any:
-        told.append(deadline)
-        return tuner.tune(*arguments, **options)
-
-    monkeypatch.setattr(module, "tune", tune)
-    tuned(home, TRANSPOSE)
-    assert told == [None]
-
-
 def test_every_trial_is_told(home: Path) -> None:
     seen: list[tuple[Problem, int, int]] = []
     done = tuned(home, TRANSPOSE, tick=lambda *counts: seen.append(counts))
@@ -341,85 +211,6 @@ def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pyte
     for thread in threads:
         thread.join()
     assert set(map(str, read_winners(home))) == set(map(str, winners))
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
-    """A GPU that `gen tune` finds."""
-    device = FakeDevice(by_length)
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
-    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
-    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
-    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
-    yield device
-    assert device.open_sessions == 0
-
-
-def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) -> None:
-    bad = next(made for made in base_of_catalogue(FAMILIES) if made.family.name == "transpose").name
-    crashing = next(name for name in _names(TRANSPOSE[0]) if name != bad)
-    gpu.bad = {crashing: "launch_failed"}
-    status, said = gen("tune", "--out", home)
-    assert status == 0
-    for problem in ALL:
-        assert str(problem) in said
-    assert f"{crashing}: launch_failed: made to: launch_failed" in said
-    for winner in read_winners(home):
-        assert winner.variant.partition("__")[2] in said
-    assert "a second, proven and timed." in said
-
-
-def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeDevice, home: Path) -> None:
-    status, said = gen("tune", "transpose", "--shape", "64x96", "--shape", "32x32", "--budget", "1e-9", "--out", home)
-    assert status == 0
-    assert "Left out for want of time: transpose_10_b32 64 x 96." in said
-    assert "Left out for want of time: transpose_10_b32 32 x 32." in said
-    assert gpu.attempts == []
-
-
-def test_the_command_prints_json_that_any_reader_takes(gpu: FakeDevice, home: Path) -> None:
-    """Also where nothing won: JSON has no infinity."""
-    gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "launch_failed")
-    status, said = gen("tune", "transpose", "--json", "--out", home)
-    assert status == 1
-    found = json.loads(said, parse_constant=pytest.fail)
-    (outcome,) = found["outcomes"]
-    assert (outcome["winner"], outcome["median_us"]) == (None, None)
-    assert outcome["statuses"].pop("infeasible") > 0  # never launched: the order of blocks needs a square of tiles
-    assert outcome["statuses"] == {"launch_failed": len(gpu.bad)}
-    gpu.bad = {}
-    gpu.driver = "2.0"
-    status, said = gen("tune", "transpose", "--json", "--out", home)
-    assert status == 0
-    (outcome,) = json.loads(said)["outcomes"]
-    (winner,) = read_winners(home)
-    assert outcome["winner"] == winner.variant
-
-
-def test_the_command_ends_with_1_where_nothing_won(gpu: FakeDevice, home: Path) -> None:
-    gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "wrong_result")
-    status, said = gen("tune", "transpose", "--out", home)
-    assert status == 1
-    assert "none" in said
-    assert not (home / FILE).exists()
-
-
-@pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("budget", ["0", "-5", "nan", "60x", "1h30"])
-def test_the_command_refuses_a_budget_that_is_none(home: Path, budget: str) -> None:
-    status, said = gen("tune", "transpose", "--budget", budget, "--out", home)
-    assert (status, "must be a positive time such as 60s" in said) == (2, True)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_the_command_refuses_a_bad_shape_and_an_unknown_compiler(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gen("tune", "transpose", "--shape", "axb", "--out", home)[0] == 2
-    monkeypatch.undo()
-    with monkeypatch.context() as patch:
-        patch.setattr("gen.tune.device.find_device", lambda _index: FakeDevice())
-        patch.setattr("gen.cli.gpu.importable", lambda: None)
-        status, said = gen("tune", "transpose", "--compiler", "clang", "--out", home)
-    assert (status, "must be nvrtc or nvcc" in said) == (2, True)
 
 
 def _names(problem: Problem) -> list[str]:

@@ -1,0 +1,40 @@
+"""Commands of gen, in this process and in another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from gen.cli.app import app
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+class Ended:
+    """How a command ended."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), prog_name="gen")
+        self.status, self.out, self.err = result.exit_code, result.stdout, result.stderr
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+
+def run(*arguments: str | Path) -> Ended:
+    """Runs a command in this process. What is no planned end fails the test."""
+    return Ended([str(argument) for argument in arguments])
+
+
+def start(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gen", *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=False, **options
+    )

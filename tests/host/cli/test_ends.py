@@ -1,0 +1,122 @@
+"""How commands end where something is wrong: the status, and one message without a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.host.cli.command import CHECKOUT, run, start
+
+BAD_USAGE = [
+    (("list", "reductoin"), "Did you mean reduction"),
+    (("render", "reduceShf"), "Did you mean reduceShfl"),
+    (("render", "reduction_sum_f32"), "FAMILY_SPEC__ALGORITHM_TAG"),
+    (("render", "reduction_sum_f64__grid_tpb128_u1_v4_bpm1"), "vec_bytes 4 holds no f64"),
+    (("render", "reduction_sum_f32__gird_tpb128"), "grid"),
+    (("render", "reduction_sum_f32__grid_tpb100_u1_v4_bpm1"), "tpb128"),
+    (("render", "transpose_10_b32__tiled_t64_r16_p0_u4"), "shared memory"),
+    (("render", "stencil_heat_00000000_f32__naive_x32_y2_u1"), "stencil_heat"),
+    (("prove", "transpos"), "Did you mean transpose"),
+    (("prove", "--seed", "-1"), "--seed"),
+    (("tune", "--arch", "sm_12"), "sm_90"),
+    (("tune", "--arch", "sm_70"), "sm_75"),
+    (("generate", "--out", __file__), "must be a folder"),
+    (("generate", "--all", __file__), "must be a folder"),
+    (("generate", "--all", "x", "--out", "y"), "--out"),
+    (("--family", "no.such:Thing", "list"), "no.such:Thing"),
+    (("--family", "gen.errors:GenError", "list"), "gen.errors:GenError"),
+    (("nonsense",), "nonsense"),
+    (("generate", "--nonsense"), "--nonsense"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), BAD_USAGE, ids=lambda value: " ".join(value)[-60:])
+def test_bad_usage_ends_with_2_and_says_what_would_do(arguments: tuple[str, ...], says: str) -> None:
+    shown = run(*arguments)
+    assert shown.status == 2
+    assert shown.out == ""
+    assert says in shown.err
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 9}', '{"schema": 1, "winners": [{"device": 1}]}', "\x00"])
+def test_a_corrupt_file_of_winners_is_named(home: Path, content: str) -> None:
+    home.mkdir()
+    (home / "tuned.json").write_text(content)
+    shown = run("generate")
+    assert shown.status == 1
+    assert "tuned.json" in shown.err
+
+
+def test_a_winner_that_there_is_not_is_named(home: Path) -> None:
+    home.mkdir()
+    winner = {"device": "H100", "spec": "s", "shape": "any", "variant": "reduction_sum_f32__grid_tpb7"}
+    (home / "tuned.json").write_text(json.dumps({"schema": 1, "winners": [winner]}))
+    shown = run("generate")
+    assert shown.status == 1
+    assert "tuned.json" in shown.err
+    assert "tpb7" in shown.err
+
+
+@pytest.mark.parametrize("content", ["{", '{"schema": 1, "specs": {"stencil_mine_0_f32": {"weights": 7}}}'])
+def test_a_corrupt_file_of_specs_ends_in_a_message(home: Path, content: str) -> None:
+    home.mkdir()
+    (home / "specs.json").write_text(content)
+    shown = run("render", "stencil_mine_0_f32__naive_x32_y2_u1")
+    assert shown.status in (1, 2)
+    assert shown.err.startswith("error: ")
+    assert run("render", "reduceShfl").status == 0
+
+
+@pytest.mark.parametrize("command", ["generate", "prove"])
+def test_a_folder_that_cannot_be_made_is_named(command: str) -> None:
+    shown = run(command, "--out", f"{__file__}/below")
+    assert shown.status == 1
+    assert "below" in shown.err
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gen.store.folder.base_of_catalogue", interrupted)
+    assert run("generate").status == 130
+
+
+@pytest.mark.skipif(not hasattr(os, "pipe2"), reason="no pipes")
+def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "gen", "list"], cwd=CHECKOUT, stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(("redirection", "status"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0), ("2>&- bogus", 2)])
+def test_a_stream_may_be_closed_from_the_start(redirection: str, status: int) -> None:
+    command = f'exec "$0" -m gen list {redirection}'
+    done = subprocess.run(["sh", "-c", command, sys.executable], cwd=CHECKOUT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+@pytest.mark.parametrize(("package", "command"), [("typer", "doctor"), ("rich", "list"), ("jinja2", "render")])
+def test_a_package_that_is_missing_is_named(package: str, command: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; from gen.cli import main; main()"
+    arguments = [sys.executable, "-c", code, command, *(["reduceShfl"] if command == "render" else [])]
+    done = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"error: The Python package {package} must be installed. Run: pip install gen-cuda\n"
+
+
+def test_a_message_goes_to_stderr_without_a_traceback() -> None:
+    done = start("render", "reduceShf")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

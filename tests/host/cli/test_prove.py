@@ -1,0 +1,92 @@
+"""`gen prove`, and a family from outside."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gen.emit.generate import base_of_catalogue
+from gen.families import FAMILIES
+from gen.families.names import find_variant
+from gen.tune.processes import Host
+from gen.tune.verdicts import Verdict
+from tests.fakes import OracleRunner
+from tests.host.cli.command import CHECKOUT, run
+
+
+@pytest.mark.usefixtures("oracle")
+def test_prove_shows_every_verdict() -> None:
+    shown = run("prove")
+    assert shown.status == 0
+    data = run("prove", "--json").data
+    assert data["failed"] == 0
+    assert data["proven"] + data["skipped"] == len(data["variants"])
+    assert data["proven"] > len(base_of_catalogue(FAMILIES))
+    assert all(one["name"] in shown.out and one["verdict"] in ("proven", "skipped") for one in data["variants"])
+    skipped = {one["name"]: one["reason"] for one in data["variants"] if one["verdict"] == "skipped"}
+    recursive = ("gpuRecursiveReduce", "gpuRecursiveReduceNosync", "gpuRecursiveReduce2")
+    assert skipped.keys() == {find_variant(FAMILIES, name, {}).name for name in recursive}
+    assert all("it is proven on a GPU only" in reason for reason in skipped.values())
+    assert "reduction_sum_f32__nested_tpb512_sync and 2 more skipped:" in shown.out
+
+
+def test_prove_takes_every_algorithm_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prove(_: Host, variants: Any) -> Iterator[Verdict]:
+        return (Verdict(made, "proven", 1) for made in variants)
+
+    monkeypatch.setattr(Host, "verdicts", prove)
+    monkeypatch.setattr("gen.cli.prove.compiler_at_hand", lambda _: None)
+    base, everything = (run("prove", *options, "--json").data for options in ((), ("--all-algorithms",)))
+    assert everything["proven"] == len(everything["variants"]) > base["proven"]
+    assert {one["name"] for one in base["variants"]} < {one["name"] for one in everything["variants"]}
+
+
+def test_prove_prints_a_failure_whole_keeps_it_and_ends_with_1(oracle: OracleRunner, home: Path) -> None:
+    bad = find_variant(FAMILIES, "transposeSmemPad", {}).name
+    oracle.wrong = (bad,)
+    shown = run("prove", "transpose")
+    assert shown.status == 1
+    assert f"{bad} failed:" in shown.out
+    assert "rows" in shown.out.partition(f"{bad} failed:")[2]
+    data = run("prove", "transpose", "--json")
+    assert data.status == 1
+    failed = [(one["name"], one["kind"]) for one in data.data["variants"] if one["verdict"] == "failed"]
+    assert failed == [(bad, "wrong result")]
+    assert "failed: wrong result" in shown.out
+    lines = (home / "failed_cases.jsonl").read_text().splitlines()
+    assert [json.loads(line)["variant"] for line in lines] == [bad]
+    assert f"1 failing case is kept in {home / 'failed_cases.jsonl'}" in " ".join(shown.err.split())
+    assert run("prove", "transposeSmem").status == 0
+
+
+def test_prove_runs_the_emitted_text() -> None:
+    content = run("prove", "reduceShfl", "--seed", "5", "--json", "--out", CHECKOUT / "out").data
+    assert content["seed"] == 5
+    (one,) = content["variants"]
+    assert one["verdict"] == "proven"
+    assert one["cases"] >= 30
+
+
+def test_without_gxx_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    shown = run("prove", "reduceShfl")
+    assert shown.status == 1
+    assert "g++" in shown.err
+    assert "nstall" in shown.err
+
+
+@pytest.mark.usefixtures("oracle")
+def test_a_family_from_outside_is_listed_generated_and_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "from gen.families.reduction import Reduction\nclass Other(Reduction):\n    name = 'other'\n    named = ()\n"
+    (tmp_path / "an_outside_family.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    outside = ("--family", "an_outside_family:Other")
+    assert "other" in [family["name"] for family in run(*outside, "list", "--json").data["families"]]
+    assert any(name.startswith("other_sum_f32__") for name in run(*outside, "generate", "--json").data["changed"])
+    assert run(*outside, "prove", "other_sum_f32").status == 0

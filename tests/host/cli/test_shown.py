@@ -1,0 +1,121 @@
+"""What there is: help, version, lists, the text of a kernel, what is installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gen
+from gen.cli.doctor import OPTIONAL
+from gen.doctor import Finding, examine
+from gen.emit.generate import all_of_catalogue
+from gen.emit.render import render
+from gen.families import FAMILIES
+from gen.families.names import find_variant
+from gen.families.stencil import StencilSpec
+from tests.host.cli.command import CHECKOUT, run
+
+COMMANDS = ("list", "render", "generate", "prove", "resources", "doctor", "tune", "calibrate", "show", "bench")
+
+
+def test_the_help_names_every_command_and_the_exit_statuses() -> None:
+    for arguments in ((), ("--help",)):
+        shown = run(*arguments)
+        assert shown.status == 0
+        assert all(command in shown.out for command in COMMANDS)
+        assert "Exit status" in shown.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_shows_an_example(command: str) -> None:
+    shown = run(command, "--help")
+    assert shown.status == 0
+    assert f"gen {command}" in shown.out.partition("Examples:")[2]
+
+
+def test_the_version_is_gens() -> None:
+    assert run("--version").out == f"gen {gen.__version__}\n"
+
+
+def test_the_command_line_loads_nothing_heavy_before_a_command_runs() -> None:
+    code = (
+        "import sys, gen.cli.app; print([m for m in ('numpy', 'jinja2', 'cuda', 'gen.families') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_list_as_json_has_every_family_algorithm_parameter_and_named_variant() -> None:
+    listed = run("list", "--json").data["families"]
+    assert [family["name"] for family in listed] == [family.name for family in FAMILIES]
+    for family, content in zip(FAMILIES, listed, strict=True):
+        assert [algorithm["name"] for algorithm in content["algorithms"]] == list(family.algorithms)
+        for algorithm in content["algorithms"]:
+            fields = family.algorithms[algorithm["name"]].config.parameters()
+            assert [parameter["name"] for parameter in algorithm["parameters"]] == [field.field for field in fields]
+            for parameter in algorithm["parameters"]:
+                assert parameter.keys() == {"name", "label", "values", "base", "off", "help"}
+                assert parameter["base"] in parameter["values"]
+        assert {named["name"] for named in content["named_variants"]} == {named.name for named in family.named}
+        for named in content["named_variants"]:
+            assert find_variant(FAMILIES, named["name"], {}).name == named["variant"]
+
+
+def test_list_counts_what_generate_all_writes() -> None:
+    counted = sum(a["legal_configs"] for family in run("list", "--json").data["families"] for a in family["algorithms"])
+    assert counted == len({(made.algorithm, made.config) for made in all_of_catalogue(FAMILIES)})
+
+
+def test_list_shows_the_same_as_tables_of_one_family_if_asked() -> None:
+    shown = run("list", "transpose")
+    assert shown.status == 0
+    for name in ("transpose_10_b32", "naive", "tiled", "block_rows", "transposeSmemPad"):
+        assert name in shown.out
+    assert "reduction" not in shown.out
+    assert not any(line.endswith(" ") for line in shown.out.splitlines())
+
+
+def test_render_prints_the_text_and_nothing_else() -> None:
+    made = find_variant(FAMILIES, "reduceShfl", {})
+    assert run("render", "reduceShfl").out == render(made)
+    assert run("render", made.name).out == render(made)
+
+
+def test_render_as_json_says_what_the_kernel_is() -> None:
+    content = run("render", "reduceShfl", "--json").data
+    made = find_variant(FAMILIES, "reduceShfl", {})
+    assert content["name"] == made.name
+    assert content["text"] == render(made)
+    assert content["config"] == made.config.to_json()
+    assert content["spec"] == made.spec.to_json()
+    assert [launch["kernel"] for launch in content["plan"]["launches"]] == [made.name, f"{made.name}_finish"]
+
+
+def test_render_finds_a_spec_that_only_the_folder_of_results_knows(home: Path) -> None:
+    spec = StencilSpec("mine", (0, 1, 0, 0, 2, 0, 0, 0, 0))
+    name = f"stencil_{spec.label}__naive_x32_y2_u1"
+    assert run("render", name).status == 2
+    home.mkdir()
+    content = {"schema": 1, "specs": {f"stencil_{spec.label}": spec.to_json()}}
+    (home / "specs.json").write_text(json.dumps(content))
+    shown = run("render", name)
+    assert shown.status == 0
+    assert name in shown.out
+
+
+def test_doctor_fails_only_for_what_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {finding.name for finding in examine()} >= OPTIONAL
+    for name, status in [("PyCUDA", 0), ("g++", 1)]:
+        missing = Finding(name, None, "this", "that cannot be done", False, "install it so")
+        monkeypatch.setattr("gen.doctor.examine", lambda missing=missing: (missing,))
+        shown = run("doctor")
+        assert shown.status == status
+        assert "that cannot be done" in shown.out
+        assert "install it so" in shown.out
+        data = run("doctor", "--json")
+        assert data.status == status
+        assert data.data["findings"][0]["required"] == bool(status)

@@ -1,0 +1,89 @@
+"""`gen tune` where there is no GPU, or none that can be talked to."""
+
+from __future__ import annotations
+
+import pytest
+
+from gen.errors import MissingToolError
+from gen.families import FAMILIES
+from gen.families.base import Limits
+from gen.families.names import find_variant
+from gen.tune.select import feasible
+from tests.fakes import OracleRunner
+from tests.host.cli.command import run
+
+
+def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
+    oracle: OracleRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    shown = run("tune", "reduceShfl", "--arch", "sm_80")
+    assert shown.status == 0
+    counts = {arch: feasible(FAMILIES[0], FAMILIES[0].catalogue[0], Limits.of(arch)) for arch in ("sm_80", "sm_90")}
+    for words in ("sm_80", "no GPU here", f"{counts['sm_80']} feasible variants", "read bandwidth"):
+        assert words in shown.out
+    content = run("tune", "reduceShfl", "--json").data
+    assert content["arch"] == "sm_90"
+    assert content["measured"] is False
+    (one,) = content["variants"]
+    assert one["compiled"] is True
+    assert 10 <= one["registers"] <= 255
+    assert [would["feasible"] for would in content["would_measure"]] == [counts["sm_90"]]
+    oracle.wrong = (find_variant(FAMILIES, "reduceShfl", {}).name,)
+    assert run("tune", "reduceShfl").status == 1
+
+
+@pytest.mark.usefixtures("oracle")
+def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gen.tune.device import Device
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
+    shown = run("tune", "transposeSmem", "--arch", "sm_80")
+    assert shown.status == 0
+    for words in ("sm_80", "NVIDIA T4", "Nothing was measured"):
+        assert words in shown.out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--shape", "64x64"), ("--shape", "64x64", "--count", "steps=9"), ("--budget", "5"), ("--verify",),
+     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--regret", "--search", "random")],
+)  # fmt: skip
+def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    named = " and ".join(option for option in options if option.startswith("--"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    shown = run("tune", "transpose", *options)
+    assert shown.status == 2
+    assert f"error: {named} need" in shown.err
+    assert "GPU (got none here)" in shown.err
+    assert "(got --arch sm_80)" in run("tune", *options, "--arch", "sm_80").err
+
+
+def test_a_count_comes_with_a_shape() -> None:
+    shown = run("tune", "stencil", "--count", "steps=9")
+    assert shown.status == 2
+    assert "error: --count must come with --shape: a shape class has its own counts" in shown.err
+    for command in ("explain", "ladder"):
+        assert "error: --count must be NAME=N" in run(command, "transpose", "--count", "nreps").err
+
+
+def test_tune_does_not_rehearse_instead_of_what_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a GPU, but nothing to talk to it with."""
+    from gen.tune.device import Device
+
+    def missing() -> None:
+        raise MissingToolError("PyCUDA", "is needed to use a GPU")
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
+    monkeypatch.setattr("gen.cli.gpu.importable", missing)
+    shown = run("tune", "transpose", "--verify")
+    assert (shown.status, "PyCUDA is needed to use a GPU" in shown.err) == (1, True)
+
+
+def test_tune_on_a_gpu_takes_no_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gen.tune.device import Device
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
+    shown = run("tune", "reduction_sum_f32__shfl_tpb128_u1")
+    assert shown.status == 2
+    assert "Give reduction_sum_f32" in shown.err

@@ -1,0 +1,110 @@
+"""Calling what `gen.load` gives computes what NumPy does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gen
+from gen.dtypes import DTYPES
+from gen.errors import (
+    ShapeError,
+)
+from gen.families import FAMILIES
+from gen.runtime.results import DeviceArray
+from tests.fake_backend import FakeBackend, OnDevice
+from tests.host.load.given import SUM, TRANSPOSE, arange
+
+
+def test_every_family_computes_what_numpy_does(computing: FakeBackend) -> None:
+    matrix = arange(33, 65)
+    assert gen.load(SUM, device=computing)(matrix) == matrix.sum()
+    assert np.array_equal(gen.load(TRANSPOSE, device=computing)(matrix), matrix.T)
+    smooth = gen.load(FAMILIES[2].catalogue[0], device=computing)(matrix)
+    wide = np.pad(matrix, 1)
+    assert np.array_equal(
+        smooth, wide[1:-1, 1:-1] / 2 + (wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]) / 8
+    )
+
+
+INTO = [
+    ("sum", "f32", np.float64), ("sum", "f16", np.float32), ("sum", "i8", np.float64), ("prod", "u8", np.float64),
+    ("max", "f32", np.float64), ("min", "i8", np.int32), ("mean", "f16", np.float64), ("any", "u8", np.int8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "elements", "into"), INTO)
+def test_a_result_goes_into_an_array_of_a_type_that_holds_it(
+    op: str, elements: str, into: Any, computing: FakeBackend
+) -> None:
+    array = np.array([[3, 5, 2], [1, 100, 27]]).astype(DTYPES[elements].numpy)
+    kernel = gen.load(gen.reduction(op, elements, axis=1), device=computing)
+    out = np.zeros(2, into)
+    assert kernel(array, out=out) is out
+    np.testing.assert_array_equal(out, getattr(np, op)(array, axis=1, out=np.zeros(2, into)))
+    assert kernel(array).dtype == gen.reduction(op, elements, axis=1).result.numpy  # as before
+
+
+def test_a_sum_into_a_wider_type_is_added_in_it(computing: FakeBackend) -> None:
+    array, out = np.array([2.0**24, 1, 1], np.float32), np.zeros((), np.float64)
+    gen.load(SUM, device=computing)(array, out=out)
+    assert out == 2.0**24 + 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "into"), [("sum_f64", "f4"), ("sum_f32", "f2"), ("sum_i32", "i4"), ("max_i16", "u2"), ("argmax_f32", "i4")]
+)
+def test_an_output_that_would_lose_the_result_is_refused(spec: str, into: str, computing: FakeBackend) -> None:
+    kernel = gen.load(f"reduction_{spec}", device=computing)
+    elements = np.ones(5, spec[-3] + str(int(spec[-2:]) // 8))
+    with pytest.raises(ShapeError, match=r"out must hold \w+ elements"):
+        kernel(elements, out=np.zeros((), into))
+    assert not computing.launched
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (1, 1), (1, 7), (7, 1)])
+def test_empty_and_thin_arrays(computing: FakeBackend, shape: tuple[int, int]) -> None:
+    assert gen.load(SUM, device=computing)(arange(*shape)) == arange(*shape).sum()
+    assert np.array_equal(gen.load(TRANSPOSE, device=computing)(arange(*shape)), arange(*shape).T)
+
+
+def test_numpy_results_are_numpy_and_wait_for_the_device(computing: FakeBackend) -> None:
+    total = gen.load(SUM, device=computing)(arange(5), stream=7)
+    assert type(total) is np.float32
+    assert computing.synchronized == [7]
+    out = np.zeros((5, 3), np.float32)
+    assert gen.load(TRANSPOSE, device=computing)(arange(3, 5), out=out) is out
+    assert np.array_equal(out, arange(3, 5).T)
+    assert computing.depth == 0
+
+
+def test_pitched_numpy_arrays_are_read_and_written_in_their_places(computing: FakeBackend) -> None:
+    whole, room = arange(10, 12), np.full((9, 9), -1, np.float32)
+    gen.load(TRANSPOSE, device=computing)(whole[2:6, 3:8], out=room[1:6, 2:6])
+    assert np.array_equal(room[1:6, 2:6], whole[2:6, 3:8].T)
+    assert (room == -1).sum() == 81 - 20
+
+
+def test_moved_elements_keep_their_type(computing: FakeBackend) -> None:
+    whole = np.arange(6, dtype=np.int32).reshape(2, 3)
+    assert gen.load(TRANSPOSE, device=computing)(whole).dtype == np.int32
+    with pytest.raises(ShapeError, match=r"out must hold int32 elements \(got float32\)"):
+        gen.load(TRANSPOSE, device=computing)(whole, out=np.empty((3, 2), np.float32))
+
+
+def test_device_arrays_are_used_in_place_and_not_waited_for(computing: FakeBackend) -> None:
+    matrix, out = arange(4, 6), np.zeros((6, 4), np.float32)
+    kernel = gen.load(TRANSPOSE, device=computing)
+    given = OnDevice(out)
+    assert kernel(OnDevice(matrix), out=given) is given
+    assert np.array_equal(out, matrix.T)
+    made = kernel(OnDevice(matrix), stream=5)
+    assert isinstance(made, DeviceArray)
+    assert made.shape == (6, 4)
+    assert made.__cuda_array_interface__["stream"] == 5
+    assert computing.synchronized == []
+    assert np.array_equal(made.numpy(), matrix.T)
+    assert np.array_equal(kernel(made).numpy(), matrix)  # its interface is read as anybody's
+    assert "shape=(6, 4)" in repr(made)

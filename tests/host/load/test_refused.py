@@ -1,0 +1,100 @@
+"""What a loaded kernel refuses before any launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gen
+from gen.errors import (
+    ArgumentError,
+    DeviceError,
+    GenError,
+    ShapeError,
+)
+from tests.fake_backend import FakeBackend, OnDevice
+from tests.host.load.given import SUM, TRANSPOSE, arange
+
+
+def refused(value: Any) -> OnDevice:
+    return OnDevice(arange(4, 4), value)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ([[1.0, 2.0]], ArgumentError, "in must be a NumPy array or have __cuda_array_interface__ .*list"),
+        (arange(4, 4).astype(np.float64), ShapeError, "in must hold elements of 4 bytes .*float64"),
+        (arange(4, 4).astype(object), ShapeError, "in must hold elements of 4 bytes"),
+        (arange(16), ShapeError, r"in must have 2 axes \(got \(16,\)\)"),
+        (arange(4, 4).T, ShapeError, "in must have elements 4 bytes apart along its rows"),
+        (arange(4, 4)[::-1], ShapeError, "in must have rows a multiple of 4 and at least 16 bytes apart .*-16"),
+        (arange(4, 4)[:, ::-1], ShapeError, "in must have elements 4 bytes apart along its rows .*-4"),
+        (np.zeros(65, np.uint8)[1:].view(np.float32).reshape(4, 4), ShapeError, "in must start at"),
+        (refused({"data": (2, False)}), ShapeError, "in must start at, and step by, a multiple of 4"),
+        (refused({"stream": 0}), ArgumentError, r"in.__cuda_array_interface__ must have a stream .*\(got 0\)"),
+        (refused({"shape": (-3,), "strides": None}), ArgumentError, "must have no negative extent"),
+        (refused({"mask": 1}), ArgumentError, "in.__cuda_array_interface__ must have no mask"),
+        (refused({"typestr": "?!"}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
+        (refused({"strides": (4,)}), ArgumentError, "must have as many strides as extents"),
+        (refused({"data": None}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
+    ],
+)
+def test_an_input_that_does_not_fit(backend: FakeBackend, given: Any, error: type[GenError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        gen.load(TRANSPOSE, device=backend)(given)
+    assert backend.launched == []
+    assert backend.depth == 0
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_wrong_number_of_arguments(backend: FakeBackend, count: int) -> None:
+    with pytest.raises(ArgumentError, match=rf"{SUM} takes 1 arguments: in \(got {count}\)"):
+        gen.load(SUM, device=backend)(*[arange(3)] * count)
+
+
+def test_an_output_that_does_not_fit(backend: FakeBackend) -> None:
+    kernel, matrix = gen.load(TRANSPOSE, device=backend), OnDevice(arange(4, 6))
+    with pytest.raises(ShapeError, match=r"out must have 6 cols"):
+        kernel(matrix, out=OnDevice(arange(4, 6)))
+    with pytest.raises(ArgumentError, match="out must be writable"):
+        kernel(matrix, out=OnDevice(arange(6, 4), {"data": (4096, True)}))
+    read_only = arange(6, 4)
+    read_only.flags.writeable = False
+    with pytest.raises(ArgumentError, match="out must be writable"):
+        kernel(arange(4, 6), out=read_only)
+    with pytest.raises(ArgumentError, match="out must be where in is: NumPy arrays and arrays on a GPU do not mix"):
+        kernel(matrix, out=arange(6, 4))
+    with pytest.raises(ArgumentError, match="out must be where in is"):
+        kernel(arange(4, 6), out=OnDevice(arange(6, 4)))
+    with pytest.raises(ArgumentError, match="out must not overlap in"):
+        kernel(matrix, out=OnDevice(matrix.array.reshape(6, 4)))
+    with pytest.raises(ArgumentError, match="out must not overlap in"):
+        kernel(matrix.array, out=matrix.array.reshape(6, 4))
+    assert backend.launched == []
+
+
+def test_rows_between_rows_do_not_overlap(computing: FakeBackend) -> None:
+    room = np.zeros((4, 8), np.float32)
+    room[:, :4] = arange(4, 4)
+    gen.load(TRANSPOSE, device=computing)(OnDevice(room[:, :4]), out=OnDevice(room[:, 4:]))
+    assert np.array_equal(room[:, 4:], arange(4, 4).T)
+    with pytest.raises(ArgumentError, match="out must not overlap in"):
+        gen.load(TRANSPOSE, device=computing)(OnDevice(room[:, :4]), out=OnDevice(room[:, 3:7]))
+
+
+@pytest.mark.parametrize(("place", "words"), [(1, "device 1"), (None, "no memory of a GPU")])
+def test_an_array_elsewhere(backend: FakeBackend, place: int | None, words: str) -> None:
+    matrix = OnDevice(arange(4, 4))
+    backend.foreign[matrix.__cuda_array_interface__["data"][0]] = place
+    with pytest.raises(ArgumentError, match=rf"in must be on device 0, Fake GPU \(got {words}\)"):
+        gen.load(TRANSPOSE, device=backend)(matrix)
+
+
+def test_memory_that_is_not_there(backend: FakeBackend) -> None:
+    backend.free = 1000
+    with pytest.raises(DeviceError, match="does not hold 65536 bytes more"):
+        gen.load(TRANSPOSE, device=backend)(arange(128, 128))
+    assert backend.depth == 0

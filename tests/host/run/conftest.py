@@ -1,0 +1,41 @@
+"""A folder of results that is the test's own, few candidates, and a GPU that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from gen.families.transpose import Transpose
+from gen.tune.search import Space
+from tests.fake_device import FakeDevice, FakeFarm
+from tests.host.run.given import TRANSPOSE, by_length
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 29th number of a space, one shape class of a transpose, and no winners that came with gen."""
+    at = Space.at
+    monkeypatch.setattr(Transpose, "shape_classes", lambda _self, _spec: ("aligned rows",))
+    monkeypatch.setattr(TRANSPOSE[0].family, "catalogue", (TRANSPOSE[0].spec,))
+    monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
+    monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
+    """A GPU that `gen tune` finds."""
+    device = FakeDevice(by_length)
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
+    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
+    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
+    yield device
+    assert device.open_sessions == 0

@@ -1,0 +1,82 @@
+"""`gen tune` on a GPU: what it shows and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gen.emit.generate import base_of_catalogue
+from gen.families import FAMILIES
+from gen.store.tuned import FILE, read_winners
+from tests.fake_device import FakeDevice
+from tests.host.run.given import ALL, TRANSPOSE, gen
+from tests.host.run.test_winners import _names
+
+
+def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) -> None:
+    bad = next(made for made in base_of_catalogue(FAMILIES) if made.family.name == "transpose").name
+    crashing = next(name for name in _names(TRANSPOSE[0]) if name != bad)
+    gpu.bad = {crashing: "launch_failed"}
+    status, said = gen("tune", "--out", home)
+    assert status == 0
+    for problem in ALL:
+        assert str(problem) in said
+    assert f"{crashing}: launch_failed: made to: launch_failed" in said
+    for winner in read_winners(home):
+        assert winner.variant.partition("__")[2] in said
+    assert "a second, proven and timed." in said
+
+
+def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeDevice, home: Path) -> None:
+    status, said = gen("tune", "transpose", "--shape", "64x96", "--shape", "32x32", "--budget", "1e-9", "--out", home)
+    assert status == 0
+    assert "Left out for want of time: transpose_10_b32 64 x 96." in said
+    assert "Left out for want of time: transpose_10_b32 32 x 32." in said
+    assert gpu.attempts == []
+
+
+def test_the_command_prints_json_that_any_reader_takes(gpu: FakeDevice, home: Path) -> None:
+    """Also where nothing won: JSON has no infinity."""
+    gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "launch_failed")
+    status, said = gen("tune", "transpose", "--json", "--out", home)
+    assert status == 1
+    found = json.loads(said, parse_constant=pytest.fail)
+    (outcome,) = found["outcomes"]
+    assert (outcome["winner"], outcome["median_us"]) == (None, None)
+    assert outcome["statuses"].pop("infeasible") > 0  # never launched: the order of blocks needs a square of tiles
+    assert outcome["statuses"] == {"launch_failed": len(gpu.bad)}
+    gpu.bad = {}
+    gpu.driver = "2.0"
+    status, said = gen("tune", "transpose", "--json", "--out", home)
+    assert status == 0
+    (outcome,) = json.loads(said)["outcomes"]
+    (winner,) = read_winners(home)
+    assert outcome["winner"] == winner.variant
+
+
+def test_the_command_ends_with_1_where_nothing_won(gpu: FakeDevice, home: Path) -> None:
+    gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "wrong_result")
+    status, said = gen("tune", "transpose", "--out", home)
+    assert status == 1
+    assert "none" in said
+    assert not (home / FILE).exists()
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("budget", ["0", "-5", "nan", "60x", "1h30"])
+def test_the_command_refuses_a_budget_that_is_none(home: Path, budget: str) -> None:
+    status, said = gen("tune", "transpose", "--budget", budget, "--out", home)
+    assert (status, "must be a positive time such as 60s" in said) == (2, True)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_the_command_refuses_a_bad_shape_and_an_unknown_compiler(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gen("tune", "transpose", "--shape", "axb", "--out", home)[0] == 2
+    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr("gen.tune.device.find_device", lambda _index: FakeDevice())
+        patch.setattr("gen.cli.gpu.importable", lambda: None)
+        status, said = gen("tune", "transpose", "--compiler", "clang", "--out", home)
+    assert (status, "must be nvrtc or nvcc" in said) == (2, True)

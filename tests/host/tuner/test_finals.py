@@ -1,0 +1,151 @@
+"""Who wins: heats, finals, and the winner so far."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gen.gpu.trial import Trial
+from gen.store.trials import Trials
+from gen.tune import race, tuner
+from gen.tune.outcome import displaces, outcome_of, winner_of
+from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND, Finals
+from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
+from tests.host.tuner.given import ALL, BASE, FIRST, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
+from tests.host.tuner.test_reruns import Ticking
+
+
+@pytest.mark.parametrize(("ratio", "winner"), [(0.985, SECOND), (0.993, SECOND), (0.997, FIRST), (1.0, FIRST)])
+def test_a_simpler_one_stays_unless_another_is_over_half_a_percent_faster(
+    trials: Trials, ratio: float, winner: str
+) -> None:
+    device = FakeDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
+    compiler = FakeFarm(registers={FIRST: 12})
+    assert won(tuned(device, trials, compiler)) == winner
+
+
+@pytest.mark.parametrize(("ratio", "winner"), [(0.98, SECOND), (0.995, FIRST)])
+def test_the_winner_so_far_stays_unless_another_is_over_1_percent_faster(
+    trials: Trials, ratio: float, winner: str
+) -> None:
+    device = FakeDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
+    compiler = FakeFarm(registers={SECOND: 12, THIRD: 5})
+    assert won(tuned(device, trials, compiler, previous=FIRST)) == winner
+
+
+def test_base_and_the_winner_so_far_are_always_among_the_finalists(trials: Trials) -> None:
+    device = FakeDevice(lambda made: 50.0 if made.name in (BASE, THIRD) else 10.0)
+    tuned(device, trials, previous=THIRD)
+    finals, _ = device.finals[-1]
+    assert len(finals) == len(set(finals)) == FINALISTS + 2
+    assert {BASE, THIRD} <= set(finals)
+
+
+def test_an_unknown_winner_so_far_changes_nothing(trials: Trials) -> None:
+    assert won(tuned(FakeDevice(times(_10=5.0)), trials, previous="stencil_gone__naive")) == FIRST
+
+
+def test_slow_candidates_get_one_sample(trials: Trials) -> None:
+    device = FakeDevice(lambda made: {BASE: 10.0, FIRST: 19.9, SECOND: 20.1}.get(made.name, 15.0))
+    outcome = tuned(device, trials)
+    samples = dict(device.attempts)
+    assert (samples[BASE], samples[FIRST], samples[SECOND]) == (SAMPLES, SAMPLES, 2)
+    assert [len(t.times_us) for t in outcome.trials if t.variant.name == SECOND] == [2]
+
+
+def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials: Trials) -> None:
+    fast = {f"_{place}": 10.0 + place / 10 for place in range(20)}
+    device = FakeDevice(times(**fast))
+    tuned(device, trials)
+    assert len(device.finals[0][0]) == 20  # the others take ten times as long
+    right = [Trial(made, "ok", times_us=(1e4 + place,)) for place, made in enumerate([*ALL, *ALL, *ALL])]
+    assert len(tuner._first_heat(right, None)) == FIRST_HEAT
+    assert FINALISTS < len(tuner._first_heat(right, 2.0)) < FIRST_HEAT
+    assert [one.variant for one in tuner._first_heat(right, 0.1)] == ALL[:FINALISTS]
+
+
+def test_who_is_settled_takes_no_more_turns_and_who_leads_takes_them_all(trials: Trials) -> None:
+    device = FakeDevice(times(_10=5.0, _20=5.05, _30=6.0), own_noise=0.1)
+    outcome = tuned(device, trials)
+    assert outcome.finals is not None
+    turns = {name: len(found) for name, found in outcome.finals.times_us.items()}
+    assert turns[FIRST] == turns[SECOND] == outcome.finals.turns > LEAST_TURNS
+    assert turns[THIRD] == turns[BASE] == LEAST_TURNS
+    assert outcome.against_base is not None
+    assert outcome.against_base.center == pytest.approx(0.25, rel=0.05)
+    names, last = device.finals[-1]
+    assert (sorted(names), last > ROUND) == (sorted((FIRST, SECOND)), True)
+
+
+def test_finals_that_take_long_end_unsettled(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
+    unhurried = tuned(device, trials).finals
+    assert unhurried is not None
+    assert unhurried.turns > LEAST_TURNS
+    monkeypatch.setattr(race, "time", Ticking(lambda: 10.0 * len(again.finals)))
+    again = FakeDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
+    outcome = tuned(again, trials)
+    assert outcome.finals is not None
+    assert (outcome.finals.turns, outcome.finals.settled) == (LEAST_TURNS, False)
+
+
+def test_a_winner_without_finals_has_no_clock_and_no_noise(trials: Trials) -> None:
+    device = FakeDevice(times(_10=5.0))
+    outcome = tuned(device, trials, deadline=time.monotonic() - 1)
+    evidence = winner_of(outcome, device, "fake 1.0", {}).evidence
+    assert (evidence["sm_mhz"], evidence["noise"], evidence["settled"]) == (None, None, False)
+    evidence = winner_of(tuned(device, trials), device, "fake 1.0", {}).evidence
+    assert evidence["sm_mhz"] == [1900, 1980]
+
+
+@pytest.mark.parametrize(
+    ("previous", "slowest", "wins"),
+    [(SECOND, 5.5, SECOND), (SECOND, 7.0, FIRST), (BASE, 5.5, FIRST), (None, 5.5, FIRST), (THIRD, 5.5, SECOND)],
+)
+def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
+    previous: str | None, slowest: float, wins: str
+) -> None:
+    """Few samples of many variants flatter one of them."""
+    by_name = {made.name: made for made in ALL}
+    times_us = {BASE: (20.0, 21.0, 22.0), FIRST: (5.0, 5.1, 5.5), SECOND: (slowest, 7.5, 8.0)}
+    done = {name: Trial(by_name[name], "ok", times_us=found) for name, found in times_us.items()}
+    done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
+    none = Finals({}, settled=False)
+    outcome = outcome_of(PROBLEM, FakeDevice(), done, [], none, BASE, previous, 1.0, 0)
+    assert won(outcome) == (THIRD if previous == THIRD else wins)
+    assert displaces(outcome, previous or "") is (won(outcome) == FIRST and previous is not None)
+
+
+def test_the_finals_go_on_until_their_order_is_settled(trials: Trials) -> None:
+    calm = tuned(FakeDevice(times(_10=10.0, _20=10.5)), trials)
+    assert calm.finals is not None
+    assert calm.finals.settled
+    assert calm.finals.turns == LEAST_TURNS
+    near = tuned(FakeDevice(times(_10=10.0, _20=10.09), own_noise=0.05, driver="2"), trials)
+    assert near.finals is not None
+    assert LEAST_TURNS < near.finals.turns <= MOST_TURNS
+    assert near.interval is not None
+    assert near.interval.low <= near.median_us <= near.interval.high
+    line = winner_of(near, FakeDevice(), "fake 1.0", {}).evidence
+    assert line["samples"] == near.finals.turns
+    assert (line["sm_mhz"], line["throttled"]) == ([1900, 1980], ["power limit"])
+    assert 0 < line["noise"] < 0.05
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_fresh_runs_in_a_noise_of_2_percent_end_within_1_percent_of_the_best(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(0)
+    truth = dict(zip(NAMES, 10 + random.exponential(2, len(NAMES)), strict=True))
+    store = Trials(tmp_path / "home")
+    device = FakeDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed)
+    winner = won(tuned(device, store))
+    assert truth[winner] <= 1.01 * min(truth.values())
+    assert (
+        won(tuned(FakeDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99), store, previous=winner))
+        == winner
+    )
+    store.close()

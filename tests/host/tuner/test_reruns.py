@@ -1,0 +1,224 @@
+"""Reruns, deadlines, interrupts and progress."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gen.gpu.trial import Entrant, Trial
+from gen.store.trials import Trials
+from gen.toolchain.compiled import Compiled
+from gen.tune import attempts, tuner
+from gen.tune.outcome import Interrupted
+from gen.tune.race import ROUND
+from gen.tune.sources import Sources
+from gen.tune.tuner import candidates
+from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
+from tests.host.tuner.given import (
+    BASE,
+    FIRST,
+    H100,
+    MAY_WIN,
+    NAMES,
+    SECOND,
+    SUM,
+    TURING,
+    recorded,
+    text_of,
+    times,
+    tuned,
+    won,
+)
+
+
+def test_a_rerun_measures_nothing_anew_and_keeps_the_winner(trials: Trials) -> None:
+    first = FakeDevice(times(_10=5.0), noise=0.1)
+    winner = won(tuned(first, trials))
+    before = trials.count()
+    again, compiler = FakeDevice(times(_10=5.0), noise=0.1), FakeFarm()
+    outcome = tuned(again, trials, compiler, previous=winner)
+    assert won(outcome) == winner
+    assert trials.count() == before
+    assert len(outcome.trials) == len(NAMES)
+    assert again.attempts == []
+    assert set(compiler.compiled) == {*again.finals[0][0], BASE}
+
+
+def test_a_rerun_tries_what_is_new(trials: Trials) -> None:
+    tuned(FakeDevice(), trials)
+    device = FakeDevice(times(_10=5.0, _20=4.0))
+    outcome = tuned(device, trials, text=lambda made: text_of(made) + ("!" if made.name in (FIRST, SECOND) else ""))
+    full = [name for name, count in device.attempts if count == SAMPLES]
+    assert sorted(full) == sorted([FIRST, SECOND])
+    assert won(outcome) == SECOND
+    assert trials.count() == len(NAMES) + 2
+
+
+def test_a_bad_trial_is_not_repeated(trials: Trials) -> None:
+    tuned(FakeDevice(bad={FIRST: "wrong_result"}), trials, FakeFarm(refused=(SECOND,)))
+    device, compiler = FakeDevice(times(_10=0.1, _20=0.1)), FakeFarm()
+    outcome = tuned(device, trials, compiler)
+    assert {FIRST, SECOND}.isdisjoint(compiler.compiled)
+    assert won(outcome) == BASE
+
+
+def test_a_recorded_finalist_that_fails_now_does_not_win(trials: Trials) -> None:
+    tuned(FakeDevice(times(_10=5.0, _20=6.0)), trials)
+    device = FakeDevice(times(_10=5.0, _20=6.0), bad={FIRST: "wrong_result"})
+    outcome = tuned(device, trials, previous=FIRST)
+    assert won(outcome) == SECOND
+    assert outcome.statuses == {"ok": len(NAMES) - 1, "wrong_result": 1}
+    assert recorded(trials, device, FIRST) == ("wrong_result", "among the finalists: wrong_result")
+
+
+def test_another_device_driver_or_compiler_starts_anew(trials: Trials) -> None:
+    tuned(FakeDevice(), trials)
+    for device, compiler in (
+        (FakeDevice(name="Other GPU"), FakeFarm()),
+        (FakeDevice(driver="2.0"), FakeFarm()),
+        (FakeDevice(), FakeFarm(version="fake 2.0")),
+    ):
+        tuned(device, trials, compiler)
+        assert sorted(name for name, _ in device.attempts) == sorted(NAMES)
+    assert trials.count() == 4 * len(NAMES)
+
+
+def test_a_deadline_leaves_out_the_rest_and_still_has_a_winner(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice(times(_5=5.0))
+    clock = Ticking(lambda: float(len(device.attempts)))
+    monkeypatch.setattr(attempts, "time", clock)
+    monkeypatch.setattr(tuner, "time", clock)
+    outcome = tuned(device, trials, deadline=20.0)  # a fifth of it is for the finals, 3 s at most
+    assert won(outcome) == MAY_WIN[5]
+    assert 17 <= len(outcome.trials) == trials.count() <= 17 + attempts.TRYING
+    assert outcome.left_out - (len(NAMES) - len(outcome.trials)) in (0, 1)  # base, tried and not yet given
+    assert outcome.finals is not None
+
+
+def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = FakeDevice(times(_5=5.0))
+    clock = Ticking(lambda: 100.0 * (len(device.attempts) > 15))  # the last attempt takes too long
+    monkeypatch.setattr(attempts, "time", clock)
+    monkeypatch.setattr(tuner, "time", clock)
+    outcome = tuned(device, trials, deadline=20.0, latest=200.0)
+    assert won(outcome) == MAY_WIN[5]
+    assert len(outcome.trials) < len(NAMES)
+    assert outcome.finals is not None
+    assert outcome.finals.turns >= ROUND
+    assert tuned(FakeDevice(), trials, deadline=-1.0, latest=-1.0).finals is None
+
+
+def test_what_one_problem_gave_up_another_of_the_run_tries_once(
+    trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compilation that has begun cannot be called off."""
+    farm = SlowFarm(quick=BASE)
+    sources = Sources(farm, H100.arch, text_of)
+    with monkeypatch.context() as patch:
+        clock = Ticking(lambda: 100.0 * (len(farm.begun) > 4))
+        patch.setattr(attempts, "time", clock)
+        patch.setattr(tuner, "time", clock)
+        tuned(FakeDevice(), trials, farm, sources=sources, deadline=20.0)
+    assert len(farm.begun) > 4
+    device, other = FakeDevice(), Trials(tmp_path / "other")
+    ends = threading.Timer(0.2, farm.end)
+    ends.start()
+    tuned(device, other, farm, sources=sources)
+    ends.join()
+    other.close()
+    assert sorted(name for name, _ in device.attempts) == sorted(NAMES)
+
+
+def test_after_the_deadline_base_alone_is_tried_and_wins(trials: Trials) -> None:
+    device = FakeDevice(times(_10=5.0))
+    outcome = tuned(device, trials, deadline=time.monotonic() - 1)
+    assert won(outcome) == BASE
+    assert [name for name, _ in device.attempts] == [BASE]
+    assert (outcome.finals, outcome.median_us) == (None, 20.0)
+    assert outcome.left_out - (len(NAMES) - 1) in (0, 1)  # base, tried and not yet given
+    rest = FakeDevice(times(_10=5.0))
+    assert won(tuned(rest, trials, previous=BASE)) == FIRST  # what was left out is made up for
+    assert trials.count() == len(NAMES)
+
+
+@dataclass
+class SlowFarm(FakeFarm):
+    """Has begun with everything, and ends it when it is told to; but for one that it compiles at once."""
+
+    quick: str = ""
+    begun: dict[str, Future[Compiled]] = field(default_factory=dict)
+
+    def submit(self, name: str, text: str, arch: str) -> Future[Compiled]:
+        made = super().submit(name, text, arch)
+        if name == self.quick or not self.quick:
+            return made
+        self.begun[name] = Future()
+        self.begun[name].set_running_or_notify_cancel()
+        return self.begun[name]
+
+    def end(self) -> None:
+        """All of it, and what comes later at once."""
+        self.quick = ""
+        for name, future in list(self.begun.items()):
+            future.set_result(super().submit(name, "", "sm_90").result())
+
+
+class Ticking:
+    """A clock that stands in for the module `time`."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.monotonic = now
+
+
+def test_an_interrupt_keeps_what_has_just_ended(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, late = FakeSession.submit, list[tuple[Future[Trial], Trial]]()
+
+    def end_late(session: FakeSession, entrant: Entrant, give_up_us: float) -> Future[Trial]:
+        ended = submit(session, entrant, give_up_us)
+        if entrant.name == BASE:
+            return ended
+        late.append((Future(), ended.result()))
+        if len(late) == attempts.TRYING:
+            for future, trial in late[:-1]:
+                future.set_result(trial)
+            raise KeyboardInterrupt
+        return late[-1][0]
+
+    monkeypatch.setattr(FakeSession, "submit", end_late)
+    with pytest.raises(Interrupted):
+        tuned(FakeDevice(), trials)
+    assert trials.count() == 1 + attempts.TRYING - 1
+
+
+def test_an_interrupt_keeps_what_was_tried_and_a_rerun_goes_on(trials: Trials) -> None:
+    device = FakeDevice(times(_5=5.0), interrupt=15)
+    with pytest.raises(Interrupted) as caught:
+        tuned(device, trials)
+    assert device.open_sessions == 0
+    assert trials.count() == len(caught.value.outcome.trials) == 14  # every attempt that had ended
+    assert won(caught.value.outcome) == MAY_WIN[5]
+    done = {trial.variant.name for trial in caught.value.outcome.trials}
+    again = FakeDevice(times(_5=5.0))
+    outcome = tuned(again, trials)
+    assert won(outcome) == MAY_WIN[5]
+    assert trials.count() == len(outcome.trials) == len(NAMES)
+    assert {name for name, _ in again.attempts} == set(NAMES) - done
+
+
+@pytest.mark.usefixtures("whole")
+def test_progress_counts_every_trial_up_to_all_of_them(trials: Trials) -> None:
+    seen: list[tuple[int, int]] = []
+    tuned(FakeDevice(limits=TURING), trials, problem=SUM, tick=lambda done, every: seen.append((done, every)))
+    fit, unfit = candidates(SUM, TURING)
+    every = len(fit) + len(unfit)
+    assert [done for done, _ in seen] == list(range(1, every + 1))
+    assert all(done <= most for done, most in seen)
+    assert seen[-1] == (every, every)
