@@ -82,6 +82,20 @@ if (last) out[i] = __ldcg(part + (i + 64) % n);  // here
 TICKET = "if (threadIdx.x == 0) {\nlast = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();\n}"
 READ = "out[threadIdx.x] = __ldcg(part + threadIdx.x);  // here"
 WORD = "using Word = unsigned long long;\nWord* const word = (Word*)flag + blockIdx.x;\n"
+PIECES = """if (threadIdx.x > 0) return;
+for (unsigned k = 0; k < 40; ++k) {
+  if (blockIdx.x == 0) {
+    part[k] = in[k];  // here
+    __threadfence();
+    atomicAdd(flag, 1u);
+  }
+  if (blockIdx.x == 1) {
+    while (atomicAdd(flag, 0u) <= k) {}
+    ACQUIRE
+    out[k] = __ldcg(part + k);  // here
+  }
+}
+"""
 SPIN = "if (blockIdx.x > 0) while ({}) {{}}\n"
 
 PLANTED = (
@@ -210,6 +224,12 @@ PLANTED = (
             "if (threadIdx.x > 0) return;\nif (blockIdx.x == 0) part[0] = 1.0f;\n"
             + SPIN.format("atomicAdd(flag + blockIdx.x - 1, 0u) == 0") + "__threadfence();\n"
             "if (blockIdx.x == 3) out[0] = part[0];\n__threadfence();\natomicExch(flag + blockIdx.x, 1u);", runs=1),
+    Planted("pieces_behind_the_first_fence", "race", "part",
+            PIECES.replace("ACQUIRE", "if (k == 0) __threadfence();"), PIECES.replace("ACQUIRE", "__threadfence();"),
+            runs=1),
+    Planted("pieces_one_ahead", "race", "part",
+            PIECES.replace("ACQUIRE", "__threadfence();").replace("part + k)", "part + k + 1)"),
+            PIECES.replace("ACQUIRE", "__threadfence();"), runs=1),
     Planted("bytes_of_a_word", "race", "part",
             INDEX + "((unsigned char*)part)[i / 2] = 1;  // here", INDEX + "((unsigned char*)part)[i] = 1;"),
     Planted("vector_over_anothers_element", "race", "part",

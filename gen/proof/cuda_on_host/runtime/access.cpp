@@ -13,25 +13,28 @@ namespace {
 unsigned char* dynamic;
 constexpr size_t kDynamicCapacity = size_t(1) << 19;  // twice what any device has
 constexpr int kSpins = 16, kLooks = 1024;             // fruitless ones, and any, before other threads go on
+constexpr int kChanges = 8;                           // of one place, on average
 
 [[noreturn]] void stray(Kind kind, uint64_t address, const void* pc, int size) {
   const Spot spot = locate(address);
   fail(kind, pc, address < 4096 ? "a null pointer" : "", spot.buffer, spot.offset, size);
 }
 
-// An atomic or a volatile read may be a question that only another thread can answer: after some, others go on.
+// An atomic or a volatile read may be a question that only another thread can answer: after some, others go on. So they
+// do at times between changes of one place, or whoever hands over piece by piece would have handed over everything.
 inline void look(const volatile void* address, int size, const void* pc) {
   uint64_t value = 0;
   memcpy(&value, const_cast<const void*>(address), size < 8 ? size : 8);
   Spin& spin = run.current->spin;
-  const bool same = spin.address == address && spin.value == value;
+  const bool again = spin.address == address, same = again && spin.value == value;
+  const bool interrupted = again && !same && random_number() % kChanges == 0;
   if (!same) {
     spin.address = address;
     spin.value = value;
     spin.same = 0;
     ++run.changes;
   }
-  if (++spin.all < kLooks && ++spin.same < kSpins) return;
+  if (++spin.all < kLooks && ++spin.same < kSpins && !interrupted) return;
   spin.all = spin.same = 0;
   give_way(pc);
 }
