@@ -47,6 +47,8 @@ class ColumnsConfig(Config):
             return f"a block of {threads} threads is no use: 128 to 1024 are"
         if self.finish is Finish.FLAGS:
             return all_there(threads * self.blocks_per_sm)
+        if self.finish is Finish.SECOND_PASS and threads == 1024:
+            return "8 loads of 16 bytes do not stay in the 64 registers that 1024 threads have each"
         return few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
 
 
