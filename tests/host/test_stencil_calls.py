@@ -117,6 +117,7 @@ def test_dtypes_are_taken_by_any_of_their_names() -> None:
 WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
     (lambda: gen.stencil([[[1.0]]]), "stencil.weights must be an array of numbers with 1 to 2 axes"),
     (lambda: gen.stencil(["a"]), "stencil.weights must be an array of numbers"),
+    (lambda: gen.stencil([[1, 2], [3]]), "stencil.weights must be an array whose rows are equally long"),
     (lambda: gen.stencil(3.0), "(got 0 axes of float64)"),
     (lambda: gen.stencil([1.0, np.inf]), "StencilSpec.weights must be numbers, finite as f32"),
     (lambda: gen.stencil([1.0, np.nan]), "StencilSpec.weights must be numbers, finite as f32"),

@@ -39,7 +39,10 @@ def stencil(
     Raises:
         SpecError: names the argument, the rule and the value.
     """
-    array = np.asarray(weights)
+    try:
+        array = np.asarray(weights)
+    except ValueError as error:
+        raise SpecError("stencil.weights", "must be an array whose rows are equally long", repr(weights)) from error
     if array.dtype.kind not in "fiu" or array.ndim not in range(1, MOST_AXES + 1):
         got = f"{array.ndim} axes of {array.dtype}"
         raise SpecError("stencil.weights", f"must be an array of numbers with 1 to {MOST_AXES} axes", got)
