@@ -80,7 +80,7 @@ def trials(
         _import(home, read)
         return
     if not (home / FILE).is_file():
-        _say_none(home / FILE)
+        _answer_none(home / FILE, export, json)
         return
     store = Trials(home)
     try:
@@ -101,6 +101,20 @@ def trials(
         _summarise(rows)
     else:
         _say_none(home / FILE)
+
+
+def _answer_none(place: Path, export: Path | None, json: bool) -> None:
+    """What is said where there is no file of trials: a program that reads JSON, or a file, is not misled."""
+    from gen.errors import StoreError
+
+    if export is not None:
+        raise StoreError(
+            str(place), "must hold trials for --export to write; gen tune records them on a GPU", "no file"
+        )
+    if json:
+        show.data([])
+    else:
+        _say_none(place)
 
 
 def _say_none(place: Path) -> None:

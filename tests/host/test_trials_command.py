@@ -125,4 +125,6 @@ def test_files_that_cannot_be_used_are_errors_in_words(tmp_path: Path) -> None:
 def test_where_nothing_was_recorded_that_is_said_and_nothing_is_made(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     assert "No trial is recorded in" in gen("--out", empty)
-    assert not empty.exists()
+    assert json.loads(gen("--out", empty, "--json")) == []
+    assert "must hold trials for --export" in gen("--out", empty, "--export", tmp_path / "all.json", status=1)
+    assert list(tmp_path.iterdir()) == []
