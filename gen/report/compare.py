@@ -48,6 +48,12 @@ def metrics(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
     return tuple(row for row in rows if (row.one, row.other) != ("-", "-"))
 
 
+def _only_padded(differ: tuple[Difference, ...]) -> bool:
+    """Whether the same algorithm has longer rows in shared memory, and whatever else: then conflicts fall for that."""
+    names = {change.name for change in differ}
+    return "padding" in names and "algorithm" not in names
+
+
 def changes(one: Explanation, other: Explanation) -> Iterator[str]:
     """What the other does differently, cause before effect."""
     differ = parameters(one, other)
@@ -63,7 +69,7 @@ def changes(one: Explanation, other: Explanation) -> Iterator[str]:
             f"Bank conflicts {'fall' if after < before else 'rise'}: shared memory takes {after:.3g} times the turns "
             f"that it must, and took {before:.3g} times."
             + (" Rows that are longer by the padding begin in other banks, so that a column meets them all."
-               if any(change.name == "padding" for change in differ) and after < before else "")
+               if _only_padded(differ) and after < before else "")
         )  # fmt: skip
     for kind in KINDS:
         was, now = one.found.efficiency(kind), other.found.efficiency(kind)

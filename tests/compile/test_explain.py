@@ -53,6 +53,12 @@ def test_padding_is_what_frees_the_banks() -> None:
     assert found["explained"][1]["bound"] == "memory"
 
 
+def test_padding_is_no_reason_where_another_algorithm_is_compared() -> None:
+    told = data("transposeSmem", "--vs", "reduceShfl")["changes"]
+    assert any("Bank conflicts fall" in line for line in told)
+    assert not any("padding begin in other banks" in line for line in told)
+
+
 def test_every_metric_is_there_and_shown_with_its_meaning() -> None:
     found = one("transposeSmemPad", "--shape", "512x512")
     assert found["metrics"].keys() == {metric.key for metric in METRICS}
