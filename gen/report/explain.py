@@ -179,9 +179,14 @@ def _global(one: Explanation) -> Iterator[str]:
             share = access.requested_bytes / access.moved_bytes(one.found.model)
             heavy = access.moved_bytes(one.found.model) > 0.02 * one.found.moved_bytes()
             if heavy and share < 0.9:
+                touched, least = access.sectors / access.requests, _least_sectors(access)
+                said = (
+                    f"touches {touched:.3g} sectors where {least:.3g} would do"
+                    if touched > 1.005 * least
+                    else f"uses {access.requested_bytes / access.requests:.3g} bytes of the {SECTOR} of its sector"
+                )
                 yield (
-                    f"Line {access.line} {_verb(access)} {access.buffer} at {share:.1%}: a warp's request touches "
-                    f"{access.sectors / access.requests:.3g} sectors where {_least_sectors(access):.3g} would do. "
+                    f"Line {access.line} {_verb(access)} {access.buffer} at {share:.1%}: a warp's request {said}. "
                     f"`{access.source}`"
                 )
     moved = one.found.moved_bytes() / one.least_bytes if one.least_bytes else 1.0

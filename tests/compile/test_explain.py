@@ -79,6 +79,12 @@ def test_what_is_wasted_is_said_with_its_line() -> None:
     assert any("8 sectors where 4 would do" in sentence for sentence in aos["sentences"])
 
 
+def test_a_sector_that_is_hardly_used_is_not_said_to_be_one_too_many() -> None:
+    said = one("reduceSmem", "--shape", "2^20")["sentences"]
+    assert any("uses 4 bytes of the 32 of its sector" in sentence for sentence in said)
+    assert not any("1 sectors where 1 would do" in sentence for sentence in said)
+
+
 def test_an_offset_costs_a_fifth_of_the_sectors() -> None:
     assert one("readOffset11", "--shape", "65536")["metrics"]["load_efficiency"] == pytest.approx(0.8, abs=0.002)
     assert one("readOffset128", "--shape", "65536")["metrics"]["load_efficiency"] == pytest.approx(1, abs=0.002)
