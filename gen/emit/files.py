@@ -35,7 +35,8 @@ def read(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise GenError(str(path), "cannot be read as text", error) from error
+        got = error.strerror if isinstance(error, OSError) else error
+        raise GenError(str(path), "cannot be read as text", got) from error
 
 
 @contextmanager

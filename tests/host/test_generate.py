@@ -125,6 +125,8 @@ def test_reading_gives_text_or_none_or_an_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff")
     with pytest.raises(GenError, match="cannot be read as text"):
         read(tmp_path / "binary")
+    with pytest.raises(GenError, match=r"cannot be read as text \(got Is a directory\)"):
+        read(tmp_path)
 
 
 def test_a_folder_holds_a_file_for_each_variant_and_the_others() -> None:
