@@ -312,6 +312,7 @@ def zeros(*shape: int, dtype: str = "float32") -> Layout:
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: spec("median"), "op must be one of sum, prod, min, max, any"),
     (lambda: spec("sum", "f33"), "elements must be one of bool, f16"),
+    (lambda: gen.reduction("sum", None), "elements must be one of bool, f16"),
     (lambda: spec("sum", dtype="what"), "dtype must be one of bool, f16"),
     (lambda: spec("sum", axis=(0, 0)), "ReductionSpec.axis must name each axis once (got (0, 0))"),
     (lambda: spec("sum", axis=1.5), "ReductionSpec.axis must be None, a number or a tuple of numbers"),

@@ -271,6 +271,7 @@ def test_base_of_every_class_takes_the_size_that_stands_for_it(spec: TransposeSp
         (5, "f4", "axes must be a sequence of whole numbers (got 5)"),
         ((1, "x"), "f4", "axes must be a sequence of whole numbers"),
         ((1, 0), "f33", "dtype must be one that NumPy knows, or bfloat16 (got 'f33')"),
+        ((1, 0), None, "dtype must be one that NumPy knows, or bfloat16 (got None)"),
         ((1, 0), object, "dtype must not hold Python objects"),
         ((1, 0), "S3", "dtype must have elements of 1, 2, 4, 8 or 16 bytes (got S3: 3 bytes)"),
     ],

@@ -262,9 +262,10 @@ def read(value: Any, subject: str) -> DType:
     numbers = {name: dtype for name, dtype in DTYPES.items() if dtype.kind != "bits"}
     if isinstance(value, str) and value in numbers:
         return numbers[value]
-    with suppress(TypeError):
-        meant = np.dtype(value)
-        for known in numbers.values():
-            if known.numpy == meant:
-                return known
+    if value is not None:  # which NumPy would take for f64
+        with suppress(TypeError):
+            meant = np.dtype(value)
+            for known in numbers.values():
+                if known.numpy == meant:
+                    return known
     raise SpecError(subject, f"must be one of {', '.join(numbers)}", repr(value))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from math import factorial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from gen.dtypes import read_dtype
+from gen.dtypes import DType
 from gen.errors import SpecError
 from gen.families.base import Array
 from gen.families.stencil.spec import DTYPES, MOST_AXES, MOST_WEIGHTS, Boundary, StencilSpec
@@ -50,10 +52,10 @@ def stencil(
         word=word,
         weights=tuple(float(weight) for weight in array.reshape(-1)),
         shape=array.shape,
-        dtype=read_dtype(_name_of(dtype), "stencil.dtype"),
-        boundary=boundary if isinstance(boundary, str) else tuple(boundary),
+        dtype=_dtype_of(dtype),
+        boundary=_one_an_axis(boundary),
         cval=cval,
-        origin=origin if isinstance(origin, int) else tuple(origin),
+        origin=_one_an_axis(origin),
     )
 
 
@@ -94,8 +96,9 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
             )
     if order % 2:
         raise SpecError("central_difference.order", "must be even: central differences have no odd errors", order)
-    if not 0 < spacing < float("inf"):
-        raise SpecError("central_difference.spacing", "must be positive", spacing)
+    given: object = spacing  # a caller may give anything
+    if not isinstance(given, Real) or not 0 < spacing < float("inf"):
+        raise SpecError("central_difference.spacing", "must be a positive, finite number", repr(spacing))
     radius = (derivative + 1) // 2 - 1 + order // 2
     _check(ndim, radius)
     offsets = np.arange(-radius, radius + 1, dtype=np.float64)
@@ -121,19 +124,21 @@ def _check(ndim: int, radius: int) -> None:
         raise SpecError("radius", f"must be 0 to {MOST_RADIUS}", repr(radius))
 
 
-def _name_of(dtype: Any) -> Any:
-    """The short name of an element type, given by that, by NumPy's, or as a type."""
-    if isinstance(dtype, str) and any(dtype == known.name for known in DTYPES):
-        return dtype
-    known_name = getattr(dtype, "name", None)
-    if any(known_name == known.name for known in DTYPES):
-        return known_name
-    try:
-        meant = np.dtype(dtype)
-    except TypeError:
-        return dtype
-    found = [known.name for known in DTYPES if known.numpy == meant]
-    if found:
-        return found[0]
-    rule = "must be one of " + ", ".join(known.name for known in DTYPES)
-    raise SpecError("stencil.dtype", rule, repr(dtype))
+def _dtype_of(dtype: Any) -> DType:
+    """An element type, given by its short name, by NumPy's, or as a type."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    for known in DTYPES:
+        if known.name == name:
+            return known
+    if dtype is not None:  # which NumPy would take for f64
+        with suppress(TypeError):
+            meant = np.dtype(dtype)
+            for known in DTYPES:
+                if known.numpy == meant:
+                    return known
+    raise SpecError("stencil.dtype", "must be one of " + ", ".join(known.name for known in DTYPES), repr(dtype))
+
+
+def _one_an_axis(given: object) -> Any:
+    """A tuple of what is several; anything else as it is, for the spec to judge."""
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else given

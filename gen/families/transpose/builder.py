@@ -90,8 +90,11 @@ def number_of(dtype: Any, subject: str) -> DType:
 
 
 def _numpy(dtype: Any, subject: str) -> np.dtype[Any]:
+    rule = "must be one that NumPy knows, or bfloat16"
+    if dtype is None:  # which NumPy would take for f64
+        raise SpecError(subject, rule, repr(dtype))
     try:
         known: np.dtype[Any] = np.dtype(dtype)
-        return known
     except TypeError as error:
-        raise SpecError(subject, "must be one that NumPy knows, or bfloat16", repr(dtype)) from error
+        raise SpecError(subject, rule, repr(dtype)) from error
+    return known
