@@ -31,10 +31,14 @@ def parameters(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
 
     mine, theirs = told(one), told(other)
     return tuple(
-        Difference(name, str(mine.get(name, "-")), str(theirs.get(name, "-")))
+        Difference(name, _shown(mine.get(name, "-")), _shown(theirs.get(name, "-")))
         for name in dict.fromkeys((*mine, *theirs))
         if mine.get(name) != theirs.get(name)
     )
+
+
+def _shown(value: object) -> str:
+    return "default" if value == "" else str(value)  # a cache operator that is not asked for
 
 
 def metrics(one: Explanation, other: Explanation) -> tuple[Difference, ...]:

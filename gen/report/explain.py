@@ -224,10 +224,10 @@ def _shared(one: Explanation) -> Iterator[str]:
 def _latency(one: Explanation) -> Iterator[str]:
     flying, needed = one.main.bytes_in_flight, one.needed_in_flight
     if flying is not None and needed is not None:
-        enough = "enough" if flying >= needed else "too few: unrolling, wider vectors or more resident warps add some"
+        enough = "that is enough" if flying >= needed else "unrolling, wider vectors or more resident warps add some"
         yield (
             f"A multiprocessor has {flying} bytes of loads in flight; {one.arch} needs about {needed} to keep memory "
-            f"busy: {enough}."
+            f"busy; {enough}."
         )
 
 
@@ -235,7 +235,7 @@ def _occupancy(one: Explanation) -> str:
     fits = one.main.occupancy
     return (
         f"A multiprocessor holds {fits.blocks} blocks of {one.main.threads_per_block} threads, {fits.fraction:.0%} of "
-        f"the warps it could hold; {fits.limiter} allow{'' if ' and ' in fits.limiter else 's'} no more."
+        f"the warps it could hold; {fits.limiter} allow{'s' if fits.limiter == 'shared memory' else ''} no more."
     )
 
 

@@ -57,6 +57,7 @@ def test_padding_is_no_reason_where_another_algorithm_is_compared() -> None:
     told = data("transposeSmem", "--vs", "reduceShfl")["changes"]
     assert any("Bank conflicts fall" in line for line in told)
     assert not any("padding begin in other banks" in line for line in told)
+    assert "load_modifier from default to -" in told[0]
 
 
 def test_every_metric_is_there_and_shown_with_its_meaning() -> None:
@@ -83,6 +84,7 @@ def test_a_sector_that_is_hardly_used_is_not_said_to_be_one_too_many() -> None:
     said = one("reduceSmem", "--shape", "2^20")["sentences"]
     assert any("uses 4 bytes of the 32 of its sector" in sentence for sentence in said)
     assert not any("1 sectors where 1 would do" in sentence for sentence in said)
+    assert any("; threads allow no more." in sentence for sentence in said)
 
 
 def test_an_offset_costs_a_fifth_of_the_sectors() -> None:
