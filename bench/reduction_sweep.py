@@ -36,7 +36,7 @@ ARCH = "sm_90"
 FIRST, MORE = 3, 9  # samples; a variant far off gets only the first
 FAR = 1.5
 LARGEST = 2**30  # bytes of an array
-WHOLE, ROWS, COLUMNS = ("grid", "flags"), ("rows", "grid", "flags"), ("columns", "stream")
+WHOLE, ROWS, COLUMNS = ("grid", "flags", "single", "cluster"), ("rows", "grid", "flags"), ("columns", "stream")
 Shape = tuple[int, ...]
 if TYPE_CHECKING:
     from gen.gpu.open import Instruments
@@ -76,10 +76,10 @@ class Row:
 
 def groups() -> Iterator[Group]:
     """Sizes inside every shape class but `strided`."""
-    powers = tuple((2**n,) for n in (12, 15, 16, 18, 20, 22, 24, 28))
+    powers = tuple((2**n,) for n in (10, 12, 15, 16, 18, 20, 22, 24, 28))
     yield Group(gen.reduction("sum"), powers, WHOLE)
-    yield Group(gen.reduction("sum", "f16"), powers[4:], WHOLE)
-    yield Group(gen.reduction("sum", "u8"), powers[2:], WHOLE)
+    yield Group(gen.reduction("sum", "f16"), (powers[0], *powers[5:]), WHOLE)
+    yield Group(gen.reduction("sum", "u8"), powers[3:], WHOLE)
     for op, elements in (("argmax", "u8"), ("argmax", "f32"), ("stats", "f32")):
         yield Group(gen.reduction(op, elements), ((2**26,),), WHOLE)
     short: tuple[Shape, ...] = (
@@ -116,9 +116,11 @@ def tried(group: Group) -> tuple[Variant, ...]:
 
 def _has_a_chance(name: str, config: Config) -> bool:
     values = vars(config)
-    if values["load_modifier"] is LoadModifier.CG or (name in WHOLE and values["vec_bytes"] < 8):
+    if name == "single":
+        return True
+    if values.get("load_modifier") is LoadModifier.CG or (name in WHOLE and values["vec_bytes"] < 8):
         return False
-    if name in COLUMNS and values["load_modifier"] is LoadModifier.CS:
+    if name in COLUMNS and values.get("load_modifier") is LoadModifier.CS:
         return False
     return name == "rows" or values["unroll"] > 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -52,11 +51,11 @@ SHOWN = (
 
 
 @pytest.fixture(scope="module")
-def found() -> Iterator[dict[str, Any]]:
+def found() -> dict[str, Any]:
     """The ladder of some transposes, of which none but the last is like another."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Transpose, "named", tuple(one for one in Transpose.named if one.name in SHOWN))
-        yield rungs("transpose", "--shape", SIDE)
+        return rungs("transpose", "--shape", SIDE)
 
 
 def test_steps_are_ratios_of_speeds_in_the_order_of_the_literature(found: dict[str, Any]) -> None:
