@@ -11,7 +11,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "g", "spread":
 //           "swz", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 c2d218b65301ba39
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 ccb60aadc6054f60
 //
 // Written by gen: change the template, not this file.
 
@@ -96,8 +96,8 @@ __device__ __forceinline__ void move_by_vectors(
   }
 }
 
-// in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows and
-// cols are multiples of kElements; where an address or a pitch is not aligned, no tile is.
+// in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows
+// and cols are multiples of kElements; where an address or a pitch is not aligned, no tile is.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__vector_tile_v16_x8_g16_swz_ocol_ldg(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,

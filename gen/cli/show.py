@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,16 @@ from rich.text import Text
 _WIDE = 240  # columns where nobody looks at a terminal: no name is cut, no row broken
 
 
+class _Output(Console):
+    """Leaves a reader that went away to whoever runs the command; rich would end the program itself, with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "the reader went away")
+
+
 def _stdout() -> Console:
     # Made anew for every call, since tests exchange sys.stdout.
-    return Console(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    return _Output(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def text(line: str = "", style: str = "", *, indent: int = 0) -> None:

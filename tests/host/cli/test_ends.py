@@ -88,12 +88,16 @@ def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "pipe2"), reason="no pipes")
-def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_ends_it_quietly(unbuffered: str) -> None:
+    """Whether the first line meets the pipe that nobody reads, or all of them at the end."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "gen", "list"], cwd=CHECKOUT, stdout=writer, stderr=subprocess.PIPE, check=False
-    )
+        [sys.executable, "-m", "gen", "list"],
+        cwd=CHECKOUT, stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        check=False,
+    )  # fmt: skip
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
 
