@@ -101,6 +101,14 @@ def test_what_has_long_runs_is_not_packed(axes: tuple[int, ...], shape: tuple[in
         assert FAMILY.base(spec, found)[0] != "packed"
 
 
+def test_what_no_box_makes_longer_is_left_to_tiles() -> None:
+    """Rows of 100 bytes on both sides: a second axis along would take the box beyond what it may hold."""
+    spec = TransposeSpec((2, 1, 0), B8)
+    for middle in (2, 100, 5000):
+        found = FAMILY.shape_class(spec, extents_of(FAMILY, spec, (100, middle, 100)))
+        assert FAMILY.base(spec, found)[0] != "packed"
+
+
 def test_aligned_runs_of_whole_sectors_are_left_to_tiles() -> None:
     shape = (128, 128, 128, 16)
     found = [TransposeSpec((3, 2, 1, 0), dtype) for dtype in ELEMENTS]
