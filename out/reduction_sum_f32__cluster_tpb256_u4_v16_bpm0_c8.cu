@@ -1,30 +1,29 @@
-// reduction_sum_f32__flags_tpb512_u2_v16_bpm1
+// reduction_sum_f32__cluster_tpb256_u4_v16_bpm0_c8
 //
 // The sum of all f32 elements of an array; of none: 0.
-// One launch: the blocks of a row stride through it with vector loads; each hands its partial
-// result, a flag beside every word, to the last of them, which waits and combines them in index
-// order. Without fences and atomics the end comes sooner than where the block that happens to
-// finish last does that. It relies on it that blocks of smaller numbers are started first, as GPUs
-// do though CUDA promises no order.
+// One launch: the blocks of a cluster stride through a row with vector loads, and every warp
+// leaves its result in the shared memory of the first of them, which combines them in order. Where
+// a row has one cluster, that is all: no scratch memory, no fence, no atomic. Else the cluster
+// that finishes last combines the partial results in index order.
 //
-// Let:      blocks = max(min((n + 4095) / 4096, sm_count), 1)
-// Launch:   <<<blocks, 512>>>(in, out, slots, n)
-// Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
+// Launch:   <<<8, 256>>>(in, out, n) in clusters of 8 blocks
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"blocks_per_sm": 1, "threads_per_block": 512, "unroll": 2, "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 cdf294fb74bdde1c
+// Config:   {"blocks_per_cluster": 8, "blocks_per_sm": 0, "threads_per_block": 256, "unroll": 4,
+//           "vec_bytes": 16}
+// Template: reduction/cluster.cu.jinja, with its partials sha256 65b8c8587e34ee3e
 //
 // Written by gen: change the template, not this file.
 
-constexpr int kThreadsPerBlock = 512;
-constexpr int kUnroll = 2;  // vector loads that each thread has in flight
+constexpr int kCluster = 8;  // blocks that reach into each other's shared memory
+constexpr int kThreadsPerBlock = 256;
+constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
-constexpr int kWords = 1;  // of a state
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
+static_assert(kCluster <= 8, "not every device has larger clusters");
 
 using Item = float;  // an element in memory
 using State = float;  // of the elements seen so far: their sum
@@ -56,69 +55,26 @@ __device__ __forceinline__ State combine_warp(State state) {
   return state;
 }
 
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
-static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
-__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
+// The state of the cluster, in the first warp of its first block, where every warp leaves its own.
+// The block must have arrived at the cluster's barrier once before.
+__device__ __forceinline__ State combine_cluster(
+    State state, unsigned rank, State (&states)[kCluster * kWarps]) {
   state = combine_warp(state);
-  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  __cluster_barrier_wait();  // all blocks have begun: their shared memory is there
+  if (threadIdx.x % 32 == 0) {
+    State* const first = static_cast<State*>(__cluster_map_shared_rank(states, 0));
+    first[rank * kWarps + threadIdx.x / 32] = state;
+  }
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+  if (rank == 0 && threadIdx.x < 32) {
+    state = identity();
+    for (int warp = threadIdx.x; warp < kCluster * kWarps; warp += 32) {
+      state = combine(state, states[warp]);
+    }
+    state = combine_warp(state);
   }
   return state;
-}
-
-// A state as words of 32 bits. Each is handed over beside a flag, in one store of 64 bits: whoever
-// reads the flag has read the word, and no fence is needed. Slots are 0 before and after a launch.
-union Words {
-  State state;
-  unsigned words[kWords];
-};
-static_assert(sizeof(State) == sizeof(unsigned) * kWords, "a state is whole words");
-using Slot = unsigned long long;
-constexpr Slot kThere = 1ull << 32;
-constexpr int kBatch = 4;  // states that a thread waits for at once
-
-__device__ __forceinline__ void hand_over(Slot* slots, State state) {
-  Words words;
-  words.state = state;
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) atomicExch(slots + w, kThere | words.words[w]);
-}
-
-// Waits for up to kBatch of `count` states, `apart` slots from one to the next; leaves their slots
-// as they were.
-__device__ __forceinline__ State take_over(Slot* slots, int apart, int count) {
-  const volatile Slot* const seen = slots;
-  Slot taken[kBatch][kWords];
-  bool are_there = false;
-  while (!are_there) {
-    are_there = true;
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) taken[i][w] = i < count ? seen[i * apart + w] : kThere;
-    }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) are_there = are_there && taken[i][w] >= kThere;
-    }
-  }
-  State total = identity();
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-    if (i < count) {
-      Words words;
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) {
-        words.words[w] = static_cast<unsigned>(taken[i][w] & 0xffffffffull);
-        atomicExch(slots + i * apart + w, 0ull);
-      }
-      total = combine(total, words.state);
-    }
-  }
-  return total;
 }
 
 // Element i of each output, from what is known of `count` elements.
@@ -213,33 +169,17 @@ __device__ __forceinline__ State read_share(
   return state;
 }
 
-// All blocks but the last have slots.
-extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__flags_tpb512_u2_v16_bpm1(
+// The array has one cluster.
+extern "C" __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreadsPerBlock)
+    reduction_sum_f32__cluster_tpb256_u4_v16_bpm0_c8(
         const Item* __restrict__ in,
         float* __restrict__ out,
-        Slot* slots, long long n) {
-  __shared__ State warp_states[kWarps];
-
-  const Item* const begin = in;
+        long long n) {
+  __shared__ State states[kCluster * kWarps];
+  __cluster_barrier_arrive_relaxed();  // this block has begun
+  const unsigned rank = blockIdx.x % kCluster;  // of this block among those of its cluster
   const State share =
-      read_share(begin, n, threadIdx.x, kThreadsPerBlock, blockIdx.x, gridDim.x);
-  const State partial = combine_block(share, warp_states);
-  if (gridDim.x == 1) {
-    if (threadIdx.x == 0) write_results(partial, n, 0, out);
-    return;
-  }
-  const unsigned others = gridDim.x - 1;
-  if (blockIdx.x < others) {
-    if (threadIdx.x == 0) hand_over(slots + blockIdx.x * kWords, partial);
-    return;
-  }
-  State total = threadIdx.x == 0 ? partial : identity();
-  for (unsigned block = threadIdx.x; block < others; block += kBatch * kThreadsPerBlock) {
-    const int left = (others - block + kThreadsPerBlock - 1) / kThreadsPerBlock;
-    total = combine(total, take_over(slots + block * kWords, kThreadsPerBlock * kWords, left));
-  }
-  __syncthreads();
-  total = combine_block(total, warp_states);
-  if (threadIdx.x == 0) write_results(total, n, 0, out);
+      read_share(in, n, threadIdx.x, kThreadsPerBlock, rank, kCluster);
+  const State total = combine_cluster(share, rank, states);
+  if (rank == 0 && threadIdx.x == 0) write_results(total, n, 0, out);
 }

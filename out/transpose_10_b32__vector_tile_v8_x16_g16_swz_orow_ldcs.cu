@@ -1,0 +1,146 @@
+// transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldcs
+//
+// Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
+// A thread reads a square of elements by vectors, one of each row, turns it in registers, and
+// leaves it in shared memory by vectors, one of each column; these are written along the rows of
+// the output.
+//
+// Let:      inverse = (9223372036854775807 / max((cols + 31) / 32, 1)) + 1
+// Launch:   <<<((rows + 31) / 32) * ((cols + 31) / 32), 256>>>(in, out, rows, cols, in_pitch,
+//           out_pitch, (rows + 31) / 32, (cols + 31) / 32, inverse)
+// Spec:     {"axes": [1, 0], "dtype": "b32"}
+// Config:   {"block_order": "row", "groups": 16, "lanes": 16, "load_modifier": "cs", "spread":
+//           "swz", "vec_bytes": 8}
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 ccb60aadc6054f60
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kVecBytes = 8;  // of a load and of a store
+constexpr int kSize = 4;  // bytes of an element
+constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
+constexpr int kLanes = 16;  // squares across a tile
+constexpr int kGroups = 16;  // squares down a tile
+constexpr int kPadding = 0;  // vectors exchanged within each column spread a row over the banks
+constexpr int kTileRows = kGroups * kElements;
+constexpr int kTileCols = kLanes * kElements;
+constexpr int kThreadsPerBlock = kLanes * kGroups;
+static_assert(kElements > 0, "a vector holds at least one element");
+static_assert((kGroups & (kGroups - 1)) == 0, "columns are exchanged within a power of two");
+static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
+
+constexpr int kWords = 2;  // 32-bit words of a vector
+
+// Turns kElements vectors, one of each row, into kElements vectors, one of each column.
+__device__ __forceinline__ void transpose_square(
+    const unsigned (&rows)[kElements][kWords], unsigned (&cols)[kElements][kWords]) {
+  constexpr int kPerElement = kWords / kElements;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      cols[w / kPerElement][i * kPerElement + w % kPerElement] = rows[i][w];
+    }
+  }
+}
+
+// Where the tile holds the vector of rows group * kElements and on of a column.
+__device__ __forceinline__ int slot(int col, int group) {
+  return col * kGroups + (group ^ col / kElements % kGroups);
+}
+
+using Tile = uint2[kTileCols * (kGroups + kPadding)];
+
+// Moves a tile by vectors. One that lies inside has no guards, so all loads of a thread, then all
+// its stores, follow each other.
+template <bool kWhole>
+__device__ __forceinline__ void move_by_vectors(
+    Tile& tile, const unsigned* __restrict__ in,
+    unsigned* __restrict__ out, long long rows, long long cols, long long in_pitch,
+    long long out_pitch, long long first_row, long long first_col) {
+  const int lane = threadIdx.x % kLanes;
+  const int group = threadIdx.x / kLanes;
+  const long long row = first_row + group * kElements;
+  const long long col = first_col + lane * kElements;
+  unsigned across[kElements][kWords];
+  unsigned down[kElements][kWords];
+  if (kWhole || (row < rows && col < cols)) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const unsigned* start = in + (row + i) * in_pitch + col;
+      const uint2* from = reinterpret_cast<const uint2*>(start);
+      const uint2 loaded = __ldcs(&from[0]);
+      across[i][0] = loaded.x;
+      across[i][1] = loaded.y;
+    }
+    transpose_square(across, down);
+#pragma unroll
+    for (int j = 0; j < kElements; ++j) {
+      uint2& place = tile[slot(lane * kElements + j, group)];
+      place = make_uint2(down[j][0], down[j][1]);
+    }
+  }
+  __syncthreads();
+  const int below = threadIdx.x % kGroups;
+  if (kWhole || first_row + below * kElements < rows) {
+#pragma unroll
+    for (int k = 0; k < kTileCols; k += kLanes) {
+      const int c = k + threadIdx.x / kGroups;
+      if (kWhole || first_col + c < cols) {
+        unsigned* start = out + (first_col + c) * out_pitch + first_row;
+        uint2* to = reinterpret_cast<uint2*>(start);
+        to[below] = tile[slot(c, below)];
+      }
+    }
+  }
+}
+
+// in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows
+// and cols are multiples of kElements; where an address or a pitch is not aligned, no tile is.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldcs(
+        const unsigned* __restrict__ in, unsigned* __restrict__ out,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        unsigned tiles_down, unsigned tiles_across, unsigned long long inverse) {
+  __shared__ Tile tile;
+  // The block over tiles_across: inverse is 2^63 over it, rounded up. A division takes longer.
+  const unsigned quotient = __umul64hi(2ull * blockIdx.x, inverse);
+  const long long tile_row = quotient;
+  const long long tile_col = blockIdx.x - quotient * tiles_across;
+  const long long first_row = tile_row * kTileRows;
+  const long long first_col = tile_col * kTileCols;
+
+  const auto in_address = reinterpret_cast<unsigned long long>(in);
+  const auto out_address = reinterpret_cast<unsigned long long>(out);
+  const long long pitch_bytes = (in_pitch | out_pitch) * kSize;
+  const bool aligned = (in_address | out_address | pitch_bytes) % kVecBytes == 0;
+  const bool inside = first_row + kTileRows <= rows && first_col + kTileCols <= cols;
+  if (aligned && inside) {
+    move_by_vectors<true>(
+        tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
+  } else if (aligned && rows % kElements == 0 && cols % kElements == 0) {
+    move_by_vectors<false>(
+        tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
+  } else {
+    const int thread = threadIdx.x;
+    unsigned* elements = reinterpret_cast<unsigned*>(tile);
+#pragma unroll 1
+    for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
+      const int r = k / kTileCols;
+      const int c = k % kTileCols;
+      if (first_row + r < rows && first_col + c < cols) {
+        elements[slot(c, r / kElements) * kElements + r % kElements] =
+            in[(first_row + r) * in_pitch + first_col + c];
+      }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
+      const int c = k / kTileRows;
+      const int r = k % kTileRows;
+      if (first_row + r < rows && first_col + c < cols) {
+        out[(first_col + c) * out_pitch + first_row + r] =
+            elements[slot(c, r / kElements) * kElements + r % kElements];
+      }
+    }
+  }
+}
