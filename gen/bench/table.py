@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from gen.bench.rows import NONE, OURS, Results, Row
 from gen.bench.statistics import Verdict, geometric_mean
@@ -86,12 +87,13 @@ def full(results: Results) -> str:
         if timed:
             columns = ("case", "protocol", "variant", "us", "of limit", "verdict", *peers)
             parts.append(markdown(columns, [_full_row(line, peers) for line in timed]))
-        parts.append(_why_not(own))
+        losses = "; ".join(map(str, lost(own)))
+        parts += [f"Losses, peer / ours: {losses}.\n" if losses else "", _why_not(own)]
     return "\n".join(part for part in parts if part)
 
 
 def summary(results: Results) -> str:
-    """What stands in the README: a line a family, every loss, and when and where all of it was measured."""
+    """What stands in the README: a line a family, the losses in short, and when and where all of it was measured."""
     all_lines = lines(results)
     if not all_lines:
         return "Nothing is measured yet.\n"
@@ -100,16 +102,45 @@ def summary(results: Results) -> str:
         own = [line for line in all_lines if line.family == family]
         rows.append(_summary_row(family, own))
     columns = ("family", "cases", "win", "tie", "loss", "of limit", "best peer / ours", "torch / ours", "not offered")
-    losses = [line for line in all_lines if line.verdict == Verdict.LOSS.value]
-    parts = [_when(results), markdown(columns, rows)]
-    if losses:
-        parts.append(
-            "Losses, peer / ours: "
-            + "; ".join(f"{line.case} ({line.protocol}) {line.best.peer} {line.best.ratio:.2f}"
-                        for line in losses if line.best is not None and line.best.ratio is not None)
-            + ".\n"
-        )  # fmt: skip
-    return "\n".join(parts)
+    return "\n".join([_when(results), markdown(columns, rows), *_losses_in_short(lost(all_lines))])
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A case that a peer is faster at; `ratio` is peer / ours."""
+
+    line: Line
+    peer: str
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"{self.line.case} ({self.line.protocol}) {self.peer} {self.ratio:.2f}"
+
+
+def lost(all_lines: Sequence[Line]) -> tuple[Loss, ...]:
+    """Every loss, the worst first."""
+    found = [
+        Loss(line, line.best.peer, line.best.ratio)
+        for line in all_lines
+        if line.best is not None and line.best.ratio is not None and line.verdict == Verdict.LOSS.value
+    ]
+    return tuple(sorted(found, key=lambda loss: loss.ratio))
+
+
+def _losses_in_short(losses: Sequence[Loss]) -> list[str]:
+    """For each family and peer: how often it is faster, by how much, and where most."""
+    if not losses:
+        return []
+    groups: dict[tuple[str, str], list[Loss]] = {}
+    for loss in losses:
+        groups.setdefault((loss.line.family, loss.peer), []).append(loss)
+    words = []
+    for (family, peer), group in sorted(groups.items()):
+        span, worst = f"{group[0].ratio:.2f}", f"{group[0].line.case} ({group[0].line.protocol})"
+        if len(group) > 1:
+            span += f" to {group[-1].ratio:.2f}, the median {median(loss.ratio for loss in group):.2f}"
+        words.append(f"- {family}: {len(group)} to {peer}, {span}; the worst: {worst}")
+    return ["Losses, by peer / ours (the full table lists each):\n", "\n".join(words) + "\n"]
 
 
 def _summary_row(family: str, own: Sequence[Line]) -> tuple[str, ...]:

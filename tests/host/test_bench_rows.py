@@ -11,7 +11,7 @@ import pytest
 
 from gen.bench.rows import OURS, Difference, Results, Row, Run, differences, in_order, read_results, write_results
 from gen.bench.statistics import Change
-from gen.bench.table import full, lines, summary, text_of
+from gen.bench.table import full, lines, lost, summary, text_of
 from gen.errors import StoreError
 
 RUN = Run("gen bench", "2026-11-22", "NVIDIA H100", "580", {"read": 3000.0}, {"torch": "2.11"})
@@ -115,11 +115,24 @@ def test_the_best_peer_is_the_one_that_comes_closest() -> None:
     assert text_of(missing)[2:] == ("-",) * 6
 
 
-def test_the_summary_counts_every_case_and_names_every_loss() -> None:
+def test_the_summary_counts_every_case_and_every_loss() -> None:
     text = summary(RESULTS)
     assert "| transpose | 3 | 2 | 0 | 1 | 0.900 | 1.754 | 2.289 | 1 |" in text
-    assert "Losses, peer / ours: a (cold) cub 0.90." in text
+    assert "- transpose: 1 to cub, 0.90; the worst: a (cold)\n" in text
     assert "Measured on one NVIDIA H100 (driver 580), 2026-11-22, by `gen bench`" in text
+
+
+def test_losses_are_told_by_peer_and_listed_worst_first() -> None:
+    more = [row("d", OURS, 1.0), row("d", "cub", 0.5), row("e", OURS, 1.0), row("e", "jax", 0.7)]
+    results = Results().with_run(RUN, [*ROWS, *more])
+    found = [str(loss) for loss in lost(lines(results))]
+    assert found == ["d (cold) cub 0.50", "e (cold) jax 0.70", "a (cold) cub 0.90"]
+    assert f"Losses, peer / ours: {'; '.join(found)}.\n" in full(results)
+    text = summary(results)
+    assert "- transpose: 2 to cub, 0.50 to 0.90, the median 0.70; the worst: d (cold)\n" in text
+    assert "- transpose: 1 to jax, 0.70; the worst: e (cold)\n" in text
+    won = Results().with_run(RUN, [row("a", OURS, 1.0), row("a", "torch", 2.0)])
+    assert "Losses" not in summary(won) + full(won)
 
 
 def test_several_runs_are_counted_and_the_last_is_quoted() -> None:
