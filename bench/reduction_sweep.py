@@ -1,8 +1,9 @@
 """Defaults of the reductions against every variant: `python bench/reduction_sweep.py [--only TEXT] [--json FILE]`.
 
-On a GPU. Each problem is computed by every variant that takes it, each timed a dozen times with cold caches, and its
-result compared with that of the others. A line a problem: the default of its shape class, and the fastest of each
-algorithm; the defaults in `gen/families/reduction/classes.py` come from it.
+On a GPU. Each problem is computed by every variant that takes it, each timed with cold caches, the faster ones a dozen
+times, and its result compared with that of the others. A line a problem: the default of its shape class, and the
+fastest of each algorithm. A line a shape class: what its default, and the variants that suit all its problems best,
+take at the worst over the fastest of a problem; the defaults in `gen/families/reduction/classes.py` come from it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from gen.toolchain.nvrtc import Nvrtc
 FAMILY = Reduction()
 ARCH = "sm_90"
 FIRST, MORE = 3, 9  # samples; a variant far off gets only the first
-FAR = 1.5
+FAR = 1.15
+FEW = 6  # variants named for a shape class
 LARGEST = 2**30  # bytes of an array
 WHOLE, ROWS, COLUMNS = ("grid", "flags", "single", "cluster"), ("rows", "grid", "flags"), ("columns", "stream")
 Shape = tuple[int, ...]
@@ -72,6 +74,27 @@ class Row:
     best: dict[str, tuple[str, float]]
     variants: int
     odd: int
+
+
+@dataclass(frozen=True)
+class Over:
+    """What a shape class came to, over the problems of one spec, or of all.
+
+    Attributes:
+        spec: its label; empty for all.
+        problems: of the class that were timed.
+        default: the worst ratio of the default's time to that of the fastest; of several where dtypes have their own.
+        best: those variants, by algorithm and tag, whose worst ratio is least, with it and the mean of their ratios.
+    """
+
+    shape_class: str
+    spec: str
+    problems: int
+    default: float
+    best: tuple[tuple[str, float, float], ...]
+
+
+Timed = tuple[Group, Shape, dict[str, float]]
 
 
 def groups() -> Iterator[Group]:
@@ -132,9 +155,11 @@ def _compile(item: tuple[str, str]) -> Compiled:
 
 def measure(
     instruments: Instruments, calibration: Calibration, group: Group, made: Sequence[tuple[Variant, Compiled]]
-) -> Iterator[Row]:
+) -> Iterator[tuple[Row, dict[str, float]]]:
     """Times every variant on each problem of a group."""
     from gen.gpu.kernel import CudaKernel
+
+    loaded: dict[str, CudaKernel] = {}
 
     device, clock, service = instruments.device, instruments.clock, instruments.service
     spec = group.spec
@@ -151,7 +176,9 @@ def measure(
         for one, compiled in made:
             if not _fits(one, extents, device.limits):
                 continue
-            kernel = CudaKernel(one, compiled, device, device.limits)
+            if one.name not in loaded:
+                loaded[one.name] = CudaKernel(one, compiled, device, device.limits)
+            kernel = loaded[one.name]
             addresses = {**kernel.scratch(extents), "in": array.address, **{n: m.address for n, m in outs.items()}}
             launch = partial(kernel.queue, kernel.steps(extents), addresses)
             found = clock.times(launch, FIRST)
@@ -159,7 +186,7 @@ def measure(
                 found += clock.times(launch, MORE)
             times[one.name] = statistics.median(found)
             results[one.name] = service.checksum(first, size // 4 * 4)
-        yield row_of(group, shape, calibration.floor_us(FAMILY.work(spec, extents)), times, results)
+        yield row_of(group, shape, calibration.floor_us(FAMILY.work(spec, extents)), times, results), times
         for memory in outs.values():
             memory.free()
     array.free()
@@ -184,8 +211,42 @@ def row_of(group: Group, shape: Shape, floor_us: float, times: dict[str, float],
     )  # fmt: skip
 
 
+def over_classes(timed: Sequence[Timed]) -> Iterator[Over]:
+    """What suits a shape class best, over all problems, and over those of each spec where there are several."""
+    classes: dict[str, list[Timed]] = {}
+    for one in timed:
+        classes.setdefault(FAMILY.shape_class(one[0].spec, extents_of(one[0].spec, one[1])), []).append(one)
+    for name, problems in classes.items():
+        labels = list(dict.fromkeys(group.spec.label for group, _, _ in problems))
+        yield _over(name, "", problems)
+        if len(labels) > 1:
+            for label in labels:
+                yield _over(name, label, [one for one in problems if one[0].spec.label == label])
+
+
+def _over(name: str, label: str, problems: Sequence[Timed]) -> Over:
+    found: dict[str, list[float]] = {}
+    defaults = []
+    for group, shape, times in problems:
+        least = min(times.values())
+        defaults.append(times[default(group.spec, shape).name] / least)
+        for variant_name, us in times.items():
+            found.setdefault(variant_name.partition("__")[2], []).append(us / least)
+    ratios = {tag: of for tag, of in found.items() if len(of) == len(problems)}
+    order = sorted(ratios, key=lambda tag: (max(ratios[tag]), statistics.mean(ratios[tag]), tag))
+    best = tuple((tag, round(max(ratios[tag]), 3), round(statistics.mean(ratios[tag]), 3)) for tag in order[:FEW])
+    return Over(name, label, len(problems), round(max(defaults), 3), best)
+
+
+def write(path: Path, meta: dict[str, object], rows: Sequence[Row], timed: Sequence[Timed]) -> None:
+    """Keeps what is known so far."""
+    classes = [asdict(one) for one in over_classes(timed)]
+    content = {"meta": meta, "rows": [asdict(one) for one in rows], "classes": classes}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
-    """Prints a line a problem; status 1 if variants disagree."""
+    """Prints a line a problem, then one a shape class; status 1 if variants disagree."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="only specs whose label holds this")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
@@ -193,6 +254,7 @@ def main() -> int:
     wanted = [(group, tried(group)) for group in groups() if options.only in group.spec.label]
     every = {made.name: made for _, variants in wanted for made in variants}
     rows: list[Row] = []
+    timed: list[Timed] = []
     with ProcessPoolExecutor() as pool:  # begun before anything here uses the GPU
         compiling = pool.map(_compile, [(name, render(made)) for name, made in every.items()], chunksize=4)
         compiled = dict(zip(every, compiling, strict=True))
@@ -204,13 +266,17 @@ def main() -> int:
             "device": calibration.device, "driver": calibration.driver,
             "read": round(calibration.read), "empty_pair_us": round(calibration.empty_pair_us, 2)}  # fmt: skip
     for group, variants in wanted:
-        for row in measure(instruments, calibration, group, [(made, compiled[made.name]) for made in variants]):
+        for row, times in measure(instruments, calibration, group, [(made, compiled[made.name]) for made in variants]):
             rows.append(row)
+            timed.append((group, row.shape, times))
             best = "  ".join(f"{name}_{tag} {us}" for name, (tag, us) in row.best.items())
             print(f"{row.spec} {row.shape} floor {row.floor_us} default {row.default} {row.default_us}: {best}")
             if options.json:
-                content = {"meta": meta, "rows": [asdict(one) for one in rows]}
-                options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                write(options.json, meta, rows, timed)
+    for one in over_classes(timed):
+        best = "  ".join(f"{tag} {worst} ({mean})" for tag, worst, mean in one.best)
+        print(f"{one.shape_class}{f', {one.spec}' if one.spec else ''}: {one.problems} problems, ", end="")
+        print(f"default {one.default}: {best}")
     return any(row.odd for row in rows)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench.reduction_sweep import FAMILY, default, extents_of, groups, row_of, tried
+import gen
+from bench.reduction_sweep import FAMILY, Group, default, extents_of, groups, over_classes, row_of, tried
 from gen.families.reduction.classes import ShapeClass
 
 
@@ -28,3 +29,20 @@ def test_a_row_holds_the_fastest_of_each_algorithm_and_counts_results_that_are_o
     assert (row.default_us, row.variants, row.odd) == (5.0, 3, 1)
     assert row.best["flags"] == ("tpb128_u4_v8_bpm1", 4.25)
     assert row.best[rest.partition("_")[0]][1] == 5.0
+
+
+def test_what_suits_a_class_is_never_far_behind_on_any_of_its_problems() -> None:
+    spec, size = gen.reduction("sum"), (2**12,)
+    group = Group(spec, (size, (1000,)), ("single",))
+    own, even, odd = default(spec, size).name, "single_tpb32_u1_v4", "single_tpb32_u2_v4"
+    head = own.partition("__")[0]
+    first = {own: 6.0, f"{head}__{even}": 5.5, f"{head}__{odd}": 5.0}
+    second = {own: 5.5, f"{head}__{even}": 5.25, f"{head}__{odd}": 6.5, f"{head}__single_tpb32_u4_v4": 5.0}
+    (found,) = over_classes([(group, size, first), (group, (1000,), second)])
+    assert (found.shape_class, found.problems, found.default) == ("at most 2^12 elements", 2, 1.2)
+    assert found.best[0] == (even, 1.1, 1.075)
+    assert {tag for tag, _, _ in found.best} == {own.partition("__")[2], even, odd}
+    both = [(group, size, first), (Group(gen.reduction("sum", "f16"), (size,), ()), size, {
+        name.replace("f32", "f16"): us for name, us in first.items()
+    })]  # fmt: skip
+    assert [one.spec for one in over_classes(both)] == ["", "sum_f32", "sum_f16"]
