@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.bench.arrays import Shared
+from gen.bench.widening import widening
 from gen.bench.works import Shape
 from gen.dtypes import F64, U8, DType
 from gen.errors import MissingToolError
@@ -23,17 +24,6 @@ from gen.proof.oracle import Allowance
 
 POISON = 0xFFC1A5A5
 _VECTOR = 16
-_WIDEN = """\
-#include <cuda_fp16.h>
-extern "C" __global__ void gen_widen(
-    const ELEMENT* in, double* value, double* size, double magnitude, long long n) {
-  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
-  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {
-    value[i] = static_cast<NUMBER>(in[i]);
-    size[i] = magnitude;
-  }
-}
-"""
 _QUICK = 5  # samples of a time that only chooses
 
 
@@ -102,9 +92,7 @@ class GpuPlace:
     def widened(self, address: int, dtype: DType, elements: int, magnitude: float) -> tuple[Shared, Shared]:
         """Two arrays of doubles: the elements there, and one number everywhere."""
         value, size = (self._empty((elements,), F64) for _ in range(2))
-        launch = self.compile(
-            "gen_widen", _WIDEN.replace("ELEMENT", dtype.cuda).replace("NUMBER", "double" if dtype is F64 else "float")
-        )
+        launch = self.compile("gen_widen", widening(dtype))
         launch(0, (1024, 1, 1), (256, 1, 1), [address, value.address, size.address, ("d", magnitude), ("q", elements)])
         return value, size
 
