@@ -29,6 +29,7 @@ CLOSE = 0.6  # one that takes more is worth more samples only within this part o
 SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
 LOADED = 128  # kernels of finalists that stay loaded
 WARM_UP = 0.1  # seconds of launches before anything is timed: clocks rise when there is work
+MOST_WARM_UPS = 10  # between looks at the clock
 POISONS = (0xFFC1A5A5, 0x7FA15A5A)  # two NaN patterns: an element that is not written keeps one of them
 _HARMLESS = ("idle", "in step")  # reasons of a low clock that no kernel is timed under
 
@@ -259,8 +260,10 @@ class GpuSession:
     def _warm_up(self, kernel: CudaKernel) -> None:
         """Runs a kernel for a while, so that the clocks are where work brings them."""
         start = time.monotonic()
+        (us,) = self._times(kernel, self._sets[0], 1)
+        runs = int(min(max(WARM_UP * 1e6 / max(us, 1.0), 1), MOST_WARM_UPS))  # of slow ones no more than it takes
         while time.monotonic() < start + WARM_UP:
-            self._times(kernel, self._sets[0], 10)
+            self._times(kernel, self._sets[0], runs)
 
     def _check(self, kernel: CudaKernel, buffers: Buffers, poisons: Sequence[int]) -> str | None:
         """Runs a kernel on each poison; what is wrong with its results, or with the inputs after it."""

@@ -1,4 +1,4 @@
-"""A case is tuned at exactly its shape."""
+"""A case is tuned at exactly its shape, and with no more steps than it takes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gen.bench.offers import problem_of
-from gen.bench.tuning import tune
-from gen.bench.works import Case, Permute, Reduce
+from gen.bench.tuning import shortened, tune
+from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F32
 from gen.families import FAMILIES
 from gen.store.tuned import read_winners
@@ -36,3 +36,11 @@ def test_a_case_that_gen_does_not_have_takes_no_time(tmp_path: Path) -> None:
     case = Case(Reduce(("kurtosis",)), F32, (1000,))
     assert tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0) == 0.0
     assert read_winners(tmp_path) == ()
+
+
+@pytest.mark.parametrize(("steps", "tuned"), [(1, 1), (16, 16), (1000, 48)])
+def test_a_case_of_many_steps_is_tuned_with_fewer(steps: int, tuned: int) -> None:
+    case = Case(Sweep("star", 2, 1, "wrap", steps), F32, (64, 64))
+    assert shortened(case) == Case(Sweep("star", 2, 1, "wrap", tuned), F32, (64, 64))
+    classes = {problem_of(one, FAMILIES).shape_class for one in (case, shortened(case))}
+    assert len(classes) == 1  # so that its winner is the case's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -378,3 +379,17 @@ def test_what_is_changed_in_place_starts_from_the_same_content_every_time(
     assert len(bench.rounds([FIRST], 4).times_us[FIRST.name]) == 4
     bench.faults[SECOND.name] = spoil("data", 3)
     assert bench.attempt(SECOND).reason == "after the timing loop: data: 4 elements are wrong, the first is element 0"
+
+
+def test_a_slow_base_warms_up_by_a_single_run(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
+    monkeypatch.setattr(sys.modules[type(bench.bench).__module__], "WARM_UP", 0.05)
+    asked: list[int] = []
+
+    def times(_launch: Callable[[], None], samples: int, **_: Any) -> list[float]:
+        asked.append(samples)
+        time.sleep(0.06)  # longer than warming up takes
+        return [60_000.0] * samples
+
+    monkeypatch.setattr(bench.clock, "times", times)
+    bench.bench.open(PROBLEM, entrant(BASE)).close()
+    assert asked == [1]
