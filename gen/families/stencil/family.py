@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isqrt
 from types import MappingProxyType
 from typing import Any
 
 from gen.families.base import Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
+from gen.families.stencil.likely import many_steps, one_step
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.overlapped import Overlapped
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.staged import Queued, Tiled
-from gen.families.stencil.stream import Stream, StreamConfig
-from gen.families.stencil.temporal import Temporal, TemporalConfig
+from gen.families.stencil.stream import Stream
+from gen.families.stencil.temporal import Temporal
 from gen.paths import templates_root
 
 ONE_STEP, MANY_STEPS = "1 step", "many steps"
 TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
-MEASURED_SWEEP, MEASURED_FUSED = 4, 2  # how far weights reached whose winners are known: of one step, and of many
 _ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal(), Overlapped())
 # What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
 _SLOPE = (1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280)
@@ -32,8 +33,10 @@ _LAPLACIAN = {
     "weights": [(y == 4) * _CURVATURE[x] + (x == 4) * _CURVATURE[y] for y in range(9) for x in range(9)],
 }
 _FIRST = {"block_y": 1, "unroll": 1}
-_PROVABLE = {1: 1 << 20, 2: 1000}  # extents of one and two axes for which NumPy takes a second or two
+_PROVABLE = {1: 1 << 20, 2: 1000}  # the largest extents of one and two axes that base is proven at
+_PROVABLE_LEAST = {1: 1 << 12, 2: 64}  # many blocks of base all the same
 _PROVABLE_STEPS = 20
+_PROVABLE_TERMS = 10_000_000  # weights times cells times steps: NumPy takes a fifth of a second
 
 
 class Stencil(DenseFamily[StencilSpec]):
@@ -90,10 +93,12 @@ class Stencil(DenseFamily[StencilSpec]):
         return _extents(spec, (1 << 26,) if len(spec.axes) == 1 else (8192, 8192), steps)
 
     def provable(self, spec: StencilSpec, extents: Extents) -> Extents:
-        """As much of it as NumPy computes in a second or two."""
-        most = _PROVABLE[len(spec.axes)]
-        shape = [min(extents[axis], most) for axis in spec.axes]
+        """As much of it as NumPy computes in a fraction of a second, so that tuning need not wait for it."""
+        axes = len(spec.axes)
         steps = min(extents.get(STEPS, 1), _PROVABLE_STEPS)
+        cells = _PROVABLE_TERMS // (max(len(spec.taps), 1) * max(steps, 1))
+        most = min(max(cells if axes == 1 else isqrt(cells), _PROVABLE_LEAST[axes]), _PROVABLE[axes])
+        shape = [min(extents[axis], most) for axis in spec.axes]
         if steps == extents.get(STEPS, 1) and all(extents[axis] <= most for axis in spec.axes):
             return extents
         return _extents(spec, shape, steps)
@@ -120,19 +125,8 @@ class Stencil(DenseFamily[StencilSpec]):
         return "naive", NaiveConfig()
 
     def likely(self, spec: StencilSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
-        """Rows through registers: for one step whole vectors a lane, for many as many at once as registers hold.
-
-        What won for stars and boxes of f32 and f64 on an H200 (`bench/stencil_sweep.py`): wider ones were not tried.
-        """
-        widest = max((abs(far) for place, _ in spec.taps for far in place), default=0)
-        if widest > (MEASURED_SWEEP if shape_class == ONE_STEP else MEASURED_FUSED):
-            return ()
-        if shape_class == ONE_STEP:
-            return tuple(("stream", StreamConfig(rows=rows, warps_across=1)) for rows in (2, 4, 8))
-        return tuple(
-            ("temporal", TemporalConfig(steps=steps, warps_per_sm=warps))
-            for steps, warps in ((8, 16), (8, 12), (6, 12), (4, 12), (4, 8), (2, 8))
-        )
+        """For one step rows through registers, for many as many at once as pay."""
+        return one_step(spec) if shape_class == ONE_STEP else many_steps(spec)
 
 
 def _extents(spec: StencilSpec, shape: tuple[int, ...] | list[int], steps: int) -> Extents:

@@ -1,0 +1,123 @@
+"""Which variants of a stencil are tried first: the fastest by a count of instructions and bytes a cell.
+
+The count was set with what won on an H200 in view (`bench/stencil_sweep.py`, `bench/line_sweep.py`): fused steps cost
+what their arithmetic does, unless so few are fused that memory is slower. It ranks variants, it does not time them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+
+from gen.families.config import Config
+from gen.families.stencil.overlapped import Overlapped, OverlappedConfig
+from gen.families.stencil.spec import StencilSpec
+from gen.families.stencil.stream import StreamConfig
+from gen.families.stencil.temporal import Temporal, TemporalConfig
+from gen.families.stencil.window import Reach
+
+Choice = tuple[str, Config]
+
+WIDE = 16  # weights from which a warp should compute as many rows as it can
+MOST = 8  # variants that fuse steps, before what surrounds them
+ROWS = 8192  # that a launch is taken to have
+SLOTS = 29.6e12  # instructions of all lanes a second: 132 multiprocessors, 128 lanes, 1.755 GHz
+WRITTEN = 1400  # fused multiply-adds of a lane and row, all written out: more take long to compile
+COPIED = 3.5e12  # bytes a second, read and written, while there is arithmetic too
+AROUND = 0.7  # instructions a cell and step beside sums and shuffles
+MULTIPROCESSORS = 132
+
+
+def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Rows through registers: the more neighbours, the more rows share them."""
+    narrow = ((2, 1, 4), (4, 1, 4), (4, 1, 8), (2, 1, 8), (8, 1, 4), (4, 2, 4))
+    wide = ((8, 1, 4), (8, 2, 2), (4, 1, 4), (8, 1, 2), (4, 1, 8), (2, 1, 4))
+    if len(spec.taps) <= WIDE and spec.dtype.size > 2 and Reach.of(spec).high <= 3:
+        return _streams(narrow)
+    return _streams(wide if len(spec.taps) > WIDE else (*narrow[1:3], *narrow[:1], *narrow[3:]))
+
+
+def many_steps(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Fused steps, the fastest by the count first; some launches of single steps, which compile at once."""
+    fused = _lines(spec) if len(spec.axes) == 1 else _rows(spec)
+    return (*fused[: MOST // 2], *one_step(spec)[:2], *fused[MOST // 2 :])
+
+
+def step_seconds(spec: StencilSpec, config: TemporalConfig) -> float:
+    """What a cell and step of `temporal` takes, by the count."""
+    words = spec.accumulator.size // 4
+    reach, cells = Reach.of(spec).mirrored(spec), config.vectors * 16 // spec.dtype.size
+    used = sum(-(-config.steps * side // cells) * cells for side in (reach.left, reach.right))
+    wide = 32 * cells
+    # Each warp streams a strip of rows, and over what its steps use up above and below.
+    strips = max(MULTIPROCESSORS * config.warps_per_sm * config.waves * (wide - used) // ROWS, 1)
+    strip = ROWS / strips
+    repeated = wide / (wide - used) * (strip + config.steps * (reach.high - 1)) / strip
+    shuffled = 2 * reach.side * words / cells
+    slots = len(spec.taps) * words + shuffled + AROUND * words + _rounded(spec)
+    busy = config.warps_per_sm / (config.warps_per_sm + 1)
+    return _together(slots * repeated / (SLOTS * busy), _moved(spec, config.steps))
+
+
+def line_seconds(spec: StencilSpec, config: OverlappedConfig) -> float:
+    """What a cell and step of `overlapped` takes, by the count."""
+    words, reach = spec.accumulator.size // 4, Reach.of(spec)
+    cells = config.vectors * 16 // spec.dtype.size
+    repeated = 32 * cells / (32 * cells - config.steps * (reach.left + reach.right))
+    # A shuffle takes the time of four additions.
+    shuffled = 4 * words * (reach.left + reach.right) / cells
+    slots = len(spec.taps) * words + shuffled + 4 / cells + _rounded(spec)
+    return _together(slots * repeated / SLOTS, _moved(spec, config.steps) * repeated)
+
+
+def _rows(spec: StencilSpec) -> tuple[Choice, ...]:
+    parameters = ((1, 2), (8, 12, 16, 24), (1,), (2, 4, 6, 8, 12, 16))
+    made = [
+        TemporalConfig(vectors=vectors, warps_per_sm=warps, waves=waves, steps=steps)
+        for vectors, warps, waves, steps in product(*parameters)
+    ]
+    algorithm = Temporal()
+    legal = [one for one in made if _written(spec, one) <= WRITTEN and algorithm.refuses(spec, one) is None]
+    legal.sort(key=lambda config: step_seconds(spec, config))
+    # More blocks than fit at once, where few fit.
+    more = [
+        TemporalConfig(vectors=one.vectors, warps_per_sm=one.warps_per_sm, waves=3, steps=one.steps)
+        for one in legal[:3]
+        if one.warps_per_sm < 16
+    ]
+    return tuple(("temporal", config) for config in (*legal[:MOST], *more))
+
+
+def _written(spec: StencilSpec, config: TemporalConfig) -> int:
+    return len(spec.taps) * config.steps * config.vectors * 16 // spec.dtype.size * spec.accumulator.size // 4
+
+
+def _lines(spec: StencilSpec) -> tuple[Choice, ...]:
+    made = [
+        OverlappedConfig(vectors=vectors, warps=warps, steps=steps)
+        for vectors, warps, steps in product((2, 4, 8, 16), (2,), (4, 8, 16, 24, 48))
+    ]
+    algorithm = Overlapped()
+    legal = [one for one in made if one.problem() is None and algorithm.refuses(spec, one) is None]
+    legal.sort(key=lambda config: line_seconds(spec, config))
+    return tuple(("overlapped", config) for config in legal[:MOST])
+
+
+def _together(one: float, other: float) -> float:
+    """Of two that work at the same time: the slower, and a little of the faster where it is nearly as slow."""
+    return float((one**4 + other**4) ** 0.25)
+
+
+def _moved(spec: StencilSpec, steps: int) -> float:
+    return 2 * spec.dtype.size / COPIED / steps
+
+
+def _rounded(spec: StencilSpec) -> float:
+    """To f16 and back."""
+    return 2.0 if spec.dtype != spec.accumulator else 0.0
+
+
+def _streams(shapes: Iterable[tuple[int, int, int]]) -> tuple[Choice, ...]:
+    return tuple(
+        ("stream", StreamConfig(rows=rows, warps_across=across, warps_down=down)) for rows, across, down in shapes
+    )

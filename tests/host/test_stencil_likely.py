@@ -1,0 +1,73 @@
+"""Which stencil variants come first: legal ones for every spec, and those that won where it was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gen
+from gen.dtypes import F16, F32, F64, DType
+from gen.families.names import likely_variants
+from gen.families.stencil import StencilSpec
+from gen.families.stencil.family import MANY_STEPS, ONE_STEP
+from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary
+from tests.stencils import FAMILY
+
+FORMS = {"star": gen.star, "box": gen.box}
+EACH = [(form, radius) for form in FORMS for radius in range(1, 5)]
+
+
+def tags(spec: StencilSpec, shape_class: str) -> list[str]:
+    return [made.name.partition("__")[2] for made in likely_variants(FAMILY, spec, shape_class)]
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_every_star_and_box_has_fused_steps_among_the_first(boundary: Boundary, dtype: DType) -> None:
+    for form, radius in EACH:
+        spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
+        many = tags(spec, MANY_STEPS)
+        assert many[0].startswith("temporal"), (form, radius)
+        assert len(many) == len(set(many)) <= 13
+
+
+def test_one_step_streams_unless_the_code_would_be_too_long() -> None:
+    for form, radius in EACH:
+        first = tags(gen.stencil(FORMS[form](2, radius)), ONE_STEP)
+        assert all(tag.startswith("stream") for tag in first)
+        assert first or (form, radius) == ("box", 4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "won"),
+    [  # on an H200
+        (gen.stencil(gen.star(2, 1)), "temporal_v1_r12_n1_t12"),
+        (gen.stencil(gen.star(2, 1)), "temporal_v1_r16_n1_t8"),
+        (gen.stencil(gen.star(2, 2)), "temporal_v1_r8_n1_t4"),
+        (gen.stencil(gen.star(2, 1), dtype="f64"), "temporal_v1_r12_n3_t8"),
+        (gen.stencil([1, 2, 3]), "overlapped_v16_w2_t48"),
+        (gen.stencil([1, 2, 3], boundary="wrap"), "overlapped_v8_w2_t48"),
+        (gen.stencil(np.arange(1.0, 10)), "overlapped_v16_w2_t24"),
+        (gen.stencil(np.arange(1.0, 10), dtype="f64"), "overlapped_v16_w2_t16"),
+    ],
+)
+def test_what_won_is_tried_early(spec: StencilSpec, won: str) -> None:
+    assert won in tags(spec, MANY_STEPS)
+
+
+@pytest.mark.parametrize(("form", "radius"), EACH)
+def test_base_is_proven_in_less_than_tuning_takes(form: str, radius: int) -> None:
+    spec = gen.stencil(FORMS[form](2, radius))
+    sizes = {"rows": 16384, "cols": 16384, "in_pitch": 16384, "out_pitch": 16384}
+    for steps in (1, 16, 1000):
+        proven = FAMILY.provable(spec, {**sizes, STEPS: steps})
+        cells = proven["rows"] * proven["cols"]
+        assert cells >= 64 * 64
+        assert cells * proven[STEPS] * len(spec.taps) <= 12_000_000
+        assert FAMILY.shape_class(spec, proven) == FAMILY.shape_class(spec, {**sizes, STEPS: steps})
+
+
+def test_small_problems_are_proven_as_they_are() -> None:
+    spec = gen.stencil(gen.star(2, 1))
+    extents = {"rows": 60, "cols": 64, "in_pitch": 64, "out_pitch": 64, STEPS: 20}
+    assert FAMILY.provable(spec, extents) == extents
