@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 8, "vectors": 1, "warps_per_sm": 16, "waves": 1}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 3612881925930d20
+// Template: stencil/temporal.cu.jinja, with its partials sha256 7357f7d4f7412498
 //
 // Written by gen: change the template, not this file.
 
