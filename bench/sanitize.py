@@ -2,7 +2,8 @@
 
 Four tools, each over the base and named variants of every catalogue and a pairwise cover of every search space, on the
 awkward sizes of each family. Nothing may be reported; what was run is written to `bench/sanitize-DEVICE.json`. Needs a
-GPU and the compute-sanitizer of a CUDA toolkit. Status 1 if anything is found, 2 for an option that makes no sense.
+GPU and the compute-sanitizer of a CUDA toolkit. A line a job tells how it ended. Status 1 if anything is found, 2 for
+an option that makes no sense; where it is ended early, what remained is said, and kept.
 
 `--plant` puts a fault of its own in front of each tool, which must find it: then status 1 is what is expected.
 """
@@ -11,13 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from bench.sanitizer.faults import FAULTS, TOOLS
+from bench.sanitizer.jobs import Job, pieces
+from bench.sanitizer.process import find_sanitizer, run_one, stop_all, version_of
+from bench.sanitizer.report import Outcome, digest_of, evidence, evidence_file, show
+from bench.sanitizer.worker import chosen, work
 from gen.emit.render import render
 from gen.errors import DeviceError, GenError
 from gen.families import FAMILIES
@@ -26,15 +34,7 @@ from gen.families.names import find_variant
 from gen.paths import cache_home, output_home
 from gen.tune.device import find_device
 
-if TYPE_CHECKING:
-    pass
-from bench.sanitizer.faults import FAULTS, TOOLS
-from bench.sanitizer.process import find_sanitizer, run_one, stop_all, version_of
-from bench.sanitizer.report import Outcome, digest_of, evidence, evidence_file, show
-from bench.sanitizer.worker import chosen, work
-
 ALL = 1000  # more awkward sizes than any family has
-JOBS = 4
 
 
 def texts_of(names: Sequence[str], limits: Limits, options: argparse.Namespace) -> dict[str, str]:
@@ -51,16 +51,15 @@ def compile_all(texts: Mapping[str, str], limits: Limits) -> None:
         pass  # what is refused is refused once more in the worker, which says so
 
 
-def jobs_of(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Every tool with every family it is to run on."""
+def jobs_of(options: argparse.Namespace, limits: Limits) -> list[Job]:
+    """Every tool with every family it is to run on, in pieces for the workers there are; the longest first."""
     tools = options.tool.split(",") if options.tool else TOOLS
-    for tool in tools:
-        name = FAULTS[tool].variant if options.plant else options.name
-        if name is not None:
-            yield tool, find_variant(FAMILIES, name, {}).family.name
-            continue
-        for family in [options.family] if options.family else [family.name for family in FAMILIES]:
-            yield tool, family
+    if options.plant:
+        return [Job(tool, find_variant(FAMILIES, FAULTS[tool].variant, {}).family.name) for tool in tools]
+    if options.name is not None:
+        return [Job(tool, find_variant(FAMILIES, options.name, {}).family.name) for tool in tools]
+    families = [options.family] if options.family else [family.name for family in FAMILIES]
+    return pieces(tools, {family: len(chosen(family, limits, None)) for family in families}, options.jobs)
 
 
 def command_of(options: argparse.Namespace) -> str:
@@ -78,11 +77,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--family", choices=[family.name for family in FAMILIES], help="only this one")
     parser.add_argument("--name", metavar="VARIANT", help="only this variant: reduceShfl")
     parser.add_argument("--cases", type=int, default=ALL, metavar="N", help="most sizes of a variant; default: all")
-    parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help=f"workers at a time; default: {JOBS}")
+    workers = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=workers, metavar="N", help="workers at a time; default: the cores")
     parser.add_argument("--plant", action="store_true", help="run a planted fault for each tool, which must find it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--parts", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     unknown = set(options.tool.split(",") if options.tool else ()) - set(TOOLS)
     if unknown:
@@ -107,24 +109,36 @@ def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) ->
     device = find_device()
     if device is None:
         raise DeviceError("A GPU", "is needed to run kernels under compute-sanitizer", next_step="See gen doctor")
-    jobs = list(jobs_of(options))
     start = time.monotonic()
     limits = Limits.of(device.arch)
-    texts = texts_of(sorted({family for _, family in jobs}), limits, options)
+    jobs = jobs_of(options, limits)
+    texts = texts_of(sorted({job.family for job in jobs}), limits, options)
     if not options.plant:
         compile_all(texts, limits)
-    outcomes = []
+        print(f"{len(texts)} variants compiled, {time.monotonic() - start:.0f} s; {len(jobs)} jobs", flush=True)
+    outcomes: list[Outcome] = []
+
+    def found_so_far() -> dict[str, Any]:
+        ended = {outcome.job for outcome in outcomes}
+        remained = [str(job) for job in jobs if str(job) not in ended]
+        seconds = time.monotonic() - start
+        return evidence(outcomes, version_of(sanitizer), command_of(options), digest_of(texts), seconds, remained)
+
     with ThreadPoolExecutor(options.jobs) as pool:
         try:
-            for outcome in pool.map(lambda job: run(sanitizer, *job, options), jobs):
-                show(outcome)
-                outcomes.append(outcome)
+            running = [pool.submit(run, sanitizer, job, options) for job in jobs]
+            for future in as_completed(running):
+                outcomes.append(future.result())
+                show(outcomes[-1], f"{len(outcomes)}/{len(jobs)} ")
         except BaseException:  # Ctrl-C above all: the pool would wait for every job
             pool.shutdown(wait=False, cancel_futures=True)
             stop_all()
+            found = found_so_far()
+            print(f"ended early, {found['seconds']} s; remained: {', '.join(found['remained'])}", flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             raise
-    seconds = time.monotonic() - start
-    found = evidence(outcomes, version_of(sanitizer), command_of(options), digest_of(texts), seconds)
+    found = found_so_far()
     narrowed = options.plant or options.tool or options.family or options.name
     places = [options.json] if options.json else []
     if not narrowed and found["meta"]["device"]:
@@ -135,9 +149,15 @@ def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) ->
     verdict = "nothing was reported" if found["clean"] else "NOT CLEAN"
     print(f"{verdict}; {found['seconds']} s")
     if options.plant:
-        missed = [outcome.tool for outcome in outcomes if not finds(outcome)]
+        caught = {outcome.tool for outcome in outcomes if finds(outcome)}
+        missed = [job.tool for job in jobs if job.tool not in caught]
         print(f"planted faults missed by: {', '.join(missed)}" if missed else "every planted fault was found")
     return 0 if found["clean"] else 1
+
+
+def _end(*_: object) -> None:
+    """A request to end is like Ctrl-C: what was found is said."""
+    raise KeyboardInterrupt
 
 
 def main() -> int:
@@ -149,7 +169,10 @@ def main() -> int:
             options.result.write_text(json.dumps(done), encoding="utf-8")
             # To the tool, a program that fails is an error: there it must be the fault alone.
             return 1 if done["wrong"] and not options.plant else 0
+        signal.signal(signal.SIGTERM, _end)
         return drive(options)
+    except KeyboardInterrupt:
+        return 130
     except GenError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -15,14 +15,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gen.errors import MissingToolError
-
-if TYPE_CHECKING:
-    pass
 from bench.sanitizer.faults import FAULTS
+from bench.sanitizer.jobs import Job
 from bench.sanitizer.report import ROOT, Outcome, read_report
+from gen.errors import MissingToolError
 
 FOUND = 9  # what compute-sanitizer ends with when it found something
 GAP = 1024  # bytes that memcheck keeps between allocations, so that an overrun does not end in another array
@@ -59,11 +56,13 @@ def version_of(sanitizer: str) -> str:
     return found[1] if found else "unknown"
 
 
-def run_one(sanitizer: str, tool: str, family: str, options: argparse.Namespace) -> Outcome:
+def run_one(sanitizer: str, job: Job, options: argparse.Namespace) -> Outcome:
     """Starts one worker under one tool and waits for it."""
+    tool, family = job.tool, job.family
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         worker = ["--tool", tool, "--family", family, "--cases", str(options.cases), "--result", str(result)]
+        worker += ["--part", str(job.part), "--parts", str(job.parts)]
         if options.plant:
             worker += ["--plant"]
         name = FAULTS[tool].variant if options.plant else options.name
@@ -77,7 +76,7 @@ def run_one(sanitizer: str, tool: str, family: str, options: argparse.Namespace)
         status = wait(arguments_of(sanitizer, tool, worker), environment, log, timeout)
         output = log.read_text(encoding="utf-8", errors="replace")
         done = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else None
-    return Outcome(tool, family, status, read_report(output), done, output, time.monotonic() - start)
+    return Outcome(tool, family, status, read_report(output), done, output, time.monotonic() - start, str(job))
 
 
 def wait(arguments: Sequence[str], environment: Mapping[str, str], log: Path, timeout: float) -> int | None:

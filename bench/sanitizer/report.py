@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
+from bench.sanitizer.faults import TOOLS
+from gen.families import FAMILIES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -52,7 +52,7 @@ def read_report(output: str) -> Report:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One tool on one family.
+    """One tool on one family, or on a part of it.
 
     Attributes:
         status: what compute-sanitizer ended with; None if it was stopped for taking too long.
@@ -66,6 +66,13 @@ class Outcome:
     done: Mapping[str, Any] | None
     output: str
     seconds: float
+    job: str = ""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of the problems of all specs that were run: on how many sizes, and how many there are."""
+        every = (self.done or {}).get("sizes", {}).values()
+        return sum(taken for taken, _ in every), sum(available for _, available in every)
 
     @property
     def clean(self) -> bool:
@@ -82,15 +89,39 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """What is kept as evidence."""
         done = self.done or {}
-        kept = ("algorithms", "variants", "skipped", "sizes", "sizes_available", "cases")
+        sizes, available = self.sizes
         return {
             "clean": self.clean,
             "errors": self.report.errors,
             "reported": len(self.report.lines),
-            **{key: done.get(key) for key in kept},
+            **{key: done.get(key) for key in ("algorithms", "variants", "skipped")},
+            "sizes": sizes,
+            "sizes_available": available,
+            "cases": done.get("cases"),
             "wrong": len(done.get("wrong", ())),
             "seconds": round(self.seconds, 1),
         }
+
+
+def merged(parts: Sequence[Outcome]) -> Outcome:
+    """The parts of one tool on one family as one: as bad as the worst of them."""
+    first = parts[0]
+    done = [part.done for part in parts if part.done is not None]
+    together: dict[str, Any] | None = None
+    if len(done) == len(parts):
+        together = {
+            **done[0],
+            "algorithms": sorted({name for one in done for name in one["algorithms"]}),
+            "sizes": {spec: sizes for one in done for spec, sizes in one["sizes"].items()},
+            "wrong": [wrong for one in done for wrong in one["wrong"]],
+            **{key: sum(one[key] for one in done) for key in ("variants", "skipped", "cases")},
+        }
+    bad = [part.status for part in parts if part.status != 0]
+    status = None if None in bad else next(iter(bad), 0)
+    errors = [part.report.errors for part in parts]
+    report = Report(_sum(errors), tuple(line for part in parts for line in part.report.lines))
+    output = "\n".join(part.output for part in parts)
+    return Outcome(first.tool, first.family, status, report, together, output, sum(part.seconds for part in parts))
 
 
 def digest_of(texts: Mapping[str, str]) -> str:
@@ -98,12 +129,18 @@ def digest_of(texts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def evidence(outcomes: Sequence[Outcome], version: str, command: str, texts: str, seconds: float) -> dict[str, Any]:
-    """What was run and found, as it is kept; `texts` is the digest of the kernels."""
+def evidence(
+    outcomes: Sequence[Outcome], version: str, command: str, texts: str, seconds: float,
+    remained: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """What was run and found, as it is kept; `texts` is the digest of the kernels, `remained` what did not end."""
     done = next((outcome.done for outcome in outcomes if outcome.done), {})
     tools: dict[str, Any] = {}
-    for tool, group in groupby(outcomes, key=lambda outcome: outcome.tool):
-        rows = {outcome.family: outcome.as_json() for outcome in group}
+    places = [family.name for family in FAMILIES]
+    ordered = sorted(outcomes, key=lambda outcome: (TOOLS.index(outcome.tool), places.index(outcome.family)))
+    for tool, group in groupby(ordered, key=lambda outcome: outcome.tool):
+        families = groupby(group, key=lambda outcome: outcome.family)
+        rows = {family: merged(list(parts)).as_json() for family, parts in families}
         totals = {key: _sum([row[key] for row in rows.values()]) for key in ("variants", "cases", "errors")}
         tools[tool] = {**totals, "families": rows}
     return {
@@ -116,8 +153,9 @@ def evidence(outcomes: Sequence[Outcome], version: str, command: str, texts: str
             "compute_sanitizer": version,
             "texts": texts,
         },
-        "clean": bool(outcomes) and all(outcome.clean for outcome in outcomes),
+        "clean": bool(outcomes) and not remained and all(outcome.clean for outcome in outcomes),
         "seconds": round(seconds, 1),
+        **({"remained": list(remained)} if remained else {}),
         "tools": tools,
     }
 
@@ -133,13 +171,15 @@ def evidence_file(device: str) -> Path:
     return ROOT / "bench" / f"sanitize-{re.sub(r'[^a-z0-9]+', '-', device.lower()).strip('-')}.json"
 
 
-def show(outcome: Outcome) -> None:
+def show(outcome: Outcome, progress: str = "") -> None:
     """Prints one line for what is clean; what was reported, too, for what is not."""
     done = outcome.done or {}
     errors = "no count" if outcome.report.errors is None else f"{outcome.report.errors} errors"
+    sizes, available = outcome.sizes
     print(
-        f"{outcome.tool:10} {outcome.family:10} {done.get('variants', 0):4} variants on {done.get('sizes', 0)} of "
-        f"{done.get('sizes_available', 0)} sizes, {done.get('cases', 0)} cases: {errors}, {outcome.seconds:.0f} s"
+        f"{progress}{outcome.job or f'{outcome.tool} {outcome.family}'}: {done.get('variants', 0)} variants on {sizes} "
+        f"of {available} sizes, {done.get('cases', 0)} cases: {errors}, {outcome.seconds:.0f} s, "
+        f"{max(outcome.seconds - done.get('seconds', outcome.seconds), 0):.0f} of them to start"
         + ("" if outcome.clean else "  NOT CLEAN"),
         flush=True,
     )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bench.sanitizer.exact import ExactRunner
+from bench.sanitizer.faults import FAULTS
+from bench.sanitizer.jobs import Job
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
@@ -15,11 +19,6 @@ from gen.paths import cache_home, output_home
 from gen.proof.cases import Case, cases_of
 from gen.proof.prover import Proof, prove
 from gen.tune.select import of_family
-
-if TYPE_CHECKING:
-    pass
-from bench.sanitizer.exact import ExactRunner
-from bench.sanitizer.faults import FAULTS
 
 SM_COUNT = 2  # of the device that is played: few, so that small problems make blocks go round and wait for each other
 
@@ -41,22 +40,24 @@ def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
 
 
 def work(options: argparse.Namespace) -> dict[str, Any]:
-    """Runs one family under the tool that this process runs under; what was done."""
+    """Runs one family, or a part of it, under the tool that this process runs under; what was done."""
     from gen.gpu.device import open_device
     from gen.gpu.kernel import CudaRunner
     from gen.toolchain.nvrtc import Flags, Nvrtc
 
+    start = time.monotonic()
     device = open_device(0)
     compiler = Nvrtc(cache_home(output_home()), Flags(line_info=True))
     text = FAULTS[options.tool].text if options.plant else render
     runner = ExactRunner(CudaRunner(device, compiler, text), device, blank=options.tool == "initcheck")
     proofs: list[Proof] = []
-    sizes = available = 0
-    variants = chosen(options.family, device.limits, options.name)
+    sizes: dict[str, tuple[int, int]] = {}
+    job = Job(options.tool, options.family, options.part, options.parts)
+    variants = job.of(chosen(options.family, device.limits, options.name))
     for _, group in groupby(variants, key=lambda made: made.spec):
         alike = tuple(group)
         cases, count = sizes_of(alike[0], options.cases)
-        sizes, available = sizes + len(cases), available + count
+        sizes[alike[0].spec.label] = (len(cases), count)
         proofs += prove(runner, alike, cases)
     return {
         "device": device.name,
@@ -66,7 +67,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
         "variants": sum(proof.skipped is None for proof in proofs),
         "skipped": sum(proof.skipped is not None for proof in proofs),
         "sizes": sizes,
-        "sizes_available": available,
         "cases": sum(proof.cases + (proof.failure is not None) for proof in proofs),
         "wrong": [str(proof.failure) for proof in proofs if proof.failure is not None],
+        "seconds": time.monotonic() - start,
     }

@@ -54,9 +54,10 @@ HANGING = """\
 FOUND = {"memcheck": OVERRUN, "racecheck": RACE, "initcheck": UNINITIALISED, "synccheck": HANGING}
 DONE = {
     "device": "NVIDIA H100 80GB HBM3", "driver": "580.1, CUDA 13.0", "compiler": "nvrtc 13.0.88", "variants": 3,
-    "skipped": 0, "sizes": 18, "sizes_available": 18, "cases": 54, "wrong": [],
+    "skipped": 0, "algorithms": ["shfl"], "sizes": {"sum_f32": (18, 18)}, "cases": 54, "wrong": [], "seconds": 1.5,
 }  # fmt: skip
 
 
 def outcome(tool: str = "memcheck", family: str = "reduction", output: str = CLEAN, **changes: Any) -> Outcome:
-    return replace(Outcome(tool, family, 0, read_report(output), DONE, output, 2.0), **changes)
+    said = Outcome(tool, family, 0, read_report(output), DONE, output, 2.0, f"{tool} {family}")
+    return replace(said, **changes)

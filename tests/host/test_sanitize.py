@@ -12,6 +12,7 @@ from bench import sanitize
 from bench.sanitize import command_of, jobs_of, parse
 from bench.sanitizer.exact import ExactKernel, bytes_of, gaps_of
 from bench.sanitizer.faults import FAULTS, TOOLS, Fault
+from bench.sanitizer.jobs import PIECE, pieces
 from bench.sanitizer.process import arguments_of
 from bench.sanitizer.worker import chosen, sizes_of
 from gen.emit.render import render
@@ -39,16 +40,34 @@ def test_options_that_make_no_sense_are_bad_usage(capsys: pytest.CaptureFixture[
     assert "memcheck, racecheck, initcheck, synccheck, not leakcheck" in capsys.readouterr().err
 
 
-def test_every_tool_runs_on_every_family_unless_told_otherwise() -> None:
+def test_every_tool_runs_on_every_variant_of_every_family_unless_told_otherwise() -> None:
+    limits = Limits.of("sm_90")
     families = [family.name for family in FAMILIES]
-    assert list(jobs_of(parse([]))) == [(tool, family) for tool in TOOLS for family in families]
-    assert list(jobs_of(parse(["--tool", "initcheck,memcheck", "--family", "stencil"]))) == [
+
+    def run(*arguments: str) -> list[tuple[str, str]]:
+        return [(job.tool, job.family) for job in jobs_of(parse([*arguments]), limits)]
+
+    assert set(run("--jobs", "16")) == {(tool, family) for tool in TOOLS for family in families}
+    assert set(run("--tool", "initcheck,memcheck", "--family", "stencil")) == {
         ("initcheck", "stencil"), ("memcheck", "stencil"),
-    ]  # fmt: skip
-    assert list(jobs_of(parse(["--tool", "memcheck", "--name", "transposeSmem"]))) == [("memcheck", "transpose")]
-    assert dict(jobs_of(parse(["--plant"]))) == {
+    }  # fmt: skip
+    assert run("--tool", "memcheck", "--name", "transposeSmem") == [("memcheck", "transpose")]
+    assert dict(run("--plant")) == {
         "memcheck": "reduction", "racecheck": "transpose", "initcheck": "reduction", "synccheck": "reduction",
     }  # fmt: skip
+    variants = chosen("reduction", limits, None)
+    parts = [job.of(variants) for job in jobs_of(parse(["--family", "reduction", "--tool", "memcheck"]), limits)]
+    assert sorted(made.name for part in parts for made in part) == sorted(made.name for made in variants)
+
+
+def test_jobs_keep_all_workers_busy_to_the_end() -> None:
+    jobs = pieces(TOOLS, {"reduction": 264, "probe": 12}, 16)
+    sizes = [264 // job.parts if job.family == "reduction" else 12 for job in jobs]
+    assert max(sizes) <= PIECE
+    assert len(jobs) == len(set(map(str, jobs))) > 16
+    assert jobs[0].family == "reduction"
+    assert jobs[-1].family == "probe"
+    assert [str(job) for job in pieces(["memcheck"], {"reduction": 264}, 1)] == ["memcheck reduction"]
 
 
 def test_the_command_that_is_kept_runs_the_same_again() -> None:

@@ -15,6 +15,7 @@ import pytest
 from bench import sanitize
 from bench.sanitize import drive, parse
 from bench.sanitizer.faults import TOOLS
+from bench.sanitizer.jobs import Job
 from bench.sanitizer.process import find_sanitizer, run_one, version_of, wait
 from bench.sanitizer.report import Outcome, Report, digest_of, evidence, evidence_file, read_report
 from gen.errors import DeviceError, MissingToolError
@@ -107,12 +108,12 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_clean(_: str, tool: str, family: str, __: argparse.Namespace) -> Outcome:
-    return outcome(tool, family, CLEAN_RACES if tool == "racecheck" else CLEAN)
+def run_clean(_: str, job: Job, __: argparse.Namespace) -> Outcome:
+    return outcome(job.tool, job.family, CLEAN_RACES if job.tool == "racecheck" else CLEAN, job=str(job))
 
 
 def test_a_clean_run_of_everything_is_kept_as_evidence(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert drive(parse([]), run_clean) == 0
+    assert drive(parse(["--jobs", "1"]), run_clean) == 0
     kept = json.loads((machine / "evidence.json").read_text())
     assert kept["clean"]
     assert list(kept["tools"]) == list(TOOLS)
@@ -123,6 +124,43 @@ def test_a_clean_run_of_everything_is_kept_as_evidence(machine: Path, capsys: py
     assert "nothing was reported" in out
 
 
+def test_the_parts_of_a_family_are_kept_as_one() -> None:
+    some = outcome(job="memcheck reduction 1/2")
+    more = {**DONE, "algorithms": ["grid"], "sizes": {"sum_f32": (18, 18), "max_u8": (4, 9)}, "variants": 2}
+    for other, clean in (
+        (outcome(done=more), True),
+        (outcome(done=more, status=9, output=OVERRUN), False),
+        (outcome(done=more, status=-9), False),
+        (outcome(done=None, status=None, output=""), False),
+    ):
+        found = evidence([some, outcome("racecheck", output=CLEAN_RACES), other], "1", "x", "", 1.0)
+        assert found["clean"] is clean
+        row = found["tools"]["memcheck"]["families"]["reduction"]
+        assert row["clean"] is clean
+        assert (row["variants"], row["sizes"], row["sizes_available"]) == ((5, 22, 27) if other.done else (None, 0, 0))
+        assert row["algorithms"] == (["grid", "shfl"] if other.done else None)
+        assert row["seconds"] == 4.0
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), MissingToolError("compute-sanitizer", "is gone")])
+def test_a_run_that_is_ended_early_says_what_remained(
+    machine: Path, capsys: pytest.CaptureFixture[str], end: BaseException
+) -> None:
+    def run(sanitizer: str, job: Job, options: argparse.Namespace) -> Outcome:
+        if job.tool in ("racecheck", "synccheck"):
+            raise end
+        return run_clean(sanitizer, job, options)
+
+    arguments = ["--family", "probe", "--jobs", "1", "--json", str(machine / "part.json")]
+    with pytest.raises(type(end)):
+        drive(parse(arguments), run)
+    out = capsys.readouterr().out
+    assert "remained: racecheck probe, " in out
+    kept = json.loads((machine / "part.json").read_text())
+    assert (kept["clean"], "synccheck probe" in kept["remained"]) == (False, True)
+    assert not (machine / "evidence.json").exists()
+
+
 def test_a_run_of_a_part_is_no_evidence(machine: Path) -> None:
     for arguments in (["--tool", "memcheck"], ["--family", "stencil"], ["--name", "reduceShfl"]):
         assert drive(parse([*arguments, "--json", str(machine / "part.json")]), run_clean) == 0
@@ -131,14 +169,14 @@ def test_a_run_of_a_part_is_no_evidence(machine: Path) -> None:
 
 
 def test_what_is_reported_is_shown_and_fails(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def found(sanitizer: str, tool: str, family: str, options: argparse.Namespace) -> Outcome:
-        if (tool, family) == ("memcheck", "transpose"):
-            return outcome(tool, family, OVERRUN, status=9)
-        if (tool, family) == ("synccheck", "stencil"):
-            return outcome(tool, family, "Traceback: no GPU left", status=1, done=None)
-        return run_clean(sanitizer, tool, family, options)
+    def found(sanitizer: str, job: Job, options: argparse.Namespace) -> Outcome:
+        if (job.tool, job.family) == ("memcheck", "transpose"):
+            return outcome(job.tool, job.family, OVERRUN, status=9, job=str(job))
+        if (job.tool, job.family) == ("synccheck", "stencil"):
+            return outcome(job.tool, job.family, "Traceback: no GPU left", status=1, done=None, job=str(job))
+        return run_clean(sanitizer, job, options)
 
-    assert drive(parse([]), found) == 1
+    assert drive(parse(["--jobs", "1"]), found) == 1
     assert not json.loads((machine / "evidence.json").read_text())["clean"]
     out = capsys.readouterr().out
     assert "Invalid __global__ read of size 4 bytes" in out
@@ -147,11 +185,12 @@ def test_what_is_reported_is_shown_and_fails(machine: Path, capsys: pytest.Captu
 
 
 def test_planted_faults_fail_and_those_missed_are_named(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def find_all(_: str, tool: str, family: str, __: argparse.Namespace) -> Outcome:
-        return outcome(tool, family, FOUND[tool], status=None if tool == "synccheck" else 9)
+    def find_all(_: str, job: Job, __: argparse.Namespace) -> Outcome:
+        status = None if job.tool == "synccheck" else 9
+        return outcome(job.tool, job.family, FOUND[job.tool], status=status, job=str(job))
 
-    def find_one(sanitizer: str, tool: str, family: str, options: argparse.Namespace) -> Outcome:
-        return (find_all if tool == "racecheck" else run_clean)(sanitizer, tool, family, options)
+    def find_one(sanitizer: str, job: Job, options: argparse.Namespace) -> Outcome:
+        return (find_all if job.tool == "racecheck" else run_clean)(sanitizer, job, options)
 
     assert drive(parse(["--plant"]), find_all) == 1
     assert "every planted fault was found" in capsys.readouterr().out
@@ -200,10 +239,10 @@ cat <<'END'
 {RACE}END
 exit 9""",
     )
-    found = run_one(str(tool), "racecheck", "transpose", parse(["--plant"]))
+    found = run_one(str(tool), Job("racecheck", "transpose"), parse(["--plant"]))
     assert found.status == 9
     assert found.report == Report(1, read_report(RACE).lines)
-    assert found.done == DONE
+    assert found.done == json.loads(json.dumps(DONE))
     assert not found.clean
     words = (tmp_path / "words").read_text().split()
     assert words[words.index("--name") + 1] == "transposeSmemPad"
