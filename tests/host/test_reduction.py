@@ -127,7 +127,10 @@ HALVES: dict[str, tuple[Config, ...]] = {
         ClusterConfig(threads_per_block=256, unroll=4, vec_bytes=16, blocks_per_sm=ALONE, blocks_per_cluster=2),
         ClusterConfig(threads_per_block=256, unroll=4, vec_bytes=16, blocks_per_sm=1, blocks_per_cluster=8),
     ),
-    "rows": (RowsConfig(threads_per_block=128, group=4, unroll=2, vec_bytes=8),),
+    "rows": (
+        RowsConfig(threads_per_block=128, group=4, unroll=2, vec_bytes=8),
+        RowsConfig(threads_per_block=128, group=128, unroll=2, vec_bytes=8),
+    ),
     "rows at once": (RowsConfig(threads_per_block=128, group=4, rows_at_once=4, unroll=2, vec_bytes=8),),
     "columns": (
         ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2),

@@ -20,6 +20,7 @@ STREAM = "reduction/stream.cu.jinja"
 STRIDED = "reduction/strided.cu.jinja"
 
 ON_ROWS = "reduction_sum_f32_axis1__rows_tpb128_g4_u8_v8"
+ON_ROWS_OF_BLOCKS = "reduction_sum_f32_axis1__rows_tpb128_g128_u2_v8"
 ON_ROWS_AT_ONCE = "reduction_sum_f32_axis1__rows_tpb128_g4_r4_u2_v4"
 ON_COLUMNS = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4"
 ON_SINGLE_ROWS = "reduction_sum_f32_axis0__columns_x16_y8_u2_v4_bpm2"
@@ -79,6 +80,21 @@ MUTANTS = (
         "for (int r = 0; r < kAtOnce; ++r) {\n    const long long row = first + r * kGroups;\n    State state",
         "for (int r = 0; r < kAtOnce / 2; ++r) {\n    const long long row = first + r * kGroups;\n    State state",
         (WRONG, AGAIN),
+    ),
+    Mutant(
+        "rows: a warp's share to each thread of a block", ON_ROWS_OF_BLOCKS, ROWS,
+        "(begin, n, threadIdx.x, kThreadsPerBlock, 0, 1)", "(begin, n, threadIdx.x % 32, 32, 0, 1)", WRONG,
+    ),
+    Mutant(
+        "rows: a block's without their gaps", ON_ROWS_OF_BLOCKS, ROWS, "begin = in + row * pitch",
+        "begin = in + row * n", OUTSIDE_READ,
+    ),
+    Mutant(
+        "rows: every thread of a block writes", ON_ROWS_OF_BLOCKS, ROWS, "if (threadIdx.x == 0) write", "write", RACE,
+    ),
+    Mutant(
+        "rows: two blocks take one row", ON_ROWS_OF_BLOCKS, ROWS, "row = blockIdx.x;", "row = blockIdx.x / 2;",
+        (WRONG, AGAIN, RACE),
     ),
     # columns
     Mutant(

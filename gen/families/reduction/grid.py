@@ -32,7 +32,9 @@ class GridConfig(SharingConfig):
     )
 
     def problem(self) -> str | None:
-        """A second launch is searched where it may pay."""
+        """Past the first-level cache, and before a second launch, what is searched is what may pay."""
+        if self.load_modifier is LoadModifier.CG and self.vec_bytes < 16:
+            return "what is loaded past the first-level cache is loaded 16 bytes at a time"
         return few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
 
 

@@ -1,4 +1,4 @@
-"""`rows`: a thread, a part of a warp or a warp reduces a row."""
+"""`rows`: a thread, a part of a warp, a warp or a block reduces a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Pl
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.roundings import roundings
+from gen.families.reduction.roundings import WARP, block_roundings, roundings
 from gen.families.reduction.sharing import has_rows
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, run, state_text
@@ -23,7 +23,7 @@ class RowsConfig(Config):
     """How `rows` divides rows between threads."""
 
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
-    group: int = tunable("g", (1, 2, 4, 8, 16, 32), base=8, help="threads that share a row")
+    group: int = tunable("g", (1, 2, 4, 8, 16, 32, 128, 256, 512), base=8, help="threads that share a row")
     rows_at_once: int = tunable("r", (1, 2, 4), base=1, off=1, help="rows that such threads read at once")
     unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads of a row each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
@@ -36,7 +36,9 @@ class RowsConfig(Config):
     )
 
     def problem(self) -> str | None:
-        """What is loaded stays in registers."""
+        """More threads than a warp's are the block's; what is loaded stays in registers."""
+        if self.group > WARP and (self.group != self.threads_per_block or self.rows_at_once > 1):
+            return f"{self.group} threads that share a row are the whole block, which reads one row at once"
         loads = self.rows_at_once * self.unroll
         return f"{loads} loads in flight do not stay in registers: at most 8 do" if loads > 8 else None
 
@@ -47,7 +49,8 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
     name = "rows"
     template = "reduction/rows.cu.jinja"
     summary = (
-        "A thread, a part of a warp or a warp reads a row with vector loads, and combines what it read by shuffles."
+        "A thread, a part of a warp, a warp or a block reads a row with vector loads; shuffles combine what they read, "
+        "and shared memory what a block's warps did."
     )
     config = RowsConfig
 
@@ -90,18 +93,20 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
     def plan(self, spec: ReductionSpec, config: RowsConfig) -> Plan:
         """One launch."""
         results = tuple(name for name, _, _ in spec.results)
-        numbers = tuple((I64, size(name)) for name in ("outer", "n", "outer_pitch"))
+        counted = ("n", "outer_pitch") if config.group > WARP else ("outer", "n", "outer_pitch")
+        numbers = tuple((I64, size(name)) for name in counted)
         return Plan(
             (Launch((self.blocks(config), ONE, ONE), (config.threads_per_block, 1, 1), ("in", *results, *numbers)),)
         )
 
     def roundings(self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the lanes, the group's shuffles."""
+        """Vectors of one thread, head and tail, the lanes, the group's shuffles or the block's tree."""
         items = config.vec_bytes // spec.dtype.size
         states = lanes(spec, items)
         vectors = -(-extents["n"] // items)
+        tree = config.group.bit_length() if config.group <= WARP else block_roundings(config.group)
         own = -(-vectors // config.group) * max(items // states, 1) + 2 * -(-items // config.group) + states
-        return roundings(spec, extents["n"], items * run(spec, config.unroll, items), own + config.group.bit_length())
+        return roundings(spec, extents["n"], items * run(spec, config.unroll, items), own + tree)
 
     def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
         """The loads of a round, none of which is used before all are asked for."""
