@@ -82,6 +82,18 @@ if (last) out[i] = __ldcg(part + (i + 64) % n);  // here
 TICKET = "if (threadIdx.x == 0) {\nlast = atomicInc(flag, gridDim.x - 1) == gridDim.x - 1;\n__threadfence();\n}"
 READ = "out[threadIdx.x] = __ldcg(part + threadIdx.x);  // here"
 WORD = "using Word = unsigned long long;\nWord* const word = (Word*)flag + blockIdx.x;\n"
+# Block 0 does something, says so in a way that orders nothing, and block 1 goes on.
+SAID = """if (threadIdx.x > 0) return;
+if (blockIdx.x == 0) {{
+  {}
+  *(volatile unsigned*)(flag + 1) = 1;
+}}
+if (blockIdx.x == 1) {{
+  while (*(volatile unsigned*)(flag + 1) == 0) {{}}
+  {}
+}}
+"""
+ASKED = "atomicAdd(flag, 0u);\n__threadfence();\nout[0] = part[0];"
 PIECES = """if (threadIdx.x > 0) return;
 for (unsigned k = 0; k < 40; ++k) {
   if (blockIdx.x == 0) {
@@ -206,6 +218,21 @@ PLANTED = (
     Planted("plain_reset_by_another_block", "race", "flag",
             "if (threadIdx.x == 0) {\nif (blockIdx.x == 0) *flag = 0;  // here\nelse atomicAdd(flag, 1u);  // here\n}",
             "if (threadIdx.x == 0) {\nif (blockIdx.x == 0) atomicExch(flag, 0u);\nelse atomicAdd(flag, 1u);\n}"),
+    Planted("plain_beginning_of_what_others_count", "race", "flag",
+            SAID.format("*flag = 0;  // here\natomicAdd(flag, 1u);", "atomicAdd(flag, 1u);  // here"),
+            SAID.format("atomicExch(flag, 0u);\natomicAdd(flag, 1u);", "atomicAdd(flag, 1u);"), "written by"),
+    Planted("plain_beginning_of_what_others_ask_for", "race", "flag",
+            SAID.format("*flag = 0;  // here\natomicAdd(flag, 1u);", "out[0] = *(volatile unsigned*)flag;  // here"),
+            SAID.format("atomicExch(flag, 0u);\natomicAdd(flag, 1u);", "out[0] = *(volatile unsigned*)flag;"),
+            "written by"),
+    Planted("plain_beginning_that_others_wait_for", "race", "flag",
+            SAID.format("*flag = 0;  // here\natomicAdd(flag, 1u);", ASKED + "\natomicAdd(flag, 1u);  // here").replace(
+                "atomicAdd(flag, 0u);", "atomicAdd(flag + 2, 0u);"),
+            SAID.format("*flag = 0;\n__threadfence();\natomicAdd(flag + 2, 1u);\natomicAdd(flag, 1u);",
+                        "atomicAdd(flag + 2, 0u);\n__threadfence();\natomicAdd(flag, 1u);"), runs=1),
+    Planted("publication_by_a_cas_that_fails", "race", "part",
+            SAID.format("part[0] = 1.0f;\n__threadfence();\natomicCAS(flag, 7u, 1u);", ASKED + "  // here"),
+            SAID.format("part[0] = 1.0f;\n__threadfence();\natomicCAS(flag, 0u, 1u);", ASKED), runs=1),
     Planted("all_write_one_says_so", "race", "part",
             handed_over("part[i] = in[i];", "if (threadIdx.x == 0) __threadfence();", TICKET),
             handed_over("part[i] = in[i];", "__syncthreads();\nif (threadIdx.x == 0) __threadfence();", TICKET)),

@@ -28,6 +28,11 @@ void collective(Collective kind, unsigned mask, int source, void* value, int byt
 // asked for it.
 void atomic_access(const volatile void* address, int bytes, bool block_only, void* pc);
 
+// The same in two halves, for an atomic that looks before it writes: the access, and, with no other thread between, what
+// it orders.
+void atomic_question(const volatile void* address, int bytes, bool block_only, void* pc);
+void atomic_order(const volatile void* address, bool wrote);
+
 // The same for a read that goes past the caches that writes go through.
 void read_only_access(const volatile void* address, int bytes, void* pc);
 

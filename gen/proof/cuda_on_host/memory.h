@@ -89,14 +89,17 @@ CUDA_ON_HOST_ATOMIC(atomicXor, T(old ^ value))
 #undef CUDA_ON_HOST_ATOMIC
 #undef CUDA_ON_HOST_ATOMIC_OF
 
-#define CUDA_ON_HOST_CAS(name, block_only)                                                    \
-  template <class T>                                                                          \
-  CUDA_ON_HOST_UNCHECKED T name(T* address, typename cuda_on_host::Same<T>::type expected,    \
-                                typename cuda_on_host::Same<T>::type value) {                 \
-    cuda_on_host::atomic_access(address, sizeof(T), block_only, __builtin_return_address(0)); \
-    const T old = cuda_on_host::peek(address);                                                \
-    if (old == expected) cuda_on_host::poke<T>(address, value);                               \
-    return old;                                                                               \
+// One that finds another value writes nothing, and so publishes nothing.
+#define CUDA_ON_HOST_CAS(name, block_only)                                                      \
+  template <class T>                                                                            \
+  CUDA_ON_HOST_UNCHECKED T name(T* address, typename cuda_on_host::Same<T>::type expected,      \
+                                typename cuda_on_host::Same<T>::type value) {                   \
+    cuda_on_host::atomic_question(address, sizeof(T), block_only, __builtin_return_address(0)); \
+    const T old = cuda_on_host::peek(address);                                                  \
+    const bool same = old == expected;                                                          \
+    if (same) cuda_on_host::poke<T>(address, value);                                            \
+    cuda_on_host::atomic_order(address, same);                                                  \
+    return old;                                                                                 \
   }
 CUDA_ON_HOST_CAS(atomicCAS, false)
 CUDA_ON_HOST_CAS(atomicCAS_block, true)

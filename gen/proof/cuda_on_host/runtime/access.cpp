@@ -258,13 +258,19 @@ void poison_shared() {
   fill(dynamic, run.launch->dynamic_bytes);
 }
 
-CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, bool block_only, void* pc) {
+CUDA_ON_HOST_EXPORT void atomic_question(const volatile void* address, int bytes, bool block_only, void* pc) {
   if (block_only) {
     check<Touch::kBlockAtomic>(address, bytes, pc, true);
   } else {
     check<Touch::kAtomic>(address, bytes, pc, true);
   }
-  if (run.current != nullptr) chain(place_of(address));
+}
+CUDA_ON_HOST_EXPORT void atomic_order(const volatile void* address, bool wrote) {
+  if (run.current != nullptr) chain(place_of(address), wrote);
+}
+CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, bool block_only, void* pc) {
+  atomic_question(address, bytes, block_only, pc);
+  atomic_order(address, true);
 }
 void plain_read(const void* address, int alignment, int size, const void* pc) {
   if (reinterpret_cast<uint64_t>(address) % uint64_t(alignment) != 0) {

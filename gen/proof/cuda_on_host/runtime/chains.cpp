@@ -187,14 +187,15 @@ void acquire_at(uint64_t key, uint32_t count) {
 
 uint32_t releases_at(uint64_t key) { return uint32_t(places[place_of(key)].log.size()); }
 
-void chain(uint64_t key) {
+void chain(uint64_t key, bool wrote) {
   Chains& mine = run.current->chains;
-  if (mine.device < 0 && mine.block < 0 && numbers.get(key) == Table::kNone) return;
+  wrote = wrote && (mine.device >= 0 || mine.block >= 0);
+  if (!wrote && numbers.get(key) == Table::kNone) return;
   const uint32_t number = place_of(key);
   const uint32_t before = uint32_t(places[number].log.size());
   const bool repeated = mine.place == number + 1 && mine.published_device == uint32_t(mine.device) &&
                         mine.published_block == uint32_t(mine.block);
-  if (!repeated) {
+  if (wrote && !repeated) {
     if (mine.device >= 0) publish(number, mine.device);
     if (mine.block >= 0) publish(number, mine.block);
     mine.place = number + 1;

@@ -26,9 +26,9 @@ struct Chains {
 // A thread's fence: what it and its block did before becomes visible with its next atomic.
 void fence_thread(bool device);
 
-// An atomic of the current thread at the place of this key: it publishes the thread's last fence, and sees what others
-// have published.
-void chain(uint64_t key);
+// An atomic of the current thread at the place of this key: it sees what others have published, and publishes the
+// thread's last fence if it wrote.
+void chain(uint64_t key, bool wrote);
 
 // The two halves of a barrier at a place: a release, and the sight of so many of those that were made there.
 void release_at(uint64_t key);

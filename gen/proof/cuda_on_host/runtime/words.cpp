@@ -37,6 +37,15 @@ int unordered(const Readers& readers) {
   return -1;
 }
 
+// The place that they get.
+uint32_t keep(const Readers& readers) {
+  const uint32_t place = free_readers != 0 ? free_readers : uint32_t(all_readers.size());
+  if (free_readers == 0) all_readers.push_back({});
+  free_readers = all_readers[place].next;
+  all_readers[place] = readers;
+  return place;
+}
+
 }  // namespace
 
 bool prepare_words() {
@@ -116,21 +125,35 @@ void add_reader(Word& word, uint16_t who, uint32_t pc) {
       last = readers.next;
     }
   }
-  uint32_t added = free_readers;
-  if (added != 0) {
-    free_readers = all_readers[added].next;
-    all_readers[added] = one;
-  } else {
-    added = uint32_t(all_readers.size());
-    all_readers.push_back(one);
-  }
+  const uint32_t added = keep(one);
   (last != 0 ? all_readers[last].next : word.readers) = added;
 }
 
+void add_plain_writer(Word& word, const Word& before) {
+  const int writer = before.writer & kThreadBits;
+  const Readers kept{&word, before.epoch, before.clock, 1u << writer % kWarp,
+                     before.pc, uint16_t(writer / kWarp | kPlainWriter), 0};
+  word.readers = keep(kept);
+}
+
+void check_plain_writer(const Word& word, const char* text, const void* pc, int32_t buffer, int64_t offset, int size) {
+  for (uint32_t at = word.readers; at != 0; at = all_readers[at].next) {
+    const Readers& one = all_readers[at];
+    const int writer = (one.who & kPlainWriter) != 0 ? unordered(one) : -1;
+    if (writer >= 0) conflict(Kind::kRace, pc, text, one.epoch, writer, code_at(one.pc), buffer, offset, size);
+  }
+}
+
 void check_readers(Word& word, Touch touch, const void* pc, int32_t buffer, int64_t offset, int size) {
-  uint32_t last = word.readers;
-  for (;;) {
-    Readers& readers = all_readers[last];
+  check_plain_writer(word, "and written by", pc, buffer, offset, size);
+  uint32_t kept = 0;
+  for (uint32_t at = word.readers, next; at != 0; at = next) {
+    Readers& readers = all_readers[at];
+    next = readers.next;
+    if (readers.who & kPlainWriter && atomic(touch)) {
+      kept = at;
+      continue;
+    }
     const int first = (readers.who & kWarpBits) * kWarp + __builtin_ctz(readers.lanes);
     if (readers.who & kReadOnlyReader) {
       conflict(Kind::kReadOnlyPath, pc, "read by", readers.epoch, first, code_at(readers.pc), buffer, offset, size);
@@ -139,17 +162,16 @@ void check_readers(Word& word, Touch touch, const void* pc, int32_t buffer, int6
                            owner(readers.epoch) == run.block->number;
     const bool whole = (readers.who & kSizeBits) == size_flags(size);
     const bool ignored = readers.who & kVolatileReader && touch != Touch::kWrite && whole && !lock_step;
-    const int reader = ignored ? -1 : unordered(readers);
+    const int reader = ignored || readers.who & kPlainWriter ? -1 : unordered(readers);
     if (reader >= 0) {
       conflict(Kind::kRace, pc, "but read by", readers.epoch, reader, code_at(readers.pc), buffer, offset, size);
     }
     readers.word = nullptr;
-    if (readers.next == 0) break;
-    last = readers.next;
+    readers.next = free_readers;
+    free_readers = at;
   }
-  all_readers[last].next = free_readers;
-  free_readers = word.readers;
-  word.readers = 0;
+  word.readers = kept;
+  if (kept != 0) all_readers[kept].next = 0;
 }
 
 }  // namespace cuda_on_host

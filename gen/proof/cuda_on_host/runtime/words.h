@@ -15,7 +15,8 @@ struct Word {
 };
 constexpr uint32_t kLastClock = 0xffff;
 
-// Readers that nothing orders: lanes of one warp, in one epoch.
+// Readers that nothing orders: lanes of one warp, in one epoch. Or the last plain writer, once atomics have followed it:
+// each of them must come after it, not only the first.
 struct Readers {
   const Word* word;
   uint32_t epoch, clock, lanes, pc;
@@ -23,7 +24,7 @@ struct Readers {
   uint32_t next;  // 0: no further ones
 };
 
-constexpr uint16_t kVolatileReader = 0x8000, kReadOnlyReader = 0x4000, kWarpBits = 0x3ff;
+constexpr uint16_t kVolatileReader = 0x8000, kReadOnlyReader = 0x4000, kPlainWriter = 0x2000, kWarpBits = 0x3ff;
 constexpr int kMostReaders = 32;  // warps; more readers of one word are not remembered
 
 // Where a buffer's words lie in this launch; null where the launch only reads.
@@ -41,6 +42,10 @@ inline bool has_readers(const Word& word) {
   return word.readers < all_readers.size() && all_readers[word.readers].word == &word;
 }
 void add_reader(Word& word, uint16_t who, uint32_t pc);
+void add_plain_writer(Word& word, const Word& before);
+void check_plain_writer(const Word& word, const char* text, const void* pc, int32_t buffer, int64_t offset, int size);
+
+// Forgets them, but for a plain writer where another atomic follows.
 void check_readers(Word& word, Touch touch, const void* pc, int32_t buffer, int64_t offset, int size);
 
 inline const void* code_at(uint32_t pc) { return reinterpret_cast<const void*>(run.launch->code + pc); }
@@ -61,12 +66,20 @@ CUDA_ON_HOST_FAST void check_word(Word& word, const void* pc, int32_t buffer, in
     }
   }
   if (writes(touch)) {
-    if (has_readers(word)) [[unlikely]]
+    if (has_readers(word)) [[unlikely]] {
       check_readers(word, touch, pc, buffer, offset, size);
+    } else {
+      word.readers = 0;
+    }
     const uint32_t clock = me.clock();
-    word = {run.now, place, 0, uint16_t(me.number | writer_flags<touch>(size)),
+    const Word before = word;
+    word = {run.now, place, before.readers, uint16_t(me.number | writer_flags<touch>(size)),
             uint16_t(clock < kLastClock ? clock : kLastClock)};
+    if (atomic(touch) && before.epoch > run.begin && (before.writer & kAtomic) == 0) add_plain_writer(word, before);
   } else {
+    if (touch == Touch::kVolatileRead && has_readers(word)) {
+      check_plain_writer(word, "but written by", pc, buffer, offset, size);
+    }
     const uint16_t how = touch == Touch::kVolatileRead   ? kVolatileReader | size_flags(size)
                          : touch == Touch::kReadOnlyPath ? kReadOnlyReader
                                                          : 0;
