@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +15,7 @@ from gen.errors import UnknownNameError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gen.families.base import Limits
+    from gen.families.base import Limits, Variant
     from gen.tune.device import Device
     from gen.tune.ranking import Ranking
     from gen.tune.rehearse import Prospect, Rehearsal, Rehearsed
@@ -42,7 +43,18 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
         known = ", ".join(compiler.architectures)
         raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", limits.arch)
     host = Host(limits, cache_home(home), kept=read(home))
-    with show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as tick:
+    specs = Counter(_spec(made) for made in variants)
+    with (
+        show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as bar,
+        show.groups({spec: 3 * count for spec, count in specs.items()}) as line,
+    ):
+        counts = ", ".join(f"{spec} {count}" for spec, count in specs.items())
+        show.hint(f"Variants to emit, compile and prove: {counts}")
+
+        def tick(step: str, made: Variant) -> None:
+            bar(step)
+            line(_spec(made), "emitted, compiled and proven")
+
         done = rehearsed(variants, limits, compiler, host, tick=tick)
     keep_failures(home, [one.verdict for one in done.variants])
     # Looking at every access of a whole catalogue takes minutes.
@@ -54,6 +66,10 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
         _show_rankings(rankings, limits.arch)
     if not done.ok:
         raise typer.Exit(1)
+
+
+def _spec(made: Variant) -> str:
+    return f"{made.family.name}_{made.spec.label}"
 
 
 def _limits(arch: str | None, device: Device | None) -> Limits:

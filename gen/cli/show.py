@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import Lock
+from time import monotonic
 
 from rich.console import Console
 from rich.padding import Padding
@@ -79,6 +81,30 @@ def progress(**totals: int) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks = {name: bars.add_task(name, total=total) for name, total in totals.items()}
         yield lambda name: bars.advance(tasks[name])
+
+
+def hint(line: str) -> None:
+    """Prints a line on stderr where that is no terminal: on one, bars show how far it is."""
+    if not sys.stderr.isatty():
+        note(line)
+
+
+@contextmanager
+def groups(totals: Mapping[str, int]) -> Iterator[Callable[[str, str], None]]:
+    """A line on stderr for each group whose steps have all been taken; nothing on a terminal, which has bars.
+
+    Gives the function that is told of each step: its group, and what is said when that is complete. Any thread may
+    call it.
+    """
+    start, left, lock = monotonic(), dict(totals), Lock()
+
+    def step(name: str, said: str) -> None:
+        with lock:
+            left[name] -= 1
+            if not left[name]:
+                hint(f"{name}: {said}, {monotonic() - start:.0f} s")
+
+    yield step
 
 
 @contextmanager

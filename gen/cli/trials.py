@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from gen.cli import show
-from gen.cli.common import Json, OptionError, Out, home_of
+from gen.cli.common import Json, OptionError, Out, families_of, find, home_of
+from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def trials(
+    ctx: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -80,6 +82,7 @@ def trials(
         _import(home, read)
         return
     if not (home / FILE).is_file():
+        _check_target(ctx, target, home, ())
         _answer_none(home / FILE, export, json)
         return
     store = Trials(home)
@@ -89,6 +92,8 @@ def trials(
             for row in store.rows(**({"status": status} if status else {}))
             if _wanted(row, target, device, shape, algorithm)
         ]
+        if not rows:
+            _check_target(ctx, target, home, list(store.rows()))
     finally:
         store.close()
     if export is not None:
@@ -121,6 +126,27 @@ def _say_none(place: Path) -> None:
     show.text(f"No trial is recorded in {place}. On a machine with a GPU, gen tune records them.")
 
 
+def _check_target(ctx: typer.Context, target: str | None, home: Path, rows: Sequence[Row]) -> None:
+    """Raises UnknownNameError for what is no name of a family, a spec or a variant, nor of a trial that is there."""
+    from gen.families.names import find_spec, unknown
+    from gen.store.specs import read_specs
+
+    families = families_of(ctx)
+    named = [named.name for family in families for named in family.named]
+    if target is None or target in [family.name for family in families] or any(_of(row, target) for row in rows):
+        return
+    if "__" in target or target in named:
+        find(families, target, home)
+        return
+    try:
+        find_spec(families, target, read_specs(home))
+    except UnknownNameError:
+        specs = [f"{family.name}_{spec.label}" for family in families for spec in family.catalogue]
+        choices = dict.fromkeys([*(family.name for family in families), *specs, *(row.spec for row in rows), *named])
+        rule = "must be a family, a spec, or a variant's full name"
+        raise unknown("The name", target, list(choices), rule, otherwise="gen trials lists what was tuned") from None
+
+
 def _check_status(status: str | None) -> None:
     from gen.gpu.trial import Status
 
@@ -130,11 +156,15 @@ def _check_status(status: str | None) -> None:
 
 def _wanted(row: Row, target: str | None, device: str | None, shape: str | None, algorithm: str | None) -> bool:
     return (
-        (target is None or target in (row.spec, row.variant) or row.spec.startswith(f"{target}_"))
+        (target is None or _of(row, target))
         and (device is None or device.lower() in row.device.lower())
         and (shape is None or _sizes(row) == _canonical(shape))
         and (algorithm is None or row.algorithm == algorithm)
     )
+
+
+def _of(row: Row, target: str) -> bool:
+    return target in (row.spec, row.variant) or row.spec.startswith(f"{target}_")
 
 
 def _canonical(shape: str) -> str:

@@ -101,7 +101,7 @@ def rehearse(
     compiler: ManyCompiler,
     prover: Prover,
     *,
-    tick: Callable[[str], None] = lambda _: None,
+    tick: Callable[[str, Variant], None] = lambda _step, _made: None,
 ) -> Rehearsal:
     """Emits the variants, compiles them for `limits.arch`, and meanwhile proves them on the CPU.
 
@@ -110,7 +110,7 @@ def rehearse(
         limits: of the device that is compiled for.
         compiler: one that needs no GPU.
         prover: one that needs no GPU.
-        tick: is told `emitted`, `compiled` or `proven` after each variant's step, from two threads.
+        tick: is told `emitted`, `compiled` or `proven`, and of which variant, after each step, from two threads.
 
     Raises:
         TemplateError: a template cannot be rendered.
@@ -118,14 +118,16 @@ def rehearse(
     texts = {}
     for made in variants:
         texts[made.name] = render(made)
-        tick("emitted")
+        tick("emitted", made)
+    by_name = {made.name: made for made in variants}
     stop = Event()
 
     def compile_all() -> dict[str, Compiled | CompileError]:
         results: dict[str, Compiled | CompileError] = {}
         for result in compiler.compile_many(texts.items(), limits.arch):
-            results[result.name if isinstance(result, Compiled) else result.subject] = result
-            tick("compiled")
+            name = result.name if isinstance(result, Compiled) else result.subject
+            results[name] = result
+            tick("compiled", by_name[name])
             if stop.is_set():
                 break
         return results
@@ -136,7 +138,7 @@ def rehearse(
             proven = {}
             for verdict in prover.verdicts(variants):
                 proven[verdict.variant.name] = verdict
-                tick("proven")
+                tick("proven", verdict.variant)
         except BaseException:
             stop.set()  # Ctrl-C, a missing compiler: no need to wait for the rest
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gen.cli import show
 from gen.emit.generate import base_of_catalogue
 from gen.errors import CompileError, MissingToolError, UnknownNameError
 from gen.families import FAMILIES
@@ -138,7 +140,14 @@ def test_another_seed_gives_other_numbers() -> None:
 def test_a_rehearsal_holds_compiled_code_and_a_verdict_for_every_variant_in_order() -> None:
     variants = chosen(None)
     steps: list[str] = []
-    done = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner), tick=steps.append)
+    told: set[Variant] = set()
+
+    def tick(step: str, made: Variant) -> None:
+        steps.append(step)
+        told.add(made)
+
+    done = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner), tick=tick)
+    assert told == set(variants)
     assert done.ok
     assert [one.variant for one in done.variants] == list(variants)
     for one in done.variants:
@@ -148,6 +157,24 @@ def test_a_rehearsal_holds_compiled_code_and_a_verdict_for_every_variant_in_orde
     assert {step: steps.count(step) for step in steps} == dict.fromkeys(
         ("emitted", "compiled", "proven"), len(variants)
     )
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_where_no_bars_are_seen_a_line_tells_of_each_group_that_is_complete(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    said: list[str] = []
+    with show.groups({"first": 2, "second": 1}) as step:
+        for name in ("first", "second", "first"):
+            step(name, f"all of the {name}")
+            said.append(capsys.readouterr().err)
+    if terminal:
+        assert said == [""] * 3
+    else:
+        assert said[0] == ""
+        assert said[1].startswith("second: all of the second, ")
+        assert said[2].startswith("first: all of the first, ")
 
 
 def test_a_kernel_of_which_no_block_fits_has_failed() -> None:
