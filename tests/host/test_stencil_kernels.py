@@ -52,6 +52,16 @@ def test_kernels_equal_numpy(kernels: dict[Variant, Any], host_runner: HostRunne
             assert failure is None, str(failure)
 
 
+@pytest.mark.parametrize("made", [one for one in VARIANTS if one.algorithm.name == "stream"], ids=lambda one: one.name)
+def test_whole_vectors_of_fewer_rows_than_a_warp_computes(
+    kernels: dict[Variant, Any], host_runner: HostRunner, made: Variant
+) -> None:
+    for rows in (1, 2, 3, 5, 8, 13, 20):
+        case = Case({"rows": rows, "cols": 512, "in_pitch": 512, "out_pitch": 512, "steps": 1})
+        failure = check(kernels[made], host_runner.limits, case)
+        assert failure is None, str(failure)
+
+
 @settings(max_examples=max(settings().max_examples // 5, 1))
 @given(case=cases())
 def test_all_variants_of_a_spec_give_the_same_bits(
@@ -105,6 +115,13 @@ def test_lines_equal_numpy(lines: dict[Variant, Any], host_runner: HostRunner, c
     for made in np.random.default_rng(seed).choice(np.array(LINES, object), 12, replace=False):
         failure = check(lines[made], host_runner.limits, case)
         assert failure is None, f"{made.name}: {failure}"
+
+
+def test_a_line_of_whole_vectors_is_read_no_further(lines: dict[Variant, Any], host_runner: HostRunner) -> None:
+    for made in LINES:
+        for cols in (256, 512, 1024, 2048):
+            failure = check(lines[made], host_runner.limits, Case({"cols": cols, "steps": 1}))
+            assert failure is None, f"{made.name}: {failure}"
 
 
 @settings(max_examples=max(settings().max_examples // 10, 1))
