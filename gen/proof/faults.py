@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gen.errors import RunError
 from gen.proof.code import Code, Kernel
 from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, Fault, Meeting
+from gen.proof.twice import called_twice
 
 _RULES = {
     "out-of-bounds read": "makes an out-of-bounds read",
@@ -117,7 +118,10 @@ def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault |
     """The error for threads that met at a barrier; None where they came by the same lines, of which g++ made copies."""
     ways = (meeting.way, meeting.other_way)
     way, other = ([line for pc in pcs if pc for line in _lines(code, int(pc))] for pcs in ways)
-    if not way or not other or way == other:
+    if not way or not other:
+        return None
+    called = [name for line in way if (name := called_twice(code.text, _source(code, line)))] if way == other else []
+    if way == other and not called:
         return None
 
     def steps(lines: Sequence[int]) -> str:
@@ -125,10 +129,14 @@ def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault |
 
     source = _source(code, way[0])
     thread, block = meeting.thread.as_tuple(), meeting.block.as_tuple()
+    how = (
+        f"the same, of which one calls {called[0]} more than once: give each call a line of its own"
+        if called
+        else f"{steps(other)}: these are two barriers"
+    )
+    value = f"thread {thread} of block {block} comes there by {steps(way)}, thread {meeting.other_thread.as_tuple()} by"
     return HostFault(
-        f"{_RULES['barrier']} at {code.name}.cu:{way[0]}: `{source}`",
-        f"thread {thread} of block {block} comes there by {steps(way)}, thread {meeting.other_thread.as_tuple()} by "
-        f"{steps(other)}: these are two barriers",
+        f"{_RULES['barrier']} at {code.name}.cu:{way[0]}: `{source}`", f"{value} {how}",
         kind="barrier", kernel=kernel.name, block=block, thread=thread, line=way[0], source=source, buffer="", offset=0,
     )  # fmt: skip
 

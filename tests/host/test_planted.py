@@ -11,6 +11,7 @@ import pytest
 from gen.families.base import Launch, Plan, Scratch, Variant
 from gen.families.expr import constant
 from gen.proof.host import HostFault, HostKernel, HostRunner
+from gen.proof.twice import called_twice
 from tests.fake_family import fake_variant
 from tests.host.host_kernels import COUNT, H100, IN, OUT, N, arrays, grid
 
@@ -127,6 +128,15 @@ PLANTED = (
     Planted("function_with_a_barrier_on_both_sides", "barrier", "if (threadIdx.x < 32)\nmeet();\nelse\nmeet();",
             "if (blockIdx.x == 0)\nmeet();\nelse\nmeet();",
             before="__device__ __noinline__ void meet() {\n__syncthreads();  // here\n}\n"),
+    Planted("helper_on_both_sides_in_a_line", "barrier", "if (threadIdx.x < 32) meet(); else meet();",
+            "if (blockIdx.x == 0) meet(); else meet();",
+            before="__device__ __forceinline__ void meet() {\n__syncthreads();  // here\n}\n"),
+    Planted("function_on_both_sides_in_a_line", "barrier", "threadIdx.x < 32 ? meet() : meet();",
+            "blockIdx.x == 0 ? meet() : meet();",
+            before="__device__ __noinline__ void meet() {\n__syncthreads();  // here\n}\n"),
+    Planted("both_sides_in_a_macro", "barrier", "MEET(threadIdx.x < 32)", "MEET(blockIdx.x == 0)",
+            before="__device__ __forceinline__ void meet() {\n__syncthreads();  // here\n}\n"
+            "#define MEET(c) if (c) meet(); else meet();\n"),
     Planted("helper_of_a_helper_on_both_sides", "barrier",
             "if (threadIdx.x < 32)\nmeet_twice();\nelse {\nmeet();\nmeet();\n}",
             "for (int k = 0; k < 4; ++k)\nmeet_twice();",
@@ -300,6 +310,30 @@ def test_an_access_near_no_buffer_is_reported_with_its_address(
     faulty, _ = planted_kernels["null_pointer"]
     with pytest.raises(HostFault, match="address 0x0: a null pointer"):
         faulty.run({"n": 100}, arrays())
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("if (c) meet(); else meet();", "meet"),
+        ("if (a) { if (b) meet(); }  // meet()", None),
+        ("meet(load(p), load(q));", None),
+        ("both(load(p)); /* both() */ min(min(1, 2), 3);", None),
+        ("c ? both<4>(p) : both<4>(q);", "both"),
+        ("MEET(1)", "meet"),
+        ("tell(1); tell(2);", "tell"),
+    ],
+)
+def test_which_lines_call_a_barrier_twice(line: str, found: str | None) -> None:
+    text = f"""#define MEET(c) \\
+  if (c) meet();  \\
+  else meet();
+__device__ void meet() {{ if (true) {{ __syncthreads(); }} }}
+__device__ float load(const float* p) {{ return *p; }}
+template <int n> __device__ void both(float x) {{ for (;;) {{ meet(); }} }}
+__global__ void k() {{ const auto tell = [&](int) {{ both<2>(1.0f); }}; if (1) {{ {line} }} }}
+"""
+    assert called_twice(text, line) == found
 
 
 def test_process_lives_on_after_a_fault(planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
