@@ -4,11 +4,12 @@
 // Elements that follow each other in the input do so in the output: runs of them are copied by
 // 16-byte vectors, or, where one of the two is not aligned, by words that are shifted into place.
 //
+// Let:      tiles_across_inverse = 9223372036854775807 / max(((rows * cols) + 4095) / 4096, 1)
 // Launch:   <<<1 * (((rows * cols) + 4095) / 4096), 256>>>(in, out, rows, cols, in_pitch,
-//           out_pitch, 1, ((rows * cols) + 4095) / 4096)
+//           out_pitch, 1, ((rows * cols) + 4095) / 4096, tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 4}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 6671971a3488a423
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 15a5f3ebe82f755d
 //
 // Written by gen: change the template, not this file.
 
@@ -21,17 +22,24 @@ constexpr int kVector = 16 / kSize;  // elements of a vector
 constexpr int kSpan = kLanes * kUnroll * kVector;  // elements of a run that a block copies
 static_assert(kThreadsPerBlock % kLanes == 0, "a block copies whole runs side by side");
 
+// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
+__device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
+  return __umul64hi(2 * number + 2, inverse);
+}
+
 // Nothing moves within a run of rows * cols elements, one for each of the other axes' places.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__row_copy_x256_tpb256_u4(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned tiles_down, unsigned tiles_across) {
+        unsigned tiles_down, unsigned tiles_across,
+        unsigned long long tiles_across_inverse) {
   const long long run = rows * cols;
   const unsigned runs = 1;
-  const long long first = static_cast<long long>(blockIdx.x % tiles_across) * kSpan;
+  const unsigned line = divided(blockIdx.x, tiles_across_inverse);
+  const long long first = static_cast<long long>(blockIdx.x - line * tiles_across) * kSpan;
   const long long last = min(run, first + kSpan);
-  const unsigned mine = blockIdx.x / tiles_across * kRuns + threadIdx.x / kLanes;
+  const unsigned mine = line * kRuns + threadIdx.x / kLanes;
   if (mine >= runs) return;
   const auto in_address = reinterpret_cast<unsigned long long>(in);
   const auto out_address = reinterpret_cast<unsigned long long>(out);

@@ -5,13 +5,13 @@
 // leaves it in shared memory by vectors, one of each column; these are written along the rows of
 // the output.
 //
-// Let:      inverse = (9223372036854775807 / max((rows + 63) / 64, 1)) + 1
+// Let:      tiles_down_inverse = 9223372036854775807 / max((rows + 63) / 64, 1)
 // Launch:   <<<((rows + 63) / 64) * ((cols + 31) / 32), 128>>>(in, out, rows, cols, in_pitch,
-//           out_pitch, (rows + 63) / 64, (cols + 31) / 32, inverse)
+//           out_pitch, (rows + 63) / 64, (cols + 31) / 32, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "g", "spread":
 //           "swz", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 ccb60aadc6054f60
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 4a7e0cca8a1f0839
 //
 // Written by gen: change the template, not this file.
 
@@ -64,15 +64,16 @@ __device__ __forceinline__ void move_by_vectors(
   unsigned across[kElements][kWords];
   unsigned down[kElements][kWords];
   if (kWhole || (row < rows && col < cols)) {
+    const unsigned* start = in + row * in_pitch + col;
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
-      const unsigned* start = in + (row + i) * in_pitch + col;
       const uint4* from = reinterpret_cast<const uint4*>(start);
       const uint4 loaded = __ldg(&from[0]);
       across[i][0] = loaded.x;
       across[i][1] = loaded.y;
       across[i][2] = loaded.z;
       across[i][3] = loaded.w;
+      start += in_pitch;
     }
     transpose_square(across, down);
 #pragma unroll
@@ -84,16 +85,22 @@ __device__ __forceinline__ void move_by_vectors(
   __syncthreads();
   const int below = threadIdx.x % kGroups;
   if (kWhole || first_row + below * kElements < rows) {
+    unsigned* start = out + (first_col + threadIdx.x / kGroups) * out_pitch + first_row;
 #pragma unroll
     for (int k = 0; k < kTileCols; k += kLanes) {
       const int c = k + threadIdx.x / kGroups;
       if (kWhole || first_col + c < cols) {
-        unsigned* start = out + (first_col + c) * out_pitch + first_row;
         uint4* to = reinterpret_cast<uint4*>(start);
         to[below] = tile[slot(c, below)];
       }
+      start += kLanes * out_pitch;
     }
   }
+}
+
+// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
+__device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
+  return __umul64hi(2 * number + 2, inverse);
 }
 
 // in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows
@@ -102,12 +109,12 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__vector_tile_v16_x8_g16_swz_ocol_ldg(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned tiles_down, unsigned tiles_across, unsigned long long inverse) {
+        unsigned tiles_down, unsigned tiles_across,
+        unsigned long long tiles_down_inverse) {
   __shared__ Tile tile;
-  // The block over tiles_down: inverse is 2^63 over it, rounded up. A division takes longer.
-  const unsigned quotient = __umul64hi(2ull * blockIdx.x, inverse);
-  const long long tile_row = blockIdx.x - quotient * tiles_down;
-  const long long tile_col = quotient;
+  const unsigned line = divided(blockIdx.x, tiles_down_inverse);
+  const long long tile_row = blockIdx.x - line * tiles_down;
+  const long long tile_col = line;
   const long long first_row = tile_row * kTileRows;
   const long long first_col = tile_col * kTileCols;
 

@@ -5,12 +5,13 @@
 // rows, so that it begins at a whole sector of memory also where the rows of the output begin
 // anywhere.
 //
-// Let:      inverse = (9223372036854775807 / max(((rows + 7) + 127) / 128, 1)) + 1
+// Let:      tiles_down_inverse = 9223372036854775807 / max(((rows + 7) + 127) / 128, 1)
 // Launch:   <<<(((rows + 7) + 127) / 128) * ((cols + 63) / 64), dim3(32, 32, 1)>>>(in, out, rows,
-//           cols, in_pitch, out_pitch, ((rows + 7) + 127) / 128, (cols + 63) / 64, inverse)
+//           cols, in_pitch, out_pitch, ((rows + 7) + 127) / 128, (cols + 63) / 64,
+//           tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"align": 32, "block_order": "col", "tile_cols": 64, "tile_rows": 128, "warps": 32}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 099ff04430c1cc76
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 d37270ade3541795
 //
 // Written by gen: change the template, not this file.
 
@@ -79,17 +80,22 @@ __device__ __forceinline__ void write_tile(
   }
 }
 
+// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
+__device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
+  return __umul64hi(2 * number + 2, inverse);
+}
+
 // in is rows x cols, out is cols x rows; rows of both may begin anywhere.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__window_tile_t128_c64_w32_a32_ocol(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned tiles_down, unsigned tiles_across, unsigned long long inverse) {
+        unsigned tiles_down, unsigned tiles_across,
+        unsigned long long tiles_down_inverse) {
   __shared__ unsigned tile[kTileRows + kHalo][kTileCols + kPadding];
-  // The block over tiles_down: inverse is 2^63 over it, rounded up. A division takes longer.
-  const unsigned quotient = __umul64hi(2ull * blockIdx.x, inverse);
-  const long long tile_row = blockIdx.x - quotient * tiles_down;
-  const long long tile_col = quotient;
+  const unsigned line = divided(blockIdx.x, tiles_down_inverse);
+  const long long tile_row = blockIdx.x - line * tiles_down;
+  const long long tile_col = line;
   const long long first_row = tile_row * kTileRows - kHalo;
   const long long first_col = tile_col * kTileCols;
   const bool inside = first_row >= 0 && first_row + kHalo + kTileRows <= rows &&

@@ -282,16 +282,16 @@ def test_a_spec_that_cannot_be_says_why(axes: Any, dtype: Any, says: str) -> Non
     assert says in str(caught.value)
 
 
-@given(st.integers(1, 2**31 - 1), st.integers(0, 2**32 - 1))
-@example(1, 2**32 - 1)
-@example(2**31 - 1, 2**32 - 1)
+@given(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 2))
+@example(1, 2**31 - 2)
 @example(2**31 - 1, 2**31 - 2)
-@example(641, 2**32 - 1)
-def test_a_number_times_the_inverse_has_the_quotient_as_its_upper_bits(divisor: int, number: int) -> None:
+@example(2**31 - 2, 2**31 - 2)
+@example(641, 2**31 - 2)
+def test_one_more_than_a_number_times_the_inverse_has_the_quotient_as_its_upper_bits(divisor: int, number: int) -> None:
     inverse = inverse_of(size("n")).at({"n": divisor})
     assert 0 < inverse < 2**64
     for near in {number, number // divisor * divisor, max(number // divisor * divisor - 1, 0)}:
-        assert 2 * near * inverse >> 64 == near // divisor
+        assert (2 * near + 2) * inverse >> 64 == near // divisor
 
 
 def test_nothing_over_no_tiles_fits_an_argument() -> None:

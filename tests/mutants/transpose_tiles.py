@@ -21,6 +21,7 @@ WINDOWS = "transpose/window_tile.cu.jinja"
 SHIFTS = "transpose/shift_tile.cu.jinja"
 
 ON_VECTORS = "transpose_10_b32__vector_tile_v16_x8_g8_swz_ocol_ldg"
+ON_BATCHED = "transpose_0321_b32__vector_tile_v16_x8_g8_swz_ocol_ldg"
 ON_WINDOWS = "transpose_10_b32__window_tile_t64_c32_w8_a32_ocol"
 ON_SHIFTS = "transpose_10_b8__shift_tile_g32_c1_w8_a4_ocol"
 ON_SECTORS = "transpose_10_b8__shift_tile_g32_c1_w8_a32_ocol"
@@ -54,13 +55,25 @@ MUTANTS = (
         (OUTSIDE_READ, OUTSIDE_WRITE),
     ),
     Mutant(
-        "vectors: columns of tiles are counted for rows", ON_VECTORS, TILES, "- quotient * tiles_down;",
-        "- quotient * tiles_across;", (WRONG, UNTOUCHED, OUTSIDE_READ),
+        "vectors: columns of tiles are counted for rows", ON_VECTORS, TILES, "- line * tiles_{{ along }};",
+        "- line * tiles_{{ across }};", (WRONG, UNTOUCHED, OUTSIDE_READ),
     ),
     Mutant(
-        "vectors: half the quotient", ON_VECTORS, TILES,
-        "(2ull * {{ tile }}, inverse);\n  const long long tile_row = {{ t",
-        "({{ tile }}, inverse);\n  const long long tile_row = {{ t", (WRONG, UNTOUCHED),
+        "vectors: half the quotient", ON_VECTORS, TILES, "(2 * number + 2, inverse)", "(number + 1, inverse)",
+        (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "vectors: the quotient of the number before", ON_VECTORS, TILES, "(2 * number + 2, inverse)",
+        "(2 * number, inverse)", (WRONG, UNTOUCHED, OUTSIDE_READ),
+    ),
+    Mutant(
+        "vectors: matrices are counted by columns of tiles", ON_BATCHED, TILES,
+        "divided(line, tiles_{{ across }}_inverse)",
+        "divided(line, tiles_{{ along }}_inverse)", (WRONG, UNTOUCHED, OUTSIDE_READ),
+    ),
+    Mutant(
+        "vectors: the axes behind are not counted off", ON_BATCHED, TILES,
+        " - others{{ b }} * static_cast<unsigned>(batch{{ b }});", ";", (WRONG, UNTOUCHED, OUTSIDE_READ),
     ),
     Mutant(
         "vectors: past the last row", ON_VECTORS, VECTORS, "rows % kElements == 0 && cols % kElements == 0",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -79,13 +79,12 @@ def tiled_launch(
     """Launches with a block for each tile, which it finds by `place_tile` of the templates.
 
     As many as there are repetitions; `in_kernel`: one, which is told how many there are. With an order, which is ROW or
-    COL, a block is told by what it multiplies its number instead of dividing it.
+    COL, a block is told by what it multiplies numbers instead of dividing them.
     """
     times = repetitions(spec)
     told: tuple[tuple[DType, Expr], ...] = ((I64, times),) if in_kernel else ()
     if order is not None:
-        divisor = tiles.across if order is Order.ROW else tiles.down
-        told = (*told, (U64, inverse_of(divisor)))
+        told = (*told, *inverses(tiles, divisors(spec, order)))
     launch = Launch(
         grid=(tiles.count, ONE, ONE),
         block=block,
@@ -96,13 +95,30 @@ def tiled_launch(
     return Plan((launch,))
 
 
-def inverse_of(divisor: Expr) -> Expr:
-    """2^63 over a number below 2^31, rounded up; 2^63 for 0, by which nobody divides.
+def divisors(spec: MatrixSpec, order: Order) -> tuple[str, ...]:
+    """What a block's number is divided by, by name: tiles along the order and across it, extents of axes."""
+    along, across = ("tiles_across", "tiles_down") if order is Order.ROW else ("tiles_down", "tiles_across")
+    return (along, across, *extents_of_batch(spec)) if spec.batches else (along,)
 
-    Of a product of it and n, below 2^32, the bits from the 63rd on are the quotient: what rounding adds is less than
-    n / 2^63, and so less than the quotient lacks to the next whole number (Granlund and Montgomery, PLDI 1994).
+
+def extents_of_batch(spec: MatrixSpec) -> tuple[str, ...]:
+    """What a matrix's number is divided by, by name."""
+    return tuple(f"batch{place}" for place in range(1, spec.batches))
+
+
+def inverses(tiles: Tiles, names: Sequence[str]) -> tuple[tuple[DType, Expr], ...]:
+    """By what a kernel multiplies instead of dividing."""
+    counts = {"tiles_down": tiles.down, "tiles_across": tiles.across}
+    return tuple((U64, inverse_of(counts.get(name, size(name))).called(f"{name}_inverse")) for name in names)
+
+
+def inverse_of(divisor: Expr) -> Expr:
+    """2^63 - 1 over a number; 2^63 - 1 for 0, by which nobody divides.
+
+    Of a product of it and n + 1, for n below 2^31 - 1, the bits from the 63rd on are the quotient of n: the product is
+    less than (n + 1) / divisor, but not by as much as 1 / divisor (Granlund and Montgomery, PLDI 1994).
     """
-    return (constant(2**63 - 1) // divisor.at_least(1) + 1).called("inverse")
+    return constant(2**63 - 1) // divisor.at_least(1)
 
 
 def elements(spec: MatrixSpec) -> Mapping[str, object]:
@@ -113,6 +129,11 @@ def elements(spec: MatrixSpec) -> Mapping[str, object]:
 def placing(spec: MatrixSpec, order: Order = Order.ROW) -> Mapping[str, object]:
     """What the templates' `place_tile` reads beside that."""
     return {**elements(spec), "order": order.value}
+
+
+def telling(spec: MatrixSpec, order: Order) -> Mapping[str, object]:
+    """The same, where a kernel is told inverses: ROW or COL."""
+    return {**placing(spec, order), "inverses": divisors(spec, order)}
 
 
 def result_bits(spec: MatrixSpec) -> DType:

@@ -16,14 +16,16 @@ from gen.families.transpose.blocks import (
     arguments,
     changing,
     elements,
+    extents_of_batch,
+    inverses,
     matrices,
     only_apart,
     only_moves,
     store_modifiers,
-    tiled_launch,
 )
 from gen.families.transpose.spec import TransposeSpec
 
+_MOST = 2**31 - 2  # numbers that templates divide
 FEW = 64
 """Rows or columns that are few."""
 
@@ -215,7 +217,9 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
 class RowCopyConfig(Config):
     """How `row_copy` lays threads over the runs."""
 
-    lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
+    lanes: int = tunable(
+        "x", (0, 4, 16, 64, 256), base=64, help="threads along a run; 0: they follow each other from run to run"
+    )
     threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
     store_modifier: StoreModifier = store_modifiers()
@@ -235,6 +239,8 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
 
     def refuses(self, spec: TransposeSpec, config: RowCopyConfig) -> str | None:
         """A thread reads what another may have written."""
+        if config.lanes == 0 and spec.values is not None:
+            return only_moves(spec)
         return only_apart(spec)
 
     def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
@@ -242,28 +248,49 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
         if extents["rows"] * extents["cols"] and not stays(extents):
             return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
         runs = matrices(spec).at(extents)
-        if runs >= 2**32:
-            return f"there are {runs} runs; it takes 2^32 - 1 at most"
+        if runs > _MOST:
+            return f"there are {runs} runs; it takes {_MOST} at most"
+        if config.lanes == 0:
+            vectors = self.blocks(spec, config).at(extents) * config.threads_per_block * config.unroll
+            return f"threads copy {vectors} vectors; it takes {_MOST} at most" if vectors > _MOST else None
         return self.tiles(spec, config).uncovered(extents)
 
     def tiles(self, spec: TransposeSpec, config: RowCopyConfig) -> Tiles:
-        """Parts of runs: `down` counts groups of runs, `across` the parts of one."""
-        span = config.lanes * config.unroll * (16 // spec.dtype.size)
-        run = size("rows") * size("cols")
+        """Parts of runs: `down` counts groups of runs, `across` the parts of one; without lanes runs, and vectors."""
+        vector, run = 16 // spec.dtype.size, size("rows") * size("cols")
+        if config.lanes == 0:
+            return Tiles(matrices(spec), run, 1, vector)
+        span = config.lanes * config.unroll * vector
         return Tiles(matrices(spec), run, config.threads_per_block // config.lanes, span)
+
+    def blocks(self, spec: TransposeSpec, config: RowCopyConfig) -> Expr:
+        """Of the grid."""
+        count = self.tiles(spec, config).count
+        return count if config.lanes else count.ceil_div(config.threads_per_block * config.unroll)
+
+    def divisors(self, spec: TransposeSpec) -> tuple[str, ...]:
+        """What numbers are divided by."""
+        return ("tiles_across", *extents_of_batch(spec))
 
     def inputs(self, spec: TransposeSpec, config: RowCopyConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
             **_moving(spec, config),
             **changing(spec),
+            "inverses": self.divisors(spec),
             "lanes": config.lanes,
             "unroll": config.unroll,
         }
 
     def plan(self, spec: TransposeSpec, config: RowCopyConfig) -> Plan:
         """One launch."""
-        return tiled_launch(spec, self.tiles(spec, config), (config.threads_per_block, 1, 1))
+        tiles = self.tiles(spec, config)
+        launch = Launch(
+            grid=(self.blocks(spec, config), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(*arguments(spec, tiles.down, tiles.across), *inverses(tiles, self.divisors(spec))),
+        )
+        return Plan((launch,))
 
     def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
         """All vectors of a thread."""

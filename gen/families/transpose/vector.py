@@ -11,7 +11,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, changing, matrices, only_apart, placing, store_modifiers, tiled_launch
+from gen.families.transpose.blocks import Order, changing, matrices, only_apart, store_modifiers, telling, tiled_launch
 from gen.families.transpose.spec import TransposeSpec
 
 VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
@@ -100,7 +100,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
     def inputs(self, spec: TransposeSpec, config: VectorTileConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            **placing(spec, config.block_order),
+            **telling(spec, config.block_order),
             **changing(spec),
             "size": spec.dtype.size,
             "vec_bytes": config.vec_bytes,

@@ -10,7 +10,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, changing, matrices, only_apart, only_moves, placing, tiled_launch
+from gen.families.transpose.blocks import Order, changing, matrices, only_apart, only_moves, telling, tiled_launch
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.vector import dynamic_bytes, too_large
 
@@ -81,7 +81,7 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
     def inputs(self, spec: TransposeSpec, config: WindowTileConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            **placing(spec, config.block_order),
+            **telling(spec, config.block_order),
             **changing(spec),
             "tile_rows": config.tile_rows,
             "tile_cols": config.tile_cols,
@@ -160,7 +160,7 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
     def inputs(self, spec: TransposeSpec, config: ShiftTileConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
-            **placing(spec, config.block_order),
+            **telling(spec, config.block_order),
             "size": spec.dtype.size,
             "groups": config.groups,
             "chunks": config.chunks,
