@@ -19,6 +19,7 @@ from gen.families.transpose.boxes import RUN, longest_run
 from gen.families.transpose.canonical import canonical
 from gen.families.transpose.classes import base, known_class, representatives
 from gen.families.transpose.flat import RowCopy, Skinny, Small
+from gen.families.transpose.interleave import Interleave
 from gen.families.transpose.literature import literature
 from gen.families.transpose.moves import MoveSpec
 from gen.families.transpose.packed import Packed
@@ -167,7 +168,8 @@ def _pitch(layout: Layout) -> int:
 
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
-    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Small(), RowCopy(), Packed(), SwapTile(),
+    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), RowCopy(), Packed(),
+    SwapTile(),
 )  # fmt: skip
 
 

@@ -1,0 +1,101 @@
+"""Matrices of a few rows or columns, known when the kernel is written: interleaved, or parted, in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import LoadModifier, StoreModifier
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, size
+from gen.families.tiles import Tiles
+from gen.families.transpose.blocks import (
+    Order,
+    matrices,
+    only_moves,
+    store_modifiers,
+    telling,
+    tiled_launch,
+)
+from gen.families.transpose.flat import Few
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.vector import dynamic_bytes, too_large
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterleaveConfig(Config):
+    """How `interleave` moves a matrix of few rows or columns."""
+
+    few: Few = tunable("", tuple(Few), base=Few.ROWS, help="what there are few of")
+    count: int = tunable("n", (2, 3, 4, 8, 16), base=3, help="how many of them there are")
+    threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads of a block")
+    store_modifier: StoreModifier = store_modifiers()
+
+
+class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
+    """Few rows or columns, as many as the text says."""
+
+    name = "interleave"
+    template = "transpose/interleave.cu.jinja"
+    summary = (
+        "A thread reads a vector of each of few rows, joins them in registers as their columns follow each other, and "
+        "a warp writes what it has joined in one piece; with few columns the other way round."
+    )
+    config = InterleaveConfig
+    takes = TransposeSpec
+
+    def refuses(self, spec: TransposeSpec, config: InterleaveConfig) -> str | None:
+        """Elements are moved in vectors."""
+        return only_moves(spec)
+
+    def infeasible(self, spec: TransposeSpec, config: InterleaveConfig, limits: Limits) -> str | None:
+        """What is staged must fit in a block's shared memory."""
+        return too_large(self.staged_bytes(config), limits)
+
+    def uncovered(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, limits: Limits) -> str | None:
+        """They must be as many, and follow each other without a gap."""
+        few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
+        if extents[few] != config.count:
+            return f"there are {extents[few]} {few}; it takes {config.count}"
+        if extents[pitch] > extents[few]:
+            return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
+        return self.tiles(spec, config).uncovered(extents)
+
+    def staged_bytes(self, config: InterleaveConfig) -> int:
+        """Shared memory of a block."""
+        return config.threads_per_block * config.count * 16
+
+    def order(self, config: InterleaveConfig) -> Order:
+        """Along the long side."""
+        return Order.COL if config.few is Few.COLS else Order.ROW
+
+    def tiles(self, spec: TransposeSpec, config: InterleaveConfig) -> Tiles:
+        """Tiles that have all of what is few."""
+        span = config.threads_per_block * 16 // spec.dtype.size
+        if config.few is Few.COLS:
+            return Tiles(size("rows"), ONE, span, 1, matrices(spec))
+        return Tiles(ONE, size("cols"), 1, span, matrices(spec))
+
+    def inputs(self, spec: TransposeSpec, config: InterleaveConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            **telling(spec, self.order(config)),
+            "size": spec.dtype.size,
+            "few_cols": config.few is Few.COLS,
+            "count": config.count,
+            "threads": config.threads_per_block,
+            "load": LoadModifier.LDG.intrinsic,
+            "store": config.store_modifier.intrinsic,
+            "dynamic": self.staged_bytes(config) > STATIC_SHARED_BYTES,
+        }
+
+    def plan(self, spec: TransposeSpec, config: InterleaveConfig) -> Plan:
+        """One launch."""
+        shared = dynamic_bytes(self.staged_bytes(config))
+        block = (config.threads_per_block, 1, 1)
+        return tiled_launch(spec, self.tiles(spec, config), block, shared, order=self.order(config))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: InterleaveConfig) -> int:
+        """A vector of each row or column."""
+        return 16 * config.count
