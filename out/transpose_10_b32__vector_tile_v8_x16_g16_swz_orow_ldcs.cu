@@ -5,13 +5,13 @@
 // leaves it in shared memory by vectors, one of each column; these are written along the rows of
 // the output.
 //
-// Let:      inverse = (9223372036854775807 / max((cols + 31) / 32, 1)) + 1
+// Let:      tiles_across_inverse = 9223372036854775807 / max((cols + 31) / 32, 1)
 // Launch:   <<<((rows + 31) / 32) * ((cols + 31) / 32), 256>>>(in, out, rows, cols, in_pitch,
-//           out_pitch, (rows + 31) / 32, (cols + 31) / 32, inverse)
+//           out_pitch, (rows + 31) / 32, (cols + 31) / 32, tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "row", "groups": 16, "lanes": 16, "load_modifier": "cs", "spread":
 //           "swz", "vec_bytes": 8}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 ccb60aadc6054f60
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 4a7e0cca8a1f0839
 //
 // Written by gen: change the template, not this file.
 
@@ -64,13 +64,14 @@ __device__ __forceinline__ void move_by_vectors(
   unsigned across[kElements][kWords];
   unsigned down[kElements][kWords];
   if (kWhole || (row < rows && col < cols)) {
+    const unsigned* start = in + row * in_pitch + col;
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
-      const unsigned* start = in + (row + i) * in_pitch + col;
       const uint2* from = reinterpret_cast<const uint2*>(start);
       const uint2 loaded = __ldcs(&from[0]);
       across[i][0] = loaded.x;
       across[i][1] = loaded.y;
+      start += in_pitch;
     }
     transpose_square(across, down);
 #pragma unroll
@@ -82,16 +83,22 @@ __device__ __forceinline__ void move_by_vectors(
   __syncthreads();
   const int below = threadIdx.x % kGroups;
   if (kWhole || first_row + below * kElements < rows) {
+    unsigned* start = out + (first_col + threadIdx.x / kGroups) * out_pitch + first_row;
 #pragma unroll
     for (int k = 0; k < kTileCols; k += kLanes) {
       const int c = k + threadIdx.x / kGroups;
       if (kWhole || first_col + c < cols) {
-        unsigned* start = out + (first_col + c) * out_pitch + first_row;
         uint2* to = reinterpret_cast<uint2*>(start);
         to[below] = tile[slot(c, below)];
       }
+      start += kLanes * out_pitch;
     }
   }
+}
+
+// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
+__device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
+  return __umul64hi(2 * number + 2, inverse);
 }
 
 // in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows
@@ -100,12 +107,12 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldcs(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned tiles_down, unsigned tiles_across, unsigned long long inverse) {
+        unsigned tiles_down, unsigned tiles_across,
+        unsigned long long tiles_across_inverse) {
   __shared__ Tile tile;
-  // The block over tiles_across: inverse is 2^63 over it, rounded up. A division takes longer.
-  const unsigned quotient = __umul64hi(2ull * blockIdx.x, inverse);
-  const long long tile_row = quotient;
-  const long long tile_col = blockIdx.x - quotient * tiles_across;
+  const unsigned line = divided(blockIdx.x, tiles_across_inverse);
+  const long long tile_col = blockIdx.x - line * tiles_across;
+  const long long tile_row = line;
   const long long first_row = tile_row * kTileRows;
   const long long first_col = tile_col * kTileCols;
 
