@@ -1,0 +1,56 @@
+"""What a judge lets pass: right results in any order of additions, and nothing else."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+from gen.bench.arrays import Shared
+from gen.bench.cases import STATISTICS, public_cases
+from gen.bench.judge import Judge, roundings
+from gen.bench.offers import problem_of
+from gen.bench.works import Case, Reduce
+from gen.dtypes import F32
+from gen.families import FAMILIES
+from gen.families.base import Array
+from gen.proof.oracle import gamma
+from tests.fake_ring import FakeRing, view
+
+
+def judged(ring: FakeRing, case: Case) -> tuple[Judge, Array]:
+    """A judge of a case, and its input."""
+    problem = problem_of(case, FAMILIES)
+    source = ring.random(case.shape, case.dtype, 1)
+    x = view(source).copy()
+    return Judge(ring, case, problem.spec, problem.family.oracle(problem.spec, {"in": x}, problem.extents)), x
+
+
+def given(ring: FakeRing, value: float) -> Shared:
+    made = ring.array((), F32)
+    view(made)[...] = value
+    return made
+
+
+@pytest.mark.parametrize("case", [one for one in public_cases() if isinstance(one.work, Reduce)], ids=lambda x: x.name)
+def test_every_public_sum_is_bounded(case: Case) -> None:
+    if case.dtype.kind == "float":
+        assert gamma(roundings(case), F32.unit_roundoff) < 2.0**-11
+
+
+@pytest.mark.parametrize("factor", [0.0, np.nan, np.inf, -1.0, 0.99, 1.001])
+def test_a_wrong_sum_of_squares_of_very_many_is_found(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = FakeRing()
+    case = Case(Reduce(STATISTICS), F32, (1 << 16,))
+    judge, x = judged(ring, case)
+    # As many roundings as the public case of 2^26 elements has terms: what it is judged by, but for the memory.
+    large = Case(case.work, F32, (1 << 26,))
+    monkeypatch.setattr(judge, "_roundings", roundings(large))
+    right = [x.sum(dtype=np.float64), (x.astype(np.float64) ** 2).sum(), x.min(), x.max()]
+    assert judge.wrong([given(ring, value) for value in right]) is None
+    for place in range(len(right)):
+        spoiled = [given(ring, value * factor if place == at else value) for at, value in enumerate(right)]
+        if place != 0 or right[0] != 0:
+            assert judge.wrong(spoiled) is not None, STATISTICS[place]
+    assert prod(large.shape) * F32.unit_roundoff > 1, "the bound for any order is infinite"
