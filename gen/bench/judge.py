@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import inf, prod
 from typing import Any, Protocol
 
 import numpy as np
 
 from gen.bench.arrays import Shared
-from gen.bench.works import Case, Reduce, Sweep
+from gen.bench.works import Case, Reduce, Shape, Sweep
 from gen.dtypes import DType
 from gen.families.base import Array, Expected, Operand, Spec
 from gen.proof.oracle import Allowance, disagreement, sharpened
 from gen.runtime.arrays import Given, read
 
-LARGEST = 8.0  # magnitude of an element of random input
 ON_HOST = 1 << 18  # elements: results of more are compared where they are
 # No library lets a term pass more roundings: its threads are many, and their sums are added as a tree. The bound for
 # any order whatever is of no use: for 2^26 terms in f32 it is infinite, and lets everything pass.
 MOST_ROUNDINGS = 1 << 12
+_ITSELF = Allowance(1.0, 0.0, 0.0, inf)  # what lies beside each value is the bound itself
 
 
 class Comparer(Protocol):
@@ -41,10 +41,6 @@ class Comparer(Protocol):
         self, got: int, dtype: DType, elements: int, value: int, magnitude: int, allowed: Allowance
     ) -> int:  # fmt: skip
         """How many elements lie further from the doubles expected than is allowed."""
-        ...
-
-    def widened(self, address: int, dtype: DType, elements: int, magnitude: float) -> tuple[Any, Any]:
-        """Two arrays of doubles on the device: the elements there, and one number everywhere."""
         ...
 
 
@@ -112,42 +108,27 @@ class Judge:
         return self._kept[name, what]
 
 
-class Likeness:
-    """Holds what our kernel gave on a stencil, and lets others differ by what their additions may round."""
+class CellJudge:
+    """Holds what a stencil must give at every cell, in double, and how far it may be off there."""
 
-    def __init__(self, comparer: Comparer, case: Case, spec: Spec, results: Sequence[Any]) -> None:
-        assert isinstance(case.work, Sweep)
-        growth = max(1.0, sum(abs(weight) for _, weight in case.work.taps)) ** case.work.steps
-        self._comparer = comparer
-        self._operands = [operand for operand in spec.operands if operand.role == "out"]
-        # Both may be off from the exact sum by so much.
-        bound = Expected(np.zeros(1), np.full(1, 2 * LARGEST * growth), case.dtype)
-        self._allowed = Allowance.of(bound, roundings(case), case.dtype)
-        self._shapes = [_read(x, result).shape for x, result in zip(self._operands, results, strict=True)]
-        self._kept = [
-            comparer.widened(_read(x, result).address, x.dtype, prod(shape), 2 * LARGEST * growth)
-            for x, result, shape in zip(self._operands, results, self._shapes, strict=True)
-        ]
+    def __init__(self, comparer: Comparer, operand: Operand, shape: Shape, value: Shared, off: Shared) -> None:
+        self._comparer, self._operand, self._shape = comparer, operand, shape
+        self._value, self._off = value, off
 
     def wrong(self, results: Sequence[Any]) -> str | None:
-        """How results differ from ours, in words; None if they do not."""
-        if len(results) != len(self._operands):
-            return f"it gave {len(results)} results, not {len(self._operands)}"
-        for operand, shape, (value, magnitude), result in zip(
-            self._operands, self._shapes, self._kept, results, strict=True
-        ):
-            given = _read(operand, result)
-            reason = _misshapen(given, shape)
-            if reason is None and not operand.dtype.holds(given.dtype):
-                reason = f": it holds {given.dtype}"
-            if reason is None:
-                count = self._comparer.beyond(
-                    given.address, operand.dtype, prod(shape), value.address, magnitude.address, self._allowed
-                )
-                reason = f": {count} elements differ from gen's" if count else None
-            if reason is not None:
-                return f"{operand.name}{reason}"
-        return None
+        """What is wrong with a contender's results, in words; None if they are right."""
+        if len(results) != 1:
+            return f"it gave {len(results)} results, not 1"
+        given, dtype = _read(self._operand, results[0]), self._operand.dtype
+        reason = _misshapen(given, self._shape)
+        if reason is None and not dtype.holds(given.dtype):
+            reason = f": it holds {given.dtype}"
+        if reason is None:
+            count = self._comparer.beyond(
+                given.address, dtype, prod(self._shape), self._value.address, self._off.address, _ITSELF
+            )
+            reason = f": {count} cells are wrong" if count else None
+        return None if reason is None else f"{self._operand.name}{reason}"
 
 
 def roundings(case: Case) -> int:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.widening import widening
 from gen.bench.works import Shape
-from gen.dtypes import F64, U8, DType
+from gen.dtypes import U8, DType
 from gen.errors import MissingToolError
 from gen.families.base import Array, Work
 from gen.families.steps import Step
@@ -88,13 +87,6 @@ class GpuPlace:
         """How many elements lie further from the doubles expected than is allowed."""
         rows = Rows(1, elements, dtype.size, elements * dtype.size)
         return self._service.beyond_bounds(got, rows, dtype, value, magnitude, allowed)[0]
-
-    def widened(self, address: int, dtype: DType, elements: int, magnitude: float) -> tuple[Shared, Shared]:
-        """Two arrays of doubles: the elements there, and one number everywhere."""
-        value, size = (self._empty((elements,), F64) for _ in range(2))
-        launch = self.compile("gen_widen", widening(dtype))
-        launch(0, (1024, 1, 1), (256, 1, 1), [address, value.address, size.address, ("d", magnitude), ("q", elements)])
-        return value, size
 
     def graph(self, queue: Callable[[int], None]) -> Graph:
         """Captures what is queued."""

@@ -1,4 +1,4 @@
-"""Who is right on a case: what NumPy says. Of large stencils, what it says of a corner's worth of cells, and gen."""
+"""Who is right on a case: what NumPy says. Of stencils, what a plain kernel says in double, where NumPy looks on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gen.bench.arrays import Shared
-from gen.bench.judge import Comparer, Judge, Likeness
+from gen.bench.exact import WINDOW_STEPS, exact
+from gen.bench.judge import CellJudge, Comparer, Judge
 from gen.bench.offers import problem_of
 from gen.bench.ours import Ours
 from gen.bench.peers.base import Contender, Place
@@ -39,15 +40,21 @@ class Referee:
         """Asks NumPy what the case gives, or what less of it gives."""
         self._bench, self._case = bench, case
         self._less = reduced(case)
-        self._likeness: Likeness | None = None
+        self._cells: CellJudge | None = None
         self.note = ""
         if self._less == case:
             self._part, self._source = problem, source
         else:
             self._part = problem_of(self._less, (problem.family,))
             self._source = bench.random(self._less.shape, self._less.dtype, 2)
-            self.note = f"checked against gen, and gen against NumPy on {self._less.name}"
         self._judge = self._asked()
+        if isinstance(case.work, Sweep):
+            (out,) = (x for x in self._part.spec.operands if x.role == "out")
+            right = exact(bench, case, source)
+            self._cells = CellJudge(bench, out, case.shape, right.value, right.off)
+            steps = min(case.work.steps, WINDOW_STEPS)
+            after = f"after {steps} steps" if steps < case.work.steps else "after all steps"
+            self.note = f"checked against a plain kernel in double, and that against NumPy in windows {after}"
 
     def wrong_ours(self, loaded: Ours, contender: Contender) -> str | None:
         """What is wrong with our result, in words."""
@@ -60,14 +67,11 @@ class Referee:
             less.close()
         if wrong is not None:
             return f"on {self._less.name}: {wrong}"
-        results = contender.launch()
-        if self._likeness is None:
-            self._likeness = Likeness(self._bench, self._case, self._part.spec, results)
-        return self._likeness.wrong(results)
+        return self.wrong_peer(contender.launch())
 
     def wrong_peer(self, results: Sequence[Any]) -> str | None:
-        """What is wrong with a peer's results, in words; stencils may differ from ours by what additions round."""
-        return (self._likeness or self._judge).wrong(results)
+        """What is wrong with a peer's results, in words."""
+        return (self._cells or self._judge).wrong(results)
 
     def differences(self, results: Sequence[Any]) -> list[str]:
         """Where results have another type than ours."""

@@ -6,6 +6,11 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
+from gen.bench.exact import Rounding, begin_text, step_text
+from gen.bench.works import Sweep
+from gen.dtypes import F16, F32, F64, DType
 from gen.toolchain.nvrtc import Nvrtc
 
 
@@ -17,3 +22,11 @@ def test_the_service_kernels_compile_without_spills(tmp_path: Path) -> None:
     for symbol, used in compiled.resources.items():
         assert used.registers <= 64, symbol  # 256 threads, four blocks at least a multiprocessor
         assert used.spill_store_bytes == used.stack_bytes == used.static_shared_bytes == 0, symbol
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
+def test_what_judges_stencils_compiles_and_needs_no_stack(dtype: DType, tmp_path: Path) -> None:
+    work = Sweep("box", 2, 2, "wrap", 16)
+    for text in (begin_text(dtype), step_text(work, (16384, 16384), Rounding.of(work, dtype))):
+        used = Nvrtc(tmp_path).compile("gen_exact", text, "sm_90").resources["gen_exact"]
+        assert used.stack_bytes == used.spill_store_bytes == 0

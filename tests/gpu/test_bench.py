@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gen.bench.arena import Arena
+from gen.bench.exact import exact
 from gen.bench.judge import Judge
 from gen.bench.messages import Found, Message
 from gen.bench.offers import problem_of
@@ -57,14 +58,14 @@ def test_ours_and_two_peers_are_right_and_timed(case: Case, place: GpuPlace, tor
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
-def test_elements_are_widened_as_they_are(dtype: DType, place: GpuPlace) -> None:
+@pytest.mark.parametrize("boundary", ["frozen", "wrap"])
+def test_what_a_stencil_must_give_is_numpys_in_windows(dtype: DType, boundary: Any, place: GpuPlace) -> None:
     dtype = pickle.loads(pickle.dumps(dtype))  # as the process that measures is told of it
-    array = place.array((1000,), dtype)
-    thirds = (np.arange(1000) / 3 - 100).astype(dtype.numpy)  # which need every bit
-    place.backend.upload(array.address, thirds.view(np.uint8))
-    value, size = place.widened(array.address, dtype, 1000, 2.5)
-    assert np.array_equal(place.download(value.address, 8000).view(np.float64), thirds.astype(np.float64))
-    assert np.array_equal(place.download(size.address, 8000).view(np.float64), np.full(1000, 2.5))
+    case = Case(Sweep("box", 2, 2, boundary, 20), dtype, (1021, 3001))
+    found = exact(place, case, place.random(case.shape, dtype, 1))
+    value, off = (place.download(one.address, one.nbytes).view(np.float64) for one in (found.value, found.off))
+    assert 1 < np.abs(value).max() < 9
+    assert 0 < off.max() < 1000 * dtype.unit_roundoff
 
 
 def test_one_wrong_element_of_a_large_result_is_found_where_it_is(place: GpuPlace) -> None:
