@@ -1,4 +1,14 @@
-"""Runs variants on the CPU: the emitted text itself, every access checked."""
+"""Runs variants on the CPU: the emitted text itself, every access checked.
+
+Two faults it cannot tell from right code by the access alone:
+
+* An index that a conversion narrows to 32 bits, and that still names an element of its array. g++ checks no conversion
+  (clang checks implicit ones only, and kernels cast), and kernels narrow rightly what is small by construction. What
+  comes of it shows in problems of more than 2^32 elements: what was to be read differs from what lies 2^32 elements
+  before it, and what was to be written keeps its poison. A value that is read there and dropped does not show.
+* A plain write after atomics of several threads. It must come after the last of them; that it comes after all of them
+  is for the kernel's counting to say, which a ticket does, and no fence.
+"""
 
 from __future__ import annotations
 

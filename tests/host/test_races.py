@@ -94,6 +94,21 @@ if (blockIdx.x == 1) {{
 }}
 """
 ASKED = "atomicAdd(flag, 0u);\n__threadfence();\nout[0] = part[0];"
+COUNT_SHARED = """__shared__ unsigned said, count;
+if (threadIdx.x == 0) said = 0;
+__syncthreads();
+if (threadIdx.x == 0) {{
+  count = 0;
+  {}
+  atomicAdd(&count, 1u);
+  atomicExch(&said, 1u);
+}}
+if (threadIdx.x == 33) {{
+  while (atomicAdd(&said, 0u) == 0) {{}}
+  {}
+  atomicAdd(&count, 1u);{}
+}}
+"""
 PIECES = """if (threadIdx.x > 0) return;
 for (unsigned k = 0; k < 40; ++k) {
   if (blockIdx.x == 0) {
@@ -230,6 +245,9 @@ PLANTED = (
                 "atomicAdd(flag, 0u);", "atomicAdd(flag + 2, 0u);"),
             SAID.format("*flag = 0;\n__threadfence();\natomicAdd(flag + 2, 1u);\natomicAdd(flag, 1u);",
                         "atomicAdd(flag + 2, 0u);\n__threadfence();\natomicAdd(flag, 1u);"), runs=1),
+    Planted("plain_beginning_in_shared_memory", "race", "count",
+            COUNT_SHARED.format("", "", "  // here"), COUNT_SHARED.format(*["__threadfence_block();"] * 2, ""),
+            "without an atomic"),
     Planted("publication_by_a_cas_that_fails", "race", "part",
             SAID.format("part[0] = 1.0f;\n__threadfence();\natomicCAS(flag, 7u, 1u);", ASKED + "  // here"),
             SAID.format("part[0] = 1.0f;\n__threadfence();\natomicCAS(flag, 0u, 1u);", ASKED), runs=1),

@@ -54,6 +54,10 @@ CUDA_ON_HOST_FAST void check_shared(Cell* cell, const void* pc, int32_t buffer, 
       const char* text = writes(touch) ? "and written by" : "but written by";
       conflict(Kind::kRace, pc, text, epoch, writer, cell->write_pc, buffer, offset, size);
     }
+    if (written && both_atomic && cell->plain_writer != 0 &&
+        !ordered_in_block(cell->plain_writer - 1, cell->plain_clock)) [[unlikely]] {
+      fail(Kind::kRace, pc, "and was written without an atomic, which nothing orders before it", buffer, offset, size);
+    }
     if (reads(touch) && cell->write_epoch < begin) [[unlikely]] {
       fail(Kind::kUninitialised, pc, "", buffer, offset, size);
     }
@@ -62,6 +66,10 @@ CUDA_ON_HOST_FAST void check_shared(Cell* cell, const void* pc, int32_t buffer, 
         const int reader = unordered_reader(*cell);
         if (reader >= 0) [[unlikely]]
           conflict(Kind::kRace, pc, "but read by", epoch, reader, cell->read_pc, buffer, offset, size);
+      }
+      if (!(written && both_atomic)) {
+        cell->plain_writer = uint16_t(atomic(touch) && written ? writer + 1 : 0);
+        cell->plain_clock = cell->write_clock;
       }
       cell->write_epoch = epoch;
       cell->write_clock = me.clock();

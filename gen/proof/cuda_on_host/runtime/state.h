@@ -80,6 +80,8 @@ struct Thread {
 struct Cell {
   uint32_t write_epoch, write_clock, read_epoch, read_clock;
   uint32_t lanes;           // of the warp that has read it
+  uint32_t plain_clock;     // when it was last written without an atomic, if atomics have followed in that epoch,
+  uint16_t plain_writer;    // and 1 + the thread; 0: none
   uint16_t writer, reader;  // a thread, and how it wrote; a warp
   uint16_t copier;          // 1 + the thread that copies here and has not waited for it; 0: nobody
   const void *write_pc, *read_pc;
