@@ -11,6 +11,7 @@ FEW_ROWS = "transpose/_few_rows.cu.jinja"
 SKINNY = "transpose/skinny.cu.jinja"
 SMALL = "transpose/small.cu.jinja"
 INTERLEAVE = "transpose/interleave.cu.jinja"
+SQUARES = "transpose/squares.cu.jinja"
 ROW_COPY = "transpose/row_copy.cu.jinja"
 
 ON_FEW_COLS = "transpose_10_b32__skinny_cols_b4096_tpb128"
@@ -23,6 +24,7 @@ ON_SMALL = "transpose_021_b32__small_b4096_tpb128"
 ON_JOINED = "transpose_10_b8__interleave_rows_n3_tpb64"
 ON_PARTED = "transpose_10_b16__interleave_cols_n3_tpb64"
 ON_EVEN = "transpose_10_b32__interleave_cols_n16_tpb64"
+ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
 ON_ROW_COPY = "transpose_102_b32__row_copy_x16_tpb256_u2"
 ON_ALL_RUNS = "transpose_102_b8__row_copy_x0_tpb256_u2"  # one after another
 
@@ -162,6 +164,36 @@ MUTANTS = (
     Mutant(
         "small: squares of other matrices", ON_NARROW_SMALL, SMALL, "divide(i, per_area) * high * wide",
         "divide(i, per_area) * high", (WRONG, UNINITIALISED, RACE),
+    ),
+    # squares
+    Mutant(
+        "squares: no barrier before they are written [5]", ON_SQUARES, SQUARES, "  __syncthreads();\n", "",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "squares: begin between vectors", ON_SQUARES, SQUARES, "if ((in_address | out_address) % 16 != 0) {",
+        "if (false) {", MISALIGNED,
+    ),
+    Mutant(
+        "squares: matrices past the last", ON_SQUARES, SQUARES, "min(together, matrices - first)", "together",
+        (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "squares: past those of a block", ON_SQUARES, SQUARES, "if (i < squares) loaded", "loaded",
+        (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "squares: not turned among each other [9]", ON_SQUARES, SQUARES,
+        "(matrix * area + col * high) * kElements + row",
+        "(matrix * area + row * wide) * kElements + col", (WRONG, RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "squares: heights and widths exchanged [6]", ON_SQUARES, SQUARES, "places[u] + e * high",
+        "places[u] + e * wide", (WRONG, RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "squares: all of the first matrix", ON_SQUARES, SQUARES, "(matrix * area + row * wide) * kElements + col",
+        "row * wide * kElements + col", WRONG,
     ),
     # interleave
     Mutant(

@@ -25,6 +25,7 @@ from gen.families.transpose.moves import MoveSpec
 from gen.families.transpose.packed import Packed
 from gen.families.transpose.references import Moves
 from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.squares import Squares
 from gen.families.transpose.swap import SwapTile
 from gen.families.transpose.tiled import Naive, Tiled
 from gen.families.transpose.values import Values
@@ -42,7 +43,7 @@ _SHAPES = {
 }  # fmt: skip
 _MANY = (
     (0, 3, 5), (3, 0, 5), (1, 1, 1), (1, 7, 1), (1, 33, 40), (40, 1, 33), (33, 40, 1), (2, 3, 4), (3, 16, 16),
-    (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5),
+    (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5), (5, 8, 24),
 )  # fmt: skip
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
 _LARGER = (248, 249)  # for elements of which a word holds several: tiles of them are larger
@@ -168,8 +169,8 @@ def _pitch(layout: Layout) -> int:
 
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
-    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), RowCopy(), Packed(),
-    SwapTile(),
+    Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), Squares(), RowCopy(),
+    Packed(), SwapTile(),
 )  # fmt: skip
 
 

@@ -1,0 +1,116 @@
+"""Many small matrices that follow each other, of whole squares of elements: a thread turns squares in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import I32, U32, LoadModifier, StoreModifier
+from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, constant, size
+from gen.families.transpose.blocks import arguments, elements, matrices, only_moves, store_modifiers
+from gen.families.transpose.flat import Small, SmallConfig
+from gen.families.transpose.packed import inverse
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.vector import dynamic_bytes, too_large
+
+_VECTOR = 16  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquaresConfig(Config):
+    """How many squares a block of `squares` turns."""
+
+    threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=256, help="threads of a block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="squares of each thread")
+    store_modifier: StoreModifier = store_modifiers()
+
+
+class Squares(Algorithm[TransposeSpec, SquaresConfig]):
+    """Small matrices of whole squares."""
+
+    name = "squares"
+    template = "transpose/squares.cu.jinja"
+    summary = (
+        "A thread reads squares of elements by vectors, wherever they lie in as many small matrices as a block takes, "
+        "and turns them in registers; the block writes the turned matrices in one piece."
+    )
+    config = SquaresConfig
+    takes = TransposeSpec
+
+    def refuses(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
+        """Two squares a thread must fit in registers."""
+        words = (config.unroll + 1) * self.elements(spec) * 4
+        if words > 160 or (words + 24) * config.threads_per_block > 65536:
+            return f"{config.threads_per_block} threads with {words} words in squares need too many registers"
+        return only_moves(spec)
+
+    def infeasible(self, spec: TransposeSpec, config: SquaresConfig, limits: Limits) -> str | None:
+        """What is staged must fit in a block's shared memory."""
+        return too_large(self.staged_bytes(spec, config), limits)
+
+    def uncovered(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, limits: Limits) -> str | None:
+        """A matrix must be made of whole squares, no more than a block's, and matrices must follow each other."""
+        rows, cols, per = extents["rows"], extents["cols"], self.elements(spec)
+        if rows % per or cols % per or rows * cols == 0:
+            return f"the matrices are {rows} x {cols}: no whole squares of {per} x {per}"
+        squares, most = rows * cols // per**2, config.threads_per_block * config.unroll
+        if squares > most:
+            return f"a matrix has {squares} squares; it takes {most} at most"
+        apart = Small().uncovered(spec, SmallConfig(piece=32768), extents, limits)
+        if apart is not None:
+            return apart
+        count = self.grid(spec, config).at(extents)
+        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+
+    def elements(self, spec: TransposeSpec) -> int:
+        """Of a vector."""
+        return _VECTOR // spec.dtype.size
+
+    def staged_bytes(self, spec: TransposeSpec, config: SquaresConfig) -> int:
+        """Shared memory of a block."""
+        return config.threads_per_block * config.unroll * self.elements(spec) * _VECTOR
+
+    def sides(self, spec: TransposeSpec) -> tuple[Expr, Expr]:
+        """Squares down a matrix, and across it; 1 at least."""
+        per = self.elements(spec)
+        return (size("rows") // per).at_least(1), (size("cols") // per).at_least(1)
+
+    def together(self, spec: TransposeSpec, config: SquaresConfig) -> Expr:
+        """Matrices of a block."""
+        high, wide = self.sides(spec)
+        return (constant(config.threads_per_block * config.unroll) // (high * wide)).at_least(1)
+
+    def grid(self, spec: TransposeSpec, config: SquaresConfig) -> Expr:
+        """Blocks."""
+        return matrices(spec).ceil_div(self.together(spec, config))
+
+    def inputs(self, spec: TransposeSpec, config: SquaresConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            **elements(spec),
+            "size": spec.dtype.size,
+            "threads": config.threads_per_block,
+            "unroll": config.unroll,
+            "load": LoadModifier.LDG.intrinsic,
+            "store": config.store_modifier.intrinsic,
+            "dynamic": self.staged_bytes(spec, config) > STATIC_SHARED_BYTES,
+        }
+
+    def plan(self, spec: TransposeSpec, config: SquaresConfig) -> Plan:
+        """One launch."""
+        high, wide = self.sides(spec)
+        area = high * wide
+        told = ((I32, high), (I32, wide), (I32, area), (U32, inverse(wide)), (U32, inverse(area)))
+        launch = Launch(
+            grid=(self.grid(spec, config), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(*arguments(spec, self.together(spec, config), ONE), *told),
+            shared_bytes=constant(dynamic_bytes(self.staged_bytes(spec, config))),
+        )
+        return Plan((launch,))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: SquaresConfig) -> int:
+        """All squares of a thread."""
+        return config.unroll * self.elements(spec) * _VECTOR
