@@ -14,6 +14,7 @@ import numpy as np
 from gen.bench.arrays import Shared
 from gen.bench.exact import NAME as EXACT
 from gen.bench.exact import Rounding, stepped
+from gen.bench.statistics import turns
 from gen.bench.works import Shape
 from gen.dtypes import I64, U8, DType
 from gen.errors import RunError
@@ -53,6 +54,9 @@ class FakeRing:
         lost: it no longer answers.
         sizes: bytes of every array, by address.
         clocks: what the next looks at the clock see.
+        again: how much longer our kernel takes when it is timed against itself.
+        beside: how much longer it takes beside another contender.
+        captures: how many graphs there may be yet.
     """
 
     times: tuple[float, float] = (10.0, 12.0)
@@ -68,6 +72,9 @@ class FakeRing:
     sizes: dict[int, int] = field(default_factory=dict)
     clocks: list[int] = field(default_factory=list)
     backend: Any = None
+    again: float = 1.0
+    beside: float = 1.0
+    captures: int = 1 << 30
 
     def __post_init__(self) -> None:
         self.backend = FakeBackend(self.runner)
@@ -111,6 +118,9 @@ class FakeRing:
         return int((~(np.abs(one - right) <= bound)).sum())
 
     def graph(self, queue: Callable[[int], None]) -> FakeReplay:
+        self.captures -= 1
+        if self.captures < 0:
+            raise RunError("cuGraphInstantiate", "failed", "out of memory")
         queue(7)
         self.graphs.append(FakeReplay(queue, self.graphs))
         return self.graphs[-1]
@@ -126,12 +136,21 @@ class FakeRing:
 
     def in_turns(self, samples: Sequence[Sample], protocol: Protocol) -> list[float]:
         self.turns.append((protocol, len(samples)))
-        for sample in samples[:2]:
-            sample.setup()
-            sample.launch()
-        own, other = self.times
+        ours = {id(sample): self._is_ours(sample) for sample in dict.fromkeys(samples)}
         factor = 50 if protocol is Protocol.HOT else 1
-        return [factor * (own if sample is samples[0] else other) for sample in samples]
+        itself = all(ours.values())
+        times = []
+        for sample, second in zip(samples, turns(len(samples) // 2), strict=True):
+            own, other = self.times
+            time = own * (self.again if second and itself else self.beside if not itself else 1.0)
+            times.append(factor * (time if ours[id(sample)] else other))
+        return times
+
+    def _is_ours(self, sample: Sample) -> bool:
+        before = len(self.backend.launched)
+        sample.setup()
+        sample.launch()
+        return len(self.backend.launched) > before
 
     def time_us(self, launch: Callable[[], None]) -> float:
         return 1.0

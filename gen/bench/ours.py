@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from gen.bench.arrays import Shared
 from gen.bench.offers import counts_of
-from gen.bench.peers.base import Contender, Handle, Place, module
+from gen.bench.peers.base import Contender, Handle, Outputs, Place, module
 from gen.bench.works import Case
 from gen.dtypes import DType
 from gen.families.backend import LEGACY_STREAM
@@ -50,17 +50,21 @@ class Ours:
         """The kernel with results of its own, for arrays of a case's size; many steps are a graph."""
         layouts = problem.family.layouts(problem.spec, problem.extents)
         operands = [operand for operand in problem.spec.operands if operand.role == "out"]
-        outputs = [place.array(layouts[x.name].shape, _dtype_of(x.dtype, source.dtype)) for x in operands]
-        given, results = _readable(source), tuple(_readable(output) for output in outputs)
-        out = results if len(results) > 1 else results[0]
-        stream, counts = Handle(), counts_of(case)
+        outputs = [Outputs(place, layouts[x.name].shape, _dtype_of(x.dtype, source.dtype), _readable) for x in operands]
+        given, stream, counts = _readable(source), Handle(), counts_of(case)
 
         def launch() -> Sequence[Any]:
+            results = tuple(output.now for output in outputs)
+            out = results if len(results) > 1 else results[0]
             self.kernel(given, out=out, stream=stream.stream or LEGACY_STREAM, **counts)
             return results
 
+        def use(number: int) -> None:
+            for output in outputs:
+                output.use(number)
+
         if counts.get("steps", 1) == 1:
-            return Contender(launch, stream.on)
+            return Contender(launch, stream.on, places=max(output.places for output in outputs), use=use)
 
         def queue(handle: int) -> None:
             with stream.on(handle):
@@ -70,7 +74,7 @@ class Ours:
 
         def replay() -> Sequence[Any]:
             graph.replay()
-            return results
+            return tuple(output.now for output in outputs)
 
         return Contender(replay, is_graph=True, close=graph.close)
 

@@ -56,22 +56,27 @@ class Referee:
             after = f"after {steps} steps" if steps < case.work.steps else "after all steps"
             self.note = f"checked against a plain kernel in double, and that against NumPy in windows {after}"
 
-    def wrong_ours(self, loaded: Ours, contender: Contender) -> str | None:
-        """What is wrong with our result, in words."""
-        if not isinstance(self._case.work, Sweep):
-            return self._judge.wrong(contender.launch())
-        less = loaded.contender(self._less, self._part, self._source, self._bench)
-        try:
-            wrong = self._judge.wrong(less.launch())
-        finally:
-            less.close()
-        if wrong is not None:
-            return f"on {self._less.name}: {wrong}"
-        return self.wrong_peer(contender.launch())
+    def wrong_ours(self, loaded: Ours, *contenders: Contender) -> str | None:
+        """What is wrong with our results, in words."""
+        if isinstance(self._case.work, Sweep):
+            less = loaded.contender(self._less, self._part, self._source, self._bench)
+            try:
+                wrong = self._judge.wrong(less.launch())
+            finally:
+                less.close()
+            if wrong is not None:
+                return f"on {self._less.name}: {wrong}"
+        return next(filter(None, map(self.wrong_peer, contenders)), None)
 
-    def wrong_peer(self, results: Sequence[Any]) -> str | None:
-        """What is wrong with a peer's results, in words."""
-        return (self._cells or self._judge).wrong(results)
+    def wrong_peer(self, contender: Contender) -> str | None:
+        """What is wrong with a contender's results, wherever it writes them, in words."""
+        judge = self._cells or self._judge
+        for number in range(contender.places):
+            contender.use(number)
+            wrong = judge.wrong(contender.launch())
+            if wrong is not None:
+                return wrong
+        return None
 
     def differences(self, results: Sequence[Any]) -> list[str]:
         """Where results have another type than ours."""

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from gen.bench.statistics import Change, change
+from gen.bench.statistics import Change, change, noise, verdict
 from gen.emit.files import read, write_if_changed
 from gen.errors import StoreError
 
@@ -60,7 +60,11 @@ class Row:
     @property
     def noise(self) -> float:
         """How far from 1 the interval reaches: of a kernel against itself, what a difference must exceed."""
-        return 0.0 if self.low is None or self.high is None else max(abs(self.low - 1), abs(self.high - 1))
+        return 0.0 if self.low is None or self.high is None else noise(self.low, self.high)
+
+    def against(self, aa: float) -> str:
+        """The verdict, where our kernel against itself has such noise; `-` where nothing was timed."""
+        return NONE if self.low is None or self.high is None else verdict(self.low, self.high, aa).value
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from math import exp, log
 
 import numpy as np
 
-from gen.tune.choose import Interval, paired_ratio
+from gen.tune.choose import Interval, median_interval
 
 PAIRS = 30  # at least, unless that takes longer than SLOW_US
 MOST = 200
-FEWEST = 3
+FEWEST = 6  # of fewer values, the median has no interval of 95 %
+BLOCK = 4  # pairs that are timed one after another in the same memory: what they have in common is one value
 QUICK_US, SLOW_US = 2e4, 2e6  # more pairs than PAIRS within the first, fewer beyond the second
 PART = 20  # pairs between two looks at the clock
 LATENCY_US = 20.0  # under this, the time of one launch and that of one of many are two different figures
@@ -42,7 +43,7 @@ class Duel:
 
     Attributes:
         ours_us, peer_us: medians.
-        ratio: of each pair's peer / ours, the median with its 95 % interval: over 1, ours is faster.
+        ratio: of each pair's peer / ours, the median with the 95 % interval of the blocks: over 1, ours is faster.
         pairs: how many.
     """
 
@@ -52,9 +53,13 @@ class Duel:
     pairs: int
 
     @property
-    def verdict(self) -> Verdict:
-        """By the interval, whatever the median."""
-        return verdict(self.ratio.low, self.ratio.high)
+    def noise(self) -> float:
+        """How far from 1 the interval reaches."""
+        return noise(self.ratio.low, self.ratio.high)
+
+    def verdict(self, aa: float) -> Verdict:
+        """By the interval, whatever the median; `aa`: the noise of ours against itself."""
+        return verdict(self.ratio.low, self.ratio.high, aa)
 
 
 def turns(pairs: int) -> tuple[bool, ...]:
@@ -67,12 +72,41 @@ def duel(times: Sequence[float]) -> Duel:
     order = turns(len(times) // 2)
     ours = [time for time, second in zip(times, order, strict=True) if not second]
     peer = [time for time, second in zip(times, order, strict=True) if second]
-    return Duel(float(np.median(ours)), float(np.median(peer)), paired_ratio(peer, ours), len(ours))
+    ratios = [one / other for one, other in zip(peer, ours, strict=True)]
+    return Duel(float(np.median(ours)), float(np.median(peer)), interval(ratios), len(ours))
 
 
-def verdict(low: float, high: float) -> Verdict:
-    """WIN if all of the interval of peer / ours lies above 1, LOSS if below."""
-    return Verdict.WIN if low > 1 else Verdict.LOSS if high < 1 else Verdict.TIE
+def interval(ratios: Sequence[float]) -> Interval:
+    """The median of pairs' ratios, with the 95 % interval of the medians of their blocks.
+
+    Pairs that follow each other in the same memory are alike: as so many values each they would promise too much.
+    """
+    size = block_of(len(ratios))
+    starts = range(0, len(ratios) - size + 1, size)
+    medians = [float(np.median(ratios[start : start + size])) for start in starts]
+    center, found = float(np.median(ratios)), median_interval(medians)
+    return Interval(center, min(found.low, center), max(found.high, center))
+
+
+def block_of(pairs: int) -> int:
+    """How many pairs follow each other in the same memory: one, where there would be too few blocks for an interval."""
+    return BLOCK if pairs >= FEWEST * BLOCK else 1
+
+
+def noise(low: float, high: float) -> float:
+    """How far from 1 an interval reaches."""
+    return max(abs(low - 1), abs(high - 1))
+
+
+def verdict(low: float, high: float, aa: float) -> Verdict:
+    """WIN if all of the interval of peer / ours lies above 1 by more than the noise, LOSS if below.
+
+    Args:
+        low: where the interval begins.
+        high: where it ends.
+        aa: how far from 1 that of our kernel against itself reaches, on the same case under the same protocol.
+    """
+    return Verdict.WIN if low > 1 + aa else Verdict.LOSS if high < 1 - aa else Verdict.TIE
 
 
 def pairs_within(pair_us: float) -> int:

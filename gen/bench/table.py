@@ -29,8 +29,8 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """Against the best peer; `-` where there is none."""
-        return NONE if self.best is None else self.best.verdict
+        """Against the best peer, beyond the noise; `-` where there is none."""
+        return NONE if self.best is None else self.best.against(self.ours.noise)
 
 
 def lines(results: Results) -> tuple[Line, ...]:
@@ -57,14 +57,14 @@ def text_of(line: Line) -> tuple[str, ...]:
     cells = (line.case, line.protocol, f"{ours.ours_us:.4g}", f"{ours.of_limit:.3f}", f"{100 * ours.noise:.1f} %")
     if best is None or best.ratio is None or best.low is None or best.high is None:
         return (*cells, NONE, NONE, NONE)
-    return (*cells, best.peer, f"{best.ratio:.3f} [{best.low:.3f}, {best.high:.3f}]", best.verdict)
+    return (*cells, best.peer, f"{best.ratio:.3f} [{best.low:.3f}, {best.high:.3f}]", line.verdict)
 
 
 _LEGEND = (
     "`of limit`: the time of an empty kernel and of the bytes at calibrated bandwidth, over ours; over 1 where the "
     "caches keep what is written. `peer / ours`: the median ratio of times taken in turns; over 1, gen is faster. A "
-    "verdict holds against the best peer, by the 95 % interval. cold: caches flushed; hot: one of 50 launches in a "
-    "graph."
+    "verdict holds against the best peer: WIN or LOSS only if all of the 95 % interval lies further from 1 than "
+    "that of our kernel against itself reaches, the noise. cold: caches flushed; hot: one of 50 launches in a graph."
 )
 COLUMNS = ("case", "protocol", "us", "of limit", "noise", "best peer", "peer / ours", "verdict")
 

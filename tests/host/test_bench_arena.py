@@ -13,21 +13,21 @@ import numpy as np
 import pytest
 
 from gen.bench import arena
-from gen.bench.arena import Arena, LostError
+from gen.bench.arena import Arena, LostError, in_parts
 from gen.bench.arrays import Shared
 from gen.bench.messages import Begun, Found, Message
 from gen.bench.offers import problem_of
 from gen.bench.ours import BASE
 from gen.bench.peers import find
-from gen.bench.peers.base import Contender, NotOfferedError, Place
+from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Place
 from gen.bench.rows import OURS, Row
-from gen.bench.statistics import FEWEST, MOST
+from gen.bench.statistics import BLOCK, FEWEST, MOST, turns
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F16, F32, I32, DType
 from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.names import base_variants, space, variant
-from gen.gpu.timing import Protocol
+from gen.gpu.timing import Protocol, Sample
 from gen.store.tuned import Winner, text_of_winners
 from tests import fake_libraries
 from tests.fake_ring import FakeRing, view
@@ -48,16 +48,10 @@ class FakePeer:
 
     def __init__(
         self, name: str = "other", spoil: Callable[[Any], None] = lambda _: None, fail: Exception | None = None,
-        *, captured: bool = True, dtype: DType = F32, late: Exception | None = None,
+        *, captured: bool = True, dtype: DType = F32, late: Exception | None = None, shut: Exception | None = None,
     ) -> None:  # fmt: skip
-        self.name, self.spoil, self.fail, self.captured, self.dtype, self.late = (
-            name,
-            spoil,
-            fail,
-            captured,
-            dtype,
-            late,
-        )
+        self.name, self.spoil, self.fail, self.captured = name, spoil, fail, captured
+        self.dtype, self.late, self.shut = dtype, late, shut
         self.launches = self.closed = 0
 
     def version(self) -> str:
@@ -71,7 +65,7 @@ class FakePeer:
 
         def launch() -> Sequence[Any]:
             self.launches += 1
-            if self.late is not None and self.launches > 1:
+            if self.late is not None and self.launches > 3:
                 raise self.late
             view(out)[...] = view(source).T if matrix else view(source).sum()
             self.spoil(view(out))
@@ -79,6 +73,8 @@ class FakePeer:
 
         def close() -> None:
             self.closed += 1
+            if self.shut is not None:
+                raise self.shut
 
         return Contender(launch, nullcontext if self.captured else None, "adds backwards", close=close)
 
@@ -129,6 +125,77 @@ def test_under_20_us_a_launch_in_a_graph_is_timed_too(home: Path) -> None:
     assert rows[3].verdict == "LOSS"
     assert {protocol for protocol, _ in ring.turns} == {Protocol.COLD, Protocol.HOT}
     assert not ring.graphs, "a graph was not closed"
+
+
+def test_a_difference_within_the_noise_is_a_tie(home: Path) -> None:
+    for again, word in ((1.0, "WIN"), (1.2, "WIN"), (0.75, "TIE"), (1.3, "TIE")):
+        rows, _ = run(home, SUM, FakePeer(), ring=FakeRing(times=(40.0, 50.0), again=again))
+        assert rows[0].noise == pytest.approx(abs(again - 1))
+        assert rows[1].verdict == word
+        assert rows[1].against(rows[0].noise) == word
+
+
+def test_a_time_of_ours_beside_a_peer_that_is_not_the_one_beside_itself_is_noted(home: Path) -> None:
+    (_, steady), _ = run(home, SUM, FakePeer(), ring=FakeRing(times=(40.0, 50.0), beside=0.96))
+    assert steady.note == "adds backwards"
+    (_, moody), _ = run(home, SUM, FakePeer(), ring=FakeRing(times=(40.0, 50.0), beside=0.9))
+    assert moody.note == "adds backwards; gen took 36 us beside it, 40 us beside itself"
+
+
+def test_results_go_to_several_places_in_turn_and_graphs_are_several(home: Path) -> None:
+    ring = FakeRing(times=(10.0, 9.0))
+    before = ring.captures
+    run(home, SUM, FakePeer(), ring=ring)
+    assert before - ring.captures == 3 * arena.CAPTURES, "ours, ours again, and the peer's"
+    outputs = {launched.addresses["out"] for launched in ring.backend.launched}
+    assert len(outputs) == 2 * MOST_PLACES
+
+
+def test_each_block_of_pairs_meets_in_other_memory() -> None:
+    mine, others = ([Sample(lambda: None) for _ in range(count)] for count in (3, 3))
+    timed = [sample for part in in_parts(mine, others, 200) for sample in part]
+    assert len(timed) == 400
+    assert [sample in others for sample in timed] == list(turns(200))
+    meetings = set()
+    for start in range(0, 400, 2 * BLOCK):
+        block = timed[start : start + 2 * BLOCK]
+        (one,) = {mine.index(sample) for sample in block if sample in mine}
+        (other,) = {others.index(sample) for sample in block if sample in others}
+        meetings.add((one, other))
+    assert len(meetings) == 9, "everyone meets everyone"
+
+
+@pytest.mark.parametrize("captures", [0, 1, 3, 5])
+def test_a_graph_of_ours_that_fails_leaves_what_was_timed_cold(home: Path, captures: int) -> None:
+    ring = FakeRing(times=(10.0, 9.0), captures=captures)
+    rows, _ = run(home, SUM, FakePeer(), ring=ring)
+    found = {(row.peer, row.protocol): row for row in rows}
+    assert found[OURS, "cold"].ours_us == 10
+    assert found["other", "cold"].verdict == "LOSS"
+    assert found[OURS, "hot"].note.startswith("failed: cuGraphInstantiate failed")
+    assert ("other", "hot") not in found
+    assert not ring.graphs
+
+
+def test_a_graph_of_a_peer_that_fails_leaves_what_was_timed_cold(home: Path) -> None:
+    ring = FakeRing(times=(10.0, 9.0), captures=2 * arena.CAPTURES + 1)
+    rows, _ = run(home, SUM, FakePeer(), FakePeer("next", captured=False), ring=ring)
+    found = {(row.peer, row.protocol): row for row in rows}
+    assert found["other", "cold"].verdict == "LOSS"
+    assert found["other", "hot"].note.startswith("failed: cuGraphInstantiate failed")
+    assert found["next", "cold"].verdict == "LOSS"
+    assert not ring.graphs
+
+
+@pytest.mark.parametrize("fault", [RunError("cublasDestroy", "failed"), ValueError("double free")])
+def test_a_fault_in_closing_is_a_note_of_that_peer(home: Path, fault: Exception) -> None:
+    ring = FakeRing(times=(40.0, 50.0))
+    rows, _ = run(home, SUM, FakePeer("bad", shut=fault), FakePeer("good"), ring=ring)
+    found = {row.peer: row for row in rows}
+    assert found[OURS].ours_us == 40
+    assert (found["bad"].verdict, found["good"].verdict) == ("WIN", "WIN")
+    assert found["bad"].note.startswith("adds backwards; closing it failed: ")
+    assert found["good"].note == "adds backwards"
 
 
 def test_who_cannot_be_captured_is_timed_cold_and_says_so(home: Path) -> None:

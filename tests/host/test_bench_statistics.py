@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.bench.statistics import (
+    BLOCK,
     FEWEST,
     MOST,
     PAIRS,
     Change,
     Verdict,
+    block_of,
     change,
     duel,
     geometric_mean,
+    interval,
+    noise,
     pairs_within,
     parts,
     turns,
@@ -54,14 +58,14 @@ def test_a_difference_beyond_the_noise_is_found(factor: float, expected: Verdict
     random = np.random.default_rng(5)
     ours, peer = (100 * (1 + 0.02 * random.standard_normal(60)) for _ in range(2))
     found = duel(times_of(ours, factor * peer))
-    assert found.verdict is expected
+    assert found.verdict(0.0) is expected
     assert found.ratio.low <= factor <= found.ratio.high
 
 
 def test_drift_cancels_where_turns_change_sides() -> None:
     drift = np.linspace(1, 1.5, 120)  # the device slows down by half
     pure = [100 * slower for slower in drift]
-    assert duel(pure).verdict is Verdict.TIE
+    assert duel(pure).verdict(1e-4) is Verdict.TIE
     assert duel(pure).ratio.center == pytest.approx(1, abs=0.01)
 
 
@@ -86,7 +90,35 @@ def test_an_interval_holds_its_ratio_nineteen_times_in_twenty() -> None:
     [(1.001, 1.1, Verdict.WIN), (1.0, 1.1, Verdict.TIE), (0.9, 1.0, Verdict.TIE), (0.9, 0.999, Verdict.LOSS)],
 )
 def test_a_verdict_is_of_the_interval_alone(low: float, high: float, expected: Verdict) -> None:
-    assert verdict(low, high) is expected
+    assert verdict(low, high, 0.0) is expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.03, 1.1, Verdict.TIE), (1.04, 1.1, Verdict.WIN), (0.9, 0.97, Verdict.TIE), (0.9, 0.96, Verdict.LOSS)],
+)
+def test_what_our_kernel_differs_from_itself_by_decides_nothing(low: float, high: float, expected: Verdict) -> None:
+    assert verdict(low, high, noise(0.99, 1.035)) is expected
+    assert verdict(low, high, noise(0.965, 0.99)) is expected
+
+
+def test_pairs_that_have_their_memory_in_common_are_one_value() -> None:
+    random = np.random.default_rng(3)
+    held = 0
+    for _ in range(300):
+        common = np.exp(0.02 * np.repeat(random.standard_normal(10), BLOCK))  # of a block, and not of its pairs
+        peer = common * np.exp(0.001 * random.standard_normal(10 * BLOCK))
+        ratio = duel(times_of([1.0] * 10 * BLOCK, peer)).ratio
+        held += ratio.low <= 1 <= ratio.high
+    assert held / 300 >= 0.9
+
+
+@given(st.integers(FEWEST, MOST))
+def test_there_are_always_enough_blocks_for_an_interval(pairs: int) -> None:
+    values = list(np.linspace(1, 2, pairs))
+    found = interval(values)
+    assert pairs // block_of(pairs) >= 6, "the median of fewer values has no interval of 95 %"
+    assert found.low <= found.center <= found.high
 
 
 def test_slow_pairs_are_fewer_and_never_too_few() -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ from gen.bench.arrays import Shared
 from gen.bench.works import Case, Shape
 from gen.dtypes import DType
 from gen.errors import GenError, MissingToolError
+
+MOST_PLACES, MOST_OUTPUT_BYTES = 4, 1 << 30  # of one output, all its places together
 
 Launch = Callable[[], Sequence[Any]]
 OnStream = Callable[[int], AbstractContextManager[object]]
@@ -77,6 +80,8 @@ class Contender:
         note: what differs in meaning, in words.
         is_graph: each launch replays a graph already.
         close: gives memory back.
+        places: how many arrays it can write its results to: how fast it is may depend on their addresses.
+        use: chooses one of these for the launches that follow.
     """
 
     launch: Launch
@@ -84,6 +89,38 @@ class Contender:
     note: str = ""
     is_graph: bool = False
     close: Callable[[], None] = lambda: None
+    places: int = 1
+    use: Callable[[int], None] = lambda _: None
+
+
+class Outputs:
+    """An output in several places, of which one is in use.
+
+    Attributes:
+        now: the one in use.
+    """
+
+    def __init__(self, place: Place, shape: Shape, dtype: DType, see: Callable[[Shared], Any] = lambda x: x) -> None:
+        """Allocates them; as many as fit into MOST_OUTPUT_BYTES, for small ones MOST_PLACES.
+
+        Args:
+            place: where.
+            shape: of each.
+            dtype: of their elements.
+            see: a library's view of one.
+        """
+        size = max(prod(shape) * dtype.size, 1)
+        self._all = [see(place.array(shape, dtype)) for _ in range(max(min(MOST_OUTPUT_BYTES // size, MOST_PLACES), 1))]
+        self.now = self._all[0]
+
+    @property
+    def places(self) -> int:
+        """How many there are."""
+        return len(self._all)
+
+    def use(self, number: int) -> None:
+        """Lets launches that follow write to this one; numbers go round."""
+        self.now = self._all[number % len(self._all)]
 
 
 class Peer(Protocol):
@@ -141,6 +178,7 @@ def sweeps(
     """
     first, *others = arrays
     route = [first, *(others[step % 2] for step in range(steps))]
+    sweep(first, others[0])  # compiles, if it must, before anything is captured, checked or timed
     if steps == 1:
 
         def once() -> Sequence[Any]:
@@ -148,7 +186,6 @@ def sweeps(
             return (others[0],)
 
         return Contender(once, on_stream, note)
-    sweep(first, others[0])  # compiles, if it must, before anything is captured
 
     def queue(stream: int) -> None:
         with on_stream(stream):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import Contender, Handle, NotOfferedError, Place
+from gen.bench.peers.base import Contender, Handle, NotOfferedError, Outputs, Place
 from gen.bench.works import Case, Reduce
 from gen.dtypes import DTYPES, U8, DType
 from gen.errors import CompileError, MissingToolError, RunError
@@ -54,13 +54,13 @@ class Cub:
         accumulator, result = types(op, case.dtype)
         library = ctypes.CDLL(str(build(place.cache, place.arch, op, case.dtype)))
         stream = Handle()
-        out = place.array(() if rows is None else (rows,), result)
-        if op.startswith("arg"):
-            raw = place.array((_INDEX_AT + result.size,), U8)
-            out = Shared(raw.address + _INDEX_AT, (), result, raw.owner)
-            target = raw.address
-        else:
-            target = out.address
+        before = _INDEX_AT if op.startswith("arg") else 0  # bytes from what CUB writes to the result
+        shape = () if rows is None else (rows,)
+
+        def result_in(raw: Shared) -> Shared:
+            return Shared(raw.address + before, shape, result, raw.owner)
+
+        out = Outputs(place, (before + (rows or 1) * result.size,), U8, result_in)
         needed = ctypes.c_size_t()
 
         def call(temporary: int | None) -> None:
@@ -68,7 +68,8 @@ class Cub:
             function = library.gen_cub_reduce if rows is None else library.gen_cub_rows
             status = function(
                 ctypes.c_void_p(temporary), ctypes.byref(needed), ctypes.c_void_p(source.address),
-                ctypes.c_void_p(target), *map(ctypes.c_longlong, numbers), ctypes.c_void_p(stream.stream),
+                ctypes.c_void_p(out.now.address - before), *map(ctypes.c_longlong, numbers),
+                ctypes.c_void_p(stream.stream),
             )  # fmt: skip
             if status != 0:
                 raise RunError("CUB", "failed", f"status {status}")
@@ -78,10 +79,10 @@ class Cub:
 
         def launch() -> Sequence[Any]:
             call(temporary.address)
-            return (out,)
+            return (out.now,)
 
         note = f"accumulates in {accumulator.name}" if accumulator != case.dtype else ""
-        return Contender(launch, stream.on, note)
+        return Contender(launch, stream.on, note, places=out.places, use=out.use)
 
 
 def types(op: str, dtype: DType) -> tuple[DType, DType]:

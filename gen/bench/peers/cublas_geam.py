@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import Contender, Handle, NotOfferedError, Place
+from gen.bench.peers.base import Contender, Handle, NotOfferedError, Outputs, Place
 from gen.bench.works import Case, Permute
 from gen.errors import MissingToolError, RunError
 
@@ -37,13 +37,14 @@ class Geam:
         library, handle, stream = _library(), ctypes.c_void_p(), Handle()
         _check("cublasCreate_v2", library.cublasCreate_v2(ctypes.byref(handle)))
         rows, cols = case.shape
-        out = place.array((cols, rows), case.dtype)
+        out = Outputs(place, (cols, rows), case.dtype)
         name, number = _FUNCTIONS[case.dtype.name]
         one, nothing = number(1), number(0)
         geam = getattr(library, name)
-        x, y = ctypes.c_void_p(source.address), ctypes.c_void_p(out.address)
+        x = ctypes.c_void_p(source.address)
 
         def launch() -> Sequence[Any]:
+            y = ctypes.c_void_p(out.now.address)
             _check("cublasSetStream_v2", library.cublasSetStream_v2(handle, ctypes.c_void_p(stream.stream)))
             # Column-major: its matrix of rows x cols is ours transposed.
             status = geam(
@@ -51,13 +52,15 @@ class Geam:
                 y, rows,
             )  # fmt: skip
             _check(name, status)
-            return (out,)
+            return (out.now,)
 
         return Contender(
             launch,
             stream.on,
             "multiplies by 1: a NaN may change its payload",
             close=lambda: library.cublasDestroy_v2(handle),
+            places=out.places,
+            use=out.use,
         )
 
 

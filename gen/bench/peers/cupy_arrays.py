@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import Contender, NotOfferedError, Place, module, sweeps
+from gen.bench.peers.base import Contender, NotOfferedError, Outputs, Place, module, sweeps
 from gen.bench.peers.torch_arrays import inner, window
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.runtime.results import cupy_stream
@@ -44,13 +44,13 @@ class Cupy:
             return sweeps(place, stream, arrays, step, work.steps, "an ElementwiseKernel over shifted views")
         if isinstance(work, Permute):
             view = x.transpose(work.axes)
-            out = array(cupy, place.array(view.shape, case.dtype))
+            out = Outputs(place, view.shape, case.dtype, partial(array, cupy))
 
             def copy() -> Sequence[Any]:
-                cupy.copyto(out, view)
-                return (out,)
+                cupy.copyto(out.now, view)
+                return (out.now,)
 
-            return Contender(copy, stream)
+            return Contender(copy, stream, places=out.places, use=out.use)
         functions = [partial(_reduce, cupy, op, work) for op in work.ops]
         return Contender(lambda: tuple(function(x) for function in functions), stream)
 

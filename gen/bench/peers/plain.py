@@ -7,7 +7,7 @@ from importlib.resources import files
 from math import prod
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import Contender, Handle, NotOfferedError, Place, sweeps
+from gen.bench.peers.base import Contender, Handle, NotOfferedError, Outputs, Place, sweeps
 from gen.bench.peers.cub import types
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import DType
@@ -43,21 +43,21 @@ def _sum(case: Case, work: Reduce, source: Shared, place: Place) -> Contender:
     outer, n, inner = _merged(case, work)
     accumulator, result = types("sum", case.dtype)
     stream = Handle()
-    out = place.array(tuple(x for axis, x in enumerate(case.shape) if axis not in _axes(case, work)), result)
+    out = Outputs(place, tuple(x for axis, x in enumerate(case.shape) if axis not in _axes(case, work)), result)
     if inner > 1:
         columns = place.compile("plain", _text("COLUMNS", case.dtype, accumulator, result))
 
         def add_columns(block: Block) -> None:
             grid = -(-outer * inner // block[0])
             numbers = [("q", n), ("q", inner), ("q", outer * inner)]
-            columns(stream.stream, (grid, 1, 1), block, [source.address, out.address, *numbers])
+            columns(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, *numbers])
 
         return _best(place, stream, FLAT, add_columns, out)
     if outer > 1:
         rows = place.compile("plain", _text("SUM", case.dtype, accumulator, result))
 
         def add_rows(block: Block) -> None:
-            rows(stream.stream, (outer, 1, 1), block, [source.address, out.address, ("q", outer * n), ("q", n)])
+            rows(stream.stream, (outer, 1, 1), block, [source.address, out.now.address, ("q", outer * n), ("q", n)])
 
         return _best(place, stream, FLAT, add_rows, out)
     parts = place.array((PARTS,), accumulator)
@@ -67,7 +67,7 @@ def _sum(case: Case, work: Reduce, source: Shared, place: Place) -> Contender:
     def add_all(block: Block) -> None:
         chunk = [("q", n), ("q", -(-n // PARTS))]
         first(stream.stream, (PARTS, 1, 1), block, [source.address, parts.address, *chunk])
-        second(stream.stream, (1, 1, 1), block, [parts.address, out.address, ("q", PARTS), ("q", PARTS)])
+        second(stream.stream, (1, 1, 1), block, [parts.address, out.now.address, ("q", PARTS), ("q", PARTS)])
 
     return _best(place, stream, FLAT, add_all, out)
 
@@ -75,14 +75,14 @@ def _sum(case: Case, work: Reduce, source: Shared, place: Place) -> Contender:
 def _permute(case: Case, work: Permute, source: Shared, place: Place) -> Contender:
     stream = Handle()
     shape = tuple(case.shape[axis] for axis in work.axes)
-    out = place.array(shape, case.dtype)
+    out = Outputs(place, shape, case.dtype)
     if work.axes == (1, 0):
         rows, cols = case.shape
         matrix = place.compile("plain", _text("TRANSPOSE", case.dtype, case.dtype, case.dtype))
 
         def transpose(block: Block) -> None:
             grid = -(-cols // block[0]) * -(-rows // block[1])
-            matrix(stream.stream, (grid, 1, 1), block, [source.address, out.address, ("q", rows), ("q", cols)])
+            matrix(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, ("q", rows), ("q", cols)])
 
         return _best(place, stream, MATRIX, transpose, out)
     strides = [prod(case.shape[axis + 1 :]) for axis in work.axes]
@@ -91,7 +91,7 @@ def _permute(case: Case, work: Permute, source: Shared, place: Place) -> Contend
 
     def permute(block: Block) -> None:
         grid = -(-case.elements // block[0])
-        kernel(stream.stream, (grid, 1, 1), block, [source.address, out.address, ("q", case.elements)])
+        kernel(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, ("q", case.elements)])
 
     return _best(place, stream, FLAT, permute, out)
 
@@ -118,15 +118,15 @@ def _sweep(case: Case, work: Sweep, source: Shared, place: Place) -> Contender:
 
 
 def _best(
-    place: Place, stream: Handle, blocks: Sequence[Block], launch: Callable[[Block], None], out: Shared
+    place: Place, stream: Handle, blocks: Sequence[Block], launch: Callable[[Block], None], out: Outputs
 ) -> Contender:
     best = min(blocks, key=lambda block: place.time_us(lambda: launch(block)))
 
     def launch_best() -> Sequence[Shared]:
         launch(best)
-        return (out,)
+        return (out.now,)
 
-    return Contender(launch_best, stream.on, _note(best))
+    return Contender(launch_best, stream.on, _note(best), places=out.places, use=out.use)
 
 
 def _note(block: Block) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import Contender, Place, module, sweeps
+from gen.bench.peers.base import Contender, Outputs, Place, module, sweeps
 from gen.bench.peers.torch_arrays import function, inner, on_stream, tensor, window
 from gen.bench.works import Case, Permute, Sweep
 
@@ -29,8 +29,8 @@ class Torch:
             return sweeps(place, stream, arrays, partial(_sweep, torch, case.work), case.work.steps, "a pass a tap")
         if isinstance(case.work, Permute):
             view = x.permute(case.work.axes)
-            out = tensor(torch, place.array(tuple(view.shape), case.dtype))
-            return Contender(lambda: (out.copy_(view),), stream)
+            out = Outputs(place, tuple(view.shape), case.dtype, partial(tensor, torch))
+            return Contender(lambda: (out.now.copy_(view),), stream, places=out.places, use=out.use)
         compute = function(torch, case)
         return Contender(lambda: compute(x), stream)
 
