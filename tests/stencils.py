@@ -31,13 +31,14 @@ SPECS = (
 LINE_SPECS = (
     *(StencilSpec("l", (1.0, -2.0, 0.5, 3.0), (4,), F32, boundary, 1.5, origin=-1) for boundary in BOUNDARIES),
     StencilSpec("w", tuple(range(-8, 9)), (17,), F64, "wrap"),
+    StencilSpec("r", (1.0, -2.0, 0.5), (3,), F32, origin=1),  # all to one side
     StencilSpec("h", (0, 0, 0.5, 0.25, 1, 0, 1, 0, 0), (9,), F16, "frozen"),
 )
 TAGS = {
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
-    "stream": ("u4_x2_y2", "u2_x1_y2_stcs", "u8_x1_y2"),
+    "stream": ("u4_x2_y2", "u2_x1_y8_stcs", "u8_x1_y2"),
     "temporal": ("v1_r8_n2_t4", "v2_r8_n1_t2"),
 }
 LINE_TAGS = {
