@@ -11,6 +11,7 @@ from gen.families.names import likely_variants
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.family import MANY_STEPS, ONE_STEP
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary
+from gen.families.stencil.temporal import TemporalConfig, most_registers, registers
 from tests.stencils import FAMILY
 
 FORMS = {"star": gen.star, "box": gen.box}
@@ -71,3 +72,13 @@ def test_small_problems_are_proven_as_they_are() -> None:
     spec = gen.stencil(gen.star(2, 1))
     extents = {"rows": 60, "cols": 64, "in_pitch": 64, "out_pitch": 64, STEPS: 20}
     assert FAMILY.provable(spec, extents) == extents
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, dtype: DType) -> None:
+    for form, radius in EACH:
+        spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
+        first = next(iter(likely_variants(FAMILY, spec, MANY_STEPS)))
+        assert isinstance(first.config, TemporalConfig)
+        assert most_registers(first.config) - registers(spec, first.config) >= 16, (form, radius)
