@@ -213,6 +213,8 @@ def _plan(plan: Plan) -> list[str]:
         lines += _wrap("Let:      ", f"{word} = {meaning}")
     for launch in plan.launches:
         lines += _wrap("Launch:   ", _launch(launch))
+        if str(launch.waiting) != "0":
+            lines += _wrap("Room:     ", f"cudaLimitDevRuntimePendingLaunchCount of {launch.waiting.brief()}")
     for scratch in plan.scratch:
         state = ", 0 before the first launch" if scratch.zeroed else ""
         lines += _wrap("Scratch:  ", f"{scratch.name}, {scratch.bytes.brief()} bytes{state}")
@@ -225,6 +227,7 @@ def _expressions(plan: Plan) -> Iterator[Expr]:
         yield from launch.grid
         yield launch.shared_bytes
         yield launch.times
+        yield launch.waiting
         yield from (argument[1] for argument in launch.arguments if not isinstance(argument, str))
     yield from (scratch.bytes for scratch in plan.scratch)
 

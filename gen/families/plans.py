@@ -66,6 +66,7 @@ class Launch:
         times: how often it runs: `steps // 4`.
         swap: pairs of buffers that change places after each time.
         setup: it prepares private copies; it is not part of what is timed.
+        waiting: launches by the kernels themselves, of which so many may wait at once.
     """
 
     grid: tuple[Expr, Expr, Expr]
@@ -77,6 +78,7 @@ class Launch:
     times: Expr = ONE
     swap: tuple[tuple[str, str], ...] = ()
     setup: bool = False
+    waiting: Expr = ZERO
 
 
 @dataclass(frozen=True)

@@ -290,6 +290,7 @@ class DriverModule:
 
     def launch(self, symbol: str, step: Step, values: Sequence[tuple[str, int | float]], stream: int) -> None:
         """Queues one launch on a stream, given as the driver's handle."""
+        make_room(step.waiting)
         function = self.function(symbol, step.shared_bytes)
         packed = [_C_TYPES[letter](value) for letter, value in values]
         pointers = (ctypes.c_void_p * max(len(packed), 1))(*(ctypes.addressof(value) for value in packed))
@@ -377,6 +378,17 @@ _C_TYPES: Mapping[str, Any] = {
     "P": ctypes.c_void_p, "f": ctypes.c_float, "d": ctypes.c_double, "i": ctypes.c_int32, "q": ctypes.c_int64,
     "I": ctypes.c_uint32, "Q": ctypes.c_uint64, "h": ctypes.c_int16, "H": ctypes.c_uint16,
 }  # fmt: skip
+
+
+def make_room(launches: int) -> None:
+    """Lets so many launches by kernels themselves wait at once, in the current context, which keeps memory for them.
+
+    Raises RunError if there is not so much.
+    """
+    if launches:
+        limit = bindings.CUlimit.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+        if launches > int(call("cuCtxGetLimit", limit)):
+            call("cuCtxSetLimit", limit, launches)
 
 
 def call(name: str, *arguments: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from gen.errors import RunError
 from gen.families.base import Array, Extents, Limits, Variant
 from gen.families.steps import Step, steps
-from gen.gpu.device import CudaDevice, Memory, bind
+from gen.gpu.device import CudaDevice, Memory, bind, make_room
 from gen.toolchain.compiled import Compiled, Compiler
 
 RED_ZONE = 4096  # bytes kept around each array, which no kernel may write
@@ -68,6 +68,7 @@ class CudaKernel:
     def queue(self, planned: Sequence[Step], addresses: Mapping[str, int]) -> None:
         """Queues launches; `addresses` are those of operands and scratch by name."""
         for step in planned:
+            make_room(step.waiting)
             self._functions[step.entry].launch(step.grid, step.block, bind(step, addresses), step.shared_bytes)
 
     def run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, find_variant, space, variant
+from gen.families.reduction.nested import MOST_BLOCKS, NestedConfig
 from gen.gpu.device import CudaDevice
 from gen.gpu.isolated import IsolatedDevice
 from gen.gpu.kernel import CudaRunner
@@ -56,13 +58,14 @@ def test_awkward_sizes(made: Variant, device: CudaDevice, built: Nvrtc) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_as_many_elements_as_it_takes(name: str, device: CudaDevice, built: Nvrtc) -> None:
-    """As many launches wait as the device runtime has room for, where each block launches one."""
+    """Room is made for the launches of all blocks, which no program gets unasked."""
     made = find_variant(FAMILIES, name, {})
+    assert isinstance(made.config, NestedConfig)
     (kernel,) = CudaRunner(device, built, render).load([made])
-    most = Case({"n": 2**24 if name.endswith("2") else 2**20})
-    assert uncovered(made, most, device.limits) is None
-    for _ in range(3):  # what waited before has ended
-        failure = check(kernel, device.limits, most)
+    for n in (2**20, 2**20, 2**22, 2**28 if name.endswith("2") else MOST_BLOCKS * made.config.threads_per_block):
+        case = Case({"n": n})
+        assert uncovered(made, case, device.limits) is None
+        failure = check(kernel, device.limits, case)
         assert failure is None, str(failure)
 
 
@@ -93,10 +96,15 @@ def test_the_ladder_times_them(built: Nvrtc, home: Path) -> None:
         assert rung.us is not None, f"{name} has no time: {rung.why_not}"
 
 
-def test_one_launch_too_many_gives_nan_and_no_wrong_number(device: CudaDevice, built: Nvrtc) -> None:
-    """Beyond what the plan allows: where a child finds no room, the sum says so. More room is right, too."""
+def test_a_launch_without_room_gives_nan_and_no_wrong_number(device: CudaDevice, built: Nvrtc) -> None:
+    """Where nobody made room, and a child finds none, the sum says so. More room is right, too."""
     made = find_variant(FAMILIES, "gpuRecursiveReduce", {})
     (kernel,) = CudaRunner(device, built, render).load([made])
-    array, out = np.ones(2**24, np.float32), np.zeros((), np.float32)
-    kernel.run({"n": array.size}, {"in": array, "out": out})
-    assert np.isnan(out) or out == array.size, f"the sum of {array.size} ones is {out}"
+    extents = {"n": 2 * MOST_BLOCKS * 512}
+    array, out = device.allocate(4 * extents["n"]), device.allocate(4)
+    device.upload(array.address, np.ones(extents["n"], np.float32))
+    planned = [replace(step, waiting=0) for step in kernel.steps(extents)]
+    kernel.queue(planned, {**kernel.scratch(extents), "in": array.address, "out": out.address})
+    device.synchronize()
+    found = device.download(out.address, 4).view(np.float32)[0]
+    assert np.isnan(found) or found == extents["n"], f"the sum of {extents['n']} ones is {found}"

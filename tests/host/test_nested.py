@@ -24,7 +24,8 @@ from gen.families import FAMILIES
 from gen.families.base import Array, Limits, Variant
 from gen.families.names import find_variant, space, variant
 from gen.families.reduction import Reduction
-from gen.families.reduction.nested import PENDING
+from gen.families.reduction.nested import MOST_BLOCKS
+from gen.families.steps import steps
 from gen.tune.search import Space
 from tests.fake_backend import FakeBackend
 from tests.host.test_mutants import changed
@@ -133,6 +134,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return built(VARIANTS, tmp_path_factory.mktemp("nested"))
 
 
+DEFAULT_ROOM = 2048  # launches that may wait if a program sets no limit
+
+
+def room(made: Variant, n: int) -> int:
+    """How many launches may wait while this runs."""
+    return max(DEFAULT_ROOM, *(step.waiting for step in steps(made.plan, {"n": n, **LIMITS.sizes()})))
+
+
 SIZES = (0, 1, 2, 31, 63, 64, 65, 127, 128, 129, 511, 513, 1000, 1024, 1025, 4099)
 
 
@@ -143,26 +152,32 @@ def test_steps_that_launch_each_other_add_up_every_element_once(made: Variant, l
             found, deepest, waiting = sum_of(library, made, numbers(n), order)
             assert found == numbers(n).sum(dtype=np.float64), f"{n} elements in order {order}"
             assert deepest <= 10  # 24 may be nested
-            assert waiting <= PENDING
+            assert waiting <= room(made, n)
 
 
 @pytest.mark.parametrize("tpb", [64, 512])
 @pytest.mark.parametrize("children", ["sync", "nosync", "whole"])
-def test_so_many_launches_wait_as_the_plan_allows(tpb: int, children: str, library: ctypes.CDLL) -> None:
+def test_room_is_made_for_all_launches_that_wait(tpb: int, children: str, library: ctypes.CDLL) -> None:
     made = find_variant(FAMILIES, f"reduction_sum_f32__nested_tpb{tpb}_{children}", {})
 
     def reason(n: int) -> str | None:
         return ALGORITHM.uncovered(SPEC, made.config, {"n": n}, LIMITS)
 
-    most = PENDING * tpb
+    most = MOST_BLOCKS * tpb
     assert reason(most) is None
+    waiting = sum_of(library, made, numbers(50 * tpb), 0)[2]
     if children == "whole":
         assert reason(2**30) is None
-        assert sum_of(library, made, numbers(50 * tpb), 0)[2] == 1
+        assert (waiting, room(made, 2**30)) == (1, DEFAULT_ROOM)
+        assert "// Room:" not in render(made)
         return
-    assert sum_of(library, made, numbers(50 * tpb), 0)[2] == 50
+    assert waiting == 50
+    assert room(made, most) == 2 * MOST_BLOCKS  # a grid has not ended when it launches the next one
+    assert f"// Room:     cudaLimitDevRuntimePendingLaunchCount of max((n + {tpb - 1}) / {tpb}, 1) * 2\n" in render(
+        made
+    )
     assert reason(most + 1) == (
-        f"its 2049 blocks launch a grid each, and at most 2048 launches may wait: it takes up to {most} elements"
+        f"its 32769 blocks launch a grid each, and room is made for those of 32768: it takes up to {most} elements"
     )
 
 

@@ -15,11 +15,11 @@ from enum import Enum
 from gen.dtypes import I64
 from gen.families.base import Extents, Launch, Limits, Named, Plan, Scratch
 from gen.families.config import tunable
-from gen.families.expr import ONE, size
+from gen.families.expr import ONE, ZERO, size
 from gen.families.reduction.blocks import BlockPartials, ShareConfig, copied
 from gen.families.reduction.spec import ReductionSpec
 
-PENDING = 2048  # launches that may wait at once, unless a program raises cudaLimitDevRuntimePendingLaunchCount
+MOST_BLOCKS = 2**15  # that launch a grid each: the literature's 2^24 elements, which take seconds on a Hopper
 
 
 class Children(Enum):
@@ -60,11 +60,11 @@ class Nested(BlockPartials[NestedConfig]):
         """Where each block launches a grid, all of these wait at once."""
         reason = super().uncovered(spec, config, extents, limits)
         blocks = self.blocks(config).at(extents) if reason is None else 0
-        if config.children is Children.WHOLE or blocks <= PENDING:
+        if config.children is Children.WHOLE or blocks <= MOST_BLOCKS:
             return reason
         return (
-            f"its {blocks} blocks launch a grid each, and at most {PENDING} launches may wait: it takes up to "
-            f"{PENDING * config.threads_per_block} elements"
+            f"its {blocks} blocks launch a grid each, and room is made for those of {MOST_BLOCKS}: it takes up to "
+            f"{MOST_BLOCKS * config.threads_per_block} elements"
         )
 
     def inputs(self, spec: ReductionSpec, config: NestedConfig) -> Mapping[str, object]:
@@ -78,11 +78,14 @@ class Nested(BlockPartials[NestedConfig]):
     def plan(self, spec: ReductionSpec, config: NestedConfig) -> Plan:
         """A private copy, the first step, which launches the others, the sum of the blocks' partial results."""
         n = size("n")
-        threads = config.threads_per_block // (2 if config.children is Children.WHOLE else 1)
+        whole = config.children is Children.WHOLE
+        threads = config.threads_per_block // (2 if whole else 1)
         reduce = Launch(
             grid=(self.blocks(config), ONE, ONE),
             block=(threads, 1, 1),
             arguments=("work", "partials", (I64, n)),
+            # A grid that runs has not given back its place when it launches the next one.
+            waiting=ZERO if whole else self.blocks(config) * 2,
         )
         scratch = (Scratch("work", n * spec.dtype.size), Scratch("partials", self.blocks(config) * spec.dtype.size))
         return Plan((copied(n), reduce, self.finish(config)), scratch)
