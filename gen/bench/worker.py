@@ -33,6 +33,7 @@ class Setup:
         peers: names of those to import.
         protocol: what the caches hold before a launch.
         log: takes what libraries print.
+        compiled: what libraries compile is kept here, for the processes of this run alone: another run compiles anew.
     """
 
     gpu: int
@@ -41,6 +42,7 @@ class Setup:
     peers: tuple[str, ...]
     protocol: Protocol
     log: Path
+    compiled: Path
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,7 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     from gen.paths import cache_home
     from gen.toolchain.nvrtc import Nvrtc
 
-    # So that what torch.compile found out is there when a process takes the place of another.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home(setup.home) / "inductor"))
+    keep_compiled_in(setup.compiled, os.environ)
     show_only(setup.gpu, os.environ)
     compiler = Nvrtc(cache_home(setup.home))
     instruments = open_instruments(0, compiler)
@@ -91,6 +92,12 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     }  # fmt: skip
     opened = Opened(place.name, place.driver, asdict(calibration), versions, missing)
     return opened, Arena(place, known, setup.home, setup.protocol, tell), peers
+
+
+def keep_compiled_in(folder: Path, environment: MutableMapping[str, str]) -> None:
+    """Lets libraries keep there what they compile: what an earlier run left would make them look quick at it."""
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR"):
+        environment[name] = str(folder / name.partition("_")[0].lower())
 
 
 def show_only(gpu: int, environment: MutableMapping[str, str]) -> None:

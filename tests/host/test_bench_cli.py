@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +13,10 @@ from typing import Any
 import pytest
 
 from gen.bench import run as run_module
+from gen.bench import tuning as tuning_module
 from gen.bench.rows import read_results
 from gen.bench.run import Bench
+from gen.bench.tuning import Tune
 from tests.host.cli.command import run
 from tests.host.test_bench_run import OPENED, Script
 
@@ -38,6 +42,27 @@ def test_a_case_is_measured_printed_and_kept(script: Script, tmp_path: Path) -> 
     assert "transpose f32 1024x1024  cold  1  0.500" in ended.out
     assert {row.peer for row in read_results(file).rows} == {"gen", *script.orders[0][1]}
     assert read_results(file).runs[0].calibration == LIMITS
+
+
+def test_what_took_gen_the_time_is_said_as_it_was(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.ready = 2.5
+    ended = run("bench", *ONE)
+    assert "Loading what was tuned before took gen 2.5 s a case; torch.compile, whose caches were empty" in ended.out
+
+    @contextmanager
+    def tuning(*_: object) -> Iterator[Tune]:
+        yield lambda _: 1.0
+
+    monkeypatch.setattr(tuning_module, "tuning", tuning)
+    assert "Tuning and loading took gen 2.5 s a case" in run("bench", *ONE, "--tune", "1").out
+
+
+def test_libraries_begin_each_run_with_empty_caches(script: Script) -> None:
+    for _ in range(2):
+        assert run("bench", *ONE).status == 0
+    one, other = script.setups
+    assert one.compiled != other.compiled
+    assert not one.compiled.exists()
 
 
 def test_only_the_peers_and_cases_asked_for(script: Script) -> None:

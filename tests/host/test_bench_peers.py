@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from gen.bench.arrays import Shared
-from gen.bench.peers import MODULES, cub, cublas_geam, find, names
-from gen.bench.peers.base import Contender, NotOfferedError
+from gen.bench.peers import MODULES, base, cub, cublas_geam, find, names
+from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Outputs, sweeps
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import BF16, F16, F32, F64, I32, U8, DType
 from gen.errors import MissingToolError, UnknownNameError
@@ -151,7 +152,8 @@ def test_cublas_is_told_the_stream(libraries: fake_libraries.FakeCublas) -> None
 
 
 def test_torch_compile_is_asked_for_its_best() -> None:
-    prepare("torch.compile", Case(Reduce(("sum",)), F32, (64,)), FakeRing())
+    made, _ = prepare("torch.compile", Case(Reduce(("sum",)), F32, (64,)), FakeRing())
+    assert made.note == "max-autotune-no-cudagraphs"
     (options,) = sys.modules["torch"].compiled
     assert options == {"mode": "max-autotune-no-cudagraphs", "fullgraph": True, "dynamic": False}
 
@@ -226,3 +228,23 @@ def test_the_plain_kernel_computes_what_numpy_does(case: Case, cache: Path, monk
     (right,) = expected(case, view(source))
     np.testing.assert_allclose(got.astype(np.float64), right, rtol=1e-5, atol=1e-6)
     assert contender.note.startswith("blocks of")
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_what_a_library_compiles_is_compiled_while_it_gets_ready(steps: int) -> None:
+    ring, swept = FakeRing(), []
+    arrays = [ring.array((4,), F32) for _ in range(3)]
+    sweeps(ring, lambda _: nullcontext(), arrays, lambda one, other: swept.append((one, other)), steps, "")
+    assert swept[0] == (arrays[0], arrays[1]), "one is launched before any is captured, checked or timed"
+
+
+def test_results_go_to_as_many_places_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = FakeRing()
+    monkeypatch.setattr(base, "MOST_OUTPUT_BYTES", 100)
+    assert [Outputs(ring, (cells,), F32).places for cells in (1, 10, 100)] == [MOST_PLACES, 2, 1]
+    small = Outputs(ring, (1,), F32)
+    addresses = set()
+    for number in range(2 * MOST_PLACES):
+        small.use(number)
+        addresses.add(small.now.address)
+    assert len(addresses) == MOST_PLACES

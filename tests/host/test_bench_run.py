@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
 from gen.bench.rows import OURS, Row
 from gen.bench.run import MOST_STRIKES, Bench, ChildLine
-from gen.bench.worker import Order, Setup, show_only
+from gen.bench.worker import Order, Setup, keep_compiled_in, show_only
 from gen.bench.works import Case, Reduce
 from gen.dtypes import F32
 from gen.errors import DeviceError, RunError
@@ -36,8 +36,16 @@ def test_libraries_see_only_the_gpu_that_is_measured(gpu: int, visible: str | No
     assert environment == {"CUDA_VISIBLE_DEVICES": shown}
 
 
+def test_libraries_compile_into_a_folder_of_the_run(tmp_path: Path) -> None:
+    environment = {"TORCHINDUCTOR_CACHE_DIR": "/warm", "HOME": "/home"}
+    keep_compiled_in(tmp_path, environment)
+    assert environment.pop("HOME") == "/home"
+    assert set(environment) == {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR"}
+    assert {Path(value).parent for value in environment.values()} == {tmp_path}
+
+
 def setup_in(folder: Path) -> Setup:
-    return Setup(0, folder, (), PEERS, Protocol.COLD, folder / "bench.log")
+    return Setup(0, folder, (), PEERS, Protocol.COLD, folder / "bench.log", folder)
 
 
 @dataclass
@@ -51,6 +59,8 @@ class Script:
         orders: every order.
         seconds: what went into tuning, by order.
         meanwhile: called at every order.
+        setups: of every process.
+        ready: seconds that every contender took to get ready.
     """
 
     crash: frozenset[str] = frozenset()
@@ -62,8 +72,11 @@ class Script:
     orders: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     meanwhile: Callable[[], object] = lambda: None
+    setups: list[Setup] = field(default_factory=list)
+    ready: float | None = None
 
-    def start(self, _: Setup) -> FakeLine:
+    def start(self, setup: Setup) -> FakeLine:
+        self.setups.append(setup)
         self.started += 1
         return FakeLine(self)
 
@@ -103,7 +116,8 @@ class FakeLine:
                 if what in self._script.lose:
                     yield Lost("an illegal address")
             ratio = 1.0 if name == OURS else 2.0
-            yield Found(Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN"))
+            row = Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN")
+            yield Found(replace(row, seconds=self._script.ready))
         yield Finished()
 
 

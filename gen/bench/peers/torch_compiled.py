@@ -1,4 +1,4 @@
-"""torch.compile with max-autotune."""
+"""torch.compile with max-autotune, its own graphs left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gen.bench.peers.base import Contender, Place, module, sweeps
 from gen.bench.peers.torch_arrays import function, inner, on_stream, sweep, tensor
 from gen.bench.works import Case, Sweep
 
-# Kernels are compared: graphs are made of all contenders alike, and not by one of them alone.
+# Kernels are compared: both sides are launched one by one, or both from a graph; never one alone.
 MODE = "max-autotune-no-cudagraphs"
 
 
@@ -37,10 +37,10 @@ class TorchCompile:
             def step(one: Any, other: Any) -> None:
                 compiled(one, inner(work, other))
 
-            return sweeps(place, stream, arrays, step, work.steps, "")
+            return sweeps(place, stream, arrays, step, work.steps, MODE)
         compute = _compile(torch, function(torch, case))
         compute(x)
-        return Contender(lambda: compute(x), stream)
+        return Contender(lambda: compute(x), stream, MODE)
 
 
 def _compile(torch: Any, computation: Any) -> Any:
