@@ -12,7 +12,7 @@ import numpy as np
 from gen.dtypes import DTYPES
 from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
 from gen.families.config import Config
-from gen.families.reduction import classes
+from gen.families.reduction import classes, defaults
 from gen.families.reduction.blocks import Interleaved, Shfl
 from gen.families.reduction.canonical import extents_of, layouts_of
 from gen.families.reduction.cluster import Cluster
@@ -121,4 +121,4 @@ class Reduction(Family[ReductionSpec]):
 
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
         """The stated default of a device on which nothing was tuned."""
-        return classes.base(spec, shape_class)
+        return defaults.base(spec, shape_class)
