@@ -145,8 +145,20 @@ MUTANTS = (
         "if (whole) {", MISALIGNED,
     ),
     Mutant(
-        "columns: results past the last", ON_COLUMNS, COLUMNS, "if (column + item < columns) write", "write",
+        "columns: results past the last", ON_COLUMNS, COLUMNS, "if (result < columns) write", "write",
         (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "columns: no barrier before the results", ON_COLUMNS, COLUMNS,
+        "results.\n  __syncthreads();", "results.", (RACE, WRONG),
+    ),
+    Mutant(
+        "columns: results of other columns", ON_COLUMNS, COLUMNS,
+        "place % kVecItems * kThreadsX + place / kVecItems", "place", WRONG,
+    ),
+    Mutant(
+        "columns: a result too many [2]", ON_COLUMNS, COLUMNS, "if (result < columns) write",
+        "if (result <= columns) write", (OUTSIDE_WRITE, RACE, AGAIN, WRONG),
     ),
     Mutant(
         "columns: second pass drops the last block", ON_COLUMNS_TWICE, COLUMNS, "split < splits;",
