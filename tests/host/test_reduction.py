@@ -28,6 +28,7 @@ from gen.families.reduction.finish import Finish
 from gen.families.reduction.flags import FlagsConfig
 from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.families.reduction.rows import RowsConfig
+from gen.families.reduction.single import Ending, SingleConfig
 from gen.families.reduction.stream import StreamConfig
 from gen.families.reduction.strided import StridedConfig
 from gen.proof.cases import Case
@@ -145,6 +146,12 @@ HALVES: dict[str, tuple[Config, ...]] = {
         StridedConfig(threads_per_block=64, unroll=4),
         StridedConfig(threads_per_block=64, unroll=4, finish=Finish.SECOND_PASS),
     ),
+    "single": (
+        SingleConfig(threads_per_block=32, unroll=1, vec_bytes=16),
+        SingleConfig(threads_per_block=64, unroll=2, vec_bytes=8),
+        SingleConfig(threads_per_block=32, unroll=2, vec_bytes=16, ending=Ending.SHARED),
+        SingleConfig(threads_per_block=128, unroll=1, vec_bytes=16, ending=Ending.SHARED),
+    ),
 }
 PLACES = {
     "grid": (None, (-1,)),
@@ -157,6 +164,7 @@ PLACES = {
     "columns flags": ((0,), (1,)),
     "stream flags": ((0,),),
     "strided": (None, (0, 2)),
+    "single": (None,),
 }
 
 

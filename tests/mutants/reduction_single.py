@@ -10,13 +10,19 @@ SINGLE = "reduction/single.cu.jinja"
 
 ON_SINGLE = "reduction_sum_f32__single_tpb128_u2_v16"
 ON_WARP = "reduction_sum_f32__single_tpb32_u2_v16"
+ON_SHARED = "reduction_sum_f32__single_tpb128_u2_v16_shared"
 ON_FIRST = "reduction_argmax_f32__single_tpb128_u2_v16"
 
 MUTANTS = (
-    Mutant("single: tail dropped [1]", ON_SINGLE, SINGLE, "if (behind < n) state", "if (false) state", WRONG),
-    Mutant("single: head dropped", ON_SINGLE, SINGLE, "if (thread < head && thread < n)", "if (false)", WRONG),
-    Mutant("single: head longer than the array", ON_SINGLE, SINGLE, " && thread < n)", ")", OUTSIDE_READ),
-    Mutant("single: tail one too long [2]", ON_SINGLE, SINGLE, "if (behind < n)", "if (behind <= n)", OUTSIDE_READ),
+    Mutant(
+        "single: tail dropped [1]", ON_SINGLE, SINGLE, "if (end < n) ends", "if (thread < head && end < n) ends", WRONG,
+    ),
+    Mutant("single: head dropped", ON_SINGLE, SINGLE, "if (end < n) ends", "if (end >= head && end < n) ends", WRONG),
+    Mutant("single: tail one too long [2]", ON_SINGLE, SINGLE, "if (end < n)", "if (end <= n)", OUTSIDE_READ),
+    Mutant(
+        "single: the tail begins behind the head's threads", ON_SINGLE, SINGLE, ": vectors * kVecItems + thread",
+        ": head + vectors * kVecItems + thread", WRONG,
+    ),
     Mutant(
         "single: vectors from the first element", ON_SINGLE, SINGLE, "const unsigned char*>(in) + bytes",
         "const unsigned char*>(in)", MISALIGNED,
@@ -26,8 +32,8 @@ MUTANTS = (
         "single: one vector too many [2]", ON_SINGLE, SINGLE, "if (i < vectors) loaded", "if (i <= vectors) loaded",
         OUTSIDE_READ,
     ),
-    Mutant("single: first round only", ON_SINGLE, SINGLE, "first += kUnroll *", "first += 9999 *", WRONG),
-    Mutant("single: rounds overlap", ON_SINGLE, SINGLE, "first += kUnroll * kThreads", "first += kThreads", WRONG),
+    Mutant("single: first round only", ON_SINGLE, SINGLE, "} while (done < vectors);", "} while (false);", WRONG),
+    Mutant("single: rounds overlap", ON_SINGLE, SINGLE, "done += kUnroll * kThreads", "done += kThreads", WRONG),
     Mutant("single: all threads write", ON_SINGLE, SINGLE, "if (threadIdx.x == 0) write", "write", RACE),
     Mutant("single: block of one warp sums half of it", ON_WARP, STATE, "kCount = 32", "kCount = 16", WRONG),
     Mutant("single: half of the warps left out", ON_SINGLE, STATE, "warp<kWarps>", "warp<kWarps / 2>", WRONG),
@@ -35,7 +41,23 @@ MUTANTS = (
     Mutant("single: one warp too many", ON_SINGLE, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("single: mask of half a warp", ON_WARP, STATE, "0xffffffffu, state, d", "0x0000ffffu, state, d", ABSENT),
     Mutant("single: places from the head on", ON_FIRST, SINGLE, '"head + i * kVecItems"', '"i * kVecItems"', WRONG),
-    Mutant("single: place of the tail", ON_FIRST, SINGLE, '", behind"', '", thread"', WRONG),
+    Mutant("single: place of the tail", ON_FIRST, SINGLE, '", end"', '", thread"', WRONG),
+    Mutant(
+        "single: no barrier before the first warp takes over [5]", ON_SHARED, SINGLE,
+        "  __syncthreads();\n  if (threadIdx.x >= 32)", "  if (threadIdx.x >= 32)", (RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "single: no order between lanes", ON_SHARED, SINGLE, "  __syncwarp();\n", "", (RACE, UNINITIALISED),
+    ),
+    Mutant("single: all warps take over", ON_SHARED, SINGLE, "  if (threadIdx.x >= 32) return;\n", "", (INDEX, RACE)),
+    Mutant("single: all lanes take over", ON_SHARED, SINGLE, "  if (threadIdx.x > 0) return;\n", "", RACE),
+    Mutant("single: the last warp left out", ON_SHARED, SINGLE, "warp < kWarps;", "warp < kWarps - 1;", WRONG),
+    Mutant("single: the last lane left out", ON_SHARED, SINGLE, "lane < 32; ++lane", "lane < 31; ++lane", WRONG),
+    Mutant("single: the last chain left out", ON_SHARED, SINGLE, "i = 1; i < kChains", "i = 1; i < kChains - 1", WRONG),
+    Mutant(
+        "single: a chain begins with another's", ON_SHARED, SINGLE, "chains[i] = states[i]", "chains[i] = states[0]",
+        WRONG,
+    ),
 )  # fmt: skip
 LARGE: tuple[Mutant, ...] = ()
 UNCHANGED = (

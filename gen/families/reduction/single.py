@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from gen.dtypes import I32
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.roundings import block_roundings, roundings
+from gen.families.reduction.roundings import WARP, block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import lanes, state_text
+from gen.families.reduction.text import lanes, parts, state_text
 
 MOST = 2**20  # elements: one multiprocessor reads a small part of what all of them do
+CHAINS = 4  # of states, side by side, in which one thread combines those of a warp
+
+
+class Ending(Enum):
+    """What threads hand each other their states by."""
+
+    SHUFFLES = "shuffles"  # five in each warp, five again over the warps' states
+    SHARED = "shared"  # shared memory: few steps that wait for each other, where one thread combines 32 states fast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +33,9 @@ class SingleConfig(Config):
     threads_per_block: int = tunable("tpb", (32, 64, 128, 256, 512, 1024), base=256, help="threads in the block")
     unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    ending: Ending = tunable(
+        "", tuple(Ending), base=Ending.SHUFFLES, off=Ending.SHUFFLES, help="how threads bring together what they know"
+    )
 
 
 class Single(Algorithm[ReductionSpec, SingleConfig]):
@@ -33,14 +45,17 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
     template = "reduction/single.cu.jinja"
     summary = (
         "One launch of one block, which strides through the array with vector loads: no other block is waited for, "
-        "and little is computed before the first load."
+        "little is computed before the first load, and a small array is read at once. Its threads hand each other what "
+        "they know by shuffles or by shared memory."
     )
     config = SingleConfig
 
     def refuses(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
-        """A vector holds at least one element."""
+        """A vector holds at least one element; one thread takes 32 states where two are one operation away."""
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+        if config.ending is Ending.SHARED and (len(own := parts(spec)) > 1 or not own[0].one):
+            return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
         return None
 
     def uncovered(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> str | None:
@@ -58,6 +73,8 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
             "vec_bytes": config.vec_bytes,
             "item_bytes": spec.dtype.size,
             "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+            "shared": config.ending is Ending.SHARED,
+            "chains": CHAINS,
         }
 
     def plan(self, spec: ReductionSpec, config: SingleConfig) -> Plan:
@@ -67,13 +84,16 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
         return Plan((launch,))
 
     def roundings(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the lanes, the block's tree."""
+        """Vectors of one thread, head and tail, the lanes, the block's tree or one thread's chains."""
         items = config.vec_bytes // spec.dtype.size
         states = lanes(spec, items)
         vectors = -(-extents["n"] // items)
         rounds = -(-vectors // (config.threads_per_block * config.unroll))
         own = rounds * config.unroll * max(items // states, 1) + 2 + states
-        return roundings(spec, extents["n"], items, own + block_roundings(config.threads_per_block))
+        tree = block_roundings(config.threads_per_block)
+        if config.ending is Ending.SHARED:
+            tree = config.threads_per_block // WARP - 1 + WARP // CHAINS + CHAINS
+        return roundings(spec, extents["n"], items, own + tree)
 
     def bytes_in_flight(self, spec: ReductionSpec, config: SingleConfig) -> int:
         """The loads of a round, none of which is used before all are asked for."""
