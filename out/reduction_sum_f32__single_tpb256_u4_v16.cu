@@ -2,13 +2,14 @@
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch of one block, which strides through the array with vector loads: no other block is
-// waited for, and little is computed before the first load.
+// waited for, little is computed before the first load, and a small array is read at once. Its
+// threads hand each other what they know by shuffles or by shared memory.
 //
 // Launch:   <<<1, 256>>>(in, out, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 2b9e0b8b224391c7
+// Template: reduction/single.cu.jinja, with its partials sha256 87220942d14f9adb
 //
 // Written by gen: change the template, not this file.
 
@@ -19,7 +20,7 @@ constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
-static_assert(kVecItems <= kThreadsPerBlock, "a thread has at most one element of the head");
+static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
 
 using Item = float;  // an element in memory
 using State = float;  // of the elements seen so far: their sum
@@ -106,8 +107,9 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// The state of what one thread reads of n elements. Indices have 32 bits, and the address of the
-// first load depends on no division: nothing else takes long where there is so little to read.
+// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for another,
+// and the address of the first depends on no division: nothing else takes long where there is so
+// little to read.
 __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
   Seen seen = nothing_seen();
   // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
@@ -117,25 +119,27 @@ __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, 
   const int vectors = (n - head) / kVecItems;  // none where all elements are head
   const Raw* const body =
       reinterpret_cast<const Raw*>(reinterpret_cast<const unsigned char*>(in) + bytes);
+  // The first threads have the head, those behind them the tail.
+  const int end = thread < head ? thread : vectors * kVecItems + thread;
+  State ends = identity();
+  if (end < n) ends = lift(in[end]);
+  int done = 0;
 #pragma unroll 1
-  for (int first = thread; first < vectors; first += kUnroll * kThreadsPerBlock) {
+  do {  // once, where one round takes all
     Vector loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      const int i = first + u * kThreadsPerBlock;
+      const int i = done + thread + u * kThreadsPerBlock;
       if (i < vectors) loaded[u].raw = body[i];
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      const int i = first + u * kThreadsPerBlock;
+      const int i = done + thread + u * kThreadsPerBlock;
       if (i < vectors) fold_vector(seen, loaded[u]);
     }
-  }
-  State state = state_of(seen);
-  if (thread < head && thread < n) state = combine(state, lift(in[thread]));
-  const int behind = head + vectors * kVecItems + thread;
-  if (behind < n) state = combine(state, lift(in[behind]));
-  return state;
+    done += kUnroll * kThreadsPerBlock;
+  } while (done < vectors);
+  return combine(state_of(seen), ends);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)

@@ -2,13 +2,14 @@
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch of one block, which strides through the array with vector loads: no other block is
-// waited for, and little is computed before the first load.
+// waited for, little is computed before the first load, and a small array is read at once. Its
+// threads hand each other what they know by shuffles or by shared memory.
 //
 // Launch:   <<<1, 512>>>(in, out, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 512, "unroll": 2, "vec_bytes": 4}
-// Template: reduction/single.cu.jinja, with its partials sha256 2b9e0b8b224391c7
+// Template: reduction/single.cu.jinja, with its partials sha256 87220942d14f9adb
 //
 // Written by gen: change the template, not this file.
 
@@ -109,26 +110,29 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// The state of what one thread reads of n elements. Indices have 32 bits, and the address of the
-// first load depends on no division: nothing else takes long where there is so little to read.
+// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for another,
+// and the address of the first depends on no division: nothing else takes long where there is so
+// little to read.
 __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
   Seen seen = nothing_seen();
   const int vectors = n;
   const Raw* const body = reinterpret_cast<const Raw*>(in);
+  int done = 0;
 #pragma unroll 1
-  for (int first = thread; first < vectors; first += kUnroll * kThreadsPerBlock) {
+  do {  // once, where one round takes all
     Vector loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      const int i = first + u * kThreadsPerBlock;
+      const int i = done + thread + u * kThreadsPerBlock;
       if (i < vectors) loaded[u].raw = body[i];
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      const int i = first + u * kThreadsPerBlock;
+      const int i = done + thread + u * kThreadsPerBlock;
       if (i < vectors) fold_vector(seen, loaded[u]);
     }
-  }
+    done += kUnroll * kThreadsPerBlock;
+  } while (done < vectors);
   return state_of(seen);
 }
 
