@@ -77,7 +77,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--family", choices=[family.name for family in FAMILIES], help="only this one")
     parser.add_argument("--name", metavar="VARIANT", help="only this variant: reduceShfl")
     parser.add_argument("--cases", type=int, default=ALL, metavar="N", help="most sizes of a variant; default: all")
-    workers = os.cpu_count() or 1
+    workers = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=workers, metavar="N", help="workers at a time; default: the cores")
     parser.add_argument("--plant", action="store_true", help="run a planted fault for each tool, which must find it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
