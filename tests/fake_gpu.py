@@ -80,7 +80,7 @@ class FakeKernel:
     def discard_scratch(self) -> None:
         self.discarded += 1
 
-    def scratch(self, _: Extents) -> dict[str, int]:
+    def scratch(self, _: Extents, place: int = 0) -> dict[str, int]:
         return {}
 
     def steps(self, extents: Extents) -> tuple[Step, ...]:

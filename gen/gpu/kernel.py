@@ -14,6 +14,8 @@ from gen.gpu.device import CudaDevice, Memory, bind, make_room
 from gen.toolchain.compiled import Compiled, Compiler
 
 RED_ZONE = 4096  # bytes kept around each array, which no kernel may write
+MOVED = 1 << 20  # bytes of scratch that are cheap to have in several places
+APART = 66 << 10  # bytes between those, at least: another page, and another way through the second-level cache
 _RED = 0xC5
 
 
@@ -34,7 +36,7 @@ class CudaKernel:
             )
             for launch in self._plan.launches
         }
-        self._scratch: dict[str, Memory] = {}
+        self._scratch: dict[tuple[str, int], Memory] = {}
 
     @property
     def resources(self) -> tuple[int, int, int]:
@@ -50,16 +52,23 @@ class CudaKernel:
         """Every launch of a call at these sizes."""
         return tuple(steps(self._plan, {**extents, **self._limits.sizes()}))
 
-    def scratch(self, extents: Extents) -> dict[str, int]:
-        """Addresses of the scratch memory; what is kept zero is zeroed when it is made."""
+    def scratch(self, extents: Extents, place: int = 0) -> dict[str, int]:
+        """Addresses of the scratch memory; what is kept zero is zeroed when it is made.
+
+        Blocks meet in scratch, and how far that is from each of them is a matter of its address: `place` numbers
+        places that are equally good. Large scratch has one place only.
+        """
         sizes = {**extents, **self._limits.sizes()}
+        found = {}
         for scratch in self._plan.scratch:
             needed = scratch.bytes.at(sizes)
-            if scratch.name not in self._scratch or self._scratch[scratch.name].size < needed:
-                self._scratch[scratch.name] = self._device.allocate(needed)
+            key = (scratch.name, place if needed <= MOVED else 0)
+            if key not in self._scratch or self._scratch[key].size < needed:
+                self._scratch[key] = self._device.allocate(max(needed, APART) if key[1] else needed)
                 if scratch.zeroed:
-                    self._device.zero(self._scratch[scratch.name].address, needed)
-        return {name: memory.address for name, memory in self._scratch.items()}
+                    self._device.zero(self._scratch[key].address, needed)
+            found[scratch.name] = self._scratch[key].address
+        return found
 
     def discard_scratch(self) -> None:
         """Forgets scratch that a failed launch may have left in any state."""

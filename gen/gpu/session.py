@@ -27,6 +27,8 @@ SAMPLES = 3  # of a variant that is worth more than one
 CHEAP_US = 1000.0  # a variant that takes less is looked at once more before it is given up
 CLOSE = 0.6  # one that takes more is worth more samples only within this part of the time to give up at
 SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
+SMALL, SMALL_SETS = 1 << 24, 8  # bytes of a set up to which more of them cost little
+PLACES = 7  # of scratch, between which they rotate too; prime to the sets, so that all pairs come up
 LOADED = 128  # kernels of finalists that stay loaded
 WARM_UP = 0.1  # seconds of launches before anything is timed: clocks rise when there is work
 MOST_WARM_UPS = 10  # between looks at the clock
@@ -115,6 +117,8 @@ class GpuSession:
         self._uploaded: dict[str, tuple[Memory, Memory]] = {}
         self._kernels: OrderedDict[str, CudaKernel] = OrderedDict()  # those of finalists
         self._kept: list[int] = []
+        self._pairs = 0  # of turns that finalists have taken
+        self._random = np.random.default_rng(0)
         kernel = self._load(base)
         if trusted:
             self._run(kernel, self._sets[0], POISONS[0])
@@ -154,7 +158,12 @@ class GpuSession:
         return self._noted(replace(_with_resources(entrant, kernel), status="ok", times_us=tuple(times)))
 
     def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
-        """Times variants in turns, forwards and backwards on the same buffers, then on the next."""
+        """Times variants in turns, there and back in the same memory, then in another order in the next.
+
+        What a short launch takes hangs on its place in the sequence, on Hopper by a pattern that comes again every few
+        samples: in one order, there and back however often, that would tell apart variants that are alike. Later rounds
+        go on with the memory where earlier ones ended.
+        """
         clocks = [self._bench.clocks()]
         times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
         for entrant in entrants:
@@ -165,15 +174,19 @@ class GpuSession:
                     return Rounds(faults=faults)
             self._kernels.move_to_end(entrant.name)
         sets = self._rotation()
+        order = list(entrants)
         for turn in range(turns):
-            buffers = sets[turn // 2 % len(sets)]
-            for entrant in entrants if turn % 2 == 0 else reversed(entrants):
+            pair = self._pairs + turn // 2
+            buffers = sets[pair % len(sets)]
+            order = order[::-1] if turn % 2 else [entrants[place] for place in self._random.permutation(len(entrants))]
+            for entrant in order:
                 tell(entrant.name)
                 try:
-                    times[entrant.name] += self._times(self._kernels[entrant.name], buffers, 1)
+                    times[entrant.name] += self._times(self._kernels[entrant.name], buffers, 1, place=pair % PLACES)
                 except GenError as error:
                     return Rounds(faults=(entrant.untimed("launch_failed", f"among the finalists: {error}"),))
             clocks.append(self._bench.clocks())
+        self._pairs += (turns + 1) // 2
         for buffers in sets:
             buffers.fill_inputs()  # so that each answers for itself
         for entrant in entrants:
@@ -214,7 +227,8 @@ class GpuSession:
 
     def _rotation(self) -> list[Buffers]:
         """The sets of buffers between which finalists rotate: one place in memory may suit one of them by luck."""
-        while len(self._sets) < SETS and self._device.free_bytes() > 2 * self._sets[0].size:
+        wanted = SMALL_SETS if self._sets[0].size <= SMALL else SETS
+        while len(self._sets) < wanted and self._device.free_bytes() > 2 * self._sets[0].size:
             try:
                 self._sets.append(Buffers(self._device, self._service, self._problem))
             except DeviceError:  # in pieces that are too small
@@ -322,10 +336,10 @@ class GpuSession:
         return memory
 
     def _times(
-        self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1]
+        self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0
     ) -> list[float]:  # fmt: skip
         planned = kernel.steps(self._problem.extents)
-        addresses = {**kernel.scratch(self._problem.extents), **buffers.addresses}
+        addresses = {**kernel.scratch(self._problem.extents, place), **buffers.addresses}
         before = [step for step in planned if step.setup]
         timed = [step for step in planned if not step.setup]
 

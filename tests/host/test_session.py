@@ -96,12 +96,17 @@ class Bench:
         self.faults: dict[str, Fault] = {}
         self.told: list[str] = []
         self.idle: dict[str, int] = {}  # from which launch on a kernel does nothing
+        self.scratch: dict[str, list[int]] = {}  # of each kernel, in which place it was asked for
         launches: dict[str, int] = {}
 
         class Kernel(FakeKernel):
             def __init__(kernel, variant: Variant, *_: Any) -> None:  # noqa: N805
                 super().__init__(variant, self.gpu)
                 launches[variant.name] = 0
+
+            def scratch(kernel, extents: Extents, place: int = 0) -> dict[str, int]:  # noqa: N805
+                self.scratch.setdefault(kernel.variant.name, []).append(place)
+                return super().scratch(extents, place)
 
             def queue(kernel, planned: Sequence[Any], addresses: Mapping[str, int]) -> None:  # noqa: N805
                 name = kernel.variant.name
@@ -128,7 +133,8 @@ class Bench:
 
 
 @pytest.fixture
-def open_bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Bench]:
+def session_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`gen.gpu.session`, imported where there is no driver."""
     stub: Any = ModuleType("gen.gpu.device")
     for name in ("CudaDevice", "Memory", "Function", "Flag", "Graph", "bind"):
         setattr(stub, name, None)
@@ -138,7 +144,12 @@ def open_bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Bench]:
     module = import_module("gen.gpu.session")
     for name in MODULES:  # what was imported on the stub is not for others
         monkeypatch.setitem(sys.modules, f"gen.gpu.{name}", sys.modules.pop(f"gen.gpu.{name}"))
-    return lambda problem: Bench(module, monkeypatch, problem)
+    return module
+
+
+@pytest.fixture
+def open_bench(session_module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Bench]:
+    return lambda problem: Bench(session_module, monkeypatch, problem)
 
 
 @pytest.fixture
@@ -239,7 +250,7 @@ def test_a_variant_that_stops_writing_while_it_is_timed_is_wrong(bench: Bench) -
     assert (fault.variant, fault.status) == (SECOND, "wrong_result")
 
 
-def test_finalists_are_timed_there_and_back_on_buffers_that_rotate(bench: Bench) -> None:
+def test_finalists_are_timed_there_and_back_in_memory_that_rotates(bench: Bench) -> None:
     seen: list[tuple[str, int]] = []
     for made in (FIRST, SECOND):
 
@@ -249,12 +260,47 @@ def test_finalists_are_timed_there_and_back_on_buffers_that_rotate(bench: Bench)
         bench.faults[made.name] = see
     bench.rounds([FIRST, SECOND], 8)
     timed = seen[4:-2]  # without what is checked before and after
-    assert [name for name, _ in timed] == [FIRST.name, SECOND.name, SECOND.name, FIRST.name] * 4
+    bench.rounds([FIRST, SECOND], 10)
+    timed += seen[4 + 16 + 2 : -2]
+    orders = [tuple(name for name, _ in timed[at : at + 4]) for at in range(0, len(timed), 4)]
+    there = (FIRST.name, SECOND.name)
+    assert set(orders) == {(*there, *there[::-1]), (*there[::-1], *there)}  # a pattern of launches is none of variants
     places = [place for _, place in timed[::4]]
     assert [place for _, place in timed] == [place for place in places for _ in range(4)]
-    assert len(set(places)) == 3
-    assert places[3] == places[0]
-    assert bench.told[:4] == [FIRST.name, SECOND.name, FIRST.name, SECOND.name]
+    assert len(set(places)) == 8  # the second rounds go on where the first ended
+    assert places[8] == places[0]
+    scratch = bench.scratch[FIRST.name][2 : 2 + 8]
+    assert scratch == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert set(bench.scratch[FIRST.name]) == set(range(7))
+    assert bench.told[2:6] == list(orders[0])
+
+
+def test_scratch_has_several_places_unless_it_is_large(session_module: Any) -> None:
+    made = find_variant(FAMILIES, "reduction_sum_f32__flags_tpb256_u4_v16_bpm2", {})
+    gpu, zeroed = FakeGpu(), []
+    device: Any = SimpleNamespace(
+        allocate=gpu.allocate, zero=lambda address, size: zeroed.append((address, size)),
+        module=lambda _: SimpleNamespace(function=lambda *_: None),
+    )  # fmt: skip
+    kernel = session_module.CudaKernel(made, Compiled(made.name, "sm_90", b"", {}), device, gpu.limits)
+    found = [kernel.scratch({"n": 1 << 20, "outer": 1}, place) for place in (0, 1, 2, 1)]
+    assert found[1] == found[3]
+    names = [scratch.name for scratch in made.plan.scratch]
+    assert all(len({one[name] for one in found}) == 3 for name in names)
+    assert sorted(address for address, _ in zeroed) == sorted(
+        {one[scratch.name] for one in found for scratch in made.plan.scratch if scratch.zeroed}
+    )
+    private = find_variant(FAMILIES, "reduceInterleaved", {})  # whose scratch is as large as its input
+    kernel = session_module.CudaKernel(private, Compiled(private.name, "sm_90", b"", {}), device, gpu.limits)
+    small, large = ([kernel.scratch({"n": n, "outer": 1}, place) for place in (0, 1)] for n in (1024, 1 << 20))
+    assert not set(small[0].values()) & set(small[1].values())
+    assert set(large[0].values()) & set(large[1].values())
+
+
+def test_large_problems_have_fewer_sets_of_buffers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[type(bench.session).__module__], "SMALL", 16)
+    bench.rounds([FIRST], 30)
+    assert len(bench.session._sets) == 3
 
 
 def test_what_base_gave_is_watched(bench: Bench) -> None:
