@@ -13,8 +13,8 @@ import numpy as np
 from gen.gpu.trial import Trial
 
 MARGIN = 1.01  # a difference within 1 % is no reason to give up what stands
-# What a simpler one may be slower by and win. Two runs that start from nothing may each choose by as much, and not know
-# a little more: half of the margin keeps their winners within it of each other.
+# What a simpler one may be slower by and win. Two runs that start from nothing may choose so far apart, and not know a
+# little more: half of the margin keeps their winners within it of each other.
 TIE = 1.005
 TAIL = 4  # a midmean drops one value in so many, at each end
 
@@ -94,8 +94,17 @@ def paired_ratio(times: Sequence[float], others: Sequence[float]) -> Interval:
 
 
 def over(times: Sequence[float], leader: Sequence[float]) -> Interval:
-    """How much longer a finalist takes than another, by the turns that both have taken; finer than a timer's steps."""
-    return midmean_interval([one / other for one, other in zip(times, leader, strict=False)])
+    """How much longer a finalist takes than another, by the turns that both have taken; finer than a timer's steps.
+
+    Two turns that follow each other, there and back, are one look: they share the place in memory, and whatever drifts
+    has changed as much before the one as before the other.
+    """
+    return midmean_interval([one / other for one, other in zip(_looks(times), _looks(leader), strict=False)])
+
+
+def _looks(times: Sequence[float]) -> list[float]:
+    """The times of turns, two by two; a single one as it is."""
+    return [sum(times[at : at + 2]) for at in range(0, max(len(times) - 1, 1), 2)]
 
 
 def leader_of(times: Mapping[str, Sequence[float]]) -> str:
@@ -114,17 +123,15 @@ def choose(finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], pre
     """The winner among finalists, given their times in turns.
 
     The fastest by its midmean leads. The previous winner takes its place unless the leader is shown to be over 1 %
-    faster; else the simplest does, by registers, then shared memory, then name, of those that the leader is not shown
-    to be over 0.5 % faster than.
+    faster; else the simplest does, by registers, then shared memory, then name, of those that the leader was not over
+    0.5 % faster than. Where that could not be settled, what was measured is the best guess there is: whoever is only
+    not shown to be slower would win the oftener the less is known.
     """
     leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})
-    equals = [
-        trial
-        for trial in finalists
-        if trial.variant.name == leader
-        or over(times[trial.variant.name], times[leader]).low <= margin_of(trial.variant.name, previous)
-    ]
-    for trial in equals:
-        if trial.variant.name == previous:
+    behind = {trial.variant.name: over(times[trial.variant.name], times[leader]) for trial in finalists}
+    for trial in finalists:
+        name = trial.variant.name
+        if name == previous and behind[name].low <= margin_of(name, previous):
             return trial
+    equals = [trial for trial in finalists if behind[trial.variant.name].center <= TIE]
     return min(equals, key=lambda trial: (trial.registers, trial.shared_bytes, trial.variant.name))

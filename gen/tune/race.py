@@ -2,8 +2,8 @@
 
 A trial's few samples are enough to drop what is slow, not to tell apart what is fast. So the best are timed again in
 turns, on buffers that rotate: half of them stays, then half of those, in heats that take equally long, and so tell more
-and more apart. The least of many noisy numbers flatters the one that has it: no time from before the finals decides who
-wins them.
+and more apart; all that are left have taken the same turns, so a heat judges by those of the heats before it too. The
+least of many noisy numbers flatters the one that has it: no time from before the finals decides who wins them.
 """
 
 from __future__ import annotations
@@ -63,12 +63,15 @@ def halve(
         deadline: of `time.monotonic()`; then the order known so far decides.
     """
     left = sorted(entrants.values(), key=lambda entrant: (times_us[entrant.name], entrant.name))[:FIRST_HEAT]
+    taken: dict[str, list[float]] = {entrant.name: [] for entrant in left}
     while len(left) > FINALISTS and (deadline is None or time.monotonic() < deadline):
         seconds = HEAT_SECONDS if deadline is None else min(HEAT_SECONDS, (deadline - time.monotonic()) / 6)
         turn_us = sum(times_us[entrant.name] + SAMPLE_US for entrant in left)
         turns = min(max(round(1e6 * seconds / turn_us), HEAT_TURNS[0]), HEAT_TURNS[1])
         rounds, left = _right(session, left, turns, faulty)
-        left.sort(key=lambda one: (midmean_interval(rounds.times_us[one.name]).center, times_us[one.name]))
+        for name, more in rounds.times_us.items():
+            taken[name] += more
+        left.sort(key=lambda one: (midmean_interval(taken[one.name]).center, times_us[one.name]))
         left = left[: max(FINALISTS, len(left) // 2)]
     return left[:FINALISTS]
 
@@ -116,8 +119,7 @@ def in_doubt(times: Mapping[str, Sequence[float]], previous: str | None = None) 
 
 def noise(times: Sequence[float]) -> Interval:
     """How far the times of one variant differ from themselves: each turn's over that of the turn back."""
-    pairs = len(times) // 2
-    return over(times[: 2 * pairs : 2], times[1 : 2 * pairs : 2])
+    return midmean_interval([one / other for one, other in zip(times[::2], times[1::2], strict=False)])
 
 
 def _right(session: Session, entrants: list[Entrant], turns: int, faulty: Faulty) -> tuple[Rounds, list[Entrant]]:

@@ -125,7 +125,7 @@ def test_the_finals_go_on_until_their_order_is_settled(trials: Trials) -> None:
     assert calm.finals is not None
     assert calm.finals.settled
     assert calm.finals.turns == LEAST_TURNS
-    near = tuned(FakeDevice(times(_10=10.0, _20=10.09), own_noise=0.05, driver="2"), trials)
+    near = tuned(FakeDevice(times(_10=10.0, _20=10.06), own_noise=0.05, driver="2"), trials)
     assert near.finals is not None
     assert LEAST_TURNS < near.finals.turns <= MOST_TURNS
     assert near.interval is not None
