@@ -1,7 +1,9 @@
 """Whether the winner stays the winner: `python bench/stability.py [--json FILE]`, on a GPU.
 
-Tunes problems from nothing, ten times each, and then times all that won in turns, a thousand samples each: their
-midmeans must lie within 1 % of each other. Then tunes the last time's folder ten times more: its winner must stay.
+Tunes problems from nothing, ten times each, and then times all that were in any finals in turns, a thousand samples
+each: the midmeans of those that won must lie within 1 % of each other. How far they are from the fastest finalist says
+how well was chosen; how far each one's time in its finals is from this reference, how well was measured. Then tunes the
+last time's folder ten times more: its winner must stay.
 """
 
 from __future__ import annotations
@@ -11,13 +13,20 @@ import json
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from gen.emit.render import render
 from gen.families import FAMILIES
+from gen.families.base import Variant
+from gen.families.names import find_variant
 from gen.gpu.trial import Device, Entrant, Problem
 from gen.store import tuned
 from gen.store.trials import Trials
@@ -65,48 +74,73 @@ def main() -> int:
     return 0 if all(row["spread"] <= WITHIN and row["kept"] == RUNS for row in rows) else 1
 
 
-def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> dict[str, object]:
-    """Fresh runs, the reference of their winners, and reruns of the last."""
-    winners = []
+@dataclass(frozen=True)
+class Fresh:
+    """A run that began with nothing.
+
+    Attributes:
+        finalists: the midmean of each one's times in its finals, in microseconds, by name.
+    """
+
+    winner: Variant
+    seconds: float
+    finalists: dict[str, float]
+
+
+def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> dict[str, Any]:
+    """Fresh runs, the reference of all their finalists, and reruns of the last."""
+    runs: list[Fresh] = []
     sources = Sources(farm, device.limits.arch)  # what is compiled is the same every time: compiling does not choose
-    for number in range(RUNS):
-        trials = Trials(home / f"{problem.spec_name}-{number}")
-        outcome = tune(problem, device, farm, trials, sources=sources)
-        assert outcome.winner is not None
-        winners.append(outcome.winner)
-        print(f"  run {number + 1}: {outcome.winner.variant.name} in {outcome.seconds:.1f} s", flush=True)
-        if number < RUNS - 1:
-            trials.close()
-    kept = 0
-    for _ in range(RUNS):
-        again = tune(problem, device, farm, trials, previous=winners[-1].variant.name, sources=sources)
-        kept += again.winner is not None and again.winner.variant == winners[-1].variant
-    trials.close()
-    distinct = {winner.variant.name: winner.variant for winner in winners}
-    entrants = [
-        Entrant(made, farm.submit(name, render(made), device.limits.arch).result()) for name, made in distinct.items()
-    ]
+    stores = [Trials(home / f"{problem}-{number}") for number in range(RUNS)]
+    with ExitStack() as stack:
+        for number, store in enumerate(stores):
+            stack.callback(store.close)
+            outcome = tune(problem, device, farm, store, sources=sources)
+            assert outcome.winner is not None
+            finals = {name: midmean_interval(times).center for name, times in outcome.rounds_us.items()}
+            runs.append(Fresh(outcome.winner.variant, outcome.seconds, finals))
+            print(f"  run {number + 1}: {runs[-1].winner.name} in {outcome.seconds:.1f} s", flush=True)
+        last = runs[-1].winner
+        again = [tune(problem, device, farm, stores[-1], previous=last.name, sources=sources) for _ in range(RUNS)]
+    kept = sum(one.winner is not None and one.winner.variant == last for one in again)
+    won = Counter(run.winner.name for run in runs)
+    reference = timed(problem, device, farm, sorted({*won, *(name for run in runs for name in run.finalists)}))
+    slowest, fastest = max(reference[name] for name in won), min(reference[name] for name in won)
+    spread, loss = slowest / fastest, slowest / min(reference.values())
+    deviations = [deviation for run in runs for deviation in deviations_of(run, reference)]
+    print(f"{problem}: {RUNS} fresh runs, winners within {100 * (spread - 1):.2f} % by {SAMPLES} samples and "
+          f"{100 * (loss - 1):.2f} % of the fastest finalist; {kept} of {RUNS} reruns keep the winner")  # fmt: skip
+    print(f"  times in the finals differ from the reference by {100 * float(np.std(deviations)):.2f} % (one deviation)")
+    for name, count in won.most_common():
+        print(f"  {count:2d} x {name}  {reference[name]:.3f} us")
+    return {
+        "problem": str(problem), "spread": spread, "loss": loss, "kept": kept, "deviation": float(np.std(deviations)),
+        "winners": {name: {"times": count, "midmean_us": reference[name]} for name, count in won.items()},
+        "finalists": reference,
+        "runs": [{"winner": run.winner.name, "seconds": run.seconds, "finalists": run.finalists} for run in runs],
+    }  # fmt: skip
+
+
+def timed(problem: Problem, device: Device, farm: CompileFarm, names: Sequence[str]) -> dict[str, float]:
+    """The midmean of SAMPLES times of each variant, in microseconds, all in turns."""
+    made = [find_variant(FAMILIES, name, {}) for name in names]
+    codes = [farm.submit(one.name, render(one), device.limits.arch) for one in made]
+    entrants = [Entrant(one, code.result()) for one, code in zip(made, codes, strict=True)]
     session = device.open(problem, entrants[0])
     session.ready().result()
-    times: dict[str, list[float]] = {name: [] for name in distinct}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(SAMPLES // TURNS):
         for name, more in session.rounds(entrants, TURNS).times_us.items():
             times[name] += more
     session.close()
-    centers = {name: midmean_interval(found).center for name, found in times.items()}
-    spread = max(centers.values()) / min(centers.values())
-    counts = Counter(winner.variant.name for winner in winners)
-    print(f"{problem}: {RUNS} fresh runs, winners within {100 * (spread - 1):.2f} % by {SAMPLES} samples; "
-          f"{kept} of {RUNS} reruns keep the winner")  # fmt: skip
-    for name, count in counts.most_common():
-        print(f"  {count:2d} x {name}  {centers[name]:.3f} us")
-    return {
-        "problem": str(problem), "spread": spread, "kept": kept,
-        "winners": {
-            name: {"times": count, "midmean_us": centers[name], "median_us": float(np.median(times[name]))}
-            for name, count in counts.items()
-        },
-    }  # fmt: skip
+    return {name: midmean_interval(found).center for name, found in times.items()}
+
+
+def deviations_of(run: Fresh, reference: Mapping[str, float]) -> list[float]:
+    """How far each finalist's time is from the reference, where both are over the mean of that run's finalists."""
+    ratios = {name: us / reference[name] for name, us in run.finalists.items()}
+    usual = fmean(ratios.values())
+    return [ratio / usual - 1 for ratio in ratios.values()]
 
 
 if __name__ == "__main__":
