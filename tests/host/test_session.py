@@ -136,7 +136,7 @@ class Bench:
 def session_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """`gen.gpu.session`, imported where there is no driver."""
     stub: Any = ModuleType("gen.gpu.device")
-    for name in ("CudaDevice", "Memory", "Function", "Flag", "Graph", "bind"):
+    for name in ("CudaDevice", "Memory", "Function", "Flag", "Graph", "bind", "make_room"):
         setattr(stub, name, None)
     monkeypatch.setitem(sys.modules, "gen.gpu.device", stub)
     for name in MODULES:
