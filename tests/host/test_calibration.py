@@ -22,7 +22,7 @@ MODULES = ("kernel", "service", "timing", "session", "open")
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """`gen.gpu.open`, on a device layer of names alone."""
     stub: Any = ModuleType("gen.gpu.device")
-    for name in ("CudaDevice", "Memory", "Function", "Flag", "Graph", "bind", "open_device"):
+    for name in ("CudaDevice", "Memory", "Function", "Flag", "Graph", "bind", "make_room", "open_device"):
         setattr(stub, name, None)
     monkeypatch.setitem(sys.modules, "gen.gpu.device", stub)
     for name in MODULES:
