@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gen.families.base import Limits
+    from gen.proof.traffic import Access
     from gen.report.counted import Compared
     from gen.report.explain import Explanation
 
@@ -166,7 +167,7 @@ def _show(one: Explanation) -> None:
     show.table(("metric", "value", "meaning"), rows)
     show.text()
     rows_of_accesses = [
-        (a.line, a.buffer, a.kind, f"{a.requests:.4g}", f"{a.lanes / a.requests:.3g}", _each(a), a.source)
+        (a.line, a.buffer, _how(a), f"{a.requests:.4g}", f"{a.lanes / a.requests:.3g}", _each(a), a.source)
         for a in one.found.accesses
     ]
     show.table(("line", "what", "how", "requests", "lanes", "a request", "text"), rows_of_accesses)
@@ -175,7 +176,13 @@ def _show(one: Explanation) -> None:
         show.text(f"Counted on {one.found.traced} of {one.found.blocks} blocks, and scaled.")
 
 
-def _each(access: Any) -> str:
-    if access.space == "shared":
+def _how(access: Access) -> str:
+    """How a line touches memory, with the cache that it goes through where the text says so."""
+    path = {"constant": ", constant", "global": ", read-only"}.get(access.space, "") if access.kind == "load" else ""
+    return access.kind + (path if access.space == "constant" or access.read_only else "")
+
+
+def _each(access: Access) -> str:
+    if access.space in ("shared", "constant"):
         return f"{access.wavefronts / access.requests:.3g} of {access.least_wavefronts / access.requests:.3g} turns"
     return f"{access.sectors / access.requests:.3g} sectors"

@@ -67,6 +67,7 @@ class Launch:
         swap: pairs of buffers that change places after each time.
         setup: it prepares private copies; it is not part of what is timed.
         waiting: launches by the kernels themselves, of which so many may wait at once.
+        across: blocks in a row, where grid.x is rows of blocks one after the other; those at the ends may do less.
     """
 
     grid: tuple[Expr, Expr, Expr]
@@ -79,6 +80,7 @@ class Launch:
     swap: tuple[tuple[str, str], ...] = ()
     setup: bool = False
     waiting: Expr = ZERO
+    across: Expr = ONE
 
 
 @dataclass(frozen=True)

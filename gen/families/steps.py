@@ -24,6 +24,7 @@ class Step:
     cluster: tuple[int, int, int]
     setup: bool
     waiting: int = 0
+    across: int = 1
 
 
 def steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[Step]:
@@ -36,11 +37,13 @@ def steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[Step]:
         grid = (launch.grid[0].at(sizes), launch.grid[1].at(sizes), launch.grid[2].at(sizes))
         numbers = [a if isinstance(a, str) else (a[0], a[1].at(sizes)) for a in launch.arguments]
         shared_bytes, waiting = launch.shared_bytes.at(sizes), launch.waiting.at(sizes)
+        across = launch.across.at(sizes)
         for _ in range(launch.times.at(sizes)):
             if 0 not in grid:
                 arguments = tuple(now.get(a, a) if isinstance(a, str) else a for a in numbers)
                 yield Step(
-                    launch.entry, grid, launch.block, arguments, shared_bytes, launch.cluster, launch.setup, waiting
+                    launch.entry, grid, launch.block, arguments, shared_bytes, launch.cluster, launch.setup, waiting,
+                    across,
                 )  # fmt: skip
             for one, other in launch.swap:
                 now[one], now[other] = now.get(other, other), now.get(one, one)

@@ -25,7 +25,7 @@ from gen.families.base import Array, Extents, Limits, Operand, Plan, Variant
 from gen.families.steps import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
-from gen.proof.code import Code, Kernel
+from gen.proof.code import Code, Kernel, Variable
 from gen.proof.faults import HostFault, Place, explain, explain_meeting, explain_undefined, locate
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
@@ -174,6 +174,16 @@ class HostKernel:
             table, places = self._table(storage)
             self._runs += 1
             return self._launch(step, storage, numbers, table, places, 1, share)
+
+    @property
+    def constants(self) -> tuple[Variable, ...]:
+        """Its `__constant__` variables, by address."""
+        return self._code.constants
+
+    @property
+    def tables(self) -> tuple[Variable, ...]:
+        """What the compiler has put aside for reading, by address: to a GPU these are numbers in the code."""
+        return self._code.read_only
 
     def lines(self, addresses: Sequence[int]) -> dict[int, tuple[int, str]]:
         """The line of the variant's text that each place in its machine code was made of, and its number."""

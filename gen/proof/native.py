@@ -81,23 +81,42 @@ class Access(ctypes.Structure):
         ("thread", ctypes.c_uint16),
         ("bytes", ctypes.c_uint16),
         ("touch", ctypes.c_uint8),
-        ("shared", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint8 * 6),
+        ("space", ctypes.c_uint8),
+        ("read_only", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8 * 5),
+    ]
+
+
+class CodePlace(ctypes.Structure):
+    """A place in the machine code, for one block: how many accesses its threads made there, and how many were noted."""
+
+    _fields_ = [
+        ("pc", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("noted", ctypes.c_uint64),
+        ("block", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 
 class Trace(ctypes.Structure):
     """Room for the accesses of a launch, in the order in which each thread makes its own.
 
-    Those beyond the capacity, or after a thread's first steps of a block, are counted only.
+    All are counted, by place and block. Of the chosen blocks, or all, those are noted for which there is room: of each
+    thread at each place so many `together`, of `every` so many times as many. The places are there until the next
+    launch.
     """
 
     _fields_ = [
         ("accesses", ctypes.POINTER(Access)),
         ("capacity", ctypes.c_uint64),
-        ("steps_per_thread", ctypes.c_uint64),
+        ("together", ctypes.c_uint32),
+        ("every", ctypes.c_uint32),
+        ("chosen", ctypes.POINTER(ctypes.c_uint8)),
         ("count", ctypes.c_uint64),
         ("noted", ctypes.c_uint64),
+        ("places", ctypes.POINTER(CodePlace)),
+        ("place_count", ctypes.c_uint64),
     ]
 
 

@@ -1,37 +1,30 @@
 """Runs a variant on the CPU to see what it touches: all blocks of small launches, chosen blocks of large ones.
 
-Arrays hold zeros and exist only where they are touched, so that any size can be looked at. Of a large launch the first
-and the last block run, and some between, which stand for all others: all but the last are alike. Blocks of a cluster
-run together.
+Arrays hold zeros and exist only where they are touched, so that any size can be looked at. `gen.proof.survey` says
+which blocks of a launch are looked at, and for how many each stands.
 """
 
 from __future__ import annotations
 
-import ctypes
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from gen.families.base import Array, Extents, Limits, Operand
 from gen.families.steps import Step, steps
-from gen.proof.faults import HostFault, Place
+from gen.proof.code import Variable
+from gen.proof.faults import Place
 from gen.proof.host import HostKernel
 from gen.proof.lazy import Range
-from gen.proof.native import ANY_STEPS, Trace
-from gen.proof.native import Access as Slot
 from gen.proof.storage import Share, Storage
-from gen.proof.traffic import EVENT, Access, Counted, MemoryModel, Traffic, count
+from gen.proof.survey import Asked, Notes, Seen, survey
+from gen.proof.traffic import CONSTANT, GLOBAL, Access, Counted, MemoryModel, Traffic, count
 
-WHOLE = 512  # blocks: a launch of as many may run whole
-SAMPLES = (24, 8, 3, 2)  # blocks between the first and the last, one after the other until they do little enough
-EVENTS = 1 << 18  # accesses of a launch that are noted
-STEPS = 4 * EVENTS  # of a launch, after which fewer blocks are tried
 STEPS_PER_THREAD = 1 << 24
-_GOLDEN = 0.6180339887  # of whose multiples no two have nearly the same fraction
 
 
 @dataclass(frozen=True)
@@ -74,21 +67,17 @@ def traffic(kernel: HostKernel, limits: Limits, extents: Extents, model: MemoryM
 
 def _access(kernel: str, one: Counted, line: int, source: str, buffer: str) -> Access:
     counts = (round(getattr(one, name), 3) for name in _SUMS)  # weights are no whole numbers, what they scale is
-    return Access(kernel, line, source, buffer, one.space, one.kind, one.bytes, *counts)
+    return Access(kernel, line, source, buffer, one.space, one.kind, one.read_only, one.bytes, *counts)
 
 
 def _merged(accesses: Sequence[Access]) -> Iterator[Access]:
     """One for each line, buffer and kind: a compiler makes several places of one."""
     groups: dict[tuple[object, ...], list[Access]] = {}
     for access in accesses:
-        key = (access.line, access.buffer, access.kind, access.bytes)
+        key = (access.line, access.buffer, access.space, access.kind, access.read_only, access.bytes)
         groups.setdefault(key, []).append(access)
     for same in groups.values():
-        first = same[0]
-        yield Access(
-            first.kernel, first.line, first.source, first.buffer, first.space, first.kind, first.bytes,
-            *(sum(getattr(one, name) for one in same) for name in _SUMS),
-        )  # fmt: skip
+        yield replace(same[0], **{name: sum(getattr(one, name) for one in same) for name in _SUMS})
 
 
 _SUMS = ("requests", "lanes", "sectors", "lines", "block_sectors", "wavefronts", "least_wavefronts")
@@ -115,7 +104,9 @@ class _Memory:
             self._add(name, size, operand.dtype.size, writable=operand.role != "in")
         for scratch in self._plan.scratch:
             self._add(scratch.name, scratch.bytes.at(self._sizes), 0, writable=True)
-        self._lows = sorted((storage.low, name) for name, storage in self._storage.items())
+        self._lows = sorted((storage.low, storage.high, name) for name, storage in self._storage.items())
+        self._lows += [(one.start, one.start + one.bytes, one.name) for one in kernel.constants]
+        self._lows.sort()
 
     def _add(self, name: str, size: int, element: int, *, writable: bool) -> None:
         memory = Range(size)
@@ -130,8 +121,9 @@ class _Memory:
         """The name of what an access touches."""
         if one.space == "shared":
             return "shared"
-        place = bisect_right(self._lows, (one.address, "\uffff")) - 1
-        return self._lows[place][1] if place >= 0 else ""
+        place = bisect_right(self._lows, one.address, key=lambda buffer: buffer[0]) - 1
+        _, high, name = self._lows[place] if place >= 0 else (0, 0, "")
+        return name if one.address < high else ""
 
     def launches(self) -> Iterator[_Launch]:
         """Every launch but those that set up, equal ones once."""
@@ -148,55 +140,34 @@ class _Memory:
 
     def _look(self, step: Step, times: int) -> _Launch:
         together = prod(step.cluster)  # neighbours along x, of which none can run alone
-        units = prod(step.grid) // together
-        numbers = (units, *SAMPLES) if units * together <= WHOLE else SAMPLES
-        attempts = tuple(dict.fromkeys(_spread(units, middle) for middle in numbers))
-        for chosen in attempts:
-            events, made = self._trace(step, _blocks(chosen, together), STEPS)
-            if made <= EVENTS:
-                stands_for = np.ones(len(chosen))
-                if len(chosen) < units:
-                    stands_for[1:-1] = (units - 2) / (len(chosen) - 2)
-                order = np.searchsorted(np.asarray(chosen, np.int64), events["block"] // together)
-                return _Launch(step, times, events, stands_for[order], len(chosen) * together)
-        # Blocks that do so much go round many times: the first rounds of all threads of one stand for all others.
-        rounds = EVENTS // (prod(step.block) * together)
-        events, made = self._trace(step, _blocks((units // 2,), together), ANY_STEPS, rounds)
-        return _Launch(step, times, events, np.full(events.size, units * made / max(events.size, 1)), together)
+        notes = survey(lambda asked: self._trace(step, asked), prod(step.grid), together, prod(step.block), step.across)
+        events, weights = self._sorted(notes)
+        return _Launch(step, times, events, weights, notes.blocks)
 
-    def _trace(
-        self, step: Step, blocks: tuple[int, ...], most: int, steps_per_thread: int = ANY_STEPS
-    ) -> tuple[Array, int]:
-        """The first accesses of these blocks, and how many there are: more than EVENTS if they take too many steps."""
+    def _sorted(self, notes: Notes) -> tuple[Array, Array]:
+        """The events with the space that each is in, and their weights; without the compiler's own tables."""
+        events = notes.events
+        outside = events["space"] == GLOBAL
+        for constant in self._kernel.constants:
+            events["space"][outside & _within(events, constant)] = CONSTANT
+        kept = np.ones(events.size, np.bool_)
+        for table in self._kernel.tables:
+            kept &= ~(outside & _within(events, table))
+        return (events, notes.weights) if kept.all() else (events[kept], notes.weights[kept])
+
+    def _trace(self, step: Step, asked: Asked) -> Seen:
+        """What these blocks do; raises HostFault, of kind "too long" if they take more steps than they may."""
         for scratch in self._plan.scratch:
             if scratch.zeroed:  # what counts blocks starts anew
                 self._ranges[scratch.name].zeros()
-        events = np.empty(EVENTS, EVENT)
-        trace = Trace(ctypes.cast(events.ctypes.data, ctypes.POINTER(Slot)), EVENTS, steps_per_thread)
-        made = EVENTS + 1
-        try:
-            self._kernel.run_share(step, self._storage, self._numbers, Share(blocks, STEPS_PER_THREAD, most, trace))
-            made = int(trace.count)
-        except HostFault as fault:
-            if fault.kind != "too long":
-                raise
-        return events[: int(trace.noted)], made
+        share = Share(asked.blocks, STEPS_PER_THREAD, asked.steps, asked.trace)
+        self._kernel.run_share(step, self._storage, self._numbers, share)
+        return asked.seen()
 
 
-def _blocks(units: tuple[int, ...], together: int) -> tuple[int, ...]:
-    """The blocks of these clusters, each of so many."""
-    return tuple(unit * together + rank for unit in units for rank in range(together))
-
-
-def _spread(count: int, middle: int) -> tuple[int, ...]:
-    """The first, the last, and one from each of so many equal parts between; all of them if there are no more.
-
-    Each lies elsewhere in its part: blocks a fixed step apart may all begin, or end, a row of tiles.
-    """
-    if middle >= count - 2:
-        return tuple(range(count))
-    between = {1 + int((k + (k + 1) * _GOLDEN % 1) * (count - 2) / middle) for k in range(middle)}
-    return tuple(sorted({0, count - 1, *between}))
+def _within(events: Array, variable: Variable) -> Array:
+    place = events["address"]
+    return np.asarray((place >= variable.start) & (place < variable.start + variable.bytes))
 
 
 def _is_number(operand: Operand) -> bool:

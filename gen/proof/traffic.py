@@ -20,7 +20,9 @@ WARP, BANKS = 32, 32
 SECTOR, LINE = 32, 128
 WORD = 4  # bytes: banks count in such words
 
-Space = Literal["global", "shared"]
+Space = Literal["global", "shared", "constant"]
+GLOBAL, SHARED, CONSTANT = range(3)  # as events have them; the runtime knows the first two
+_SPACES: tuple[Space, ...] = ("global", "shared", "constant")
 Kind = Literal["load", "store", "atomic"]
 
 
@@ -70,14 +72,16 @@ class Access:
         line: of the emitted text; 0 where it is not known.
         source: that line.
         buffer: the operand, scratch buffer or array concerned: `shared` for shared memory.
+        read_only: by `__ldg`, through the read-only path of the first-level cache.
         bytes: of one lane.
         requests: of warps.
         lanes: that took part, of all requests together.
         sectors: different ones in each request; global memory only.
         lines: the same.
         block_sectors: different ones in each block: what is left where a first-level cache keeps all.
-        wavefronts: that shared memory takes.
-        least_wavefronts: that it would take without conflicts: one for every 128 bytes that lanes side by side ask for.
+        wavefronts: that shared memory takes; of constant memory, one for every different address of a request.
+        least_wavefronts: that it would take without conflicts: one for every 128 bytes that lanes side by side ask for;
+            of constant memory, one for a request, whose lanes all ask for the same.
     """
 
     kernel: str
@@ -86,6 +90,7 @@ class Access:
     buffer: str
     space: Space
     kind: Kind
+    read_only: bool
     bytes: int
     requests: float
     lanes: float
@@ -159,17 +164,18 @@ class Traffic:
 
     @property
     def active_lanes(self) -> float:
-        """Lanes of a warp that take part in an access, on average; 0 without any."""
-        requests = sum(access.requests for access in self.accesses)
-        return sum(access.lanes for access in self.accesses) / requests if requests else 0.0
+        """Lanes of a warp that take part in an access to global or shared memory, on average; 0 without any."""
+        found = self.of("global") + self.of("shared")
+        requests = sum(access.requests for access in found)
+        return sum(access.lanes for access in found) / requests if requests else 0.0
 
 
 # One access of one thread; `gen.proof.native.Access` as NumPy sees it.
 EVENT = np.dtype(
     {
-        "names": ["address", "pc", "block", "thread", "bytes", "touch", "shared"],
-        "formats": ["u8", "u8", "u4", "u2", "u2", "u1", "u1"],
-        "offsets": [0, 8, 16, 20, 22, 24, 25],
+        "names": ["address", "pc", "block", "thread", "bytes", "touch", "space", "read_only"],
+        "formats": ["u8", "u8", "u4", "u2", "u2", "u1", "u1", "u1"],
+        "offsets": [0, 8, 16, 20, 22, 24, 25, 26],
         "itemsize": 32,
     }
 )
@@ -183,6 +189,7 @@ class Counted:
     address: int  # of one access
     space: Space
     kind: Kind
+    read_only: bool
     bytes: int
     requests: float
     lanes: float
@@ -203,8 +210,8 @@ def count(events: Array, weights: Array, model: MemoryModel) -> Iterable[Counted
     """
     for pc in np.unique(events["pc"]):
         chosen = np.flatnonzero(events["pc"] == pc)
-        for shared in (0, 1):
-            mine = chosen[events["shared"][chosen] == shared]
+        for space in range(len(_SPACES)):
+            mine = chosen[events["space"][chosen] == space]
             if mine.size:
                 yield _one(events[mine], weights[mine], model)
 
@@ -215,22 +222,28 @@ _KINDS: tuple[Kind, ...] = ("load", "load", "store", "atomic")  # by `TOUCHED_BY
 def _one(events: Array, weights: Array, model: MemoryModel) -> Counted:
     request, first = _requests(events)
     weight = weights[first]  # of each request
-    shared = bool(events["shared"][0])
+    space = _SPACES[int(events["space"][0])]
     touch, size = int(events["touch"][0]), int(events["bytes"].max())
-    sectors, lines = (0.0, 0.0) if shared else (_moved(events, request, weight, unit) for unit in (SECTOR, LINE))
-    wavefronts, least = _wavefronts(events, request, weight, size, model) if shared else (0.0, 0.0)
+    sectors = lines = wavefronts = least = 0.0
+    if space == "global":
+        sectors, lines = (_moved(events, request, weight, unit) for unit in (SECTOR, LINE))
+    elif space == "shared":
+        wavefronts, least = _wavefronts(events, request, weight, size, model)
+    else:
+        wavefronts, least = _moved(events, request, weight, size), float(weight.sum())
     _, first_of_block, block = np.unique(events["block"], return_index=True, return_inverse=True)
     return Counted(
         pc=int(events["pc"][0]),
         address=int(events["address"][0]),
-        space="shared" if shared else "global",
+        space=space,
         kind=_KINDS[touch],
+        read_only=bool(events["read_only"][0]),
         bytes=size,
         requests=float(weight.sum()),
         lanes=float(weights.sum()),
         sectors=sectors,
         lines=lines,
-        block_sectors=0.0 if shared else _moved(events, block.reshape(-1), weights[first_of_block], SECTOR),
+        block_sectors=_moved(events, block.reshape(-1), weights[first_of_block], SECTOR) if space == "global" else 0.0,
         wavefronts=wavefronts,
         least_wavefronts=least,
     )

@@ -120,7 +120,7 @@ METRICS = (
     Metric("bytes in flight", "bytes_in_flight", lambda e: e.main.bytes_in_flight, in_bytes,
            "Loads that all threads of a multiprocessor have under way at once: they hide how long memory takes."),
     Metric("load efficiency", "load_efficiency", lambda e: e.found.efficiency("load"), _percent,
-           "What lanes asked for of what global memory moved for it."),
+           "What lanes asked for of what global memory moved for it; more than all where they ask for the same."),
     Metric("store efficiency", "store_efficiency", lambda e: e.found.efficiency("store"), _percent,
            "The same for what is written."),
     Metric("bytes moved", "moved_bytes", lambda e: e.found.moved_bytes(), in_bytes,
@@ -148,6 +148,7 @@ def sentences(one: Explanation) -> Iterator[str]:
     yield _bound(one)
     yield from _global(one)
     yield from _shared(one)
+    yield from _constant(one)
     yield from _latency(one)
     yield _occupancy(one)
     if one.instructions:
@@ -221,6 +222,22 @@ def _shared(one: Explanation) -> Iterator[str]:
         yield "Shared memory is free of bank conflicts: the lanes of a warp always meet different banks."
 
 
+def _constant(one: Explanation) -> Iterator[str]:
+    accesses = one.found.of("constant")
+    for access in accesses:
+        if access.conflict_degree > 1.05:
+            yield (
+                f"Line {access.line} reads {access.buffer} from constant memory in {access.conflict_degree:.3g} turns: "
+                f"it gives a warp one address at a time. `{access.source}`"
+            )
+    if accesses and all(access.conflict_degree <= 1.05 for access in accesses):
+        names = ", ".join(dict.fromkeys(access.buffer for access in accesses))
+        yield (
+            f"Constant memory holds {names}: all lanes of a warp read the same address at once, a broadcast that moves "
+            "no sector of global memory."
+        )
+
+
 def _latency(one: Explanation) -> Iterator[str]:
     flying, needed = one.main.bytes_in_flight, one.needed_in_flight
     if flying is not None and needed is not None:
@@ -257,7 +274,8 @@ def as_json(one: Explanation) -> dict[str, Any]:
         "accesses": [
             {
                 "kernel": a.kernel, "line": a.line, "source": a.source, "buffer": a.buffer, "space": a.space,
-                "kind": a.kind, "bytes": a.bytes, "requests": a.requests, "lanes": a.lanes, "sectors": a.sectors,
+                "kind": a.kind, "read_only": a.read_only, "bytes": a.bytes, "requests": a.requests, "lanes": a.lanes,
+                "sectors": a.sectors,
                 "lines": a.lines, "block_sectors": a.block_sectors, "wavefronts": a.wavefronts,
                 "least_wavefronts": a.least_wavefronts,
             }

@@ -166,8 +166,10 @@ class _Run:
         clocks = 1e-3 / (speeds.gigahertz * busy) * spread  # microseconds for a clock of work on all multiprocessors
         shared = [access for access in self.accesses if access.space == "shared"]
         moving = [access for access in self.accesses if access.space == "global"]
-        units = sum(access.wavefronts for access in shared) + sum(max(a.lines, a.sectors / 4) for a in moving)
-        requests = sum(access.requests for access in self.accesses)
+        # What all lanes read from constant memory at once is an operand of an instruction, and costs none.
+        again = sum(a.wavefronts - a.least_wavefronts for a in self.accesses if a.space == "constant")
+        units = sum(access.wavefronts for access in shared) + sum(max(a.lines, a.sectors / 4) for a in moving) + again
+        requests = sum(access.requests for access in (*shared, *moving))
         warps = self.blocks * -(-self.used.threads_per_block // WARP)
         executed = warps * max(EXECUTED * self.used.instructions, self.arithmetic)
         issued = max(requests * INSTRUCTIONS_PER_ACCESS, executed)

@@ -92,6 +92,20 @@ def test_an_offset_costs_a_fifth_of_the_sectors() -> None:
     assert one("readOffset128", "--shape", "65536")["metrics"]["load_efficiency"] == pytest.approx(1, abs=0.002)
 
 
+def test_constant_memory_is_no_global_load() -> None:
+    _, out, _ = run("stencil_1d", "--shape", "65536")
+    (row,) = [line for line in out.splitlines() if "load, constant" in line]
+    assert "weights[0][x]" in row
+    assert "1 of 1 turns" in row
+    assert "Constant memory holds weights: all lanes of a warp read the same address at once" in out
+    _, out, _ = run("stencil_1d_read_only", "--shape", "65536")
+    assert "load, read-only" in out
+    found = data("stencil_1d", "--vs", "stencil_1d_gmem", "--shape", "65536")
+    const, gmem = (explained["metrics"] for explained in found["explained"])
+    assert const["load_efficiency"] < 1 < gmem["load_efficiency"]
+    assert const["moved_bytes"] < gmem["moved_bytes"]
+
+
 def test_repetitions_move_as_many_times_the_bytes() -> None:
     found = {count: one("copyNrepsKernel", "--shape", "64x64", "--count", f"nreps={count}") for count in (1, 3)}
     assert found[3]["extents"] == {**found[1]["extents"], "nreps": 3}

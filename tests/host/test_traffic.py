@@ -15,8 +15,9 @@ from gen.families.base import Array, Limits
 from gen.families.names import find_variant
 from gen.proof.host import HostRunner
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE, Access
-from gen.proof.trace import WHOLE, traffic
-from gen.proof.traffic import EVENT, Counted, MemoryModel, count
+from gen.proof.survey import WHOLE
+from gen.proof.trace import traffic
+from gen.proof.traffic import CONSTANT, EVENT, Counted, MemoryModel, count
 
 H100 = Limits.of("sm_90")
 MODERN, KEPLER = MemoryModel(), MemoryModel.of("kepler")
@@ -27,7 +28,7 @@ def events(addresses: Sequence[int], size: int, *, shared: bool = False, touch: 
     """One request: an access of each lane."""
     found = np.zeros(len(addresses), EVENT)
     found["address"], found["bytes"], found["thread"] = addresses, size, range(len(addresses))
-    found["shared"], found["touch"] = shared, touch
+    found["space"], found["touch"] = shared, touch
     return found
 
 
@@ -117,7 +118,7 @@ def test_a_sample_of_blocks_stands_for_all(name: str, host_runner: HostRunner, m
     sizes = side if name.startswith("transpose") else {"n": 1 << 13}
     whole = traffic(kernel, H100, sizes, MODERN)
     assert whole.traced == whole.blocks <= WHOLE
-    monkeypatch.setattr("gen.proof.trace.WHOLE", 0)
+    monkeypatch.setattr("gen.proof.survey.WHOLE", 0)
     sampled = traffic(kernel, H100, sizes, MODERN)
     assert sampled.traced <= whole.traced
     for a, b in zip(whole.accesses, sampled.accesses, strict=True):
@@ -158,6 +159,81 @@ def test_accesses_are_named_by_line_and_buffer(host_runner: HostRunner) -> None:
     ]  # fmt: skip
     assert all("tile[" in access.source for access in found.accesses)
     assert (found.efficiency("load"), found.efficiency("store"), found.conflict_degree) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("coefficients", ["const", "ldg", "gmem"])
+def test_weights_are_told_apart_by_where_they_lie(coefficients: str, host_runner: HostRunner) -> None:
+    name = {"const": "stencil_1d", "ldg": "stencil_1d_read_only", "gmem": "stencil_1d_gmem"}[coefficients]
+    (kernel,) = host_runner.load([find_variant(FAMILIES, name, {})])
+    found = traffic(kernel, H100, {"cols": 4096, "steps": 1}, MODERN)
+    weights = [access for access in found.accesses if access.buffer == "weights" and access.kind == "load"]
+    assert weights
+    assert all("weights" in access.source for access in weights)
+    space = "constant" if coefficients == "const" else "global"
+    assert {(access.space, access.read_only) for access in weights} == {(space, coefficients == "ldg")}
+    assert all("weights[" not in access.source for access in found.accesses if access.buffer == "in")
+    if coefficients == "const":  # all lanes ask for the same: one turn each, and no sector
+        assert all(access.wavefronts == access.least_wavefronts == access.requests for access in weights)
+        assert sum(access.sectors for access in weights) == 0
+        assert (found.efficiency("load") or 2) <= 1
+
+
+def test_constant_memory_takes_a_turn_for_every_different_address() -> None:
+    same, apart = events([64] * 32, 4), events([4 * (lane // 8) for lane in LANES], 4)
+    for found, turns in ((same, 1), (apart, 4)):
+        found["space"] = CONSTANT
+        told = one(found, weight=2.0)
+        assert (told.space, told.wavefronts, told.least_wavefronts) == ("constant", 2 * turns, 2)
+        assert (told.sectors, told.lines, told.block_sectors) == (0, 0, 0)
+
+
+RAGGED = {"rows": 200, "cols": 301, "in_pitch": 301}
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("stencil_heat_de794a2b_f32__naive_x32_y8_u1", {**RAGGED, "out_pitch": 301, "steps": 1}),
+        ("transposeSmemPad", {**RAGGED, "rows": 301, "out_pitch": 301}),
+        ("reduction_sum_f32__grid_tpb256_u4_v16_bpm2_ldcs", {"n": (1 << 20) + 777}),
+    ],
+)
+def test_blocks_at_the_edges_weigh_what_they_weigh(
+    name: str, sizes: dict[str, int], host_runner: HostRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kernel,) = host_runner.load([find_variant(FAMILIES, name, {})])
+    monkeypatch.setattr("gen.proof.survey.EVENTS", 1 << 24)
+    whole = traffic(kernel, H100, sizes, MODERN)
+    assert whole.traced == whole.blocks
+    monkeypatch.undo()
+    monkeypatch.setattr("gen.proof.survey.WHOLE", 0)
+    monkeypatch.setattr("gen.proof.survey.SAMPLES", (24, 8, 3, 2))
+    found = traffic(kernel, H100, sizes, MODERN)
+    assert found.traced < whole.traced
+    assert found.moved_bytes() == pytest.approx(whole.moved_bytes(), rel=0.02)
+    assert found.efficiency("load") == pytest.approx(whole.efficiency("load"), abs=0.01)
+    assert found.active_lanes == pytest.approx(whole.active_lanes, rel=0.01)
+
+
+def test_one_block_does_not_stand_for_all_of_a_scheme_with_edges(host_runner: HostRunner) -> None:
+    # A block of 128 columns and 64 rows loads 72 rows of them, and 8 cells beside each row; less at the edges.
+    (kernel,) = host_runner.load([find_variant(FAMILIES, "kernel_2dfd", {})])
+    found = traffic(kernel, H100, {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192, "steps": 1}, MODERN)
+    lanes = sum(access.lanes for access in found.of("global", "load"))
+    assert lanes / 8192**2 == pytest.approx((72 * 128 + 64 * 8) / (64 * 128) - 2 * 4 / 8192 - 2 * 4 / 8192, rel=1e-3)
+    assert found.efficiency("store") == 1
+
+
+def test_what_runs_whole_is_exact_though_only_some_of_it_is_noted(host_runner: HostRunner) -> None:
+    n = 1 << 22
+    made = find_variant(FAMILIES, "reduction_sum_f32__grid_tpb256_u4_v16_bpm2_ldcs", {})
+    (kernel,) = host_runner.load([made])
+    found = traffic(kernel, H100, {"n": n}, MODERN)
+    (loads,) = [access for access in found.of("global", "load") if access.buffer == "in"]
+    assert (loads.requested_bytes, loads.sectors, loads.requests) == pytest.approx((4 * n, n / 8, n / 128))
+    assert found.moved_bytes() >= 4 * n  # what must be read at least
+    # What only the last block does is there too.
+    assert "partials" in {access.buffer for access in found.of("global", "load")}
 
 
 @pytest.mark.parametrize("arch", ["", "sm_", "sm_35", "volta"])

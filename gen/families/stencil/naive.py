@@ -89,6 +89,7 @@ class Naive(Algorithm[StencilSpec, NaiveConfig]):
                 grid=(tiles.count, ONE, ONE),
                 block=(config.block_x, config.block_y, 1),
                 arguments=(source, target, *weights.arguments, *numbers(spec, in_pitch), *across),
+                across=tiles.across,
             )
 
         return weights.before(stepping(spec, sweep))

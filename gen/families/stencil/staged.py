@@ -190,6 +190,7 @@ def _plan(spec: StencilSpec, coefficients: Coefficients, tiles: Tiles, block: tu
             grid=(tiles.count, ONE, ONE),
             block=block,
             arguments=(source, target, *weights.arguments, *numbers(spec, in_pitch), *across),
+            across=tiles.across,
         )
 
     return weights.before(stepping(spec, sweep))

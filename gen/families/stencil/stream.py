@@ -146,6 +146,7 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
                 grid=(tiles.count, ONE, ONE),
                 block=(32 * config.warps_across * config.warps_down, 1, 1),
                 arguments=(source, target, *numbers(spec, in_pitch), *across),
+                across=tiles.across,
             )
 
         return stepping(spec, sweep)

@@ -6,6 +6,7 @@
 
 #include "clusters.h"
 #include "shared.h"
+#include "trace.h"
 
 namespace cuda_on_host {
 namespace {
@@ -61,23 +62,6 @@ uint64_t place_of(const volatile void* address) {
   return shared ? place + (run.block->number + uint64_t(1)) * kApart : place;
 }
 
-__attribute__((noinline)) void note(Trace& trace, uint64_t address, int size, const void* pc, uint8_t touch) {
-  ++trace.count;
-  if (trace.noted >= trace.capacity || run.current->steps > trace.steps_per_thread) return;
-  const Launch& launch = *run.launch;
-  uint64_t offset = address - reinterpret_cast<uint64_t>(launch.shared);
-  uint64_t dynamic_offset = address - reinterpret_cast<uint64_t>(dynamic);
-  if (run.block->cluster != nullptr) {  // as if another block's were its own
-    const SharedPlace place = find_shared(address);
-    if (place.block != nullptr) (place.buffer == kStaticShared ? offset : dynamic_offset) = uint64_t(place.offset);
-  }
-  const bool is_static = offset < launch.shared_bytes, is_dynamic = dynamic_offset < launch.dynamic_bytes;
-  if (is_static) address = offset;
-  if (is_dynamic) address = launch.shared_bytes + dynamic_offset;
-  trace.accesses[trace.noted++] = {address, reinterpret_cast<uint64_t>(pc), run.block->number, run.current->number,
-                                     uint16_t(size), touch, is_static || is_dynamic, {}};
-}
-
 // What lies between the rows of an array belongs to no element of it.
 inline void check_rows(const Buffer& buffer, Kind outside, const void* pc, int32_t number, int64_t offset, int size) {
   uint64_t rest = uint64_t(offset);
@@ -100,7 +84,7 @@ inline void check(const volatile void* pointer, int size, const void* pc, bool a
   const Launch& launch = *run.launch;
   constexpr uint8_t marks = (reads(touch) ? kTouchedByRead : 0) | (writes(touch) ? kTouchedByWrite : 0);
   if (launch.trace != nullptr) [[unlikely]]
-    note(*launch.trace, address, size, pc, marks);
+    note(*launch.trace, address, size, pc, marks, touch == Touch::kReadOnlyPath);
   if (writes(touch) && !asks) ++run.changes;
   if (run.block->cluster != nullptr) [[unlikely]] {
     const SharedPlace place = find_shared(address);

@@ -31,6 +31,8 @@ struct Buffer {
 
 constexpr uint8_t kTouchedByRead = 1, kTouchedByWrite = 2;
 
+constexpr uint8_t kInGlobal = 0, kInShared = 1;
+
 // One access of one thread, in the order in which each thread makes its own.
 struct Access {
   uint64_t address;  // of shared memory: bytes from its beginning
@@ -38,16 +40,28 @@ struct Access {
   uint32_t block;  // x first, then y, then z
   uint16_t thread;
   uint16_t bytes;
-  uint8_t touch;  // kTouchedByRead, kTouchedByWrite
-  uint8_t shared;
-  uint8_t reserved[6];
+  uint8_t touch;      // kTouchedByRead, kTouchedByWrite
+  uint8_t space;      // kInGlobal, kInShared
+  uint8_t read_only;  // through the read-only path
+  uint8_t reserved[5];
 };
 
-// Accesses beyond the capacity, or after a thread's first steps of a block, are counted only.
+// A place in the machine code, for one block: how many accesses its threads made there, and how many were noted.
+struct CodePlace {
+  uint64_t pc, count, noted;
+  uint32_t block, reserved;
+};
+
+// All accesses are counted. As far as there is room, those of chosen blocks are noted, of each thread at each place: so
+// many together, of every so many times as many.
 struct Trace {
   Access* accesses;
-  uint64_t capacity, steps_per_thread;
+  uint64_t capacity;
+  uint32_t together, every;
+  const uint8_t* chosen;  // one byte a block that runs; null: all
   uint64_t count, noted;
+  const CodePlace* places;  // until the next launch
+  uint64_t place_count;
 };
 
 struct Launch {
