@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from gen.bench.statistics import Change, change, noise, verdict
+from gen.bench.statistics import FEWEST, Change, change, noise, verdict
 from gen.emit.files import read, write_if_changed
 from gen.errors import StoreError
 
 SCHEMA = 1
 OURS = "gen"  # in the place of a peer: what became of a case as such
 NONE = "-"  # in the place of a verdict
+ALIKE = 0.05  # two times of ours, in two runs, that differ by no more are taken for those of one kernel
+NOT_OFFERED = "not offered: "  # begins the note of a row
+FAILED, WRONG, LEFT_OUT = "failed: ", "wrong: ", "left out: "  # so do these
+CRASHED, HUNG, TOOK_DOWN = "crashed ", "hung ", "took the device down "
+AGAIN = (FAILED, LEFT_OUT, CRASHED, HUNG, TOOK_DOWN)  # what may end otherwise another time
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,22 @@ class Row:
         """How far from 1 the interval reaches: of a kernel against itself, what a difference must exceed."""
         return 0.0 if self.low is None or self.high is None else noise(self.low, self.high)
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether enough pairs were timed for one."""
+        return self.low is not None and self.high is not None and self.pairs >= FEWEST
+
     def against(self, aa: float) -> str:
-        """The verdict, where our kernel against itself has such noise; `-` where nothing was timed."""
-        return NONE if self.low is None or self.high is None else verdict(self.low, self.high, aa).value
+        """The verdict, where our kernel against itself has such noise; `-` where there is no interval."""
+        if not self.has_interval or self.low is None or self.high is None:
+            return NONE
+        return verdict(self.low, self.high, aa).value
+
+    @property
+    def is_done(self) -> bool:
+        """Whether measuring it again would tell no more: it was timed, or cannot be; it did not fail."""
+        again = (*AGAIN, WRONG) if self.peer == OURS else AGAIN
+        return self.ours_us is not None or not self.note.startswith(again)
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,9 @@ class Results:
     def with_run(self, run: Run, rows: Iterable[Row]) -> Results:
         """These results with another run's rows in the place of those of the same case, peer and protocol.
 
+        Other rows of these cases stay if they belong to the kernel that is there now: of the same variant, and timed
+        beside it when it took as long, within ALIKE.
+
         Raises StoreError if it was measured on another device.
         """
         if self.runs and run.device != self.device:
@@ -114,14 +135,25 @@ class Results:
                 str(self.path or "The results"), f"were measured on {self.device}", run.device,
                 next_step="Give another file",
             )  # fmt: skip
-        known = [*self.runs, run]
-        merged = {row.key: row for row in self.rows}
-        for row in rows:
-            merged[row.key] = Row(**{**asdict(row), "run": len(known) - 1})
+        known, later = [*self.runs, run], [replace(row, run=len(self.runs)) for row in rows]
+        ours = {(row.family, row.case, row.protocol): row for row in later if row.peer == OURS}
+        merged = {row.key: row for row in self.rows if not _is_stale(row, ours)}
+        merged.update({row.key: row for row in later})
         used = sorted({row.run for row in merged.values()})
         number = {old: new for new, old in enumerate(used)}
-        renumbered = [Row(**{**asdict(row), "run": number[row.run]}) for row in merged.values()]
+        renumbered = [replace(row, run=number[row.run]) for row in merged.values()]
         return Results(tuple(renumbered), tuple(known[old] for old in used), self.path)
+
+
+def _is_stale(row: Row, ours: Mapping[tuple[str, str, str], Row]) -> bool:
+    """Whether a row was measured with another kernel than one of these, or when it took another time."""
+    if row.ours_us is None:
+        return False
+    now = ours.get((row.family, row.case, row.protocol))
+    if now is None:  # under another protocol, the same kernel
+        others = [one for (family, case, _), one in ours.items() if (family, case) == (row.family, row.case)]
+        return any(one.variant != row.variant for one in others)
+    return now.ours_us is None or now.variant != row.variant or abs(row.ours_us / now.ours_us - 1) > ALIKE
 
 
 def in_order(results: Results, cases: Sequence[tuple[str, str]], peers: Sequence[str]) -> Results:
@@ -187,24 +219,26 @@ def _rounded(values: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Our time on a case in two runs."""
+    """Our time on a case in two runs; `now_us` is None where there is none any more, and `note` says why."""
 
     family: str
     case: str
     protocol: str
     before_us: float
-    now_us: float
+    now_us: float | None
     change: Change
+    note: str = ""
 
 
 def differences(before: Results, now: Results) -> tuple[Difference, ...]:
-    """What became of our time on each case that both have, by the rows of ours against itself."""
+    """What became of each time of ours, by the rows of ours against itself."""
     earlier = {row.key: row for row in before.rows if row.peer == OURS}
     found = []
     for row in now.rows:
         old = earlier.get(row.key)
-        if row.peer != OURS or old is None or old.ours_us is None or row.ours_us is None:
+        if row.peer != OURS or old is None or old.ours_us is None:
             continue
-        what = change(old.ours_us, row.ours_us, max(old.noise, row.noise))
-        found.append(Difference(row.family, row.case, row.protocol, old.ours_us, row.ours_us, what))
+        what = Change.BROKEN if row.ours_us is None else change(old.ours_us, row.ours_us, max(old.noise, row.noise))
+        note = row.note if row.ours_us is None else ""
+        found.append(Difference(row.family, row.case, row.protocol, old.ours_us, row.ours_us, what, note))
     return tuple(found)

@@ -6,7 +6,7 @@ import atexit
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import Protocol
 
@@ -90,7 +90,8 @@ class Bench:
         start: starts one.
         opened: what the first process said of the device and the peers.
         strikes: how often each peer took its process down.
-        left_out: cases that the budget did not reach.
+        left_out: cases that the budget did not reach, or that came after the device was lost.
+        lost: why no process can begin any more, after a contender took the device down.
     """
 
     setup: Setup
@@ -98,7 +99,9 @@ class Bench:
     opened: Opened | None = None
     strikes: Counter[str] = field(default_factory=Counter)
     left_out: list[Case] = field(default_factory=list)
+    lost: DeviceError | None = None
     _line: Line | None = None
+    _last: str = ""
 
     def open(self) -> Opened:
         """Starts a process. Raises DeviceError if there is nothing to measure on."""
@@ -118,14 +121,22 @@ class Bench:
     def rows(
         self, cases: Sequence[Case], budget: float | None = None, tune: Tune | None = None
     ) -> Iterator[tuple[Case, list[Row]]]:
-        """The rows of one case after another, each tuned first; what the budget, in seconds, bars is `left_out`."""
+        """The rows of one case after another, each tuned first; what the budget, in seconds, bars is `left_out`.
+
+        Where the device does not come back after a contender took it down, the rows of that case are the last.
+        """
         start, longest = time.monotonic(), 0.0
         for place, case in enumerate(cases):
             begun = time.monotonic()
             if budget is not None and begun - start + longest > budget:
                 self.left_out += cases[place:]
                 break
-            yield case, self._tuned(case, tune)
+            found = self._tuned(case, tune)
+            if found:
+                yield case, found
+            if self.lost is not None:
+                self.left_out += cases[place + bool(found) :]
+                break
             longest = max(longest, time.monotonic() - begun)
         self.close()
 
@@ -152,9 +163,13 @@ class Bench:
                 note = f"left out: it took its process down {MOST_STRIKES} times before in this run"
                 row = self._row(case, name, note)
                 rows[row.key] = row
+        culprit = None
         while True:
-            if self._line is None:
-                self.open()
+            if self._line is None and not self._reopened():
+                if culprit is not None:
+                    row = replace(culprit, note=f"{culprit.note}; after that the device did not come back")
+                    rows[row.key] = row
+                return [] if culprit is None else list(rows.values())
             assert self._line is not None
             who, reason = self._one(self._line, Order(case, tuple(remaining), seconds), rows)
             if who is None:
@@ -162,12 +177,27 @@ class Bench:
             self._line.kill()
             self._line = None
             self.strikes[who] += 1
-            row = self._row(case, who, reason)
-            rows[row.key] = row
+            culprit = self._row(case, who, reason)
+            self._last = f"{who} {reason} on {case.name}"
+            rows[culprit.key] = culprit
             if who == OURS:
                 return list(rows.values())
             done = {key[2] for key in rows}
             remaining = [name for name in remaining if name not in done]
+
+    def _reopened(self) -> bool:
+        """Whether a process took the place of one that was taken down; if not, `lost` says after whom."""
+        try:
+            self.open()
+        except DeviceError as error:
+            if not self._last:
+                raise
+            self.lost = DeviceError(
+                "The benchmark", f"ended early: {self._last}, and no other process could begin", error,
+                next_step="Leave that peer out, and let --missing measure the rest",
+            )  # fmt: skip
+            return False
+        return True
 
     def _one(self, line: Line, order: Order, rows: dict[tuple[str, ...], Row]) -> tuple[str | None, str]:
         """Takes the rows of a case. Gives who took the process down, and how; None if nobody did."""

@@ -29,11 +29,12 @@ class Verdict(Enum):
 
 
 class Change(Enum):
-    """What became of a time since an earlier run."""
+    """What became of a time since an earlier run; BROKEN: there is none any more."""
 
     SAME = "SAME"
     FASTER = "FASTER"
     SLOWER = "SLOWER"
+    BROKEN = "BROKEN"
     UNCLEAR = "UNCLEAR"
 
 

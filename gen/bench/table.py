@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gen.bench.rows import NONE, OURS, Results, Row
-from gen.bench.statistics import Verdict, geometric_mean
+from gen.bench.rows import NONE, NOT_OFFERED, OURS, Results, Row
+from gen.bench.statistics import PAIRS, Verdict, geometric_mean
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,20 @@ def text_of(line: Line) -> tuple[str, ...]:
     cells = (line.case, line.protocol, f"{ours.ours_us:.4g}", f"{ours.of_limit:.3f}", f"{100 * ours.noise:.1f} %")
     if best is None or best.ratio is None or best.low is None or best.high is None:
         return (*cells, NONE, NONE, NONE)
-    return (*cells, best.peer, f"{best.ratio:.3f} [{best.low:.3f}, {best.high:.3f}]", line.verdict)
+    interval = f"[{best.low:.3f}, {best.high:.3f}]" if best.has_interval else NONE
+    return (*cells, best.peer, f"{best.ratio:.3f} {interval}", line.verdict)
 
 
 _LEGEND = (
     "`of limit`: the time of an empty kernel and of the bytes at calibrated bandwidth, over ours; over 1 where the "
     "caches keep what is written. `peer / ours`: the median ratio of times taken in turns; over 1, gen is faster. A "
     "verdict holds against the best peer: WIN or LOSS only if all of the 95 % interval lies further from 1 than "
-    "that of our kernel against itself reaches, the noise. cold: caches flushed; hot: one of 50 launches in a graph."
+    "that of our kernel against itself reaches, the noise. cold: caches flushed; hot: one of 50 launches in a graph; "
+    "failed: our kernel was wrong, or ended in an error."
 )
+_SUMMARY = (
+    "family", "cases", "win", "tie", "loss", "of limit", "best peer / ours", "torch / ours", "not offered", "failed"
+)  # fmt: skip
 COLUMNS = ("case", "protocol", "us", "of limit", "noise", "best peer", "peer / ours", "verdict")
 
 
@@ -101,7 +106,18 @@ def summary(results: Results) -> str:
     for family in dict.fromkeys(line.family for line in all_lines):
         own = [line for line in all_lines if line.family == family]
         rows.append(_summary_row(family, own))
-    columns = ("family", "cases", "win", "tie", "loss", "of limit", "best peer / ours", "torch / ours", "not offered")
+    columns = (
+        "family",
+        "cases",
+        "win",
+        "tie",
+        "loss",
+        "of limit",
+        "best peer / ours",
+        "torch / ours",
+        "not offered",
+        "failed",
+    )
     return "\n".join([_when(results), markdown(columns, rows), *_losses_in_short(lost(all_lines))])
 
 
@@ -149,9 +165,11 @@ def _summary_row(family: str, own: Sequence[Line]) -> tuple[str, ...]:
     limits = [line.ours.of_limit for line in timed if line.ours.of_limit]
     best = [line.best.ratio for line in timed if line.best is not None and line.best.ratio]
     torch = [row.ratio for line in timed for row in line.peers if row.peer == "torch" and row.ratio]
-    missing = len({line.case for line in own}) - len({line.case for line in timed})
+    untimed = {line.case: line.ours.note for line in own} | {line.case: "" for line in timed}
+    not_offered = sum(note.startswith(NOT_OFFERED) for note in untimed.values())
+    failed = sum(bool(note) and not note.startswith(NOT_OFFERED) for note in untimed.values())
     cells = (f"{geometric_mean(values):.3f}" if values else NONE for values in (limits, best, torch))
-    return (family, str(len({line.case for line in own})), *map(str, counts), *cells, str(missing))
+    return (family, str(len({line.case for line in own})), *map(str, counts), *cells, str(not_offered), str(failed))
 
 
 def _full_row(line: Line, peers: Sequence[str]) -> tuple[str, ...]:
@@ -161,8 +179,14 @@ def _full_row(line: Line, peers: Sequence[str]) -> tuple[str, ...]:
     cells = (f"{ratios[name].ratio:.3f}" if name in ratios else NONE for name in peers)
     return (
         line.case, line.protocol, f"`{variant}`", f"{ours.ours_us or 0:.4g}", f"{ours.of_limit or 0:.3f}",
-        line.verdict, *cells,
+        line.verdict + _few(line), *cells,
     )  # fmt: skip
+
+
+def _few(line: Line) -> str:
+    """How many pairs the verdict is by, if they are few."""
+    pairs = line.ours.pairs if line.best is None else line.best.pairs
+    return f" ({pairs} pairs)" if 0 < pairs < PAIRS else ""
 
 
 def _why_not(own: Sequence[Line]) -> str:

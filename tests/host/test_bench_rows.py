@@ -22,8 +22,9 @@ def row(case: str, peer: str, ratio: float | None = None, protocol: str = "cold"
         return Row("transpose", case, peer, protocol, **values)
     verdict = "WIN" if ratio > 1.01 else "LOSS" if ratio < 0.99 else "TIE"
     found = Row(
-        "transpose", case, peer, protocol, 10.0, 10.0 * ratio, ratio, ratio - 0.01, ratio + 0.01, 0.9, verdict, **values
-    )
+        "transpose", case, peer, protocol, 10.0, 10.0 * ratio, ratio, ratio - 0.01, ratio + 0.01, 0.9, verdict,
+        **{"pairs": 30, **values},
+    )  # fmt: skip
     return replace(found, verdict="-") if peer == OURS else found
 
 
@@ -117,9 +118,66 @@ def test_the_best_peer_is_the_one_that_comes_closest() -> None:
 
 def test_the_summary_counts_every_case_and_every_loss() -> None:
     text = summary(RESULTS)
-    assert "| transpose | 3 | 2 | 0 | 1 | 0.900 | 1.754 | 2.289 | 1 |" in text
+    assert "| transpose | 3 | 2 | 0 | 1 | 0.900 | 1.754 | 2.289 | 1 | 0 |" in text
     assert "- transpose: 1 to cub, 0.90; the worst: a (cold)\n" in text
     assert "Measured on one NVIDIA H100 (driver 580), 2026-11-22, by `gen bench`" in text
+
+
+@pytest.mark.parametrize("note", ["wrong: out: 3 cells are wrong", "failed: it failed", "crashed while timing", "hung"])
+def test_what_failed_is_not_counted_as_what_is_not_offered(note: str) -> None:
+    results = Results().with_run(RUN, [*ROWS, row("d", OURS, note=note)])
+    assert "| transpose | 4 | 2 | 0 | 1 | 0.900 | 1.754 | 2.289 | 1 | 1 |" in summary(results)
+
+
+def test_a_difference_within_the_noise_of_a_line_is_a_tie() -> None:
+    rows = [replace(row("a", OURS, 1.0), low=0.999, high=1.15), replace(row("a", "torch", 1.1), verdict="WIN")]
+    (line,) = lines(Results().with_run(RUN, rows))
+    assert line.verdict == text_of(line)[-1] == "TIE"
+
+
+def test_few_pairs_are_said_and_too_few_give_no_interval() -> None:
+    few, fewest = (
+        lines(Results().with_run(RUN, [row("a", OURS, 1.0), row("a", "torch", 2.0, pairs=n)]))[0] for n in (12, 3)
+    )
+    assert text_of(few)[-2:] == ("2.000 [1.990, 2.010]", "WIN")
+    assert text_of(fewest)[-2:] == ("2.000 -", "-")
+    rows = [row("a", OURS, 1.0), row("a", "torch", 2.0, pairs=12)]
+    assert "| WIN (12 pairs) |" in full(Results().with_run(RUN, rows))
+    assert "pairs)" not in full(RESULTS)
+
+
+def test_rows_of_another_kernel_of_ours_do_not_stay() -> None:
+    old = [
+        row("a", OURS, 1.0, variant="v"), row("a", "torch", 2.0, variant="v"), row("a", "cub", 0.9, variant="v"),
+        row("a", "jax", variant="v", note="not offered: no"),
+        row("a", OURS, 1.0, "hot", variant="v"), row("a", "cub", 0.9, "hot", variant="v"), row("b", OURS, 1.0),
+    ]  # fmt: skip
+
+    def left(*later: Row) -> set[tuple[str, str, str]]:
+        merged = Results().with_run(RUN, old).with_run(replace(RUN, date="2026-11-23"), later)
+        return {(one.case, one.peer, one.protocol) for one in merged.rows if one.run == 0 and len(merged.runs) > 1}
+
+    everything = {(one.case, one.peer, one.protocol) for one in old}
+    again = {("a", OURS, "cold"), ("a", "torch", "cold")}
+    same = [row("a", OURS, 1.0, variant="v"), row("a", "torch", 3.0, variant="v")]
+    assert left(*same) == everything - again
+    slower = [replace(one, ours_us=10.6) for one in same]
+    assert left(*slower) == everything - again - {("a", "cub", "cold")}, "of another time of ours"
+    other = [replace(one, variant="w") for one in same]
+    assert left(*other) == {("a", "jax", "cold"), ("b", OURS, "cold")}, "of another variant of ours"
+    assert left(row("a", OURS, note="failed: no")) == {
+        ("a", "jax", "cold"), ("b", OURS, "cold")
+    }, "there is nothing of ours to compare with"  # fmt: skip
+
+
+def test_what_failed_is_measured_again_and_what_cannot_be_is_not() -> None:
+    assert all(row("a", peer, 1.0).is_done for peer in (OURS, "torch"))
+    for note in ("not offered: no", "cannot be captured in a graph", "base: nothing is tuned"):
+        assert row("a", "torch", note=note).is_done
+    for note in ("failed: no", "crashed while timing", "hung for 5 s", "took the device down while", "left out: it"):
+        assert not row("a", "torch", note=note).is_done
+    assert row("a", "torch", note="wrong: out").is_done
+    assert not row("a", OURS, note="wrong: out").is_done
 
 
 def test_losses_are_told_by_peer_and_listed_worst_first() -> None:
@@ -160,10 +218,22 @@ def test_the_full_table_has_every_peer_and_every_note() -> None:
 def test_changes_are_told_by_our_own_times() -> None:
     now = Results().with_run(
         RUN,
-        [replace(ROWS[0], ours_us=12.0), replace(ROWS[3], ours_us=10.05), replace(ROWS[5], ours_us=8.0), ROWS[8]],
+        [
+            replace(ROWS[0], ours_us=12.0),
+            replace(ROWS[3], ours_us=10.05),
+            replace(ROWS[5], ours_us=8.0),
+            ROWS[8],
+        ],
     )
     assert differences(RESULTS, now) == (
         Difference("transpose", "a", "cold", 10.0, 12.0, Change.SLOWER),
         Difference("transpose", "a", "hot", 10.0, 10.05, Change.SAME),
         Difference("transpose", "b", "cold", 10.0, 8.0, Change.FASTER),
     )
+
+
+def test_a_kernel_that_gives_no_time_any_more_is_broken() -> None:
+    now = Results().with_run(RUN, [row("a", OURS, note="wrong: out: 1 elements are wrong")])
+    (found,) = differences(RESULTS, now)
+    assert (found.before_us, found.now_us, found.change) == (10.0, None, Change.BROKEN)
+    assert found.note == "wrong: out: 1 elements are wrong"

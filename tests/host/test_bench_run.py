@@ -61,6 +61,7 @@ class Script:
         meanwhile: called at every order.
         setups: of every process.
         ready: seconds that every contender took to get ready.
+        processes: how many can begin; None: any number.
     """
 
     crash: frozenset[str] = frozenset()
@@ -74,6 +75,7 @@ class Script:
     meanwhile: Callable[[], object] = lambda: None
     setups: list[Setup] = field(default_factory=list)
     ready: float | None = None
+    processes: int | None = None
 
     def start(self, setup: Setup) -> FakeLine:
         self.setups.append(setup)
@@ -88,7 +90,8 @@ class FakeLine:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._messages: Iterator[Message | None] = iter([script.opening])
+        comes_back = script.processes is None or script.started <= script.processes
+        self._messages: Iterator[Message | None] = iter([script.opening if comes_back else Refused("no GPU")])
 
     def send(self, order: Order | None) -> None:
         if order is not None:
@@ -116,7 +119,7 @@ class FakeLine:
                 if what in self._script.lose:
                     yield Lost("an illegal address")
             ratio = 1.0 if name == OURS else 2.0
-            row = Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN")
+            row = Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN", pairs=30)
             yield Found(replace(row, seconds=self._script.ready))
         yield Finished()
 
@@ -164,6 +167,28 @@ def test_a_peer_that_crashes_again_and_again_is_left_out(tmp_path: Path) -> None
     assert [note.startswith("crashed") for note in notes] == [True] * MOST_STRIKES + [False] * 2
     assert notes[-1] == f"left out: it took its process down {MOST_STRIKES} times before in this run"
     assert all(rows[case.name, "jax"].verdict == "WIN" for case in CASES)
+
+
+def test_rows_stay_where_the_device_does_not_come_back(tmp_path: Path) -> None:
+    script = Script(lose=frozenset({f"{CASES[1].name} cub"}), processes=1)
+    rows, bench = rows_of(script, tmp_path)
+    case = CASES[1].name
+    assert rows[case, OURS].verdict == rows[case, "torch"].verdict == "WIN"
+    assert rows[case, "cub"].note == (
+        "took the device down while timing: an illegal address; after that the device did not come back"
+    )
+    assert (case, "jax") not in rows
+    assert bench.left_out == list(CASES[2:])
+    assert "cub took the device down while timing: an illegal address on sum f32 20" in str(bench.lost)
+
+
+def test_a_device_that_our_own_kernel_took_down_is_told_of_after_its_row(tmp_path: Path) -> None:
+    script = Script(crash=frozenset({f"{CASES[1].name} {OURS}"}), processes=1)
+    rows, bench = rows_of(script, tmp_path)
+    assert rows[CASES[1].name, OURS].note == "crashed while timing: signal 11"
+    assert {case for case, _ in rows} == {CASES[0].name, CASES[1].name}
+    assert bench.left_out == list(CASES[2:])
+    assert f"gen crashed while timing: signal 11 on {CASES[1].name}" in str(bench.lost)
 
 
 def test_our_own_crash_is_a_row_and_the_next_case_has_its_turn(tmp_path: Path) -> None:
