@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from gen.bench.statistics import FEWEST, Change, change, noise, verdict
 from gen.emit.files import read, write_if_changed
-from gen.errors import StoreError
+from gen.errors import GenError, StoreError
 
 SCHEMA = 1
 OURS = "gen"  # in the place of a peer: what became of a case as such
@@ -170,10 +173,13 @@ def in_order(results: Results, cases: Sequence[tuple[str, str]], peers: Sequence
 
 def read_results(path: Path) -> Results:
     """The results in a file; none if there is no such file. Raises StoreError if it is of another schema."""
-    text = read(path)
+    again = "Give a file that gen bench --json wrote"
+    try:
+        text = read(path)
+    except GenError as error:
+        raise StoreError(error.subject, error.rule, error.value, next_step=again) from error
     if text is None:
         return Results(path=path)
-    again = "Give a file that gen bench --json wrote"
     try:
         content = json.loads(text)
         if content["schema"] != SCHEMA:
@@ -202,6 +208,12 @@ def _check(rows: Sequence[Row], runs: Sequence[Run]) -> None:
                 raise ValueError(f"{row.case}, {row.peer}: {known.name} {value!r}")
         if not 0 <= row.run < len(runs):
             raise ValueError(f"{row.case}, {row.peer}: run {row.run}")
+
+
+def lock_of(path: Path) -> Path:
+    """The file that is locked while results are read and written anew: one for each file, whoever writes it."""
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+    return Path(gettempdir()) / f"gen-bench-{os.getuid()}" / f"{name}.lock"
 
 
 def write_results(path: Path, results: Results) -> None:

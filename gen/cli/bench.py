@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ import typer
 from gen.cli import show
 from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
 from gen.cli.gpu import Gpu
+from gen.errors import GenError
 
 if TYPE_CHECKING:
     from gen.bench.rows import Difference, Results, Row, Run
@@ -70,11 +70,19 @@ def bench(
     json: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", show_default=False, help="Keep the results here, in the place of older ones of each case."
+            metavar="FILE",
+            show_default=False,
+            help="Keep the results here, in the place of older ones of the same case, peer and protocol. Rows of other "
+            "peers stay if our kernel is the same one still, and takes as long within 5 %.",
         ),
     ] = None,
     missing: Annotated[
-        bool, typer.Option("--missing", help="Only cases of which the file of --json has no row yet.")
+        bool,
+        typer.Option(
+            "--missing",
+            help="Only cases of which the file of --json lacks our row or a peer's under this protocol, or has "
+            "one that failed.",
+        ),
     ] = False,
     part: Annotated[
         str | None,
@@ -87,7 +95,10 @@ def bench(
     against: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", show_default=False, help="Compare with an earlier run; exit status 1 if one is slower now."
+            metavar="FILE",
+            show_default=False,
+            help="Compare with an earlier run; exit status 1 if a kernel of ours is slower now or fails, 2 if there is "
+            "nothing to compare.",
         ),
     ] = None,
     gpu: Gpu = 0,
@@ -108,6 +119,7 @@ def bench(
     from gen.bench.run import Bench
     from gen.bench.tuning import tuning
     from gen.bench.worker import Setup
+    from gen.emit.files import check_writable
     from gen.gpu.lock import alone_on, gpu_uuid
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
@@ -124,16 +136,21 @@ def bench(
     if list_cases:
         show.verbatim(text_of_cases(wanted))
         return
+    if missing and json is None:
+        raise OptionError("--missing", "needs --json FILE: what is missing is missing there")
     before = None if against is None else read_results(against)
     if before is not None and not before.rows:
         raise OptionError("--against", "must be a file that gen bench --json wrote", against)
     kept = Results() if json is None else read_results(json)
+    if json is not None:
+        check_writable(json)
     if missing:
-        done = {(row.family, row.case) for row in kept.rows}
-        wanted = tuple(one for one in wanted if (one.family, one.name) not in done)
-    if not wanted:
-        show.text("Nothing is missing.")
-        return
+        wanted = _missing(wanted, kept, protocol, names)
+        if not wanted:
+            show.text("Nothing is missing.")
+            return
+    if before is not None:
+        _check_common(before, wanted, protocol)
     home = home_of(out)
     invocation = ctx.find_object(Invocation) or Invocation()
     uuid = gpu_uuid(gpu)
@@ -144,11 +161,43 @@ def bench(
         if uuid is not None:
             opened.enter_context(alone_on(uuid, _command(), say=show.note))
         first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
-        file = None if json is None else _File(json, cache_home(home) / "bench.lock")
-        results = _measure(Bench(setup), wanted, file, budget, first)
+        benched = Bench(setup)
+        results = _measure(benched, wanted, json, before, budget, first, missing=missing)
     _end(results, wanted, tuned=tune is not None)
+    if benched.lost is not None:
+        raise benched.lost
     if before is not None and _compare(differences(before, results)):
         raise typer.Exit(1)
+
+
+def _missing(
+    cases: Sequence[Case], kept: Results, protocol: str, peers: Sequence[str]
+) -> tuple[Case, ...]:  # fmt: skip
+    """The cases of which our row or a peer's is not there under a protocol, or has failed."""
+    from gen.bench.rows import NOT_OFFERED, OURS
+
+    found = []
+    for case in cases:
+        rows = [row for row in kept.rows if (row.family, row.case) == (case.family, case.name)]
+        there = {row.peer: row for row in rows if row.protocol == protocol}
+        ours = there.get(OURS)
+        if ours is not None and ours.note.startswith(NOT_OFFERED):
+            continue
+        if not {OURS, *peers} <= there.keys() or not all(row.is_done for row in rows):
+            found.append(case)
+    return tuple(found)
+
+
+def _check_common(before: Results, cases: Sequence[Case], protocol: str) -> None:
+    """Raises OptionError if an earlier run has none of these cases."""
+    from gen.bench.rows import OURS
+
+    known = {
+        (row.family, row.case) for row in before.rows if row.peer == OURS and row.ours_us and row.protocol == protocol
+    }
+    if not any((case.family, case.name) in known for case in cases):
+        rule = f"must have a time of ours for one of these {len(cases)} cases, {protocol}"
+        raise OptionError("--against", rule, before.path, next_step="gen bench --json FILE writes it")
 
 
 def _select(cases: Sequence[Case], family: str | None, filters: Sequence[str] | None) -> tuple[Case, ...]:
@@ -176,37 +225,29 @@ def _part(cases: Sequence[Case], part: str) -> tuple[Case, ...]:
     found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", part)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
         raise OptionError("--part", "must be K/N, K from 1 to N", part)
-    return tuple(cases[int(found[1]) - 1 :: int(found[2])])
+    chosen = tuple(cases[int(found[1]) - 1 :: int(found[2])])
+    if not chosen:
+        raise OptionError("--part", f"leaves nothing: there are {len(cases)} cases", part)
+    return chosen
 
 
-@dataclass(frozen=True)
-class _File:
-    """Where results are kept, also those of other runs at the same time.
+def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[Case], peers: Sequence[str]) -> None:
+    """Puts all rows of a run so far in the place of older ones, also where other runs keep theirs at the same time."""
+    from gen.bench.rows import in_order, lock_of, read_results, write_results
+    from gen.emit.files import alone
 
-    Attributes:
-        path: the file.
-        lock: held while it is read and written anew.
-    """
-
-    path: Path
-    lock: Path
-
-    def keep(self, run: Run, rows: Sequence[Row], cases: Sequence[Case], peers: Sequence[str]) -> None:
-        """Puts all rows of a run so far in the place of older ones of the same cases."""
-        from gen.bench.rows import in_order, read_results, write_results
-        from gen.emit.files import alone
-
-        with alone(self.lock):
-            kept = read_results(self.path)
-            order = _order(kept, [(case.family, case.name) for case in cases])
-            write_results(self.path, in_order(kept.with_run(run, rows), order, peers))
+    with alone(lock_of(path)):
+        kept = read_results(path)
+        order = _order(kept, [(case.family, case.name) for case in cases])
+        write_results(path, in_order(kept.with_run(run, rows), order, peers))
 
 
 def _measure(
-    bench: Bench, cases: Sequence[Case], file: _File | None, budget: float | None, tune: Tune | None
-) -> Results:
+    bench: Bench, cases: Sequence[Case], file: Path | None, before: Results | None, budget: float | None,
+    tune: Tune | None, *, missing: bool,
+) -> Results:  # fmt: skip
     """Measures, prints and keeps one case after another."""
-    from gen.bench.rows import Results, Run
+    from gen.bench.rows import Results, Run, read_results
     from gen.bench.table import COLUMNS, lines, text_of
 
     start = time.monotonic()
@@ -215,6 +256,19 @@ def _measure(
     for name, reason in opened.missing.items():
         show.text(f"Without {name}: {reason}")
     run = Run(_command(), time.strftime("%Y-%m-%d"), opened.device, opened.driver, opened.calibration, opened.versions)
+    try:
+        if before is not None and before.device != opened.device:
+            rule = f"was measured on {before.device}: nothing can be compared with it here"
+            raise OptionError("--against", rule, opened.device)
+        if file is not None:
+            kept = read_results(file)
+            kept.with_run(run, [])  # raises what it would raise after the first case
+            if missing:
+                there = [name for name in bench.setup.peers if name not in opened.missing]
+                cases = _missing(cases, kept, bench.setup.protocol.value, there)
+    except GenError:
+        bench.close()
+        raise
     show.text("  ".join(COLUMNS))
     rows: list[Row] = []
     if budget is not None:
@@ -227,9 +281,10 @@ def _measure(
             if row.note:
                 show.text(f"{row.peer}: {row.note}", indent=4)
         if file is not None:
-            file.keep(run, rows, cases, bench.setup.peers)
+            _keep(file, run, rows, cases, bench.setup.peers)
     for case in bench.left_out:
-        show.text(f"Left out for want of time: {case.name}")
+        why = "for want of time" if bench.lost is None else "as the device was lost"
+        show.text(f"Left out {why}: {case.name}")
     return Results().with_run(run, rows)
 
 
@@ -275,9 +330,21 @@ def _end(results: Results, cases: Sequence[Case], *, tuned: bool) -> None:
 
 
 def _compare(found: Sequence[Difference]) -> bool:
-    """Prints what became of each case; whether one is slower."""
+    """Prints what became of each case; whether one is slower, or has no time any more.
+
+    Raises OptionError if there is nothing to compare.
+    """
+    if not found:
+        raise OptionError("--against", "has none of the cases that were measured")
     rows = [
-        (one.case, one.protocol, f"{one.before_us:.4g}", f"{one.now_us:.4g}", one.change.value) for one in found
+        (
+            one.case, one.protocol, f"{one.before_us:.4g}", "-" if one.now_us is None else f"{one.now_us:.4g}",
+            one.change.value,
+        )
+        for one in found
     ]  # fmt: skip
     show.table(("case", "protocol", "us before", "us now", "change"), rows)
-    return any(one.change.value == "SLOWER" for one in found)
+    for one in found:
+        if one.note:
+            show.text(f"{one.case} ({one.protocol}): {one.note}")
+    return any(one.change.value in ("SLOWER", "BROKEN") for one in found)

@@ -28,6 +28,21 @@ def write_if_changed(path: Path, text: str) -> bool:
     return True
 
 
+def check_writable(path: Path) -> None:
+    """Raises GenError if the file could not be written, before what it is for is done."""
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(None, "Is a directory")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            made.touch()
+        finally:
+            made.unlink(missing_ok=True)
+    except OSError as error:
+        raise GenError(str(path), "cannot be written", error.strerror, next_step="Name another file") from error
+
+
 def read(path: Path) -> str | None:
     """The file's text; None if there is none."""
     try:

@@ -14,7 +14,8 @@ import pytest
 
 from gen.bench import run as run_module
 from gen.bench import tuning as tuning_module
-from gen.bench.rows import read_results
+from gen.bench.peers import names
+from gen.bench.rows import lock_of, read_results
 from gen.bench.run import Bench
 from gen.bench.tuning import Tune
 from tests.host.cli.command import run
@@ -79,7 +80,37 @@ def test_cases_that_are_kept_already_are_not_measured_again(script: Script, tmp_
     assert ended.status == 0
     assert [case for case, _ in script.orders] == ["transpose f32 1024x1024", "transpose f32 4096x4096"]
     assert len(read_results(file).cases()) == 2
-    assert "Nothing is missing." in run("bench", *ONE, "--json", file, "--missing").out
+    assert "Nothing is missing." in run("bench", *ONE, "--json", file, "--missing", "--peers", "torch").out
+
+
+def test_peers_and_protocols_that_were_not_measured_are_missing(script: Script, tmp_path: Path) -> None:
+    missing = (*ONE, "--json", tmp_path / "h100.json", "--missing")
+    for count, peers in ((1, "torch"), (1, "torch"), (2, "torch,cub"), (3, "torch,cub,plain")):
+        assert run("bench", *missing, "--peers", peers).status == 0
+        assert len(script.orders) == count, peers
+    assert len(script.orders) == 3
+    run("bench", *missing, "--protocol", "dirty", "--peers", "torch")
+    assert len(script.orders) == 4
+
+
+def test_peers_that_are_not_installed_are_not_missing(script: Script, tmp_path: Path) -> None:
+    script.opening = replace(OPENED, calibration=LIMITS, missing=dict.fromkeys(names(None)[1:], "not installed"))
+    missing = (*ONE, "--json", tmp_path / "h100.json", "--missing")
+    run("bench", *ONE, "--json", tmp_path / "h100.json", "--peers", names(None)[0])
+    assert run("bench", *missing).status == 0
+    assert len(script.orders) == 1
+
+
+@pytest.mark.parametrize("how", ["crash", "hang", "lose"])
+def test_what_failed_is_measured_again(script: Script, tmp_path: Path, how: str) -> None:
+    setattr(script, how, frozenset({"torch"}))
+    missing = (*ONE, "--json", tmp_path / "h100.json", "--missing", "--peers", "torch")
+    run("bench", *missing)
+    setattr(script, how, frozenset())
+    run("bench", *missing)
+    assert len(script.orders) == 3, "the case; what was left of it after torch; and the case again"
+    run("bench", *missing)
+    assert len(script.orders) == 3
 
 
 def test_parts_of_the_cases_make_the_whole_table(script: Script, tmp_path: Path) -> None:
@@ -114,6 +145,75 @@ def test_an_earlier_run_is_compared(script: Script, tmp_path: Path, before: floa
     assert script.started == 2
 
 
+def test_a_kernel_that_fails_now_is_worse_than_slow(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    run("bench", *ONE, "--json", file)
+    script.crash = frozenset({"gen"})
+    ended = run("bench", *ONE, "--against", file)
+    assert (ended.status, "BROKEN" in ended.out) == (1, True)
+    assert "transpose f32 1024x1024 (cold): crashed while timing" in ended.out
+
+
+def test_what_cannot_be_compared_is_told_before_anything_is_measured(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    run("bench", *ONE, "--json", file)
+    for arguments in (["--case", "sum f32 2^10"], [*ONE, "--protocol", "dirty"]):
+        ended = run("bench", *arguments, "--against", file)
+        assert (ended.status, script.started) == (2, 1)
+        assert "--against must have a time of ours for one of these 1 cases" in ended.err
+    script.opening = replace(OPENED, calibration=LIMITS, device="Another GPU")
+    ended = run("bench", *ONE, "--against", file)
+    assert (ended.status, len(script.orders)) == (2, 1)
+    assert "--against was measured on Fake GPU: nothing can be compared with it here (got Another GPU)" in ended.err
+    assert script.killed == script.started
+
+
+def test_results_that_could_not_be_kept_are_not_measured(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    run("bench", *ONE, "--json", file)
+    script.opening = replace(OPENED, calibration=LIMITS, device="Another GPU")
+    ended = run("bench", *ONE, "--json", file)
+    assert (ended.status, len(script.orders)) == (1, 1)
+    assert "were measured on Fake GPU (got Another GPU). Give another file" in " ".join(ended.err.split())
+    (tmp_path / "file").touch()
+    for target, message in (
+        (tmp_path / "file" / "x.json", "cannot be written"),
+        (tmp_path, "Give a file that gen bench"),
+    ):
+        ended = run("bench", *ONE, "--json", target)
+        assert (ended.status, script.started) == (1, 2)
+        assert message in " ".join(ended.err.split())
+
+
+def test_a_file_that_is_no_text_is_told_of_with_what_to_do(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "binary"
+    file.write_bytes(b"\xff\xfe\x00")
+    for option in ("--json", "--against"):
+        for path in (file, tmp_path):
+            ended = run("bench", *ONE, option, path)
+            assert (ended.status, script.started) == (1, 0)
+            assert "Give a file that gen bench --json wrote" in " ".join(ended.err.split())
+
+
+def test_runs_of_several_homes_take_turns_at_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert lock_of(Path("h100.json")) == lock_of(tmp_path / "x" / ".." / "h100.json")
+    assert lock_of(tmp_path / "h100.json") != lock_of(tmp_path / "h200.json")
+    assert tmp_path not in lock_of(tmp_path / "h100.json").parents
+
+
+def test_rows_are_kept_and_the_status_says_so_when_the_device_is_lost(script: Script, tmp_path: Path) -> None:
+    script.lose, script.processes = frozenset({"cub"}), 1
+    file = tmp_path / "h100.json"
+    ended = run("bench", "--case", "sum f32 2^10", "--case", "sum f32 2^16", "--json", file)
+    assert ended.status == 1
+    assert "cub took the device down while timing" in ended.err
+    assert "Left out as the device was lost: sum f32 2^16" in ended.out
+    kept = {row.peer: row for row in read_results(file).rows}
+    assert kept["gen"].verdict == kept["torch"].verdict == "WIN"
+    assert kept["cub"].note.endswith("after that the device did not come back")
+
+
 def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
     file.write_text(run("bench", *ONE, "--list").out)
@@ -134,6 +234,8 @@ def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
         (["--part", "half"], "--part must be K/N"),
         (["--tune", "-1"], "--tune must be a positive number"),
         (["--against", "none.json"], "--against must be a file that gen bench --json wrote"),
+        (["--missing"], "--missing needs --json FILE"),
+        (["--part", "999/999"], "--part leaves nothing: there are 169 cases (got 999/999)"),
     ],
 )
 def test_bad_usage_is_told_before_anything_runs(script: Script, arguments: list[str], message: str) -> None:
