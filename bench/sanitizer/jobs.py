@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-PIECE = 24  # variants of one job: below that, most of its time goes into starting the tool
+PIECE = 40  # variants of one job: below that, most of its time goes into starting the tool
 SLOW = {"racecheck": 1.3, "initcheck": 1.2}  # than the other tools, by as much
 Item = TypeVar("Item")
 
