@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf, prod
+from math import inf, prod, sqrt
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,9 @@ ON_HOST = 1 << 18  # elements: results of more are compared where they are
 # No library lets a term pass more roundings: its threads are many, and their sums are added as a tree. The bound for
 # any order whatever is of no use: for 2^26 terms in f32 it is infinite, and lets everything pass.
 MOST_ROUNDINGS = 1 << 12
+# A library may round partial sums to the 16 bits of its elements. Of n whole numbers from 1 to 8 of random signs, those
+# are random walks of sqrt(25.5 n): what they are off by stays within eight times that, times the unit of rounding.
+NARROW = 8 * 25.5**0.5
 _ITSELF = Allowance(1.0, 0.0, 0.0, inf)  # what lies beside each value is the bound itself
 
 
@@ -50,30 +53,51 @@ class Judge:
     def __init__(
         self, comparer: Comparer, case: Case, spec: Spec, expected: Mapping[str, Expected]
     ) -> None:  # fmt: skip
-        self._comparer = comparer
+        self._comparer, self._case = comparer, case
         self._roundings = roundings(case)
         self._outputs = [(operand, expected[operand.name]) for operand in spec.operands if operand.role == "out"]
         self._kept: dict[tuple[str, str], Any] = {}
 
-    def wrong(self, results: Sequence[Any]) -> str | None:
-        """What is wrong with a contender's results, in words; None if they are right."""
+    def wrong(self, results: Sequence[Any], *, narrow: bool = False) -> str | None:
+        """What is wrong with a contender's results, in words; None if they are right.
+
+        Args:
+            results: as it gives them.
+            narrow: whether it may add 16-bit floats in 16 bits.
+        """
         if len(results) != len(self._outputs):
             return f"it gave {len(results)} results, not {len(self._outputs)}"
         for (operand, expected), result in zip(self._outputs, results, strict=True):
             given = _read(operand, result)
             reason = _misshapen(given, tuple(np.shape(expected.value))) or self._compare(operand, expected, given)
-            if reason is not None:
+            if reason is not None and not (narrow and self._narrow(operand, expected, given)):
                 return f"{operand.name}{reason}"
         return None
 
     def differences(self, results: Sequence[Any]) -> list[str]:
-        """Where a contender's results have another type than ours."""
+        """Where a contender's results have another type than ours, or another accumulator."""
         found = []
-        for (operand, _), result in zip(self._outputs, results, strict=True):
-            dtype = _read(operand, result).dtype
-            if not operand.dtype.holds(dtype):
-                found.append(f"gives {dtype}, gen {operand.dtype.name}")
-        return found
+        for (operand, expected), result in zip(self._outputs, results, strict=False):
+            given = _read(operand, result)
+            if not operand.dtype.holds(given.dtype):
+                found.append(f"gives {given.dtype}, gen {operand.dtype.name}")
+            elif note := self._narrow(operand, expected, given):
+                found.append(note if self._compare(operand, expected, given) else "")
+        return list(filter(None, found))
+
+    def _narrow(self, operand: Operand, expected: Expected, given: Given) -> str:
+        """How far sums are off whose partial sums are rounded to 16 bits; empty where that does not explain it."""
+        dtype, work = operand.dtype, self._case.work
+        sums = isinstance(work, Reduce) and set(work.ops) == {"sum"}
+        if not sums or dtype.kind != "float" or dtype.size != 2 or not dtype.holds(given.dtype):
+            return ""
+        value = np.asarray(expected.value, np.float64)
+        if _misshapen(given, value.shape) is not None or value.size > ON_HOST:
+            return ""
+        content = self._comparer.download(given.address, value.size * dtype.size)
+        off = np.abs(content.view(dtype.numpy).reshape(value.shape).astype(np.float64) - value).max(initial=0.0)
+        allowed = NARROW * sqrt(self._case.elements / max(value.size, 1)) * dtype.unit_roundoff
+        return f"adds in {dtype.name}: off by {off:.3g}, of {allowed:.3g} that this may cost" if off <= allowed else ""
 
     def _compare(self, operand: Operand, expected: Expected, given: Given) -> str | None:
         exact = expected.magnitude is None or sharpened(expected, random_signs=True).magnitude is None

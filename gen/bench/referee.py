@@ -66,21 +66,25 @@ class Referee:
                 less.close()
             if wrong is not None:
                 return f"on {self._less.name}: {wrong}"
-        return next(filter(None, map(self.wrong_peer, contenders)), None)
+        return next(filter(None, (self._wrong(contender, narrow=False) for contender in contenders)), None)
 
     def wrong_peer(self, contender: Contender) -> str | None:
-        """What is wrong with a contender's results, wherever it writes them, in words."""
-        judge = self._cells or self._judge
+        """What is wrong with a peer's results, in words; one that adds halves in halves says so in its row."""
+        return self._wrong(contender, narrow=True)
+
+    def _wrong(self, contender: Contender, *, narrow: bool) -> str | None:
+        """What is wrong with results, wherever they are written."""
         for number in range(contender.places):
             contender.use(number)
-            wrong = judge.wrong(contender.launch())
+            results = contender.launch()
+            wrong = self._judge.wrong(results, narrow=narrow) if self._cells is None else self._cells.wrong(results)
             if wrong is not None:
                 return wrong
         return None
 
     def differences(self, results: Sequence[Any]) -> list[str]:
-        """Where results have another type than ours."""
-        return self._judge.differences(results)
+        """Where results have another type than ours, or another accumulator."""
+        return self._judge.differences(results) if self._cells is None else []
 
     def _asked(self) -> Judge:
         """A judge who knows what NumPy says."""

@@ -12,7 +12,7 @@ from gen.bench.cases import STATISTICS, public_cases
 from gen.bench.judge import Judge, roundings
 from gen.bench.offers import problem_of
 from gen.bench.works import Case, Reduce
-from gen.dtypes import F32
+from gen.dtypes import F16, F32, DType
 from gen.families import FAMILIES
 from gen.families.base import Array
 from gen.proof.oracle import gamma
@@ -27,8 +27,8 @@ def judged(ring: FakeRing, case: Case) -> tuple[Judge, Array]:
     return Judge(ring, case, problem.spec, problem.family.oracle(problem.spec, {"in": x}, problem.extents)), x
 
 
-def given(ring: FakeRing, value: float) -> Shared:
-    made = ring.array((), F32)
+def given(ring: FakeRing, value: float, dtype: DType = F32) -> Shared:
+    made = ring.array((), dtype)
     view(made)[...] = value
     return made
 
@@ -54,3 +54,30 @@ def test_a_wrong_sum_of_squares_of_very_many_is_found(factor: float, monkeypatch
         if place != 0 or right[0] != 0:
             assert judge.wrong(spoiled) is not None, STATISTICS[place]
     assert prod(large.shape) * F32.unit_roundoff > 1, "the bound for any order is infinite"
+
+
+def test_a_sum_of_halves_in_halves_is_a_difference_of_meaning_of_peers_alone() -> None:
+    ring = FakeRing()
+    case = Case(Reduce(("sum",)), F16, (1 << 20,))
+    judge, x = judged(ring, case)
+    right = float(x.sum(dtype=np.float64))
+    unit = np.spacing(np.float16(right)).astype(np.float64)
+    assert judge.differences([given(ring, right, F16)]) == []
+    off = [given(ring, right + 2 * unit, F16)]
+    assert judge.wrong(off) is not None, "ours adds in f32"
+    assert judge.wrong(off, narrow=True) is None
+    (note,) = judge.differences(off)
+    assert note == f"adds in f16: off by {2 * unit:.3g}, of 20.2 that this may cost"
+    for value in (right + 30, np.nan, np.inf):
+        wrong = [given(ring, value, F16)]
+        assert judge.wrong(wrong, narrow=True) is not None
+        assert judge.differences(wrong) == []
+
+
+def test_no_other_operator_or_type_may_be_narrow() -> None:
+    ring = FakeRing()
+    for op, dtype in (("sum", F32), ("max", F16)):
+        judge, x = judged(ring, Case(Reduce((op,)), dtype, (1 << 12,)))
+        value = float(getattr(x.astype(np.float64), op)())
+        assert judge.wrong([given(ring, value, dtype)], narrow=True) is None
+        assert judge.wrong([given(ring, value + 1, dtype)], narrow=True) is not None
