@@ -88,13 +88,15 @@ def read_cases(path: Path) -> tuple[Case, ...]:
         StoreError: the file cannot be read, or is of another schema.
         SpecError: a case makes no sense.
     """
-    again = 'Write {"schema": 1, "cases": [...]}; gen bench --list --json - prints examples'
+    again = 'Write {"schema": 1, "cases": [...]}; gen bench --list prints examples'
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(str(path), "must be a file of JSON", error, next_step=again) from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA or not isinstance(content.get("cases"), list):
         raise StoreError(str(path), f"must have schema {SCHEMA} and a list of cases", next_step=again)
+    if not content["cases"]:
+        raise StoreError(str(path), "must have a case at least", next_step=again)
     return tuple(Case.from_json(entry) for entry in content["cases"])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from gen.bench.statistics import FEWEST, Change, change, noise, verdict
+from gen.bench.statistics import FEWEST, Change, Verdict, change, noise, verdict
 from gen.emit.files import read, write_if_changed
 from gen.errors import GenError, StoreError
 
@@ -20,6 +20,7 @@ SCHEMA = 1
 OURS = "gen"  # in the place of a peer: what became of a case as such
 NONE = "-"  # in the place of a verdict
 ALIKE = 0.05  # two times of ours, in two runs, that differ by no more are taken for those of one kernel
+_VERDICTS = (NONE, *(known.value for known in Verdict))
 NOT_OFFERED = "not offered: "  # begins the note of a row
 FAILED, WRONG, LEFT_OUT = "failed: ", "wrong: ", "left out: "  # so do these
 CRASHED, HUNG, TOOK_DOWN = "crashed ", "hung ", "took the device down "
@@ -95,6 +96,7 @@ class Run:
     Attributes:
         calibration: what the device could do, measured in the same process.
         versions: of all that took part, by name.
+        origin: of gen itself: the commit, or the digest of its files; empty where nobody wrote it down.
     """
 
     command: str
@@ -103,6 +105,7 @@ class Run:
     driver: str
     calibration: Mapping[str, Any]
     versions: Mapping[str, str]
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,7 @@ def read_results(path: Path) -> Results:
         runs = tuple(Run(**run) for run in content["meta"]["runs"])
         rows = tuple(Row(**row) for row in content["rows"])
         _check(rows, runs)
+        _check_runs(runs)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise StoreError(str(path), "is not what gen bench writes", error, next_step=again) from error
     return Results(rows, runs, path)
@@ -206,8 +210,25 @@ def _check(rows: Sequence[Row], runs: Sequence[Run]) -> None:
                 sound = value is None or (type(value) in (int, float) and isfinite(value) and value >= 0)
             if not sound:
                 raise ValueError(f"{row.case}, {row.peer}: {known.name} {value!r}")
+        if row.verdict not in _VERDICTS:
+            raise ValueError(f"{row.case}, {row.peer}: verdict {row.verdict!r}")
         if not 0 <= row.run < len(runs):
             raise ValueError(f"{row.case}, {row.peer}: run {row.run}")
+
+
+def _check_runs(runs: Sequence[Run]) -> None:
+    """Raises ValueError for values that no run writes."""
+    for run in runs:
+        for known in fields(Run):
+            value = getattr(run, known.name)
+            if known.name == "calibration":
+                sound = isinstance(value, dict)
+            elif known.name == "versions":
+                sound = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+            else:
+                sound = isinstance(value, str)
+            if not sound:
+                raise ValueError(f"a run's {known.name} {value!r}")
 
 
 def lock_of(path: Path) -> Path:

@@ -213,8 +213,9 @@ def _when(results: Results) -> str:
     last = results.runs[-1]
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
-    runs = "" if len(results.runs) == 1 else f"in {len(results.runs)} runs, the last "
-    return (
-        f"Measured on one {last.device} (driver {last.driver}), {span}, {runs}by `{last.command}`; {versions}. "
-        f"{_LEGEND}\n"
-    )
+    origins = ", ".join(dict.fromkeys(run.origin for run in results.runs if run.origin))
+    versions += f"; gen's {origins}" if origins else ""
+    where, runs = f"one {last.device}", ""
+    if len(results.runs) > 1:
+        where, runs = f"{last.device}s, each run on one,", f"in {len(results.runs)} runs, the last "
+    return f"Measured on {where} (driver {last.driver}), {span}, {runs}by `{last.command}`; {versions}. {_LEGEND}\n"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from gen.dtypes import DType, read_dtype
 from gen.errors import SpecError
+from gen.families.reduction.operators import OPERATORS
 
 Shape = tuple[int, ...]
 
@@ -156,7 +157,7 @@ class Case:
             raise SpecError(subject, "must be an object", repr(content))
         values = dict(content)
         family, shape = values.pop("family", None), values.pop("shape", None)
-        if family not in _WORKS:
+        if not isinstance(family, str) or family not in _WORKS:
             raise SpecError(f"{subject}.family", "must be one of " + ", ".join(_WORKS), repr(family))
         if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape) or not shape:
             raise SpecError(f"{subject}.shape", "must be a list of positive numbers", repr(shape))
@@ -164,10 +165,9 @@ class Case:
         try:
             make: Any = _WORKS[family]
             work = make(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
-            case = cls(work, dtype, tuple(shape))
-            _ = case.name
         except TypeError as error:
             raise SpecError(subject, f"is no {family}: {error}", repr(content)) from error
+        case = cls(work, dtype, tuple(shape))
         _check(case)
         return case
 
@@ -176,13 +176,15 @@ def _check(case: Case) -> None:
     """Raises SpecError for values that no peer could make sense of."""
     work, rank = case.work, len(case.shape)
     if isinstance(work, Reduce):
-        if not work.ops or not all(isinstance(op, str) for op in work.ops):
-            raise SpecError("A case.ops", "must be names of operators", repr(work.ops))
-        axes = () if work.axes is None else work.axes
-        if not all(type(axis) is int and 0 <= axis < rank for axis in axes) or len(set(axes)) < len(axes):
+        ops: object = work.ops  # which are of any type, as they were read; so are the axes
+        if not isinstance(ops, tuple) or not ops or not all(op in list(OPERATORS) for op in ops):
+            rule = "must be a list of operators, each one of " + ", ".join(OPERATORS)
+            raise SpecError("A case.ops", rule, repr(ops))
+        axes = () if work.axes is None else _ints(work.axes)
+        if axes is None or not all(0 <= axis < rank for axis in axes) or len(set(axes)) < len(axes):
             raise SpecError("A case.axes", f"must be different axes, from 0 to {rank - 1}", repr(work.axes))
     elif isinstance(work, Permute):
-        if sorted(work.axes) != list(range(rank)):
+        if sorted(_ints(work.axes) or ()) != list(range(rank)):
             raise SpecError("A case.axes", f"must be a permutation of {rank} axes", repr(work.axes))
     elif (
         work.form not in ("star", "box")
@@ -192,6 +194,13 @@ def _check(case: Case) -> None:
     ):
         rule = "must be a star or box of a radius, frozen or wrap, of as many axes as its shape, of steps above 0"
         raise SpecError("A case", rule, repr(work))
+
+
+def _ints(values: object) -> tuple[int, ...] | None:
+    """Whole numbers; None for anything else."""
+    if not isinstance(values, tuple) or not all(type(value) is int for value in values):
+        return None
+    return values
 
 
 def _shape_text(shape: Shape) -> str:

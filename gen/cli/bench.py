@@ -247,6 +247,7 @@ def _measure(
     tune: Tune | None, *, missing: bool,
 ) -> Results:  # fmt: skip
     """Measures, prints and keeps one case after another."""
+    from gen.bench.origin import origin
     from gen.bench.rows import Results, Run, read_results
     from gen.bench.table import COLUMNS, lines, text_of
 
@@ -255,7 +256,10 @@ def _measure(
     show.text(f"{opened.device}, driver {opened.driver}; " + _limits(opened.calibration))
     for name, reason in opened.missing.items():
         show.text(f"Without {name}: {reason}")
-    run = Run(_command(), time.strftime("%Y-%m-%d"), opened.device, opened.driver, opened.calibration, opened.versions)
+    run = Run(
+        _command(), time.strftime("%Y-%m-%d"), opened.device, opened.driver, opened.calibration, opened.versions,
+        origin(),
+    )  # fmt: skip
     try:
         if before is not None and before.device != opened.device:
             rule = f"was measured on {before.device}: nothing can be compared with it here"

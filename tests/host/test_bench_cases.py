@@ -54,6 +54,19 @@ def test_cases_are_read_back_from_a_file(tmp_path: Path) -> None:
         {"family": "reduction", "dtype": "f32", "shape": [4], "ops": []},
         {"family": "reduction", "dtype": "f32", "shape": [4], "ops": ["sum"], "axes": [1]},
         {"family": "reduction", "dtype": "f32", "shape": [4]},
+        {"family": [], "dtype": "f32", "shape": [4], "ops": ["sum"]},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": "sum"},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": ["bogus"]},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": [["sum"]]},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": 3},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": ["sum"], "axes": 0},
+        {"family": "reduction", "dtype": "f32", "shape": [4], "ops": ["sum"], "axes": ["a"]},
+        {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [0, "a"]},
+        {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [1, False]},
+        {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": "10"},
+        {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": None},
+        {"family": "stencil", "dtype": "f32", "shape": [4, 5], "form": [], "ndim": 2, "radius": 1},
+        {"family": "stencil", "dtype": "f32", "shape": [4, 5], "form": "star", "ndim": 2, "radius": "1"},
         {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [0, 0]},
         {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [1, 0], "more": 1},
         {"family": "stencil", "dtype": "f32", "shape": [4, 5], "form": "ring", "ndim": 2, "radius": 1},
@@ -76,6 +89,13 @@ def test_a_file_of_another_schema_is_refused(tmp_path: Path, text: str) -> None:
         read_cases(file)
     with pytest.raises(StoreError, match="must be a file of JSON"):
         read_cases(tmp_path / "none.json")
+
+
+def test_a_file_without_cases_says_what_to_write(tmp_path: Path) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text('{"schema": 1, "cases": []}')
+    with pytest.raises(StoreError, match=r"must have a case at least\. Write .*; gen bench --list prints examples"):
+        read_cases(file)
 
 
 def test_a_public_case_is_a_problem_of_its_family_or_refused_in_words() -> None:

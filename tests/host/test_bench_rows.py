@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gen.bench.origin import origin
 from gen.bench.rows import OURS, Difference, Results, Row, Run, differences, in_order, read_results, write_results
 from gen.bench.statistics import Change
 from gen.bench.table import full, lines, lost, summary, text_of
@@ -93,7 +96,12 @@ def test_rows_stand_in_the_order_of_cases_and_peers() -> None:
         lambda content: content["rows"][0].update(run=7),
         lambda content: content["rows"][0].update(more=1),
         lambda content: content["rows"].append("x"),
+        lambda content: content["rows"][0].update(verdict="FOO"),
         lambda content: content["meta"]["runs"][0].pop("date"),
+        lambda content: content["meta"]["runs"][0].update(versions=6),
+        lambda content: content["meta"]["runs"][0].update(versions={"torch": 2}),
+        lambda content: content["meta"]["runs"][0].update(calibration=[]),
+        lambda content: content["meta"]["runs"][0].update(device=None),
     ],
 )
 def test_a_file_that_gen_did_not_write_is_refused(tmp_path: Path, spoil: Any) -> None:
@@ -196,6 +204,34 @@ def test_losses_are_told_by_peer_and_listed_worst_first() -> None:
 def test_several_runs_are_counted_and_the_last_is_quoted() -> None:
     again = RESULTS.with_run(replace(RUN, command="gen bench --part 2/2"), ROWS[:1])
     assert "2026-11-22, in 2 runs, the last by `gen bench --part 2/2`" in summary(again)
+    assert "Measured on NVIDIA H100s, each run on one, (driver 580)" in summary(again)
+
+
+def test_which_gen_was_measured_is_said_where_it_was_written_down(tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    write_results(file, Results().with_run(replace(RUN, origin="commit 12ab"), ROWS))
+    assert "torch 2.11; gen's commit 12ab. " in summary(read_results(file))
+    content = json.loads(file.read_text())
+    del content["meta"]["runs"][0]["origin"]  # as earlier ones wrote it
+    file.write_text(json.dumps(content))
+    assert "torch 2.11. " in summary(read_results(file))
+
+
+def test_the_origin_is_a_commit_or_the_digest_of_what_is_installed(tmp_path: Path) -> None:
+    code = tmp_path / "gen"
+    code.mkdir()
+    (code / "a.py").write_text("a = 1\n")
+    before = origin(code)
+    assert re.fullmatch("files [0-9a-f]{12}", before)
+    assert origin(code) == before
+    (code / "a.py").write_text("a = 2\n")
+    assert origin(code) != before
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "One"]):
+        subprocess.run([*git, *command], check=True)
+    assert re.fullmatch("commit [0-9a-f]{7,}", origin(code))
+    (code / "a.py").write_text("a = 3\n")
+    assert origin(code).endswith("-dirty")
 
 
 def test_noise_is_how_far_a_kernel_is_from_itself() -> None:
