@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -273,6 +274,20 @@ def test_finalists_are_timed_there_and_back_in_memory_that_rotates(bench: Bench)
     assert scratch == [0, 0, 1, 1, 2, 2, 3, 3]
     assert set(bench.scratch[FIRST.name]) == set(range(7))
     assert bench.told[2:6] == list(orders[0])
+
+
+def test_a_pattern_of_launches_tells_no_variants_apart(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of four samples take 2 % longer, whoever has them."""
+    count = itertools.count()
+    real = bench.clock.times
+
+    def times(*asked: Any, **named: Any) -> list[float]:
+        return [us * (1.02 if next(count) % 4 in (0, 3) else 1.0) for us in real(*asked, **named)]
+
+    monkeypatch.setattr(bench.clock, "times", times)
+    found = bench.rounds([BASE, FIRST, SECOND, THIRD], 100).times_us
+    means = [float(np.mean(of_one)) for of_one in found.values()]
+    assert max(means) < 1.005 * min(means)
 
 
 def test_scratch_has_several_places_unless_it_is_large(session_module: Any) -> None:
