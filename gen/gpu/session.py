@@ -158,11 +158,11 @@ class GpuSession:
         return self._noted(replace(_with_resources(entrant, kernel), status="ok", times_us=tuple(times)))
 
     def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
-        """Times variants in turns, there and back in the same memory, then in another order in the next.
+        """Times variants in turns, each in an order of its own, two in the same memory, two in the next.
 
         What a short launch takes hangs on its place in the sequence, on Hopper by a pattern that comes again every few
-        samples: in one order, there and back however often, that would tell apart variants that are alike. Later rounds
-        go on with the memory where earlier ones ended.
+        samples: in one order, or there and back, that would tell apart variants that are alike. Later rounds go on with
+        the memory where earlier ones ended.
         """
         clocks = [self._bench.clocks()]
         times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
@@ -174,12 +174,11 @@ class GpuSession:
                     return Rounds(faults=faults)
             self._kernels.move_to_end(entrant.name)
         sets = self._rotation()
-        order = list(entrants)
         for turn in range(turns):
             pair = self._pairs + turn // 2
             buffers = sets[pair % len(sets)]
-            order = order[::-1] if turn % 2 else [entrants[place] for place in self._random.permutation(len(entrants))]
-            for entrant in order:
+            for place in self._random.permutation(len(entrants)):
+                entrant = entrants[place]
                 tell(entrant.name)
                 try:
                     times[entrant.name] += self._times(self._kernels[entrant.name], buffers, 1, place=pair % PLACES)

@@ -140,7 +140,7 @@ class Session(Protocol):
         ...
 
     def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
-        """Times variants in turns, there and back, on buffers that rotate; checks their results once more."""
+        """Times variants in turns, in orders and in memory that change; checks their results once more."""
         ...
 
     def close(self) -> None:

@@ -96,8 +96,7 @@ def paired_ratio(times: Sequence[float], others: Sequence[float]) -> Interval:
 def over(times: Sequence[float], leader: Sequence[float]) -> Interval:
     """How much longer a finalist takes than another, by the turns that both have taken; finer than a timer's steps.
 
-    Two turns that follow each other, there and back, are one look: they share the place in memory, and whatever drifts
-    has changed as much before the one as before the other.
+    Two turns that follow each other are one look, since they share the place in memory.
     """
     return midmean_interval([one / other for one, other in zip(_looks(times), _looks(leader), strict=False)])
 

@@ -1,9 +1,10 @@
 """The race among those that were tried: halves it until few are left, and times these until their order is settled.
 
 A trial's few samples are enough to drop what is slow, not to tell apart what is fast. So the best are timed again in
-turns, on buffers that rotate: half of them stays, then half of those, in heats that take equally long, and so tell more
-and more apart; all that are left have taken the same turns, so a heat judges by those of the heats before it too. The
-least of many noisy numbers flatters the one that has it: no time from before the finals decides who wins them.
+turns, in orders and in memory that change: half of them stays, then half of those, in heats that take equally long, and
+so tell more and more apart; all that are left have taken the same turns, so a heat judges by those of the heats before
+it too. The least of many noisy numbers flatters the one that has it: no time from before the finals decides who wins
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FIRST_HEAT = 96  # the most that are timed again
 HEAT_SECONDS = 0.12  # of each heat
 HEAT_TURNS = (3, 200)  # of a heat, at least and at most
 SAMPLE_US = 150.0  # what a sample takes beside the kernel: caches flushed, outputs poisoned
-ROUND = 10  # turns of the finals before it is asked whether their order is settled; even, for there and back
+ROUND = 10  # turns of the finals before it is asked whether their order is settled; even: two share a place in memory
 LEAST_TURNS = 30
 MOST_TURNS = 1000
 MOST_SECONDS = 1.5  # of the finals, once there are as many turns as are needed
@@ -118,7 +119,7 @@ def in_doubt(times: Mapping[str, Sequence[float]], previous: str | None = None) 
 
 
 def noise(times: Sequence[float]) -> Interval:
-    """How far the times of one variant differ from themselves: each turn's over that of the turn back."""
+    """How far the times of one variant differ from themselves: each turn's over the next, in the same memory."""
     return midmean_interval([one / other for one, other in zip(times[::2], times[1::2], strict=False)])
 
 
