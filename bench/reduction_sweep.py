@@ -37,6 +37,8 @@ ARCH = "sm_90"
 FIRST, MORE = 3, 9  # samples; a variant far off gets only the first
 FAR = 1.15
 FEW = 6  # variants named for a shape class
+MOST_ROUNDS = 8  # in which threads share a row
+LEAST_OF_BLOCK = 256  # elements of a row that a block reads
 LARGEST = 2**30  # bytes of an array
 WHOLE, ROWS, COLUMNS = ("grid", "flags", "single", "cluster"), ("rows", "grid", "flags"), ("columns", "stream")
 Shape = tuple[int, ...]
@@ -99,17 +101,18 @@ Timed = tuple[Group, Shape, dict[str, float]]
 
 def groups() -> Iterator[Group]:
     """Sizes inside every shape class but `strided`."""
-    powers = tuple((2**n,) for n in (10, 12, 15, 16, 18, 20, 22, 24, 28))
+    powers: tuple[Shape, ...] = tuple((2**n,) for n in (10, 12, 13, 15, 16, 18, 20, 22, 24, 28))
     yield Group(gen.reduction("sum"), powers, WHOLE)
-    yield Group(gen.reduction("sum", "f16"), (powers[0], *powers[5:]), WHOLE)
-    yield Group(gen.reduction("sum", "u8"), powers[3:], WHOLE)
+    yield Group(gen.reduction("sum", "f16"), powers, WHOLE)
+    yield Group(gen.reduction("sum", "u8"), powers, WHOLE)
     for op, elements in (("argmax", "u8"), ("argmax", "f32"), ("stats", "f32")):
         yield Group(gen.reduction(op, elements), ((2**26,),), WHOLE)
     short: tuple[Shape, ...] = (
         (2**21, 3), (2**21, 8), (2**20, 15), (2**19, 32), (2**18, 64), (167772, 100), (2**17, 128), (2**15, 512),
-        (16777, 1000), (4096, 4096), (256, 65536), (4, 2**24),
+        (16777, 1000), (8192, 2048), (4096, 4096), (256, 65536), (4, 2**24),
     )  # fmt: skip
     yield Group(gen.reduction("sum", axis=1), short, ROWS)
+    yield Group(gen.reduction("sum", "f16", axis=1), ((2**21, 8), (2**18, 64), (2**15, 512), (4096, 4096)), ("rows",))
     few: tuple[Shape, ...] = ((4096, 4096), (8192, 3072), (65536, 64), (10**7, 8), (100, 10**6))
     yield Group(gen.reduction("sum", axis=0), few, COLUMNS)
     yield Group(gen.reduction("sum", axis=1), ((64, 1024, 512),), ("columns",))
@@ -148,6 +151,15 @@ def _has_a_chance(name: str, config: Config) -> bool:
     return name == "rows" or values["unroll"] > 1
 
 
+def worth(made: Variant, extents: Extents) -> bool:
+    """Whether a variant may be fast at these sizes: its threads have something to do, and not too much."""
+    values, n = vars(made.config), extents["n"]
+    if made.algorithm.name == "rows":
+        vectors = -(-n * made.spec.dtype.size // values["vec_bytes"])
+        return values["group"] <= 2 * vectors and vectors <= MOST_ROUNDS * values["group"] * values["unroll"]
+    return made.spec.axis is None or n >= LEAST_OF_BLOCK or made.algorithm.name in COLUMNS
+
+
 def _compile(item: tuple[str, str]) -> Compiled:
     """In a process of its own."""
     return Nvrtc(None).compile(*item, ARCH)
@@ -173,8 +185,9 @@ def measure(
         first = outs[spec.results[0][0]].address
         times: dict[str, float] = {}
         results: dict[str, int] = {}
+        usual = default(spec, shape).name
         for one, compiled in made:
-            if not _fits(one, extents, device.limits):
+            if not _fits(one, extents, device.limits) or not (worth(one, extents) or one.name == usual):
                 continue
             if one.name not in loaded:
                 loaded[one.name] = CudaKernel(one, compiled, device, device.limits)

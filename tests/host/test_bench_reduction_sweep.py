@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gen
-from bench.reduction_sweep import FAMILY, Group, default, extents_of, groups, over_classes, row_of, tried
+from bench.reduction_sweep import FAMILY, Group, default, extents_of, groups, over_classes, row_of, tried, worth
+from gen.families.base import Variant
+from gen.families.names import find_variant
 from gen.families.reduction.classes import ShapeClass
+from gen.families.reduction.spec import ReductionSpec
 
 
 def test_every_shape_class_that_has_a_form_is_swept_with_its_default_and_others() -> None:
@@ -46,3 +49,16 @@ def test_what_suits_a_class_is_never_far_behind_on_any_of_its_problems() -> None
         name.replace("f32", "f16"): us for name, us in first.items()
     })]  # fmt: skip
     assert [one.spec for one in over_classes(both)] == ["", "sum_f32", "sum_f16"]
+
+
+def variant_of(spec: ReductionSpec, name: str) -> Variant:
+    """The variant of a spec by its algorithm and tag."""
+    return find_variant((FAMILY,), f"reduction_{spec.label}__{name}", {})
+
+
+def test_threads_that_would_share_too_little_or_too_much_are_left_out() -> None:
+    spec = gen.reduction("sum", axis=1)
+    names = ("rows_tpb128_g1_u4_v4", "rows_tpb128_g32_u4_v16", "grid_tpb128_u2_v16_bpm2")
+    for n, expected in ((3, (True, False, False)), (512, (False, True, True)), (2**14, (False, False, True))):
+        made = (variant_of(spec, name) for name in names)
+        assert tuple(worth(one, extents_of(spec, (64, n))) for one in made) == expected
