@@ -128,10 +128,13 @@ class Chooser:
         if winner is None:
             why = f"because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
             why = f"{why}; gen tune {self.name} would find the fastest"
+            base = self._base(shape_class)
             for made in likely_variants(self.family, self.spec, shape_class):
+                if made == base:
+                    break
                 if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
                     return Choice(made, f"what is often fast, {why}", False)
-            return Choice(self._base(shape_class), f"base, {why}", False)
+            return Choice(base, f"base, {why}", False)
         try:
             return Choice(self._usable(winner), self._why(winner), True)
         except (GenError, TypeError, ValueError, AttributeError, LookupError) as error:  # a file edited by hand

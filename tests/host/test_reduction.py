@@ -359,6 +359,13 @@ def test_every_class_has_sizes_that_stand_for_it_and_a_base(made: ReductionSpec)
         assert "kThreads" in render(base)
 
 
+def test_a_default_takes_the_largest_rows_of_its_class() -> None:
+    made = spec("sum", axis=(-1,))
+    for outer, n in ((256, 2**31), (2**20, 2048), (2**25, 16), (255, 2**33), (4096, 2**15)):
+        extents = problem(made, (outer, n))
+        assert uncovered(base_of(made, extents), Case(extents), H100) is None
+
+
 def test_the_whole_space_of_a_spec_stays_small() -> None:
     for op, axis in (("sum", None), ("sum", (0,)), ("sum", (-1,)), ("argmax", (1,))):
         made = spec(op, F32, axis=axis)

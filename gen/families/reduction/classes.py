@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from gen.families.base import Extents, Layout
+from gen.families.reduction import rows
 from gen.families.reduction.canonical import Form, dense, extents_of, form
 from gen.families.reduction.spec import ReductionSpec
 
@@ -61,7 +62,7 @@ def shape_class(extents: Extents) -> ShapeClass:
         case Form.ROWS:
             if n <= 128:
                 return ShapeClass.TINY_ROWS if n <= 16 else ShapeClass.SHORT_ROWS
-            if n > 2**15 and outer < 256:
+            if n > 2**15 and outer < rows.MANY:
                 return ShapeClass.FEW_LONG_ROWS
             return ShapeClass.ROWS if n <= 2048 else ShapeClass.LONG_ROWS
         case Form.COLUMNS:

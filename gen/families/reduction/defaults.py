@@ -1,4 +1,8 @@
-"""What a reduction gets untuned: the stated default of every shape class."""
+"""What a reduction gets untuned, and what tuning tries first: by shape class.
+
+Both follow `python bench/reduction_sweep.py` of 2026-11-22 on an NVIDIA H200: what stands first takes at the worst
+little more than the fastest over all problems of its class, the others are the fastest of some.
+"""
 
 from __future__ import annotations
 
@@ -8,55 +12,118 @@ from gen.families.reduction.classes import ShapeClass
 from gen.families.reduction.columns import ColumnsConfig
 from gen.families.reduction.finish import Finish
 from gen.families.reduction.flags import FlagsConfig
-from gen.families.reduction.grid import GridConfig
 from gen.families.reduction.rows import RowsConfig
-from gen.families.reduction.single import SingleConfig
+from gen.families.reduction.single import Ending, SingleConfig, is_light
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.stream import StreamConfig
 from gen.families.reduction.strided import StridedConfig
 from gen.families.reduction.text import state_bytes
 
+Choice = tuple[str, Config]
+CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT
 
-def base(spec: ReductionSpec, name: str) -> tuple[str, Config]:
-    """The stated default: what is fast on an H200, and nearly so on an H100, for most operators and types.
 
-    Vectors are as wide as is fast, narrower where a thread's columns would take more than its registers hold.
-    """
-    one, size = ShapeClass(name), spec.dtype.size
-    per_column, single = state_bytes(spec), max(size, 4)
-    narrow = max((v for v in (4, 8, 16) if v >= size and v // size * per_column <= 64), default=single)
+def base(spec: ReductionSpec, one: ShapeClass) -> Choice:
+    """The stated default: what is fast on an H200, and nearly so on an H100, for most operators and types."""
+    return likely(spec, one)[0]
+
+
+def likely(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
+    """The default, and what is faster for some problems of the class; legal for most specs."""
+    size = spec.dtype.size
     match one:
         case ShapeClass.FEW:
-            return "single", SingleConfig()
+            return (
+                _single(spec, 256, min(size, 8), 16), _single(spec, 128, min(size, 8), 8), _single(spec, 128, 8, 4),
+                _single(spec, 512, 8, 4), _single(spec, 64, 4, 16), _single(spec, 32, 2, 16),
+            )  # fmt: skip
         case ShapeClass.SMALL:
-            return "grid", GridConfig(threads_per_block=1024, unroll=8, blocks_per_sm=1)
+            block, several = _single(spec, 1024, min(2 * size, 8), 16), _flags(256, 2, 16, 2)
+            first = (block, several) if size < 8 else (several, block)  # one block takes long over 2^18 bytes
+            return (*first, _single(spec, 1024, 2, 16), _single(spec, 512, 2, 16), _flags(128, 2, 16, 1))
         case ShapeClass.MIDDLE:
-            return "flags", FlagsConfig(threads_per_block=256, unroll=2 if size >= 4 else 4, blocks_per_sm=8)
+            return (
+                _flags(256, 4, 16, 2), _flags(256, 2, 16, 2), _flags(256, 2, 16, 4), _flags(128, 2, 8, 2),
+                _flags(256, 8, 8, 2), _flags(512, 8, 16, 1),
+            )  # fmt: skip
         case ShapeClass.LARGE | ShapeClass.FEW_LONG_ROWS:
-            streaming = LoadModifier.CS
-            return "flags", FlagsConfig(threads_per_block=512, unroll=8, blocks_per_sm=2, load_modifier=streaming)
-        case ShapeClass.LONG_ROWS:
-            return "grid", GridConfig(threads_per_block=256, unroll=8, blocks_per_sm=2)
-        case ShapeClass.TINY_ROWS:
-            return "rows", RowsConfig(threads_per_block=128, group=1, unroll=4, vec_bytes=single)
-        case ShapeClass.SHORT_ROWS:
-            group = min(2 ** (max(64 * size // 64, 1).bit_length() - 1), 32)
-            streaming = LoadModifier.CS
-            return "rows", RowsConfig(threads_per_block=128, group=group, unroll=4, load_modifier=streaming)
-        case ShapeClass.ROWS:
-            return "rows", RowsConfig(threads_per_block=256, group=32, unroll=8, vec_bytes=single)
-        case ShapeClass.TALL_COLUMNS:
-            threads = 512 if narrow // size * per_column <= 64 else 256  # as many as shared memory has states for
-            return "stream", StreamConfig(
-                threads_per_block=threads, unroll=4, vec_bytes=narrow, blocks_per_sm=2, finish=Finish.FLAGS
-            )
-        case ShapeClass.COLUMNS:
-            rows = 32 if single // size * per_column <= 64 else 16  # the same
-            return "columns", ColumnsConfig(
-                columns_x=16, rows_y=rows, unroll=8, vec_bytes=single, blocks_per_sm=2, finish=Finish.FLAGS
-            )
-        case ShapeClass.WIDE_COLUMNS:
-            return "columns", ColumnsConfig(
-                columns_x=32, rows_y=8, unroll=8, vec_bytes=narrow, blocks_per_sm=2, finish=Finish.FLAGS
-            )
-    return "strided", StridedConfig()
+            return (
+                _flags(512, 8, 16, 2), _flags(512, 8, 16, 2, CS), _flags(512, 4, 16, 4), _flags(1024, 8, 16, 2),
+                _flags(512, 8, 8, 4), _flags(512, 4, 16, 2, CS), _flags(256, 8, 16, 4),
+            )  # fmt: skip
+        case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS | ShapeClass.LONG_ROWS:
+            return _rows_of(size, one)
+        case ShapeClass.TALL_COLUMNS | ShapeClass.COLUMNS | ShapeClass.WIDE_COLUMNS:
+            return _columns_of(spec, one)
+    return (("strided", StridedConfig()),)
+
+
+def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
+    single = max(size, 4)
+    if one is ShapeClass.TINY_ROWS:
+        return (
+            _rows(128, 1, 4, single), _rows(512, 1, 4, single, at_once=2), _rows(512, 1, 2, 16, at_once=2, load=CS),
+            _rows(128, 2, 4, single),
+        )  # fmt: skip
+    if one is ShapeClass.SHORT_ROWS:
+        return (
+            _rows(128, max(size, 1), 4, 16, load=CS), _rows(128, 4, 2, 16, at_once=2, load=CS),
+            _rows(512, 8, 2, 16, at_once=2, load=CS), _rows(128, 16, 2, 16, at_once=2, load=CS),
+        )  # fmt: skip
+    if one is ShapeClass.ROWS:
+        return (
+            _rows(128, 32, 4, 16, load=CS), _rows(128, 128, 4, 16, load=CS), _rows(512, 32, 8, 8, load=CS),
+            _rows(256, 256, 8, single), _rows(128, 128, 8, 16, load=CS),
+        )  # fmt: skip
+    return (
+        _rows(256, 256, 8, 16, load=CS), _rows(512, 512, 8, single, load=CS), _flags(256, 8, 16, 1),
+        _flags(512, 8, 16, 1), _rows(128, 128, 8, 16, load=CS),
+    )  # fmt: skip
+
+
+def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
+    """Vectors are as wide as is fast, narrower where a thread's columns would take more than its registers hold."""
+    size, per_column = spec.dtype.size, state_bytes(spec)
+    single = max(size, 4)
+    narrow = max((v for v in (4, 8, 16) if v >= size and v // size * per_column <= 64), default=single)
+    if one is ShapeClass.TALL_COLUMNS:
+        threads = 512 if narrow // size * per_column <= 64 else 256  # as many as shared memory has states for
+        stream = StreamConfig(
+            threads_per_block=threads, unroll=4, vec_bytes=narrow, blocks_per_sm=2, finish=Finish.FLAGS
+        )  # fmt: skip
+        return (("stream", stream),)
+    if one is ShapeClass.COLUMNS:
+        return (_columns(16, 32 if single // size * per_column <= 64 else 16, 8, single, 2),)  # the same
+    return (
+        _columns(32, 8, 8, narrow, 2), _columns(32, 8, 4, min(narrow, 8), 8), _columns(32, 4, 2, narrow, 2, CS),
+        _columns(16, 16, 4, min(narrow, 8), 2),
+    )  # fmt: skip
+
+
+def _single(spec: ReductionSpec, threads: int, unroll: int, vec: int) -> Choice:
+    ending = Ending.SHARED if is_light(spec) else Ending.SHUFFLES
+    vec = max(vec, spec.dtype.size)
+    return "single", SingleConfig(threads_per_block=threads, unroll=unroll, vec_bytes=vec, ending=ending)
+
+
+def _flags(threads: int, unroll: int, vec: int, per_sm: int, load: LoadModifier = PLAIN) -> Choice:
+    return "flags", FlagsConfig(
+        threads_per_block=threads, unroll=unroll, vec_bytes=vec, blocks_per_sm=per_sm, load_modifier=load
+    )
+
+
+def _rows(
+    threads: int, group: int, unroll: int, vec: int, *, at_once: int = 1, load: LoadModifier = PLAIN
+) -> Choice:  # fmt: skip
+    return "rows", RowsConfig(
+        threads_per_block=threads, group=group, rows_at_once=at_once, unroll=unroll, vec_bytes=vec, load_modifier=load
+    )
+
+
+def _columns(
+    across: int, down: int, unroll: int, vec: int, per_sm: int, load: LoadModifier = PLAIN
+) -> Choice:  # fmt: skip
+    return "columns", ColumnsConfig(
+        columns_x=across, rows_y=down, unroll=unroll, vec_bytes=vec, blocks_per_sm=per_sm, load_modifier=load,
+        finish=Finish.FLAGS,
+    )  # fmt: skip

@@ -121,4 +121,8 @@ class Reduction(Family[ReductionSpec]):
 
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
         """The stated default of a device on which nothing was tuned."""
-        return defaults.base(spec, shape_class)
+        return defaults.base(spec, classes.ShapeClass(shape_class))
+
+    def likely(self, spec: ReductionSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
+        """The stated default, and what is faster for some problems of the class."""
+        return defaults.likely(spec, classes.ShapeClass(shape_class))

@@ -16,6 +16,7 @@ from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import lanes, run, state_text
 
 MOST_OF_THREAD = 4096  # elements of a row: more threads would be faster by far
+MANY = 256  # rows: with so many, a block for each keeps a device busy however long they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,8 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
         """Rows of neighbouring elements."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
             return "it takes elements that follow each other along the reduced axes"
-        if extents["n"] > MOST_OF_THREAD * config.group:
+        alone = config.group > WARP and extents.get("outer", 1) >= MANY
+        if extents["n"] > MOST_OF_THREAD * config.group and not alone:
             return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
         blocks = self.blocks(config).at(extents)
         return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None

@@ -54,7 +54,7 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
         """A vector holds at least one element; one thread takes 32 states where two are one operation away."""
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
-        if config.ending is Ending.SHARED and (len(own := parts(spec)) > 1 or not own[0].one):
+        if config.ending is Ending.SHARED and not is_light(spec):
             return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
         return None
 
@@ -98,3 +98,9 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
     def bytes_in_flight(self, spec: ReductionSpec, config: SingleConfig) -> int:
         """The loads of a round, none of which is used before all are asked for."""
         return config.unroll * config.vec_bytes
+
+
+def is_light(spec: ReductionSpec) -> bool:
+    """Whether a state is a number, and two of them are one operation away from their state."""
+    own = parts(spec)
+    return len(own) == 1 and own[0].one

@@ -151,7 +151,7 @@ def test_scratch_is_given_up_after_a_failed_launch(backend: FakeBackend, tickets
 def test_scratch_of_many_streams_is_bounded(backend: FakeBackend) -> None:
     kernel, total = gen.load(SUM, device=backend), OnDevice(np.zeros((), np.float32))
     for stream in range(3, 3 + 2 * MOST_STREAMS):
-        kernel(OnDevice(arange(5000)), out=total, stream=stream)
+        kernel(OnDevice(arange(2**16)), out=total, stream=stream)
     assert len(kernel._workspace._streams) == MOST_STREAMS
 
 

@@ -1,4 +1,4 @@
-// reduction_sum_f32__flags_tpb256_u2_v16_bpm8
+// reduction_sum_f32__flags_tpb512_u8_v16_bpm2
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch: the blocks of a row stride through it with vector loads; each hands its partial
@@ -7,18 +7,18 @@
 // finish last does that. It relies on it that blocks of smaller numbers are started first, as GPUs
 // do though CUDA promises no order.
 //
-// Let:      blocks = max(min((n + 2047) / 2048, sm_count * 8), 1)
-// Launch:   <<<blocks, 256>>>(in, out, slots, n)
+// Let:      blocks = max(min((n + 16383) / 16384, sm_count * 2), 1)
+// Launch:   <<<blocks, 512>>>(in, out, slots, n)
 // Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"blocks_per_sm": 8, "threads_per_block": 256, "unroll": 2, "vec_bytes": 16}
+// Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
 // Template: reduction/flags.cu.jinja, with its partials sha256 cdf294fb74bdde1c
 //
 // Written by gen: change the template, not this file.
 
-constexpr int kThreadsPerBlock = 256;
-constexpr int kUnroll = 2;  // vector loads that each thread has in flight
+constexpr int kThreadsPerBlock = 512;
+constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
@@ -215,7 +215,7 @@ __device__ __forceinline__ State read_share(
 
 // All blocks but the last have slots.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__flags_tpb256_u2_v16_bpm8(
+    reduction_sum_f32__flags_tpb512_u8_v16_bpm2(
         const Item* __restrict__ in,
         float* __restrict__ out,
         Slot* slots, long long n) {

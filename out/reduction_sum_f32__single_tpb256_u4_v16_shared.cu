@@ -1,4 +1,4 @@
-// reduction_sum_f32__single_tpb256_u4_v16
+// reduction_sum_f32__single_tpb256_u4_v16_shared
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch of one block, which strides through the array with vector loads: no other block is
@@ -8,7 +8,7 @@
 // Launch:   <<<1, 256>>>(in, out, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
+// Config:   {"ending": "shared", "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
 // Template: reduction/single.cu.jinja, with its partials sha256 87220942d14f9adb
 //
 // Written by gen: change the template, not this file.
@@ -18,6 +18,7 @@ constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kChains = 4;  // of states, in which one thread combines those of a warp
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
@@ -35,33 +36,6 @@ __device__ __forceinline__ State combine(State a, State b) { return a + b; }
 __device__ __forceinline__ State lift(Item item) {
   const float x = item;
   return x;
-}
-
-// The state of another lane of the warp.
-__device__ __forceinline__ State from_lane(State state, int distance) {
-  return __shfl_xor_sync(0xffffffffu, state, distance);
-}
-
-// The state of kCount neighbouring lanes, a power of two, in each of them.
-template <int kCount = 32>
-__device__ __forceinline__ State combine_warp(State state) {
-#pragma unroll
-  for (int distance = kCount / 2; distance > 0; distance /= 2) {
-    state = combine(state, from_lane(state, distance));
-  }
-  return state;
-}
-
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
-static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
-__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
-  state = combine_warp(state);
-  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
-  }
-  return state;
 }
 
 // Element i of each output, from what is known of `count` elements.
@@ -143,11 +117,32 @@ __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__single_tpb256_u4_v16(
+    reduction_sum_f32__single_tpb256_u4_v16_shared(
         const Item* __restrict__ in,
         float* __restrict__ out, int n) {
-  __shared__ State warp_states[kWarps];
-
-  const State total = combine_block(read_share(in, n, threadIdx.x), warp_states);
-  if (threadIdx.x == 0) write_results(total, n, 0, out);
+  // Each lane of the first warp takes the states of its place in all warps, and the first lane
+  // those of all lanes: fewer steps wait for each other than in two rounds of shuffles.
+  __shared__ State states[kThreadsPerBlock];
+  State state = read_share(in, n, threadIdx.x);
+  states[threadIdx.x] = state;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) {
+    state = combine(state, states[warp * 32 + threadIdx.x]);
+  }
+  states[threadIdx.x] = state;
+  __syncwarp();
+  if (threadIdx.x > 0) return;
+  State chains[kChains];
+#pragma unroll
+  for (int i = 0; i < kChains; ++i) chains[i] = states[i];
+#pragma unroll
+  for (int lane = kChains; lane < 32; ++lane) {
+    chains[lane % kChains] = combine(chains[lane % kChains], states[lane]);
+  }
+  State total = chains[0];
+#pragma unroll
+  for (int i = 1; i < kChains; ++i) total = combine(total, chains[i]);
+  write_results(total, n, 0, out);
 }

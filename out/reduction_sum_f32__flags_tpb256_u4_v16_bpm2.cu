@@ -1,0 +1,245 @@
+// reduction_sum_f32__flags_tpb256_u4_v16_bpm2
+//
+// The sum of all f32 elements of an array; of none: 0.
+// One launch: the blocks of a row stride through it with vector loads; each hands its partial
+// result, a flag beside every word, to the last of them, which waits and combines them in index
+// order. Without fences and atomics the end comes sooner than where the block that happens to
+// finish last does that. It relies on it that blocks of smaller numbers are started first, as GPUs
+// do though CUDA promises no order.
+//
+// Let:      blocks = max(min((n + 4095) / 4096, sm_count * 2), 1)
+// Launch:   <<<blocks, 256>>>(in, out, slots, n)
+// Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
+// Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
+//           "f32"}
+// Config:   {"blocks_per_sm": 2, "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
+// Template: reduction/flags.cu.jinja, with its partials sha256 cdf294fb74bdde1c
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 256;
+constexpr int kUnroll = 4;  // vector loads that each thread has in flight
+constexpr int kVecBytes = 16;
+constexpr int kVecItems = 4;
+constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kWords = 1;  // of a state
+constexpr int kWarps = kThreadsPerBlock / 32;
+static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
+
+using Item = float;  // an element in memory
+using State = float;  // of the elements seen so far: their sum
+
+__device__ __forceinline__ State identity() {
+  return 0.0f;
+}
+
+__device__ __forceinline__ State combine(State a, State b) { return a + b; }
+
+// The state of one element.
+__device__ __forceinline__ State lift(Item item) {
+  const float x = item;
+  return x;
+}
+
+// The state of another lane of the warp.
+__device__ __forceinline__ State from_lane(State state, int distance) {
+  return __shfl_xor_sync(0xffffffffu, state, distance);
+}
+
+// The state of kCount neighbouring lanes, a power of two, in each of them.
+template <int kCount = 32>
+__device__ __forceinline__ State combine_warp(State state) {
+#pragma unroll
+  for (int distance = kCount / 2; distance > 0; distance /= 2) {
+    state = combine(state, from_lane(state, distance));
+  }
+  return state;
+}
+
+// The state of the block, in thread 0. A barrier must come before warp_states is used again.
+static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
+__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
+  state = combine_warp(state);
+  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  }
+  return state;
+}
+
+// A state as words of 32 bits. Each is handed over beside a flag, in one store of 64 bits: whoever
+// reads the flag has read the word, and no fence is needed. Slots are 0 before and after a launch.
+union Words {
+  State state;
+  unsigned words[kWords];
+};
+static_assert(sizeof(State) == sizeof(unsigned) * kWords, "a state is whole words");
+using Slot = unsigned long long;
+constexpr Slot kThere = 1ull << 32;
+constexpr int kBatch = 4;  // states that a thread waits for at once
+
+__device__ __forceinline__ void hand_over(Slot* slots, State state) {
+  Words words;
+  words.state = state;
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) atomicExch(slots + w, kThere | words.words[w]);
+}
+
+// Waits for up to kBatch of `count` states, `apart` slots from one to the next; leaves their slots
+// as they were.
+__device__ __forceinline__ State take_over(Slot* slots, int apart, int count) {
+  const volatile Slot* const seen = slots;
+  Slot taken[kBatch][kWords];
+  bool are_there = false;
+  while (!are_there) {
+    are_there = true;
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) taken[i][w] = i < count ? seen[i * apart + w] : kThere;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) are_there = are_there && taken[i][w] >= kThere;
+    }
+  }
+  State total = identity();
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    if (i < count) {
+      Words words;
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) {
+        words.words[w] = static_cast<unsigned>(taken[i][w] & 0xffffffffull);
+        atomicExch(slots + i * apart + w, 0ull);
+      }
+      total = combine(total, words.state);
+    }
+  }
+  return total;
+}
+
+// Element i of each output, from what is known of `count` elements.
+__device__ __forceinline__ void write_results(
+    State state, long long count, long long i,
+    float* __restrict__ out) {
+  out[i] = state;
+}
+
+// Loaded at once, then taken apart.
+union Vector {
+  uint4 raw;
+  Item items[kVecItems];
+};
+static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
+static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
+using Raw = uint4;
+
+// What a thread has read in whole vectors: chains of states that do not wait for each other.
+struct Seen {
+  State states[kLanes];
+};
+
+__device__ __forceinline__ Seen nothing_seen() {
+  Seen seen;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  return seen;
+}
+
+// Adds each item of a vector to the state of its lane.
+__device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
+#pragma unroll
+  for (int i = 0; i < kVecItems; ++i) {
+    seen.states[i % kLanes] = combine(seen.states[i % kLanes], lift(vector.items[i]));
+  }
+}
+
+__device__ __forceinline__ State state_of(const Seen& seen) {
+  State state = seen.states[0];
+#pragma unroll
+  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  return state;
+}
+
+// The state of what one thread reads of n elements. A team of threads takes every parts-th tile of
+// team * kUnroll vectors, from number `part` on: what is loaded at once lies together.
+__device__ __forceinline__ State read_share(
+    const Item* __restrict__ in, long long n, int thread, int team,
+    long long part, long long parts) {
+  Seen seen = nothing_seen();
+  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
+  const int to_first = (kVecBytes - past) % kVecBytes / sizeof(Item);
+  const long long head = n < to_first ? n : to_first;
+  const long long vectors = (n - head) / kVecItems;
+  const long long tail = n - head - vectors * kVecItems;
+  const Raw* const body = reinterpret_cast<const Raw*>(in + head);
+  const long long tile = static_cast<long long>(team) * kUnroll;
+  long long i = part * tile + thread;
+  for (; i + (kUnroll - 1) * team < vectors; i += parts * tile) {
+    Vector loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) loaded[u].raw = body[i + u * team];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      fold_vector(seen, loaded[u]);
+    }
+  }
+  if (i < vectors) {
+    Vector loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (i + u * team < vectors) loaded[u].raw = body[i + u * team];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (i + u * team < vectors) {
+        fold_vector(seen, loaded[u]);
+      }
+    }
+  }
+  State state = state_of(seen);
+  const long long first = part * team + thread;
+  for (long long i = first; i < head; i += team * parts) {
+    state = combine(state, lift(in[i]));
+  }
+  const long long behind = n - tail;
+  for (long long i = first; i < tail; i += team * parts) {
+    state = combine(state, lift(in[behind + i]));
+  }
+  return state;
+}
+
+// All blocks but the last have slots.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    reduction_sum_f32__flags_tpb256_u4_v16_bpm2(
+        const Item* __restrict__ in,
+        float* __restrict__ out,
+        Slot* slots, long long n) {
+  __shared__ State warp_states[kWarps];
+
+  const Item* const begin = in;
+  const State share =
+      read_share(begin, n, threadIdx.x, kThreadsPerBlock, blockIdx.x, gridDim.x);
+  const State partial = combine_block(share, warp_states);
+  if (gridDim.x == 1) {
+    if (threadIdx.x == 0) write_results(partial, n, 0, out);
+    return;
+  }
+  const unsigned others = gridDim.x - 1;
+  if (blockIdx.x < others) {
+    if (threadIdx.x == 0) hand_over(slots + blockIdx.x * kWords, partial);
+    return;
+  }
+  State total = threadIdx.x == 0 ? partial : identity();
+  for (unsigned block = threadIdx.x; block < others; block += kBatch * kThreadsPerBlock) {
+    const int left = (others - block + kThreadsPerBlock - 1) / kThreadsPerBlock;
+    total = combine(total, take_over(slots + block * kWords, kThreadsPerBlock * kWords, left));
+  }
+  __syncthreads();
+  total = combine_block(total, warp_states);
+  if (threadIdx.x == 0) write_results(total, n, 0, out);
+}
