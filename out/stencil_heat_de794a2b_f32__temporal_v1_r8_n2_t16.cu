@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 7357f7d4f7412498
+// Template: stencil/temporal.cu.jinja, with its partials sha256 be24fabc9cfd835c
 //
 // Written by gen: change the template, not this file.
 
@@ -145,17 +145,26 @@ __device__ __forceinline__ void fetch_inner(
   end_row_ahead();
 }
 
-// Fetches the lane's cells of any row, where they may lie outside or between vectors.
+// Fetches the lane's cells of any row, where they may lie outside or between vectors; `whole` says
+// that vectors may be moved.
 __device__ __forceinline__ void fetch_any(
     uint4 (&to)[kVectors][32], const float* __restrict__ in, long long pitch, int row,
-    const Domain& domain) {
+    bool whole, const Domain& domain) {
   const float* const from = in + clamped(row, domain.rows) * pitch;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
+    const int first = domain.col + v * kVectorCells;
+    // A vector outside is never looked at: any other will do.
+    const int place = min(max(first, 0), (domain.cols - 1) / kVectorCells * kVectorCells);
+    const bool is_vector = place + kVectorCells <= domain.cols;
+    if (whole && is_vector) {
+      copy_ahead(&to[v][threadIdx.x % 32], from + place);
+      continue;
+    }
     float* const cells = reinterpret_cast<float*>(&to[v][threadIdx.x % 32]);
 #pragma unroll
     for (int i = 0; i < kVectorCells; ++i) {
-      const int col = domain.col + v * kVectorCells + i;
+      const int col = first + i;
       copy_cell_ahead(&cells[i], &from[clamped(col, domain.cols)]);
     }
   }
@@ -369,9 +378,12 @@ __device__ __noinline__ void stream_edge(
     uint4 (&ahead)[kRound][kVectors][32]) {
   float window[kSteps][kHigh][kCells] = {};
   const int left = writes ? domain.cols - domain.col : 0;  // cells until the row ends
+  const bool reads_whole = aligned(in, in_pitch), writes_whole = aligned(out, out_pitch);
   const int first = max(from - steps * kUp, 0);
 #pragma unroll 1
-  for (int i = 0; i < kRound; ++i) fetch_any(ahead[i], in, in_pitch, first + i, domain);
+  for (int i = 0; i < kRound; ++i) {
+    fetch_any(ahead[i], in, in_pitch, first + i, reads_whole, domain);
+  }
 #pragma unroll 1
   for (int row = first; row < to + steps * kDown; ++row) {
     uint4(&slot)[kVectors][32] = ahead[(row - first) % kRound];
@@ -379,10 +391,10 @@ __device__ __noinline__ void stream_edge(
     wait_for_row();
     take(cells, slot);
     advance_edge<kWhole>(window, cells, row, steps, domain);
-    fetch_any(slot, in, in_pitch, row + kRound, domain);
+    fetch_any(slot, in, in_pitch, row + kRound, reads_whole, domain);
     const int done = row - steps * kDown;
     if (from <= done) {
-      store_any(out + done * out_pitch + domain.col, cells, left, aligned(out, out_pitch));
+      store_any(out + done * out_pitch + domain.col, cells, left, writes_whole);
     }
   }
   wait_for_all_rows();
