@@ -217,5 +217,5 @@ def _when(results: Results) -> str:
     versions += f"; gen's {origins}" if origins else ""
     where, runs = f"one {last.device}", ""
     if len(results.runs) > 1:
-        where, runs = f"{last.device}s, each run on one,", f"in {len(results.runs)} runs, the last "
+        where, runs = f"{last.device}s, each run on one", f"in {len(results.runs)} runs, the last "
     return f"Measured on {where} (driver {last.driver}), {span}, {runs}by `{last.command}`; {versions}. {_LEGEND}\n"

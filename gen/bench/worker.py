@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 import gen
-from gen.bench.arena import Arena, LostError
+from gen.bench.arena import Arena
 from gen.bench.messages import Finished, Lost, Message, Opened, Refused
 from gen.bench.peers import find
 from gen.bench.peers.base import Peer
+from gen.bench.ring import LostError
 from gen.bench.works import Case
 from gen.errors import GenError, MissingToolError
 from gen.families import families

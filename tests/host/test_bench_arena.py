@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.bench import arena
-from gen.bench.arena import Arena, LostError, in_parts
+from gen.bench import meeting
+from gen.bench.arena import Arena
 from gen.bench.arrays import Shared
+from gen.bench.meeting import in_parts
 from gen.bench.messages import Begun, Found, Message
 from gen.bench.offers import problem_of
 from gen.bench.ours import BASE
 from gen.bench.peers import find
 from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Place
+from gen.bench.ring import LostError
 from gen.bench.rows import OURS, Row
 from gen.bench.statistics import BLOCK, FEWEST, MOST, turns
 from gen.bench.works import Case, Permute, Reduce, Sweep
@@ -81,7 +83,7 @@ class FakePeer:
 
 @pytest.fixture(autouse=True)
 def _cold_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena, "WARM_UP_US", 100.0)
+    monkeypatch.setattr(meeting, "WARM_UP_US", 100.0)
 
 
 @pytest.fixture
@@ -146,7 +148,7 @@ def test_results_go_to_several_places_in_turn_and_graphs_are_several(home: Path)
     ring = FakeRing(times=(10.0, 9.0))
     before = ring.captures
     run(home, SUM, FakePeer(), ring=ring)
-    assert before - ring.captures == 3 * arena.CAPTURES, "ours, ours again, and the peer's"
+    assert before - ring.captures == 3 * meeting.CAPTURES, "ours, ours again, and the peer's"
     outputs = {launched.addresses["out"] for launched in ring.backend.launched}
     assert len(outputs) == 2 * MOST_PLACES
 
@@ -178,7 +180,7 @@ def test_a_graph_of_ours_that_fails_leaves_what_was_timed_cold(home: Path, captu
 
 
 def test_a_graph_of_a_peer_that_fails_leaves_what_was_timed_cold(home: Path) -> None:
-    ring = FakeRing(times=(10.0, 9.0), captures=2 * arena.CAPTURES + 1)
+    ring = FakeRing(times=(10.0, 9.0), captures=2 * meeting.CAPTURES + 1)
     rows, _ = run(home, SUM, FakePeer(), FakePeer("next", captured=False), ring=ring)
     found = {(row.peer, row.protocol): row for row in rows}
     assert found["other", "cold"].verdict == "LOSS"

@@ -204,7 +204,7 @@ def test_losses_are_told_by_peer_and_listed_worst_first() -> None:
 def test_several_runs_are_counted_and_the_last_is_quoted() -> None:
     again = RESULTS.with_run(replace(RUN, command="gen bench --part 2/2"), ROWS[:1])
     assert "2026-11-22, in 2 runs, the last by `gen bench --part 2/2`" in summary(again)
-    assert "Measured on NVIDIA H100s, each run on one, (driver 580)" in summary(again)
+    assert "Measured on NVIDIA H100s, each run on one (driver 580)" in summary(again)
 
 
 def test_which_gen_was_measured_is_said_where_it_was_written_down(tmp_path: Path) -> None:
