@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gen.gpu.trial import Trial
+from gen.families.base import Plan
+from gen.gpu.trial import Entrant, Rounds, Trial
 from gen.store.trials import Trials
+from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
+from gen.tune.choose import choose
 from gen.tune.outcome import displaces, outcome_of, winner_of
 from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND, Finals
 from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
+from tests.fake_family import called_variant
 from tests.host.tuner.given import ALL, BASE, FIRST, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
 from tests.host.tuner.test_reruns import Ticking
 
@@ -149,3 +155,48 @@ def test_fresh_runs_in_a_noise_of_2_percent_end_within_1_percent_of_the_best(tmp
         == winner
     )
     store.close()
+
+
+class FlatField:
+    """A session whose variants are nearly alike: noise of 2 % and more, told in steps, and luck with each place.
+
+    Its clock goes on as far as such samples take.
+    """
+
+    def __init__(self, truth: Mapping[str, float], seed: int) -> None:
+        self.truth, self.random, self.now, self.pairs = truth, np.random.default_rng(seed), 0.0, 0
+        self.luck = {name: 0.004 * self.random.standard_normal((2, 8)) for name in truth}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
+        pair = self.pairs + np.arange(turns) // 2
+        self.pairs += (turns + 1) // 2
+        times = {}
+        for entrant in entrants:
+            scratch, buffers = self.luck[entrant.name]
+            slower = 1 + scratch[pair % 7] + buffers[pair % 8] + 0.024 * self.random.standard_normal(turns)
+            times[entrant.name] = [float(us) for us in 0.032 * np.round(self.truth[entrant.name] * slower / 0.032)]
+            self.now += turns * 160e-6
+        return Rounds(times)
+
+
+def test_a_hundred_variants_within_3_percent_end_within_1_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [called_variant(f"v{place:03}", (), Plan(())) for place in range(100)]
+    truth = {one.name: 7.7 * (1 + 0.0003 * place) for place, one in enumerate(made)}
+    by_name = {one.name: Trial(one, "ok", registers=26 + 7 * place % 20) for place, one in enumerate(made)}
+    entrants = {one.name: Entrant(one, Compiled(one.name, "sm_90", b"", {})) for one in made}
+    winners = []
+
+    def faulty(trial: Trial) -> None:
+        pytest.fail(trial.reason)
+
+    for seed in range(4):
+        session: Any = FlatField(truth, seed)
+        monkeypatch.setattr(race, "time", session)
+        few = {name: sorted(one)[1] for name, one in session.rounds(list(entrants.values()), 3).times_us.items()}
+        left = race.halve(session, entrants, few, faulty)
+        right, found = race.finals(session, left, faulty)
+        winners.append(choose([by_name[entrant.name] for entrant in right], found.times_us).variant.name)
+    assert max(truth[name] for name in winners) <= 1.007 * truth["v000"], winners
