@@ -135,10 +135,13 @@ class LoadModifier(Enum):
     LDG = "g"  # through the read-only path
     LU = "lu"  # last use
     CV = "cv"  # do not cache
+    EVICT_LAST = "el"  # leaves L1 and L2 after all else: no intrinsic, but a function of the templates
 
     @property
     def intrinsic(self) -> str:
-        """The CUDA function, or an empty string for a plain load."""
+        """The CUDA function, or that of the templates, or an empty string for a plain load."""
+        if self is LoadModifier.EVICT_LAST:
+            return "ld_evict_last"
         return f"__ld{self.value}" if self.value else ""
 
 

@@ -9,7 +9,7 @@
 //           out_pitch, 1, ((rows * cols) + 1023) / 1024, tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 1}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 15a5f3ebe82f755d
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 927ed9004644245d
 //
 // Written by gen: change the template, not this file.
 

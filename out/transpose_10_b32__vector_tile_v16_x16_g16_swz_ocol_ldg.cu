@@ -11,7 +11,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 16, "load_modifier": "g", "spread":
 //           "swz", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 4a7e0cca8a1f0839
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 94602bca86d7345b
 //
 // Written by gen: change the template, not this file.
 
@@ -50,17 +50,19 @@ __device__ __forceinline__ int slot(int col, int group) {
 
 using Tile = uint4[kTileCols * (kGroups + kPadding)];
 
+using Index = long long;  // of an element
+
 // Moves a tile by vectors. One that lies inside has no guards, so all loads of a thread, then all
 // its stores, follow each other.
 template <bool kWhole>
 __device__ __forceinline__ void move_by_vectors(
     Tile& tile, const unsigned* __restrict__ in,
-    unsigned* __restrict__ out, long long rows, long long cols, long long in_pitch,
-    long long out_pitch, long long first_row, long long first_col) {
+    unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
+    Index first_row, Index first_col) {
   const int lane = threadIdx.x % kLanes;
   const int group = threadIdx.x / kLanes;
-  const long long row = first_row + group * kElements;
-  const long long col = first_col + lane * kElements;
+  const Index row = first_row + group * kElements;
+  const Index col = first_col + lane * kElements;
   unsigned across[kElements][kWords];
   unsigned down[kElements][kWords];
   if (kWhole || (row < rows && col < cols)) {
@@ -98,6 +100,40 @@ __device__ __forceinline__ void move_by_vectors(
   }
 }
 
+// Moves a tile at the edge, or one where rows begin between vectors. A function of its own, so that
+// the instructions of the others, which are most, follow each other.
+__device__ __noinline__ void move_edge(
+    Tile& tile, const unsigned* __restrict__ in,
+    unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
+    Index first_row, Index first_col, bool aligned) {
+  if (aligned && rows % kElements == 0 && cols % kElements == 0) {
+    move_by_vectors<false>(
+        tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
+    return;
+  }
+  const int thread = threadIdx.x;
+  unsigned* elements = reinterpret_cast<unsigned*>(tile);
+#pragma unroll 1
+  for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
+    const int r = k / kTileCols;
+    const int c = k % kTileCols;
+    if (first_row + r < rows && first_col + c < cols) {
+      elements[slot(c, r / kElements) * kElements + r % kElements] =
+          in[(first_row + r) * in_pitch + first_col + c];
+    }
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
+    const int c = k / kTileRows;
+    const int r = k % kTileRows;
+    if (first_row + r < rows && first_col + c < cols) {
+      out[(first_col + c) * out_pitch + first_row + r] =
+          elements[slot(c, r / kElements) * kElements + r % kElements];
+    }
+  }
+}
+
 // The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
@@ -108,48 +144,25 @@ __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldg(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
-        long long rows, long long cols, long long in_pitch, long long out_pitch,
+        Index rows, Index cols, Index in_pitch, Index out_pitch,
         unsigned tiles_down, unsigned tiles_across,
         unsigned long long tiles_down_inverse) {
   __shared__ Tile tile;
   const unsigned line = divided(blockIdx.x, tiles_down_inverse);
   const long long tile_row = blockIdx.x - line * tiles_down;
   const long long tile_col = line;
-  const long long first_row = tile_row * kTileRows;
-  const long long first_col = tile_col * kTileCols;
+  const Index first_row = tile_row * kTileRows;
+  const Index first_col = tile_col * kTileCols;
 
   const auto in_address = reinterpret_cast<unsigned long long>(in);
   const auto out_address = reinterpret_cast<unsigned long long>(out);
-  const long long pitch_bytes = (in_pitch | out_pitch) * kSize;
-  const bool aligned = (in_address | out_address | pitch_bytes) % kVecBytes == 0;
+  const bool aligned = (in_address | out_address) % kVecBytes == 0 &&
+                       (in_pitch | out_pitch) % kElements == 0;
   const bool inside = first_row + kTileRows <= rows && first_col + kTileCols <= cols;
   if (aligned && inside) {
     move_by_vectors<true>(
         tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
-  } else if (aligned && rows % kElements == 0 && cols % kElements == 0) {
-    move_by_vectors<false>(
-        tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
   } else {
-    const int thread = threadIdx.x;
-    unsigned* elements = reinterpret_cast<unsigned*>(tile);
-#pragma unroll 1
-    for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
-      const int r = k / kTileCols;
-      const int c = k % kTileCols;
-      if (first_row + r < rows && first_col + c < cols) {
-        elements[slot(c, r / kElements) * kElements + r % kElements] =
-            in[(first_row + r) * in_pitch + first_col + c];
-      }
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int k = thread; k < kTileRows * kTileCols; k += kThreadsPerBlock) {
-      const int c = k / kTileRows;
-      const int r = k % kTileRows;
-      if (first_row + r < rows && first_col + c < cols) {
-        out[(first_col + c) * out_pitch + first_row + r] =
-            elements[slot(c, r / kElements) * kElements + r % kElements];
-      }
-    }
+    move_edge(tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col, aligned);
   }
 }

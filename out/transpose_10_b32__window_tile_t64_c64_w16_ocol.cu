@@ -10,7 +10,7 @@
 //           in_pitch, out_pitch, (rows + 63) / 64, (cols + 63) / 64, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "tile_cols": 64, "tile_rows": 64, "warps": 16}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 d37270ade3541795
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 ae6505fdb0e6d481
 //
 // Written by gen: change the template, not this file.
 

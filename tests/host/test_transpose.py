@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gen.dtypes import BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64, DType
 from gen.errors import SpecError
-from gen.families.base import Kernel, Layout
+from gen.families.base import Kernel, Layout, Limits
 from gen.families.expr import size
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import base_variants, variant
@@ -21,6 +21,7 @@ from gen.families.transpose import Transpose, TransposeSpec, transpose
 from gen.families.transpose.blocks import inverse_of
 from gen.families.transpose.canonical import Axis, canonical
 from gen.families.transpose.values import BITS, Values
+from gen.families.transpose.vector import VectorTileConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, uncovered
@@ -296,3 +297,13 @@ def test_one_more_than_a_number_times_the_inverse_has_the_quotient_as_its_upper_
 
 def test_nothing_over_no_tiles_fits_an_argument() -> None:
     assert 0 < inverse_of(size("n")).at({"n": 0}) < 2**64
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "says"), [(32768, 32768, None), (65536, 32768, "with 32 bits"), (1, 2**31 - 64, "with 32 bits")]
+)
+def test_places_of_32_bits_are_for_matrices_that_have_as_many(rows: int, cols: int, says: str | None) -> None:
+    spec, limits = TransposeSpec(), Limits.of("sm_90")
+    made = variant(FAMILY, spec, "vector_tile", VectorTileConfig(vec_bytes=16, index_bits=32))
+    found = made.algorithm.uncovered(spec, made.config, extents_of(FAMILY, spec, (rows, cols)), limits)
+    assert found == says if says is None else says in str(found)

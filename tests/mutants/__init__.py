@@ -17,6 +17,7 @@ from tests.mutants import (
     transpose_packed,
     transpose_pieces,
     transpose_tiles,
+    transpose_vectors,
 )
 from tests.mutants.change import Mutant, Unchanged
 
@@ -31,6 +32,7 @@ _PARTS = (
     transpose_packed,
     transpose_pieces,
     transpose_tiles,
+    transpose_vectors,
     stencil,
     scan,
 )

@@ -10,8 +10,6 @@ FEW_COLS = "transpose/_few_cols.cu.jinja"
 FEW_ROWS = "transpose/_few_rows.cu.jinja"
 SKINNY = "transpose/skinny.cu.jinja"
 SMALL = "transpose/small.cu.jinja"
-INTERLEAVE = "transpose/interleave.cu.jinja"
-SQUARES = "transpose/squares.cu.jinja"
 ROW_COPY = "transpose/row_copy.cu.jinja"
 
 ON_FEW_COLS = "transpose_10_b32__skinny_cols_b4096_tpb128"
@@ -21,12 +19,7 @@ ON_WIDE_COLS = "transpose_10_b8__skinny_cols_b4096_tpb128_v16"
 ON_NARROW_ROWS = "transpose_10_b8__skinny_rows_b4096_tpb128"
 ON_NARROW_SMALL = "transpose_021_b8__small_b4096_tpb128"
 ON_SMALL = "transpose_021_b32__small_b4096_tpb128"
-ON_JOINED = "transpose_10_b8__interleave_rows_n3_tpb64"
-ON_PARTED = "transpose_10_b16__interleave_cols_n3_tpb64"
-ON_EVEN = "transpose_10_b32__interleave_cols_n16_tpb64"
-ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
 ON_ROW_COPY = "transpose_102_b32__row_copy_x16_tpb256_u2"
-ON_ALL_RUNS = "transpose_102_b8__row_copy_x0_tpb256_u2"  # one after another
 
 MUTANTS = (
     # skinny
@@ -165,78 +158,6 @@ MUTANTS = (
         "small: squares of other matrices", ON_NARROW_SMALL, SMALL, "divide(i, per_area) * high * wide",
         "divide(i, per_area) * high", (WRONG, UNINITIALISED, RACE),
     ),
-    # squares
-    Mutant(
-        "squares: no barrier before they are written [5]", ON_SQUARES, SQUARES, "  __syncthreads();\n", "",
-        (UNINITIALISED, RACE),
-    ),
-    Mutant(
-        "squares: begin between vectors", ON_SQUARES, SQUARES, "if ((in_address | out_address) % 16 != 0) {",
-        "if (false) {", MISALIGNED,
-    ),
-    Mutant(
-        "squares: matrices past the last", ON_SQUARES, SQUARES, "min(together, matrices - first)", "together",
-        (OUTSIDE_READ, MISALIGNED),
-    ),
-    Mutant(
-        "squares: past those of a block", ON_SQUARES, SQUARES, "if (i < squares) loaded", "loaded",
-        (OUTSIDE_READ, MISALIGNED),
-    ),
-    Mutant(
-        "squares: not turned among each other [9]", ON_SQUARES, SQUARES,
-        "(matrix * area + col * high) * kElements + row",
-        "(matrix * area + row * wide) * kElements + col", (WRONG, RACE, UNINITIALISED),
-    ),
-    Mutant(
-        "squares: heights and widths exchanged [6]", ON_SQUARES, SQUARES, "places[u] + e * high",
-        "places[u] + e * wide", (WRONG, RACE, UNINITIALISED),
-    ),
-    Mutant(
-        "squares: all of the first matrix", ON_SQUARES, SQUARES, "(matrix * area + row * wide) * kElements + col",
-        "row * wide * kElements + col", WRONG,
-    ),
-    # interleave
-    Mutant(
-        "interleave: lanes do not wait for each other [5]", ON_JOINED, INTERLEAVE, "  __syncwarp();\n  uint4* to",
-        "  uint4* to", (UNINITIALISED, RACE),
-    ),
-    Mutant(
-        "interleave: lanes do not wait for what was read [5]", ON_PARTED, INTERLEAVE,
-        "  __syncwarp();\n  if (thread < whole) {", "  if (thread < whole) {", (UNINITIALISED, RACE),
-    ),
-    Mutant(
-        "interleave: vectors begin between vectors", ON_JOINED, INTERLEAVE, "aligned ? length / kVector : 0",
-        "length / kVector", MISALIGNED,
-    ),
-    Mutant(
-        "interleave: a vector past the last column", ON_JOINED, INTERLEAVE,
-        "  if (thread < whole) {\n    unsigned rows_of",
-        "  if (thread <= whole) {\n    unsigned rows_of", (OUTSIDE_READ, RACE, MISALIGNED),
-    ),
-    Mutant(
-        "interleave: vectors past the last row", ON_PARTED, INTERLEAVE, "if (warp + j * 32 < whole * kCount) loaded[j]",
-        "loaded[j]", (OUTSIDE_READ, MISALIGNED),
-    ),
-    Mutant(
-        "interleave: bytes in each other's places", ON_JOINED, INTERLEAVE, "(4 + element) << 4 * place",
-        "(4 + place) << 4 * element", WRONG,
-    ),
-    Mutant(
-        "interleave: the lower half of a word only", ON_PARTED, INTERLEAVE, "0x54 + 0x22 * element", "0x54", WRONG,
-    ),
-    Mutant(
-        "interleave: rows and columns exchanged [6]", ON_JOINED, INTERLEAVE,
-        "const int r = k % kCount;\n    const int i = k / kCount;",
-        "const int r = k / kVector;\n    const int i = k % kVector;", WRONG,
-    ),
-    Mutant(
-        "interleave: what is left dropped [1]", ON_JOINED, INTERLEAVE, "    together[k] = apart[k % kCount * in_pitch",
-        "    if (k < 0) together[k] = apart[k % kCount * in_pitch", WRONG,
-    ),
-    Mutant(
-        "interleave: exchanged once only", ON_EVEN, INTERLEAVE, "staged[slot(thread * kCount + j)];",
-        "staged[thread * kCount + j];", (WRONG, UNINITIALISED, RACE),
-    ),
     # row_copy
     Mutant("runs: past the last", ON_ROW_COPY, ROW_COPY, "  if (mine >= runs) return;\n", "",
            (OUTSIDE_READ, RACE)),
@@ -256,22 +177,6 @@ MUTANTS = (
     Mutant(
         "runs: past their ends", ON_ROW_COPY, ROW_COPY, "last = min(run, first + kSpan)", "last = first + kSpan",
         (OUTSIDE_READ, RACE),
-    ),
-    Mutant(
-        "all runs: past the last", ON_ALL_RUNS, ROW_COPY,
-        "number < vectors ? min(static_cast<long long>(kVector), run - at) : 0",
-        "min(static_cast<long long>(kVector), run - at)", (OUTSIDE_READ, RACE),
-    ),
-    Mutant(
-        "all runs: begin between vectors", ON_ALL_RUNS, ROW_COPY, "aligned && counts[u] == kVector",
-        "counts[u] == kVector", MISALIGNED,
-    ),
-    Mutant(
-        "all runs: part of a vector taken for one", ON_ALL_RUNS, ROW_COPY, "aligned && counts[u] == kVector",
-        "aligned && counts[u] > 0", (OUTSIDE_READ, OUTSIDE_WRITE, MISALIGNED, RACE),
-    ),
-    Mutant(
-        "all runs: ends dropped [1]", ON_ALL_RUNS, ROW_COPY, "e < counts[u]; ++e", "e < counts[u] - 1; ++e", WRONG,
     ),
 )  # fmt: skip
 

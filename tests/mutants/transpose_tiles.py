@@ -36,7 +36,7 @@ MUTANTS = (
         "  __syncthreads();\n  const int below", "  const int below", (UNINITIALISED, RACE),
     ),
     Mutant(
-        "vectors: no barrier at the edges [5]", ON_VECTORS, VECTORS, "    __syncthreads();\n#pragma", "#pragma",
+        "vectors: no barrier at the edges [5]", ON_VECTORS, VECTORS, "\n  __syncthreads();\n#pragma", "\n#pragma",
         (UNINITIALISED, RACE),
     ),
     Mutant(
@@ -92,12 +92,12 @@ MUTANTS = (
         '"below", "tile[c * kGroups + below]"', (WRONG, UNINITIALISED),
     ),
     Mutant(
-        "vectors: elements unguarded", ON_VECTORS, VECTORS, f"{GUARD}\n        elements", "{\n        elements",
+        "vectors: elements unguarded", ON_VECTORS, VECTORS, f"{GUARD}\n      elements", "{\n      elements",
         OUTSIDE_READ,
     ),
     Mutant(
-        "vectors: swapped extents at the edges [6]", ON_VECTORS, VECTORS, f"{GUARD}\n        out",
-        f"{TURNED}\n        out", UNINITIALISED,
+        "vectors: swapped extents at the edges [6]", ON_VECTORS, VECTORS, f"{GUARD}\n      out",
+        f"{TURNED}\n      out", UNINITIALISED,
     ),
     Mutant(
         "vectors: wrong pitch of the input", ON_VECTORS, VECTORS, "in[(first_row + r) * in_pitch",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from gen.dtypes import I64, U32, U64, DType, StoreModifier
+from gen.dtypes import I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Plan
 from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, constant, size
@@ -15,6 +15,9 @@ from gen.families.transpose.moves import MatrixSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
 from gen.families.transpose.values_text import ValuesText
+
+MOST = 2**31 - 2
+"""The largest number that templates divide by multiplying."""
 
 
 class Order(Enum):
@@ -45,6 +48,17 @@ def store_modifiers() -> Any:
     )
 
 
+def load_modifiers() -> Any:
+    """The parameter of the loads' cache operator: what is read once may yet stay longer than what is written."""
+    return tunable(
+        "ld",
+        (LoadModifier.LDG, LoadModifier.EVICT_LAST),
+        base=LoadModifier.LDG,
+        off=LoadModifier.LDG,
+        help="cache operator of the loads",
+    )
+
+
 def matrices(spec: MatrixSpec) -> Expr:
     """How many matrices a call turns."""
     count = ONE
@@ -61,9 +75,11 @@ def batch_arguments(spec: MatrixSpec) -> tuple[tuple[DType, Expr], ...]:
     )  # fmt: skip
 
 
-def arguments(spec: MatrixSpec, down: Expr, across: Expr) -> tuple[str | tuple[DType, Expr], ...]:
+def arguments(
+    spec: MatrixSpec, down: Expr, across: Expr, index: DType = I64
+) -> tuple[str | tuple[DType, Expr], ...]:  # fmt: skip
     """What every kernel is told, as `parameters` of the templates declares it."""
-    numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
+    numbers = tuple((index, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
     return ("in", "out", *numbers, *batch_arguments(spec), (U32, down), (U32, across))
 
 
@@ -75,11 +91,13 @@ def tiled_launch(
     *,
     in_kernel: bool = False,
     order: Order | None = None,
+    index: DType = I64,
 ) -> Plan:
     """Launches with a block for each tile, which it finds by `place_tile` of the templates.
 
     As many as there are repetitions; `in_kernel`: one, which is told how many there are. With an order, which is ROW or
-    COL, a block is told by what it multiplies numbers instead of dividing them.
+    COL, a block is told by what it multiplies numbers instead of dividing them. `index` is the type of elements' places
+    in a matrix.
     """
     times = repetitions(spec)
     told: tuple[tuple[DType, Expr], ...] = ((I64, times),) if in_kernel else ()
@@ -88,7 +106,7 @@ def tiled_launch(
     launch = Launch(
         grid=(tiles.count, ONE, ONE),
         block=block,
-        arguments=(*arguments(spec, tiles.down, tiles.across), *told),
+        arguments=(*arguments(spec, tiles.down, tiles.across, index), *told),
         shared_bytes=constant(shared_bytes),
         times=ONE if in_kernel else times,
     )

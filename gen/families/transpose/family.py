@@ -19,6 +19,7 @@ from gen.families.transpose.boxes import RUN, longest_run
 from gen.families.transpose.canonical import canonical
 from gen.families.transpose.classes import base, known_class, representatives
 from gen.families.transpose.flat import RowCopy, Skinny, Small
+from gen.families.transpose.flat_copy import FlatCopy
 from gen.families.transpose.interleave import Interleave
 from gen.families.transpose.literature import literature
 from gen.families.transpose.moves import MoveSpec
@@ -170,7 +171,7 @@ def _pitch(layout: Layout) -> int:
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
     Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), Squares(), RowCopy(),
-    Packed(), SwapTile(),
+    FlatCopy(), Packed(), SwapTile(),
 )  # fmt: skip
 
 

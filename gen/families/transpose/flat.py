@@ -13,6 +13,7 @@ from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.blocks import (
+    MOST,
     arguments,
     changing,
     elements,
@@ -25,7 +26,6 @@ from gen.families.transpose.blocks import (
 )
 from gen.families.transpose.spec import TransposeSpec
 
-_MOST = 2**31 - 2  # numbers that templates divide
 FEW = 64
 """Rows or columns that are few."""
 
@@ -217,9 +217,7 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
 class RowCopyConfig(Config):
     """How `row_copy` lays threads over the runs."""
 
-    lanes: int = tunable(
-        "x", (0, 4, 16, 64, 256), base=64, help="threads along a run; 0: they follow each other from run to run"
-    )
+    lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
     threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
     store_modifier: StoreModifier = store_modifiers()
@@ -239,8 +237,6 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
 
     def refuses(self, spec: TransposeSpec, config: RowCopyConfig) -> str | None:
         """A thread reads what another may have written."""
-        if config.lanes == 0 and spec.values is not None:
-            return only_moves(spec)
         return only_apart(spec)
 
     def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
@@ -248,25 +244,15 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
         if extents["rows"] * extents["cols"] and not stays(extents):
             return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
         runs = matrices(spec).at(extents)
-        if runs > _MOST:
-            return f"there are {runs} runs; it takes {_MOST} at most"
-        if config.lanes == 0:
-            vectors = self.blocks(spec, config).at(extents) * config.threads_per_block * config.unroll
-            return f"threads copy {vectors} vectors; it takes {_MOST} at most" if vectors > _MOST else None
+        if runs > MOST:
+            return f"there are {runs} runs; it takes {MOST} at most"
         return self.tiles(spec, config).uncovered(extents)
 
     def tiles(self, spec: TransposeSpec, config: RowCopyConfig) -> Tiles:
-        """Parts of runs: `down` counts groups of runs, `across` the parts of one; without lanes runs, and vectors."""
-        vector, run = 16 // spec.dtype.size, size("rows") * size("cols")
-        if config.lanes == 0:
-            return Tiles(matrices(spec), run, 1, vector)
-        span = config.lanes * config.unroll * vector
+        """Parts of runs: `down` counts groups of runs, `across` the parts of one."""
+        span = config.lanes * config.unroll * (16 // spec.dtype.size)
+        run = size("rows") * size("cols")
         return Tiles(matrices(spec), run, config.threads_per_block // config.lanes, span)
-
-    def blocks(self, spec: TransposeSpec, config: RowCopyConfig) -> Expr:
-        """Of the grid."""
-        count = self.tiles(spec, config).count
-        return count if config.lanes else count.ceil_div(config.threads_per_block * config.unroll)
 
     def divisors(self, spec: TransposeSpec) -> tuple[str, ...]:
         """What numbers are divided by."""
@@ -286,7 +272,7 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
         """One launch."""
         tiles = self.tiles(spec, config)
         launch = Launch(
-            grid=(self.blocks(spec, config), ONE, ONE),
+            grid=(tiles.count, ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=(*arguments(spec, tiles.down, tiles.across), *inverses(tiles, self.divisors(spec))),
         )

@@ -12,6 +12,7 @@ from gen.families.expr import ONE, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.blocks import (
     Order,
+    load_modifiers,
     matrices,
     only_moves,
     store_modifiers,
@@ -30,6 +31,7 @@ class InterleaveConfig(Config):
     few: Few = tunable("", tuple(Few), base=Few.ROWS, help="what there are few of")
     count: int = tunable("n", (2, 3, 4, 8, 16), base=3, help="how many of them there are")
     threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads of a block")
+    load_modifier: LoadModifier = load_modifiers()
     store_modifier: StoreModifier = store_modifiers()
 
 
@@ -85,7 +87,7 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
             "few_cols": config.few is Few.COLS,
             "count": config.count,
             "threads": config.threads_per_block,
-            "load": LoadModifier.LDG.intrinsic,
+            "load": config.load_modifier.intrinsic,
             "store": config.store_modifier.intrinsic,
             "dynamic": self.staged_bytes(config) > STATIC_SHARED_BYTES,
         }

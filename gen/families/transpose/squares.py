@@ -9,7 +9,7 @@ from gen.dtypes import I32, U32, LoadModifier, StoreModifier
 from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.transpose.blocks import arguments, elements, matrices, only_moves, store_modifiers
+from gen.families.transpose.blocks import arguments, elements, load_modifiers, matrices, only_moves, store_modifiers
 from gen.families.transpose.flat import Small, SmallConfig
 from gen.families.transpose.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
@@ -24,6 +24,8 @@ class SquaresConfig(Config):
 
     threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="squares of each thread")
+    direct: bool = tunable("direct", (False, True), base=False, off=False, help="straight, without shared memory")
+    load_modifier: LoadModifier = load_modifiers()
     store_modifier: StoreModifier = store_modifiers()
 
 
@@ -61,6 +63,8 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
         apart = Small().uncovered(spec, SmallConfig(piece=32768), extents, limits)
         if apart is not None:
             return apart
+        if matrices(spec).at(extents) >= 2**32:
+            return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
         count = self.grid(spec, config).at(extents)
         return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
 
@@ -70,7 +74,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
 
     def staged_bytes(self, spec: TransposeSpec, config: SquaresConfig) -> int:
         """Shared memory of a block."""
-        return config.threads_per_block * config.unroll * self.elements(spec) * _VECTOR
+        return 0 if config.direct else config.threads_per_block * config.unroll * self.elements(spec) * _VECTOR
 
     def sides(self, spec: TransposeSpec) -> tuple[Expr, Expr]:
         """Squares down a matrix, and across it; 1 at least."""
@@ -93,8 +97,9 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
             "size": spec.dtype.size,
             "threads": config.threads_per_block,
             "unroll": config.unroll,
-            "load": LoadModifier.LDG.intrinsic,
+            "load": config.load_modifier.intrinsic,
             "store": config.store_modifier.intrinsic,
+            "direct": config.direct,
             "dynamic": self.staged_bytes(spec, config) > STATIC_SHARED_BYTES,
         }
 
@@ -102,7 +107,13 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
         """One launch."""
         high, wide = self.sides(spec)
         area = high * wide
-        told = ((I32, high), (I32, wide), (I32, area), (U32, inverse(wide)), (U32, inverse(area)))
+        told = (
+            (I32, high),
+            (I32, wide),
+            (I32, area),
+            (U32, inverse(high if config.direct else wide)),
+            (U32, inverse(area)),
+        )
         launch = Launch(
             grid=(self.grid(spec, config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),

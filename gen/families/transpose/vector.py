@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from gen.dtypes import LoadModifier, StoreModifier
+from gen.dtypes import I32, I64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import size
@@ -16,6 +16,7 @@ from gen.families.transpose.spec import TransposeSpec
 
 VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
 """The type of a vector of so many bytes."""
+_MOST_PLACES = 2**31 - 1
 _REGISTERS = 65536  # of a multiprocessor; and a thread needs about 24 beside its two squares
 
 
@@ -38,15 +39,21 @@ class VectorTileConfig(Config):
         "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
     )
     load_modifier: LoadModifier = tunable(
-        "ld", (LoadModifier.LDG, LoadModifier.CS), base=LoadModifier.LDG, help="cache operator of the loads"
+        "ld",
+        (LoadModifier.LDG, LoadModifier.CS, LoadModifier.EVICT_LAST),
+        base=LoadModifier.LDG,
+        help="cache operator of the loads",
     )
     store_modifier: StoreModifier = store_modifiers()
+    index_bits: int = tunable("i", (64, 32), base=64, off=64, help="bits of an element's place in a matrix")
 
     def problem(self) -> str | None:
         """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
         others = (self.block_order, self.load_modifier, self.store_modifier)
         if self.spread is Spread.PADDING and others != (Order.COL, LoadModifier.LDG, StoreModifier.DEFAULT):
             return "a padded tile is tried in the base's block order and with its cache operators"
+        if self.index_bits == 32 and others[1:] != (LoadModifier.LDG, StoreModifier.DEFAULT):
+            return "places of 32 bits, which are for what caches hold, are tried with the base's cache operators"
         return None
 
 
@@ -80,8 +87,14 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         return too_large(self.tile_bytes(spec, config), limits)
 
     def uncovered(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, limits: Limits) -> str | None:
-        """The tiles must fit in a grid."""
-        return self.tiles(spec, config).uncovered(extents)
+        """The tiles must fit in a grid, and what they cover, past the edges too, in an index."""
+        tiles = self.tiles(spec, config)
+        if config.index_bits == 32:
+            down, across = tiles.down.at(extents) * tiles.tile_rows, tiles.across.at(extents) * tiles.tile_cols
+            furthest = max(down * extents["in_pitch"] + across, across * extents["out_pitch"] + down)
+            if furthest > _MOST_PLACES:
+                return f"an element's place may be {furthest}; with 32 bits it is {_MOST_PLACES} at most"
+        return tiles.uncovered(extents)
 
     def elements(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """Of a vector."""
@@ -102,6 +115,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         return {
             **telling(spec, config.block_order),
             **changing(spec),
+            "index": "int" if config.index_bits == 32 else "long long",
             "size": spec.dtype.size,
             "vec_bytes": config.vec_bytes,
             "vector": VECTORS[config.vec_bytes],
@@ -117,7 +131,8 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         """One launch."""
         block = (config.lanes * config.groups, 1, 1)
         shared = dynamic_bytes(self.tile_bytes(spec, config))
-        return tiled_launch(spec, self.tiles(spec, config), block, shared, order=config.block_order)
+        index = I32 if config.index_bits == 32 else I64
+        return tiled_launch(spec, self.tiles(spec, config), block, shared, order=config.block_order, index=index)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """A square."""

@@ -1,0 +1,124 @@
+"""Runs that follow each other along an axis, copied as if they were one: short runs keep all threads busy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gen.dtypes import I32, I64, U64, DType, LoadModifier, StoreModifier
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, ZERO, Expr, size
+from gen.families.transpose.blocks import (
+    MOST,
+    arguments,
+    elements,
+    inverse_of,
+    load_modifiers,
+    only_moves,
+    store_modifiers,
+)
+from gen.families.transpose.flat import stays
+from gen.families.transpose.spec import TransposeSpec
+
+_MOST_YZ = 65535  # blocks of a grid along y, and along z
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlatCopyConfig(Config):
+    """How `flat_copy` lays threads over vectors."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="vectors of each thread")
+    load_modifier: LoadModifier = load_modifiers()
+    store_modifier: StoreModifier = store_modifiers()
+
+
+class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
+    """The fastest axis stays the fastest: its runs are copied, a block those of several places of another axis."""
+
+    name = "flat_copy"
+    template = "transpose/flat_copy.cu.jinja"
+    summary = (
+        "Elements that follow each other in the input do so in the output. The 16-byte vectors of the runs along one "
+        "of the other axes are numbered one after another, so that short runs keep all threads busy; a block needs no "
+        "division to know its place along the axes behind."
+    )
+    config = FlatCopyConfig
+    takes = TransposeSpec
+
+    def refuses(self, spec: TransposeSpec, config: FlatCopyConfig) -> str | None:
+        """Elements are moved in vectors."""
+        return only_moves(spec)
+
+    def uncovered(self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, limits: Limits) -> str | None:
+        """Nothing may move within a run, and the axes behind must fit in a grid."""
+        if extents["rows"] * extents["cols"] and not stays(extents):
+            return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
+        blocks, *behind = (along.at(extents) for along in self.grid(spec, config))
+        vectors = blocks * config.threads_per_block * config.unroll
+        if vectors > MOST:
+            return f"threads copy {vectors} vectors; it takes {MOST} at most"
+        most = max(behind)
+        return f"it takes {most} blocks along y or z; a grid has at most {_MOST_YZ}" if most > _MOST_YZ else None
+
+    def runs(self, spec: TransposeSpec) -> Expr:
+        """Runs along the last of the other axes."""
+        return size(f"batch{spec.batches - 1}") if spec.batches else ONE
+
+    def vectors(self, spec: TransposeSpec) -> Expr:
+        """Vectors of a run, the last perhaps filled in part."""
+        return (size("rows") * size("cols")).ceil_div(16 // spec.dtype.size)
+
+    def grid(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[Expr, Expr, Expr]:
+        """Blocks along those runs, along the axis before, and along all others."""
+        behind = [size(f"batch{place}") for place in range(spec.batches - 1)]
+        rest = ONE
+        for extent in behind[:-1]:
+            rest = extent if rest == ONE else rest * extent
+        vectors = self.vectors(spec) * self.runs(spec)
+        blocks = vectors.ceil_div(config.threads_per_block * config.unroll)
+        return blocks, behind[-1] if behind else ONE, rest
+
+    def divisors(self, spec: TransposeSpec) -> tuple[str, ...]:
+        """What numbers are divided by: a vector's by those of a run, a block's along z by axes' extents."""
+        return ("tiles_across", *(f"batch{place}" for place in range(1, spec.batches - 2)))
+
+    def told(self, spec: TransposeSpec) -> tuple[tuple[DType, Expr], ...]:
+        """Inverses of those; vectors from run to run in both arrays; and 1 if all runs are made of vectors, else 0."""
+        divisors = [self.vectors(spec), *(size(name) for name in self.divisors(spec)[1:])]
+        inverses = [
+            inverse_of(of).called(f"{name}_inverse") for name, of in zip(self.divisors(spec), divisors, strict=True)
+        ]
+        vector, last = 16 // spec.dtype.size, f"batch{spec.batches - 1}"
+        steps = [size(f"{last}{end}") if spec.batches else ZERO for end in ("_in", "_out")]
+        left = size("rows") * size("cols") % vector
+        for step in steps if spec.batches else ():
+            left = left + step % vector
+        whole = (ONE - left.at_most(1)).called("whole")
+        return (*((U64, one) for one in inverses), *((I64, step // vector) for step in steps), (I32, whole))
+
+    def inputs(self, spec: TransposeSpec, config: FlatCopyConfig) -> Mapping[str, object]:
+        """All that the template reads."""
+        return {
+            **elements(spec),
+            "inverses": self.divisors(spec),
+            "size": spec.dtype.size,
+            "threads": config.threads_per_block,
+            "unroll": config.unroll,
+            "load": config.load_modifier.intrinsic,
+            "store": config.store_modifier.intrinsic,
+        }
+
+    def plan(self, spec: TransposeSpec, config: FlatCopyConfig) -> Plan:
+        """One launch."""
+        launch = Launch(
+            grid=self.grid(spec, config),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(*arguments(spec, self.runs(spec), self.vectors(spec)), *self.told(spec)),
+        )
+        return Plan((launch,))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: FlatCopyConfig) -> int:
+        """All vectors of a thread."""
+        return 16 * config.unroll

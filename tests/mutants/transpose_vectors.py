@@ -1,0 +1,129 @@
+"""Changes to the templates of the transposes that move whole vectors of few rows, small matrices and short runs."""
+
+from __future__ import annotations
+
+from gen.proof.failure import UNTOUCHED, WRONG
+from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
+
+INTERLEAVE = "transpose/interleave.cu.jinja"
+SQUARES = "transpose/squares.cu.jinja"
+FLAT_COPY = "transpose/flat_copy.cu.jinja"
+
+ON_JOINED = "transpose_10_b8__interleave_rows_n3_tpb64"
+ON_PARTED = "transpose_10_b16__interleave_cols_n3_tpb64"
+ON_EVEN = "transpose_10_b32__interleave_cols_n16_tpb64"
+ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
+ON_DIRECT = "transpose_021_b32__squares_tpb64_u1_direct"
+ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
+ON_ALL_RUNS = "transpose_0213_b8__flat_copy_tpb256_u2"
+
+MUTANTS = (
+    # squares
+    Mutant(
+        "squares: no barrier before they are written [5]", ON_SQUARES, SQUARES, "  __syncthreads();\n", "",
+        (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "squares: begin between vectors", ON_SQUARES, SQUARES, "if ((in_address | out_address) % 16 != 0) {",
+        "if (false) {", MISALIGNED,
+    ),
+    Mutant(
+        "squares: matrices past the last", ON_SQUARES, SQUARES, "min(together, matrices - first)", "together",
+        (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "squares: past those of a block", ON_SQUARES, SQUARES, "    if (i >= squares) break;\n#pragma", "#pragma",
+        (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "squares: not turned among each other [9]", ON_SQUARES, SQUARES,
+        "(matrix * area + col * high) * kElements + row",
+        "(matrix * area + row * wide) * kElements + col", (WRONG, RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "squares: heights and widths exchanged [6]", ON_SQUARES, SQUARES, "slot(places[u] + e * high)",
+        "slot(places[u] + e * wide)", (WRONG, RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "squares: all of the first matrix", ON_SQUARES, SQUARES, "(matrix * area + row * wide) * kElements + col",
+        "row * wide * kElements + col", WRONG,
+    ),
+    Mutant(
+        "squares: threads along rows that write along columns", ON_DIRECT, SQUARES,
+        "divide(i - matrix * area, high_inverse)",
+        "divide(i - matrix * area, area_inverse)", (WRONG, OUTSIDE_READ, RACE, MISALIGNED),
+    ),
+    # interleave
+    Mutant(
+        "interleave: lanes do not wait for each other [5]", ON_JOINED, INTERLEAVE, "  __syncwarp();\n  uint4* to",
+        "  uint4* to", (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "interleave: lanes do not wait for what was read [5]", ON_PARTED, INTERLEAVE,
+        "  __syncwarp();\n  if (thread < whole) {", "  if (thread < whole) {", (UNINITIALISED, RACE),
+    ),
+    Mutant(
+        "interleave: vectors begin between vectors", ON_JOINED, INTERLEAVE, "aligned ? length / kVector : 0",
+        "length / kVector", MISALIGNED,
+    ),
+    Mutant(
+        "interleave: a vector past the last column", ON_JOINED, INTERLEAVE,
+        "  if (thread < whole) {\n    unsigned rows_of",
+        "  if (thread <= whole) {\n    unsigned rows_of", (OUTSIDE_READ, RACE, MISALIGNED),
+    ),
+    Mutant(
+        "interleave: vectors past the last row", ON_PARTED, INTERLEAVE, "if (warp + j * 32 < whole * kCount) loaded[j]",
+        "loaded[j]", (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "interleave: bytes in each other's places", ON_JOINED, INTERLEAVE, "(4 + element) << 4 * place",
+        "(4 + place) << 4 * element", WRONG,
+    ),
+    Mutant(
+        "interleave: the lower half of a word only", ON_PARTED, INTERLEAVE, "0x54 + 0x22 * element", "0x54", WRONG,
+    ),
+    Mutant(
+        "interleave: rows and columns exchanged [6]", ON_JOINED, INTERLEAVE,
+        "const int r = k % kCount;\n    const int i = k / kCount;",
+        "const int r = k / kVector;\n    const int i = k % kVector;", WRONG,
+    ),
+    Mutant(
+        "interleave: what is left dropped [1]", ON_JOINED, INTERLEAVE, "    together[k] = apart[k % kCount * in_pitch",
+        "    if (k < 0) together[k] = apart[k % kCount * in_pitch", WRONG,
+    ),
+    Mutant(
+        "interleave: exchanged once only", ON_EVEN, INTERLEAVE, "staged[slot(thread * kCount + j)];",
+        "staged[thread * kCount + j];", (WRONG, UNINITIALISED, RACE),
+    ),
+    # flat_copy
+    Mutant(
+        "all runs: past the last", ON_WHOLE_RUNS, FLAT_COPY,
+        "if (number < vectors) loaded[u] = {{ load_from(load, \"from\", \"mine",
+        "loaded[u] = {{ load_from(load, \"from\", \"mine", (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "all runs: begin between vectors", ON_ALL_RUNS, FLAT_COPY,
+        "if (!whole || !aligned) {", "if (!whole) {", MISALIGNED,
+    ),
+    Mutant(
+        "all runs: end between vectors", ON_ALL_RUNS, FLAT_COPY, "if (!whole || !aligned) {", "if (!aligned) {",
+        (MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, WRONG, RACE),
+    ),
+    Mutant(
+        "all runs: ends dropped [1]", ON_ALL_RUNS, FLAT_COPY,
+        "min(run, first + kVector)", "min(run - 1, first + kVector)",
+        WRONG,
+    ),
+    Mutant(
+        "all runs: places along the axis before exchanged", ON_ALL_RUNS, FLAT_COPY,
+        "in += blockIdx.y * batch{{ above }}_in;",
+        "in += blockIdx.y * batch{{ above }}_out;", (WRONG, OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "all runs: as far apart in the output as in the input", ON_WHOLE_RUNS, FLAT_COPY, "mine * out_step + part",
+        "mine * in_step + part", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+    ),
+)  # fmt: skip
+
+LARGE: tuple[Mutant, ...] = ()
+UNCHANGED: tuple[Unchanged, ...] = ()
