@@ -189,21 +189,23 @@ def exact_kernel(source: str) -> Callable[..., None]:
         at(value, (count,), np.dtype(np.float64))[...] = at(source_at, (count,), np.dtype(dtype))
         at(off, (count,), np.dtype(np.float64))[...] = 0
 
-    def step(*launch: Any) -> None:
-        shape, radius = _numbers(macros["kExtents"], int), int(macros["kRadius"])
-        offsets = re.findall(r"{([^}]*)}", macros["kOffsets"])
-        taps = zip((_numbers(one, int) for one in offsets), _numbers(macros["kWeights"], float), strict=True)
-        work = SimpleNamespace(taps=tuple(taps), ndim=len(shape), radius=radius)
-        value, off, next_value, next_off = (at(address, shape, np.dtype(np.float64)) for address in launch[-1][:4])
-        frozen = np.zeros(shape, bool)
-        if macros["kFrozen"] == "1":
-            frozen[...] = True
-            frozen[(slice(radius, -radius),) * len(shape)] = False
-        around = [np.pad(array, radius, "wrap") for array in (value, off, frozen)]
-        rounding = Rounding(float(macros["kRelative"]), float(macros["kAbsolute"]))
-        next_value[...], next_off[...] = stepped(work, rounding, *around)  # type: ignore[arg-type]
+    if "GEN_BEGIN" in macros:
+        return begin
+    shape, radius = _numbers(macros["kExtents"], int), int(macros["kRadius"])
+    offsets = [_numbers(one, int) for one in re.findall(r"{([^}]*)}", macros["kOffsets"])]
+    taps = tuple(zip(offsets, _numbers(macros["kWeights"], float), strict=True))
+    work: Any = SimpleNamespace(taps=taps, ndim=len(shape), radius=radius)
+    frozen = np.full(shape, macros["kFrozen"] == "1")
+    frozen[(slice(radius, -radius),) * len(shape)] = False
+    frozen = np.pad(frozen, radius)
+    rounding = Rounding(float(macros["kRelative"]), float(macros["kAbsolute"]))
 
-    return begin if "GEN_BEGIN" in macros else step
+    def step(*launch: Any) -> None:
+        value, off, next_value, next_off = (at(address, shape, np.dtype(np.float64)) for address in launch[-1][:4])
+        values, offs = (np.pad(array, radius, "wrap") for array in (value, off))
+        next_value[...], next_off[...] = stepped(work, rounding, values, offs, frozen)
+
+    return step
 
 
 def _numbers(text: str, kind: Any) -> tuple[Any, ...]:

@@ -116,13 +116,12 @@ def step_text(work: Sweep, shape: Shape, rounding: Rounding) -> str:
 def stepped(work: Sweep, rounding: Rounding, value: Array, off: Array, frozen: Array) -> tuple[Array, Array]:
     """The same step by NumPy, of all cells but those within the radius of an end; `frozen` ones stay as they are."""
     inner = _within(work, (0,) * work.ndim)
-    total, magnitude, passed_on = (np.zeros(value[inner].shape) for _ in range(3))
+    total, error = np.zeros(value[inner].shape), np.full(value[inner].shape, rounding.absolute)
+    costs = off + rounding.relative * (np.abs(value) + off)  # of a neighbour of weight 1; no weight is negative
     for offset, weight in work.taps:
-        there = weight * value[_within(work, offset)]
-        total += there
-        magnitude += np.abs(there)
-        passed_on += weight * off[_within(work, offset)]
-    error = passed_on + rounding.relative * (magnitude + passed_on) + rounding.absolute
+        there = _within(work, offset)
+        total += weight * value[there]
+        error += weight * costs[there]
     stay = frozen[inner]
     return np.where(stay, value[inner], total), np.where(stay, off[inner], error)
 
