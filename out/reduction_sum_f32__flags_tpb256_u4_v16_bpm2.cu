@@ -13,7 +13,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 cdf294fb74bdde1c
+// Template: reduction/flags.cu.jinja, with its partials sha256 039a3b7406412757
 //
 // Written by gen: change the template, not this file.
 

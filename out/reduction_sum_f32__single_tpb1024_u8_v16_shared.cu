@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"ending": "shared", "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 87220942d14f9adb
+// Template: reduction/single.cu.jinja, with its partials sha256 4dacea8587d2837c
 //
 // Written by gen: change the template, not this file.
 
@@ -18,7 +18,6 @@ constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
-constexpr int kChains = 4;  // of states, in which one thread combines those of a warp
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
@@ -36,6 +35,34 @@ __device__ __forceinline__ State combine(State a, State b) { return a + b; }
 __device__ __forceinline__ State lift(Item item) {
   const float x = item;
   return x;
+}
+
+// The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
+// the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
+// each other than in two rounds of shuffles. A barrier must come before states is used again.
+constexpr int kChains = 4;  // of states, side by side, in which one thread combines those of a warp
+__device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
+  states[threadIdx.x] = state;
+  __syncthreads();
+  if (threadIdx.x >= 32) return state;
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) {
+    state = combine(state, states[warp * 32 + threadIdx.x]);
+  }
+  states[threadIdx.x] = state;
+  __syncwarp();
+  if (threadIdx.x > 0) return state;
+  State chains[kChains];
+#pragma unroll
+  for (int i = 0; i < kChains; ++i) chains[i] = states[i];
+#pragma unroll
+  for (int lane = kChains; lane < 32; ++lane) {
+    chains[lane % kChains] = combine(chains[lane % kChains], states[lane]);
+  }
+  State total = chains[0];
+#pragma unroll
+  for (int i = 1; i < kChains; ++i) total = combine(total, chains[i]);
+  return total;
 }
 
 // Element i of each output, from what is known of `count` elements.
@@ -120,29 +147,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__single_tpb1024_u8_v16_shared(
         const Item* __restrict__ in,
         float* __restrict__ out, int n) {
-  // Each lane of the first warp takes the states of its place in all warps, and the first lane
-  // those of all lanes: fewer steps wait for each other than in two rounds of shuffles.
   __shared__ State states[kThreadsPerBlock];
-  State state = read_share(in, n, threadIdx.x);
-  states[threadIdx.x] = state;
-  __syncthreads();
-  if (threadIdx.x >= 32) return;
-#pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) {
-    state = combine(state, states[warp * 32 + threadIdx.x]);
-  }
-  states[threadIdx.x] = state;
-  __syncwarp();
-  if (threadIdx.x > 0) return;
-  State chains[kChains];
-#pragma unroll
-  for (int i = 0; i < kChains; ++i) chains[i] = states[i];
-#pragma unroll
-  for (int lane = kChains; lane < 32; ++lane) {
-    chains[lane % kChains] = combine(chains[lane % kChains], states[lane]);
-  }
-  State total = chains[0];
-#pragma unroll
-  for (int i = 1; i < kChains; ++i) total = combine(total, chains[i]);
-  write_results(total, n, 0, out);
+
+  const State total = combine_block(read_share(in, n, threadIdx.x), states);
+  if (threadIdx.x == 0) write_results(total, n, 0, out);
 }

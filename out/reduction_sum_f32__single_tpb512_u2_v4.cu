@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 512, "unroll": 2, "vec_bytes": 4}
-// Template: reduction/single.cu.jinja, with its partials sha256 87220942d14f9adb
+// Template: reduction/single.cu.jinja, with its partials sha256 4dacea8587d2837c
 //
 // Written by gen: change the template, not this file.
 

@@ -65,7 +65,10 @@ MUTANTS = (
     ),
     Mutant("finish: all threads write", ON_SHFL, BLOCK, "if (threadIdx.x == 0) *out", "*out", RACE),
     # The states of a warp and a block, which all reductions but the literature's share.
-    Mutant("block: no barrier [5]", ON_GRID, STATE, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant(
+        "block: no barrier [5]", ON_GRID, STATE, "  __syncthreads();\n  if (threadIdx.x < 32) {",
+        "  if (threadIdx.x < 32) {", (RACE, UNINITIALISED),
+    ),
     Mutant("block: first distance 8", ON_GRID, STATE, "kCount / 2; dist", "kCount / 4; dist", WRONG),
     Mutant("block: one warp too many", ON_GRID, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("block: last warp left out", ON_GRID, STATE, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),

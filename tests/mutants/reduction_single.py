@@ -37,30 +37,39 @@ MUTANTS = (
     Mutant("single: all threads write", ON_SINGLE, SINGLE, "if (threadIdx.x == 0) write", "write", RACE),
     Mutant("single: block of one warp sums half of it", ON_WARP, STATE, "kCount = 32", "kCount = 16", WRONG),
     Mutant("single: half of the warps left out", ON_SINGLE, STATE, "warp<kWarps>", "warp<kWarps / 2>", WRONG),
-    Mutant("single: no barrier [5]", ON_SINGLE, STATE, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant(
+        "single: no barrier [5]", ON_SINGLE, STATE, "  __syncthreads();\n  if (threadIdx.x < 32) {",
+        "  if (threadIdx.x < 32) {", (RACE, UNINITIALISED),
+    ),
     Mutant("single: one warp too many", ON_SINGLE, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("single: mask of half a warp", ON_WARP, STATE, "0xffffffffu, state, d", "0x0000ffffu, state, d", ABSENT),
     Mutant("single: places from the head on", ON_FIRST, SINGLE, '"head + i * kVecItems"', '"i * kVecItems"', WRONG),
     Mutant("single: place of the tail", ON_FIRST, SINGLE, '", end"', '", thread"', WRONG),
     Mutant(
-        "single: no barrier before the first warp takes over [5]", ON_SHARED, SINGLE,
+        "single: no barrier before the first warp takes over [5]", ON_SHARED, STATE,
         "  __syncthreads();\n  if (threadIdx.x >= 32)", "  if (threadIdx.x >= 32)", (RACE, UNINITIALISED),
     ),
     Mutant(
-        "single: no order between lanes", ON_SHARED, SINGLE, "  __syncwarp();\n", "", (RACE, UNINITIALISED),
+        "single: no order between lanes", ON_SHARED, STATE, "  __syncwarp();\n", "", (RACE, UNINITIALISED),
     ),
-    Mutant("single: all warps take over", ON_SHARED, SINGLE, "  if (threadIdx.x >= 32) return;\n", "", (INDEX, RACE)),
-    Mutant("single: all lanes take over", ON_SHARED, SINGLE, "  if (threadIdx.x > 0) return;\n", "", RACE),
-    Mutant("single: the last warp left out", ON_SHARED, SINGLE, "warp < kWarps;", "warp < kWarps - 1;", WRONG),
-    Mutant("single: the last lane left out", ON_SHARED, SINGLE, "lane < 32; ++lane", "lane < 31; ++lane", WRONG),
-    Mutant("single: the last chain left out", ON_SHARED, SINGLE, "i = 1; i < kChains", "i = 1; i < kChains - 1", WRONG),
     Mutant(
-        "single: a chain begins with another's", ON_SHARED, SINGLE, "chains[i] = states[i]", "chains[i] = states[0]",
+        "single: all warps take over", ON_SHARED, STATE, "  if (threadIdx.x >= 32) return state;\n", "", (INDEX, RACE),
+    ),
+    Mutant("single: the last warp left out", ON_SHARED, STATE, "warp < kWarps;", "warp < kWarps - 1;", WRONG),
+    Mutant("single: the last lane left out", ON_SHARED, STATE, "lane < 32; ++lane", "lane < 31; ++lane", WRONG),
+    Mutant("single: the last chain left out", ON_SHARED, STATE, "i = 1; i < kChains", "i = 1; i < kChains - 1", WRONG),
+    Mutant(
+        "single: a chain begins with another's", ON_SHARED, STATE, "chains[i] = states[i]", "chains[i] = states[0]",
         WRONG,
     ),
 )  # fmt: skip
 LARGE: tuple[Mutant, ...] = ()
 UNCHANGED = (
+    Unchanged(
+        "single: all lanes of the first warp combine them", ON_SHARED, STATE, "  if (threadIdx.x > 0) return state;\n",
+        "",
+        "the first lane alone writes; the others' reads of the same states are for nothing",
+    ),
     Unchanged(
         "single: all lanes of the first warp take part", ON_SINGLE, STATE, "warp<kWarps>", "warp<32>",
         "the lanes beyond the warps' hold identities; fewer shuffles end sooner",

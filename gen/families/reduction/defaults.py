@@ -13,11 +13,11 @@ from gen.families.reduction.columns import ColumnsConfig
 from gen.families.reduction.finish import Finish
 from gen.families.reduction.flags import FlagsConfig
 from gen.families.reduction.rows import RowsConfig
-from gen.families.reduction.single import Ending, SingleConfig, is_light
+from gen.families.reduction.single import Ending, SingleConfig
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.stream import StreamConfig
 from gen.families.reduction.strided import StridedConfig
-from gen.families.reduction.text import state_bytes
+from gen.families.reduction.text import is_light, state_bytes
 
 Choice = tuple[str, Config]
 CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT

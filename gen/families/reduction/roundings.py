@@ -6,12 +6,18 @@ from gen.families.reduction.operators import Rounds
 from gen.families.reduction.spec import ReductionSpec
 
 WARP = 32
+CHAINS = 4  # of states, side by side, in which one thread combines those of a warp
 MERGE = 8  # roundings of a mean, in units of the largest magnitude, in each merge of two sets' moments
 
 
 def block_roundings(threads_per_block: int) -> int:
     """Combinations on a path through a block: five shuffles in each warp, five over the warps' states."""
     return 5 + 5 * (threads_per_block > WARP)
+
+
+def lane_roundings(threads_per_block: int) -> int:
+    """Combinations where a lane takes a state of each warp, and one thread those of all lanes in chains."""
+    return threads_per_block // WARP - 1 + WARP // CHAINS + CHAINS
 
 
 def roundings(spec: ReductionSpec, elements: int, items: int, combinations: int) -> int:

@@ -11,12 +11,11 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.roundings import WARP, block_roundings, roundings
+from gen.families.reduction.roundings import block_roundings, lane_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import lanes, parts, state_text
+from gen.families.reduction.text import is_light, lanes, state_text
 
 MOST = 2**20  # elements: one multiprocessor reads a small part of what all of them do
-CHAINS = 4  # of states, side by side, in which one thread combines those of a warp
 
 
 class Ending(Enum):
@@ -74,7 +73,6 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
             "item_bytes": spec.dtype.size,
             "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
             "shared": config.ending is Ending.SHARED,
-            "chains": CHAINS,
         }
 
     def plan(self, spec: ReductionSpec, config: SingleConfig) -> Plan:
@@ -92,15 +90,9 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
         own = rounds * config.unroll * max(items // states, 1) + 2 + states
         tree = block_roundings(config.threads_per_block)
         if config.ending is Ending.SHARED:
-            tree = config.threads_per_block // WARP - 1 + WARP // CHAINS + CHAINS
+            tree = lane_roundings(config.threads_per_block)
         return roundings(spec, extents["n"], items, own + tree)
 
     def bytes_in_flight(self, spec: ReductionSpec, config: SingleConfig) -> int:
         """The loads of a round, none of which is used before all are asked for."""
         return config.unroll * config.vec_bytes
-
-
-def is_light(spec: ReductionSpec) -> bool:
-    """Whether a state is a number, and two of them are one operation away from their state."""
-    own = parts(spec)
-    return len(own) == 1 and own[0].one

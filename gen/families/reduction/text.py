@@ -157,6 +157,12 @@ def lanes(spec: ReductionSpec, items: int) -> int:
     return min(items, 4 if len(own) == 1 else 2)
 
 
+def is_light(spec: ReductionSpec) -> bool:
+    """Whether a state is a number, and two of them are one operation away from their state."""
+    own = parts(spec)
+    return len(own) == 1 and own[0].one
+
+
 def run(spec: ReductionSpec, unroll: int, items: int) -> int:
     """How many of the vectors loaded at once have their mean found at once: no more than registers hold."""
     double = any(real_type(dtype) == F64 for _, op, dtype in spec.results if op.rounds is Rounds.MOMENTS)
