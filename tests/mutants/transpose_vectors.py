@@ -76,16 +76,16 @@ MUTANTS = (
         "loaded[j]", (OUTSIDE_READ, MISALIGNED),
     ),
     Mutant(
-        "interleave: bytes in each other's places", ON_JOINED, INTERLEAVE, "(4 + element) << 4 * place",
-        "(4 + place) << 4 * element", WRONG,
+        "interleave: bytes in each other's places", ON_JOINED, INTERLEAVE, "elements[2] | (4 + elements[3]) << 4",
+        "elements[3] | (4 + elements[2]) << 4", WRONG,
     ),
     Mutant(
-        "interleave: the lower half of a word only", ON_PARTED, INTERLEAVE, "0x54 + 0x22 * element", "0x54", WRONG,
+        "interleave: the lower half of a word only", ON_PARTED, INTERLEAVE, "0x54 + 0x22 * elements[1]", "0x54", WRONG,
     ),
     Mutant(
         "interleave: rows and columns exchanged [6]", ON_JOINED, INTERLEAVE,
-        "const int r = k % kCount;\n    const int i = k / kCount;",
-        "const int r = k / kVector;\n    const int i = k % kVector;", WRONG,
+        "r = (w * kElements + e) % kCount;\n      const int i = (w * kElements + e) / kCount;",
+        "r = (w * kElements + e) / kVector;\n      const int i = (w * kElements + e) % kVector;", WRONG,
     ),
     Mutant(
         "interleave: what is left dropped [1]", ON_JOINED, INTERLEAVE, "    together[k] = apart[k % kCount * in_pitch",
