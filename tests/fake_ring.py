@@ -21,6 +21,7 @@ from gen.errors import RunError
 from gen.families.base import Array, Launch, Limits, Operand, Plan, Work
 from gen.families.expr import constant
 from gen.gpu.timing import Protocol, Sample
+from gen.paths import cache_home, output_home
 from gen.proof.host import HostRunner
 from gen.proof.oracle import Allowance
 from tests.fake_backend import FakeBackend, FakeMemory
@@ -62,7 +63,7 @@ class FakeRing:
 
     times: tuple[float, float] = (10.0, 12.0)
     runner: OracleRunner = field(default_factory=OracleRunner)
-    cache: Path = Path("none")
+    cache: Path = field(default_factory=lambda: cache_home(output_home()))
     name: str = "Fake GPU"
     driver: str = "580.1"
     arch: str = "sm_90"

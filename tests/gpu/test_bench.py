@@ -65,7 +65,7 @@ def test_what_a_stencil_must_give_is_numpys_in_windows(dtype: DType, boundary: A
     found = exact(place, case, place.random(case.shape, dtype, 1))
     value, off = (place.download(one.address, one.nbytes).view(np.float64) for one in (found.value, found.off))
     assert 1 < np.abs(value).max() < 9
-    assert 0 < off.max() < 1000 * dtype.unit_roundoff
+    assert 0 < off.max() < 3000 * dtype.unit_roundoff
 
 
 def test_one_wrong_element_of_a_large_result_is_found_where_it_is(place: GpuPlace) -> None:

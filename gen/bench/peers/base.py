@@ -16,7 +16,7 @@ from gen.bench.works import Case, Shape
 from gen.dtypes import DType
 from gen.errors import GenError, MissingToolError
 
-MOST_PLACES, MOST_OUTPUT_BYTES = 4, 1 << 30  # of one output, all its places together
+MOST_PLACES, MOST_OUTPUT_BYTES = 4, 1 << 32  # of one output, all its places together
 
 Launch = Callable[[], Sequence[Any]]
 OnStream = Callable[[int], AbstractContextManager[object]]
