@@ -21,7 +21,7 @@ from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_family
 from gen.paths import cache_home, output_home
-from gen.report.ladder import Rung, Time, as_json, climb, listed, looked_at
+from gen.report.ladder import WORDS, Rung, Time, as_json, climb, listed, looked_at, said_of_problems
 from gen.report.timed import TURNS, timed
 from gen.toolchain.nvrtc import Nvrtc
 
@@ -58,6 +58,7 @@ def measure(file: Path) -> None:
             "compiler": compiler.version,
             "arch": device.limits.arch,
             "turns": TURNS,
+            "words": WORDS,
             "calibration": asdict(device.about),
         }
         content: dict[str, Any] = {"meta": meta, "families": {}}
@@ -101,14 +102,14 @@ def full(content: dict[str, Any]) -> str:
     lines = [
         (
             f"Measured on one {calibration['device']} (driver {calibration['driver']}), {meta['date']}, by "
-            f"`{meta['command']}`: medians of {meta['turns']} turns behind cold caches. GB/s: the least bytes of the "
-            "problem over the time. A step is over the kernel before, in all over the first, by GB/s. What changed is "
-            "counted on the CPU run."
+            f"`{meta['command']}`: medians of {meta['turns']} turns behind cold caches; it copies "
+            f"{calibration['copy']:.0f} GB/s. {WORDS} What changed is counted on the CPU run."
         ),
     ]
     for family, rungs in content["families"].items():
         if rungs:
-            lines += ["", f"## {family}", "", *_table(rungs)]
+            said = said_of_problems({rung["name"]: rung["problem"] for rung in rungs})
+            lines += ["", f"## {family}", "", said, "", *_table(rungs)]
     return "\n".join(lines) + "\n"
 
 
@@ -132,28 +133,41 @@ def short(content: dict[str, Any]) -> str:
             f"`{meta['command']}`; it copies {calibration['copy']:.0f} GB/s."
         ),
         "",
-        "| kernel | us | GB/s | over the one above |",
-        "| --- | --- | --- | --- |",
+        "| kernel | problem | us | GB/s | over the one above | published |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     known = {rung["name"]: rung for rungs in content["families"].values() for rung in rungs if rung["us"] is not None}
     for names in SHORT:
         before = None
         for rung in (known[name] for name in names if name in known):
             step = "" if before is None else f"{rung['gb_per_s'] / before['gb_per_s']:.2f}x"
-            lines.append(f"| {rung['name']} | {rung['us']:.1f} | {rung['gb_per_s']:.0f} | {step} |")
+            problem = "" if before is not None and before["problem"] == rung["problem"] else rung["problem"]
+            same = before is not None and before["name"] == rung["over"]
+            row = (rung["name"], problem, f"{rung['us']:.1f}", f"{rung['gb_per_s']:.0f}", step, _published(rung, same))
+            lines.append(f"| {' | '.join(row)} |")
             before = rung
     return "\n".join(lines) + "\n"
 
 
-def _table(rungs: list[dict[str, Any]]) -> list[str]:
-    lines = ["| kernel | us | GB/s | step | in all | what changed |", "| --- | --- | --- | --- | --- | --- |"]
+def _published(rung: Mapping[str, Any], same: bool = True) -> str:
+    return f"{rung['published']:.2f}x" if same and rung["published"] is not None else ""
+
+
+def _table(rungs: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = ["| kernel | us | GB/s | step | published | in all | what changed |", "| --- " * 7 + "|"]
+    above = None
     for rung in rungs:
         if rung["us"] is None:
-            lines.append(f"| {rung['name']} | | | | | {rung['reason']} |")
-            continue
-        step = "" if rung["step"] is None else f"{rung['step']:.2f}x"
-        row = (rung["name"], f"{rung['us']:.2f}", f"{rung['gb_per_s']:.0f}", step, f"{rung['cumulative']:.2f}x")
-        lines.append("| " + " | ".join((*row, "; ".join(rung["causes"]))) + " |")
+            lines.append(f"| {rung['name']} | | | | {_published(rung)} | | {rung['reason']} |".replace("|  |", "| |"))
+        else:
+            over = f" over {rung['over']}" if rung["over"] not in (None, above) else ""
+            step = "" if rung["step"] is None else f"{rung['step']:.2f}x{over}"
+            row = (
+                rung["name"], f"{rung['us']:.2f}", f"{rung['gb_per_s']:.0f}", step, _published(rung),
+                f"{rung['cumulative']:.2f}x", "; ".join(rung["causes"]),
+            )  # fmt: skip
+            lines.append("| " + " | ".join(row) + " |")
+        above = rung["name"]
     return lines
 
 

@@ -109,7 +109,7 @@ def explain(
             ]
         }
         if vs is not None:
-            content["parameters"] = [vars(row) for row in parameters(*found)]
+            content["parameters"] = [vars(row) for row in parameters(*variants)]
             content["changes"] = list(changes(*found))
         show.data(content)
         return
@@ -122,7 +122,7 @@ def explain(
     for sentence in changes(*found):
         show.text(sentence)
     show.text()
-    rows = [(row.name, row.one, row.other) for row in (*parameters(*found), *metrics(*found))]
+    rows = [(row.name, row.one, row.other) for row in (*parameters(*variants), *metrics(*found))]
     show.table(("", name, vs), rows)
     for one, beside in zip(found, counted, strict=True):
         _show_counters(beside, one.variant.name)

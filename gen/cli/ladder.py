@@ -43,7 +43,7 @@ def ladder(
     from gen.errors import MissingToolError
     from gen.families.base import Limits
     from gen.families.names import find_family
-    from gen.report.ladder import as_json, climb, listed, looked_at
+    from gen.report.ladder import WORDS, as_json, climb, listed, looked_at, said_of_problems
     from gen.tune.device import find_device
     from gen.tune.problems import read_counts
 
@@ -56,7 +56,12 @@ def ladder(
             show.note(f"There is a GPU, but it cannot be used: {error}")
             device = None
     limits = Limits.of(device.arch if device else arch or ARCH)
-    rungs = listed(found, limits, shape, read_counts(count or ()))
+    counts = read_counts(count or ())
+    rungs = listed(found, limits, shape, counts)
+    told = [rung.name for rung in rungs if rung.extents and counts.keys() & rung.extents.keys()]
+    if 0 < len(told) < len(rungs):
+        spelled = ", ".join(f"{name}={value}" for name, value in counts.items())
+        show.note(f"{spelled} holds for {', '.join(told)}; the others count no such thing, and do their work once.")
     if device is not None:
         rungs = _timed(rungs, home)
     try:
@@ -77,18 +82,27 @@ def ladder(
         return
     where = f"measured on {device.name}" if device else f"predicted for {limits.arch}: nothing was measured"
     show.text(f"{found.name}, {where}", "bold")
-    show.table(("kernel", "us", "GB/s", "step", "in all", "what changed"), [_row(step) for step in steps])
+    show.text(said_of_problems({rung.name: rung.sizes for rung in rungs}))
+    columns = ("kernel", "us", "GB/s", "step", "published", "in all", "what changed")
+    above = [None, *(step.rung.name for step in steps)]
+    show.table(columns, [_row(step, name) for step, name in zip(steps, above, strict=False)])
+    show.text()
+    show.text(WORDS)
 
 
-def _row(step: Step) -> tuple[object, ...]:
-    rung = step.rung
+def _row(step: Step, above: str | None) -> tuple[object, ...]:
+    """A row of the table, with the kernel that it is over where that does not stand above it."""
+    rung, before = step.rung, step.before
+    published = "-" if rung.published is None else f"{rung.published:.2f}x"
     if rung.us is None or rung.gb_per_s is None:
-        return rung.name, "-", "-", "-", "-", rung.why_not
+        return rung.name, "-", "-", "-", published, "-", rung.why_not
+    over = f" over {before.name}" if before and before.name != above else ""
     return (
         rung.name,
         f"{rung.us:.5g}",
         f"{rung.gb_per_s:.4g}",
-        "-" if step.step is None else f"{step.step:.2f}x",
+        "-" if step.step is None else f"{step.step:.2f}x{over}",
+        published,
         "-" if step.cumulative is None else f"{step.cumulative:.2f}x",
         "; ".join(step.causes),
     )

@@ -130,6 +130,9 @@ class Named:
     Attributes:
         rank: its rung of the ladder.
         more: what it adds to the extents of a problem, where no others are given: `{"out_pitch": 64}`.
+        over: the kernel beside which the literature shows what it gains; empty: the one before; None: it begins anew.
+        published: how many times as fast as that the literature found it, on GPUs of 2010 to 2013; None: it does not
+            say.
     """
 
     name: str
@@ -138,6 +141,8 @@ class Named:
     spec: Mapping[str, object]
     rank: int
     more: Mapping[str, int] = field(default_factory=dict)
+    over: str | None = ""
+    published: float | None = None
 
 
 @dataclass(frozen=True)

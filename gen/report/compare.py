@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gen.families.base import Variant
 from gen.report.explain import KINDS, METRICS, Explanation, Metric, in_bytes
 
 
@@ -17,28 +18,33 @@ class Difference:
     other: str
 
 
-def parameters(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
+def parameters(one: Variant, other: Variant) -> tuple[Difference, ...]:
     """Where specs, algorithms and configs differ."""
 
-    def told(e: Explanation) -> dict[str, object]:
-        spec = {f"spec {name}": value for name, value in e.variant.spec.to_json().items()}
-        return {
-            "family": e.variant.family.name,
-            **spec,
-            "algorithm": e.variant.algorithm.name,
-            **e.variant.config.values(),
-        }
+    def told(made: Variant) -> dict[str, object]:
+        spec = {f"spec {name}": value for name, value in made.spec.to_json().items()}
+        return {"family": made.family.name, **spec, "algorithm": made.algorithm.name, **made.config.values()}
 
     mine, theirs = told(one), told(other)
     return tuple(
-        Difference(name, _shown(mine.get(name, "-")), _shown(theirs.get(name, "-")))
+        Difference(name, _shown(mine[name]) if name in mine else "-", _shown(theirs[name]) if name in theirs else "-")
         for name in dict.fromkeys((*mine, *theirs))
         if mine.get(name) != theirs.get(name)
     )
 
 
+MANY = 4  # numbers that are told one by one
+
+
 def _shown(value: object) -> str:
-    return "default" if value == "" else str(value)  # a cache operator that is not asked for
+    """As people write it."""
+    if value == "":  # a cache operator that is not asked for
+        return "default"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " ".join(map(_shown, value)) if len(value) <= MANY else f"{len(value)} numbers"
+    return str(value)
 
 
 def metrics(one: Explanation, other: Explanation) -> tuple[Difference, ...]:
@@ -60,7 +66,7 @@ def _only_padded(differ: tuple[Difference, ...]) -> bool:
 
 def changes(one: Explanation, other: Explanation) -> Iterator[str]:
     """What the other does differently, cause before effect."""
-    differ = parameters(one, other)
+    differ = parameters(one.variant, other.variant)
     if differ:
         told = ", ".join(f"{change.name} from {change.one} to {change.other}" for change in differ)
         yield f"{other.variant.name} changes {told}."

@@ -11,6 +11,7 @@ from gen.errors import ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
 from gen.families.counts import check_counts
 from gen.families.names import named_variant
+from gen.report.compare import parameters
 from gen.report.explain import METRICS, Explanation
 from gen.report.look import explanations, extents_for
 
@@ -44,6 +45,8 @@ class Rung:
         name: as the literature has it.
         rank: its place.
         variant: None where it cannot be built.
+        over: the kernel beside which the literature shows what it gains: by name; empty: the one before; None: none.
+        published: how many times as fast as that the literature found it.
         extents: of its problem; None where it takes none such.
         explained: what it does; None where the CPU cannot run it.
         timed: what a call takes on a GPU; None where nothing was measured, and the prediction stands.
@@ -53,6 +56,8 @@ class Rung:
     name: str
     rank: int
     variant: Variant | None = None
+    over: str | None = ""
+    published: float | None = None
     extents: Extents | None = None
     explained: Explanation | None = None
     timed: Time | None = None
@@ -64,6 +69,20 @@ class Rung:
         if self.variant is None or self.extents is None:
             return ""
         return f"{self.variant.family.name}_{self.variant.spec.label} {sorted(self.extents.items())}"
+
+    @property
+    def sizes(self) -> str:
+        """Its problem for people: `f32, n 2^28`; empty without one."""
+        if self.variant is None or self.extents is None:
+            return ""
+        first = next(operand for operand in self.variant.spec.operands if operand.role != "number")
+        counts = self.variant.family.counts(self.variant.spec)
+        told = [
+            f"{name} {_number(size)}"
+            for name, size in self.extents.items()
+            if not _is_dense(name, self.extents) and counts.get(name) != size
+        ]
+        return ", ".join([first.dtype.name, *told])
 
     @property
     def us(self) -> float | None:
@@ -92,18 +111,52 @@ class Rung:
 
 @dataclass(frozen=True)
 class Step:
-    """A rung beside the one before it.
+    """A rung beside the one that it goes on from.
 
     Attributes:
-        step: how much faster it is, by bytes of the problem a second; None for the first.
-        cumulative: the same beside the first.
-        causes: which sizes and metrics changed.
+        before: that rung; None where a kernel begins anew.
+        step: how much faster it is, by bytes of the problem a second; None where it begins anew.
+        cumulative: the same beside the one that began.
+        causes: which sizes and metrics changed, or else what is written otherwise.
     """
 
     rung: Rung
+    before: Rung | None
     step: float | None
     cumulative: float | None
     causes: tuple[str, ...]
+
+
+def _is_dense(name: str, extents: Extents) -> bool:
+    """Whether it is a pitch, of rows that lie right behind each other."""
+    return name.endswith("_pitch") and extents[name] in (extents.get("rows"), extents.get("cols"))
+
+
+def _number(size: int) -> str:
+    return f"2^{size.bit_length() - 1}" if size >= 1 << 14 and size & (size - 1) == 0 else str(size)
+
+
+def said_of_problems(problems: Mapping[str, str]) -> str:
+    """A sentence on what the kernels of these names are shown at: the problem of most, and who has another."""
+    shown = [text for text in problems.values() if text]
+    if not shown:
+        return ""
+    usual = max(dict.fromkeys(shown), key=shown.count)
+    others: dict[str, list[str]] = {}
+    for name, text in problems.items():
+        if text not in ("", usual):
+            others.setdefault(text, []).append(name)
+    rest = "".join(f"; {text}: {', '.join(names)}" for text, names in others.items())
+    return f"At {usual}{rest}."
+
+
+WORDS = (
+    "GB/s: the least bytes of the problem over the time. Where a kernel repeats its work, the bytes of each repetition "
+    "count, though caches keep what is repeated in one launch: then it may be more than memory gives. A step is over "
+    "the kernel before, or the one that is named; in all is over the first of those that follow each other so. "
+    "Published: the literature's own step, on a Fermi M2070 or M2090 or a Kepler K40."
+)
+"""What the columns of a ladder mean."""
 
 
 def listed(
@@ -124,20 +177,23 @@ def listed(
     check_counts(counts or {}, [(family, named_variant(family, one).spec) for one in family.named])
     found: list[Rung] = []
     refused: list[ShapeError] = []
-    for one in family.named:
+    before = ""
+    for one in sorted(family.named, key=lambda named: named.rank):
         made = named_variant(family, one)
+        rung = Rung(one.name, one.rank, made, before if one.over == "" else one.over, one.published)
+        before = one.name
         try:
             extents = extents_for(made, limits, shape, one.more, counts)
         except ShapeError as error:
             refused.append(error)
-            found.append(Rung(one.name, one.rank, made, reason=str(error)))
+            found.append(replace(rung, reason=str(error)))
             continue
         reason = made.algorithm.infeasible(made.spec, made.config, limits)
         reason = reason or made.algorithm.uncovered(made.spec, made.config, extents, limits)
-        found.append(Rung(one.name, one.rank, made, None if reason else extents, reason=reason or ""))
+        found.append(replace(rung, extents=None if reason else extents, reason=reason or ""))
     if refused and len(refused) == len(family.named):
         raise refused[0]
-    return sorted(found, key=lambda rung: rung.rank)
+    return found
 
 
 def looked_at(rungs: Sequence[Rung], limits: Limits, home: Path) -> list[Rung]:
@@ -157,27 +213,71 @@ def looked_at(rungs: Sequence[Rung], limits: Limits, home: Path) -> list[Rung]:
 
 def climb(rungs: Sequence[Rung]) -> Iterator[Step]:
     """Every rung with what it gains; rungs without a time are passed over."""
-    first: Rung | None = None
+    known: dict[str, Rung] = {}
+    began: dict[str, Rung] = {}  # who began, for each that has a time
     last: Rung | None = None
     for rung in sorted(rungs, key=lambda rung: rung.rank):
         speed = rung.gb_per_s
-        before, start = last and last.gb_per_s, first and first.gb_per_s
+        before = _before(rung, known, last)
+        first = began.get(before.name) if before else None
+        was, start = before and before.gb_per_s, first and first.gb_per_s
         yield Step(
             rung,
-            speed / before if speed and before else None,
+            before,
+            speed / was if speed and was else None,
             speed / start if speed and start else 1.0 if speed else None,
-            (*_other_problem(last, rung), *_explained(last, rung)) if last else (),
+            tuple(_changed(before, rung)) if before else (),
         )
+        known[rung.name] = rung
         if speed:
-            first, last = first or rung, rung
+            last, began[rung.name] = rung, first or rung
+
+
+def _before(rung: Rung, known: Mapping[str, Rung], last: Rung | None) -> Rung | None:
+    """The rung that this one goes on from: of those with a time, else what that one would go on from."""
+    name = rung.over
+    while name is not None:
+        if name not in known:
+            return last
+        if known[name].gb_per_s:
+            return known[name]
+        name = known[name].over
+    return None
+
+
+def _changed(one: Rung, other: Rung) -> Iterator[str]:
+    """Sizes and metrics that are not what they were; where none is, what is written otherwise."""
+    found = [*_other_problem(one, other), *_explained(one, other)]
+    if not found and one.variant and other.variant:
+        found = list(_written(one.variant, other.variant)) or [f"the same kernel as {one.name}"]
+    yield from found
+
+
+def _written(one: Variant, other: Variant) -> Iterator[str]:
+    """What is written otherwise; of two kinds of specs or configs, that they are such."""
+    changes = parameters(one, other)
+    if any(change.name.startswith("spec ") and "-" in (change.one, change.other) for change in changes):
+        yield f"spec {one.spec.label} -> {other.spec.label}"
+        changes = tuple(change for change in changes if not change.name.startswith("spec "))
+    yield from (
+        f"{change.name} {change.one} -> {change.other}" for change in changes if "-" not in (change.one, change.other)
+    )
 
 
 def _other_problem(one: Rung, other: Rung) -> Iterator[str]:
-    """The sizes that both problems have, where they differ."""
-    for name, size in (other.extents or {}).items():
-        was = (one.extents or {}).get(name, size)
-        if was != size:
-            yield f"{name} {was} -> {size}"
+    """The sizes in which the problems differ; what is counted by one of them alone is counted once by the other."""
+    was, now = one.extents or {}, other.extents or {}
+    counted = {**_counts(one), **_counts(other)}
+    for name in dict.fromkeys((*was, *now)):
+        before, after = was.get(name, counted.get(name)), now.get(name, counted.get(name))
+        if name in was and name in now and _is_dense(name, was) and _is_dense(name, now):
+            continue
+        if before is not None and after is not None and before != after:
+            yield f"{name} {before} -> {after}"
+
+
+def _counts(rung: Rung) -> Mapping[str, int]:
+    return rung.variant.family.counts(rung.variant.spec) if rung.variant and rung.extents else {}
 
 
 def _explained(one: Rung, other: Rung) -> Iterator[str]:
@@ -205,12 +305,15 @@ def as_json(step: Step) -> dict[str, Any]:
         "rank": rung.rank,
         "variant": rung.variant.name if rung.variant else None,
         "extents": dict(rung.extents) if rung.extents else None,
+        "problem": rung.sizes,
         "us": rung.us,
         "measured": rung.timed is not None and rung.timed.us is not None,
         "predicted_us": rung.explained.predicted.us if rung.explained else None,
         "of_limit": rung.timed.of_limit if rung.timed and rung.timed.us else None,
         "gb_per_s": rung.gb_per_s,
+        "over": step.before.name if step.before else None,
         "step": step.step,
+        "published": rung.published,
         "cumulative": step.cumulative,
         "causes": list(step.causes),
         "reason": rung.why_not or None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from gen.errors import ShapeError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family
-from gen.report.ladder import Rung, as_json, climb, listed
+from gen.report.ladder import Rung, as_json, climb, listed, said_of_problems
 from gen.report.timed import TURNS, timed
 from tests.fake_device import FakeDevice
 from tests.fakes import FakeCompiler
@@ -53,10 +52,16 @@ def test_kernels_of_one_problem_are_timed_in_turns_and_each_problem_is_opened_on
 def test_steps_are_ratios_of_the_bytes_a_second_that_were_measured() -> None:
     device = FakeDevice(time_us=lambda made: 5.0 * len(made.name))
     steps = list(climb(timed(device, FakeCompiler(), rungs())))
-    speeds = [step.rung.gb_per_s or 0 for step in steps]
-    assert all(speeds)
-    assert [step.step for step in steps[1:]] == pytest.approx([now / was for was, now in pairwise(speeds)])
-    assert [step.cumulative for step in steps] == pytest.approx([speed / speeds[0] for speed in speeds])
+    speeds = {step.rung.name: step.rung.gb_per_s or 0 for step in steps}
+    assert all(speeds.values())
+    for step in steps:
+        speed = speeds[step.rung.name]
+        if step.before is None:
+            assert (step.step, step.cumulative) == (None, 1)
+        else:
+            (began,) = [one for one in steps if one.rung is step.before]
+            assert step.step == pytest.approx(speed / speeds[step.before.name])
+            assert step.cumulative == pytest.approx((began.cumulative or 0) * (step.step or 0))
     # Ten repetitions move ten times the bytes.
     once, often = (next(s.rung for s in steps if s.rung.name == name) for name in ("copy", "copyNrepsLaunches"))
     assert once.us == often.us
@@ -105,13 +110,54 @@ def test_a_kernel_that_does_not_take_the_shape_says_why() -> None:
 
 def test_a_step_to_another_problem_says_which() -> None:
     steps = {step.rung.name: step for step in climb(timed(FakeDevice(), FakeCompiler(), rungs()))}
-    assert steps["copySharedMem"].causes == ()
+    assert steps["copySharedMem"].causes == ("direct yes -> no",)
     assert steps["output_pitch_padding"].causes == ("out_pitch 64 -> 128",)
+    assert steps["copyNrepsLaunches"].causes == ("nreps 1 -> 10",)
+    assert steps["transposeSmemNrepsLaunches"].causes == ("nreps 1 -> 10",)
     found = timed(FakeDevice(), FakeCompiler(), listed(find_family(FAMILIES, "reduction"), LIMITS))
     steps = {step.rung.name: step for step in climb(found)}
-    assert steps["gpuRecursiveReduce"].causes == (f"n {2**28} -> {2**20}",)
-    assert steps["gpuRecursiveReduceNosync"].causes == ()
+    assert steps["gpuRecursiveReduce"].causes == ()
+    assert steps["gpuRecursiveReduceNosync"].causes == ("children sync -> nosync",)
     assert steps["gpuRecursiveReduce2"].causes == (f"n {2**20} -> {2**28}",)
+
+
+def test_a_step_is_over_the_kernel_that_the_literature_compares_with() -> None:
+    steps = {
+        step.rung.name: step
+        for family in FAMILIES
+        for step in climb(timed(FakeDevice(), FakeCompiler(), listed(family, LIMITS)))
+    }
+
+    def over(name: str) -> str | None:
+        before = steps[name].before
+        return before.name if before else None
+
+    assert over("reduceUnrollWarps8") == "reduceUnrolling8"
+    assert (over("reduceGmem"), over("reduceSmem")) == (None, "reduceGmem")
+    assert (over("AoS"), over("SoA")) == (None, "AoS")
+    assert over("transposeUnroll4Row") == "transposeNaiveRow"
+    assert over("kernel_2dfd") is None
+    assert steps["reduceShfl"].rung.published == 1.40
+    assert steps["reduceSmem"].rung.published == pytest.approx(1.906, abs=1e-3)
+    assert as_json(steps["reduceUnrollWarps8"])["over"] == "reduceUnrolling8"
+    # Where nothing else changes it is said what is written otherwise, if anything.
+    assert steps["diagonal-square"].causes == ("block_order row -> square",)
+    assert steps["setRowReadCol"].causes == ("spec layout set_row_read_row -> set_row_read_col",)
+    assert steps["cartesian"].causes == ("the same kernel as transposeSmemPad",)
+    assert not any(step.before and not step.causes for step in steps.values())
+
+
+def test_problems_are_told_with_their_sizes_and_type() -> None:
+    found = {rung.name: rung.sizes for rung in listed(find_family(FAMILIES, "reduction"), LIMITS)}
+    assert said_of_problems(found) == (
+        "At f32, n 2^28; f32, n 2^20: gpuRecursiveReduce, gpuRecursiveReduceNosync."
+    )  # fmt: skip
+    found = {rung.name: rung.sizes for rung in rungs("100x64")}
+    assert found["copyRow"] == "b32, rows 100, cols 64"
+    assert found["copyNrepsKernel"] == "b32, rows 100, cols 64, nreps 10"
+    assert found["output_pitch_padding"] == "b32, rows 100, cols 64, out_pitch 164"
+    assert found["diagonal-square"] == ""
+    assert said_of_problems({"one": ""}) == ""
 
 
 def test_what_a_call_counts_holds_for_the_kernels_that_count_it() -> None:
@@ -142,10 +188,13 @@ def test_the_tables_of_a_file_show_what_was_measured() -> None:
     steps = [as_json(step) for step in climb(timed(FakeDevice(time_us=slow), FakeCompiler(), rungs("64x96")))]
     meta: dict[str, Any] = {
         "command": "python bench/ladder.py", "date": "2026-11-22", "turns": TURNS,
-        "calibration": {"device": "Fake GPU", "driver": "1.0"},
+        "calibration": {"device": "Fake GPU", "driver": "1.0", "copy": 4000.0},
     }  # fmt: skip
     shown = full({"meta": meta, "families": {"transpose": steps, "stencil": []}})
     assert "Measured on one Fake GPU (driver 1.0), 2026-11-22, by `python bench/ladder.py`" in shown
-    assert "| naiveGmem | 12.35 | 4 | 1.00x |" in shown
-    assert "| diagonal-square | | | | | its order needs a square of tiles, and these are 2 x 3 |" in shown
+    assert "it copies 4000 GB/s. GB/s: the least bytes of the problem over the time. Where a kernel repeats" in shown
+    assert "At b32, rows 64, cols 96; b32, rows 64, cols 96, out_pitch 128: output_pitch_padding; b32," in shown
+    assert "| naiveGmem | 12.35 | 4 | 1.00x | 0.39x | 1.00x | spec copy_b32 -> 10_b32 |" in shown
+    assert "| transposeSmem | 10.00 | 5 | 1.23x over naiveGmem | 1.69x |" in shown
+    assert "| diagonal-square | | | | | | its order needs a square of tiles, and these are 2 x 3 |" in shown
     assert "stencil" not in shown

@@ -42,7 +42,23 @@ def _literature() -> Iterator[Named]:
         ):
             kernels.append((name + suffix, "tile", config, TileSpec(layout, rows, cols).to_json()))
     for rank, (name, algorithm, config, content) in enumerate(kernels):
-        yield Named(name, algorithm, config, content, rank)
+        yield Named(name, algorithm, config, content, rank, over=_before(name))
+
+
+def _before(name: str) -> str | None:
+    """The kernel beside which a probe shows something; None for the first of its kind."""
+    if name.endswith("Unroll4"):
+        return name.removesuffix("Unroll4")
+    if name[:4] in ("read", "writ"):
+        plain = name.rstrip("0123456789")
+        return None if name == plain else plain
+    layout, size = name.removesuffix("32x16"), name[len(name.removesuffix("32x16")) :]
+    before = {
+        "SoA": "AoS", "setRowReadRow": "setColReadCol", "setColReadRow": "setRowReadRow",
+        "setRowReadCol": "setRowReadRow", "setRowReadColDyn": "setRowReadCol", "setRowReadColPad": "setRowReadCol",
+        "setRowReadColDynPad": "setRowReadColPad",
+    }.get(layout)  # fmt: skip
+    return before + size if before else None
 
 
 class Probes(DenseFamily[ProbeSpec]):

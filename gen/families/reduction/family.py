@@ -43,12 +43,12 @@ class Reduction(Family[ReductionSpec]):
         )
     }
     named = (
-        Named("reduceInterleaved", "interleaved", {"unroll": 1}, {}, rank=3),
+        Named("reduceInterleaved", "interleaved", {"unroll": 1}, {}, rank=3, published=1.34),
         Named("reduceUnrolling2", "interleaved", {"unroll": 2}, {}, rank=4),
         Named("reduceUnrolling4", "interleaved", {"unroll": 4}, {}, rank=5),
-        Named("reduceUnrolling8", "interleaved", {"unroll": 8}, {}, rank=6),
+        Named("reduceUnrolling8", "interleaved", {"unroll": 8}, {}, rank=6, over="reduceInterleaved", published=4.90),
         Named("reduceUnrolling16", "interleaved", {"unroll": 16}, {}, rank=7),
-        Named("reduceShfl", "shfl", {"unroll": 1}, {}, rank=18),
+        Named("reduceShfl", "shfl", {"unroll": 1}, {}, rank=18, over="reduceSmem", published=1.40),
         *NAMED,
         *NESTED,
     )
