@@ -324,7 +324,7 @@ def _end(results: Results, cases: Sequence[Case], *, tuned: bool) -> None:
     show.text()
     show.verbatim(summary(results))
     if ready:
-        what = "Tuning and loading" if tuned else "Loading what was tuned before"
+        what = "Tuning and loading" if tuned else "Loading, without tuning,"
         line = f"{what} took gen {sum(ready) / len(ready):.1f} s a case"
         if compiled:
             line += f"; torch.compile, whose caches were empty, {sum(compiled) / len(compiled):.1f} s to compile one"

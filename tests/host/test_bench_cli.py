@@ -48,7 +48,7 @@ def test_a_case_is_measured_printed_and_kept(script: Script, tmp_path: Path) -> 
 def test_what_took_gen_the_time_is_said_as_it_was(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script.ready = 2.5
     ended = run("bench", *ONE)
-    assert "Loading what was tuned before took gen 2.5 s a case; torch.compile, whose caches were empty" in ended.out
+    assert "Loading, without tuning, took gen 2.5 s a case; torch.compile, whose caches were empty" in ended.out
 
     @contextmanager
     def tuning(*_: object) -> Iterator[Tune]:
