@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gen.errors import RunError
-from gen.families.base import Array, Extents, Limits, Variant
+from gen.errors import DeviceError, RunError
+from gen.families.base import Array, Extents, Limits, Scratch, Variant
 from gen.families.steps import Step, steps
 from gen.gpu.device import CudaDevice, Memory, bind, make_room
 from gen.toolchain.compiled import Compiled, Compiler
@@ -62,13 +62,21 @@ class CudaKernel:
         found = {}
         for scratch in self._plan.scratch:
             needed = scratch.bytes.at(sizes)
-            key = (scratch.name, place if needed <= MOVED else 0)
-            if key not in self._scratch or self._scratch[key].size < needed:
-                self._scratch[key] = self._device.allocate(max(needed, APART) if key[1] else needed)
-                if scratch.zeroed:
-                    self._device.zero(self._scratch[key].address, needed)
-            found[scratch.name] = self._scratch[key].address
+            try:
+                memory = self._place(scratch, needed, place if needed <= MOVED else 0)
+            except DeviceError:  # no room: it stays where it was
+                memory = self._place(scratch, needed, 0)
+            found[scratch.name] = memory.address
         return found
+
+    def _place(self, scratch: Scratch, needed: int, place: int) -> Memory:
+        """One of its places. Raises DeviceError if there is no memory for it."""
+        key = (scratch.name, place)
+        if key not in self._scratch or self._scratch[key].size < needed:
+            self._scratch[key] = self._device.allocate(max(needed, APART) if place else needed)
+            if scratch.zeroed:
+                self._device.zero(self._scratch[key].address, needed)
+        return self._scratch[key]
 
     def discard_scratch(self) -> None:
         """Forgets scratch that a failed launch may have left in any state."""
