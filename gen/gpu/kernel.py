@@ -15,7 +15,7 @@ from gen.toolchain.compiled import Compiled, Compiler
 
 RED_ZONE = 4096  # bytes kept around each array, which no kernel may write
 MOVED = 1 << 20  # bytes of scratch that are cheap to have in several places
-APART = 66 << 10  # bytes between those, at least: another page, and another way through the second-level cache
+SPREAD, STEP = 1 << 16, 15 << 9  # bytes of which such a place is a part, and by which it lies further in than the last
 _RED = 0xC5
 
 
@@ -55,28 +55,28 @@ class CudaKernel:
     def scratch(self, extents: Extents, place: int = 0) -> dict[str, int]:
         """Addresses of the scratch memory; what is kept zero is zeroed when it is made.
 
-        Blocks meet in scratch, and how far that is from each of them is a matter of its address: `place` numbers
-        places that are equally good. Large scratch has one place only.
+        Blocks meet in scratch, and how far that is from each of them is a matter of its address, of its lower bits as
+        well: `place` numbers places that are equally good. Large scratch has one place only.
         """
         sizes = {**extents, **self._limits.sizes()}
         found = {}
         for scratch in self._plan.scratch:
             needed = scratch.bytes.at(sizes)
             try:
-                memory = self._place(scratch, needed, place if needed <= MOVED else 0)
+                found[scratch.name] = self._address(scratch, needed, place if needed <= MOVED else 0)
             except DeviceError:  # no room: it stays where it was
-                memory = self._place(scratch, needed, 0)
-            found[scratch.name] = memory.address
+                found[scratch.name] = self._address(scratch, needed, 0)
         return found
 
-    def _place(self, scratch: Scratch, needed: int, place: int) -> Memory:
-        """One of its places. Raises DeviceError if there is no memory for it."""
-        key = (scratch.name, place)
-        if key not in self._scratch or self._scratch[key].size < needed:
-            self._scratch[key] = self._device.allocate(max(needed, APART) if place else needed)
+    def _address(self, scratch: Scratch, needed: int, place: int) -> int:
+        """Of one of its places. Raises DeviceError if there is no memory for it."""
+        key, offset = (scratch.name, place), place * STEP % SPREAD
+        size = needed + SPREAD if place else needed
+        if key not in self._scratch or self._scratch[key].size < size:
+            self._scratch[key] = self._device.allocate(size)
             if scratch.zeroed:
-                self._device.zero(self._scratch[key].address, needed)
-        return self._scratch[key]
+                self._device.zero(self._scratch[key].address + offset, needed)
+        return self._scratch[key].address + offset
 
     def discard_scratch(self) -> None:
         """Forgets scratch that a failed launch may have left in any state."""

@@ -28,8 +28,8 @@ CHEAP_US = 1000.0  # a variant that takes less is looked at once more before it 
 CLOSE = 0.6  # one that takes more is worth more samples only within this part of the time to give up at
 SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
 SMALL, SMALL_SETS = 1 << 24, 8  # bytes of a set up to which more of them cost little
-# Of scratch, between which they rotate too: each may suit one of them by luck, by half a percent and more on Hopper, so
-# there are many. Prime to the sets, so that all pairs come up.
+# Of scratch, between which they rotate too: each may suit one of them by luck, more than sets do, so there are many.
+# Prime to the sets, so that all pairs come up.
 PLACES = 61
 LOADED = 128  # kernels of finalists that stay loaded
 WARM_UP = 0.1  # seconds of launches before anything is timed: clocks rise when there is work

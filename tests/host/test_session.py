@@ -301,6 +301,10 @@ def test_scratch_has_several_places_unless_it_is_large(session_module: Any) -> N
     assert found[1] == found[3]
     names = [scratch.name for scratch in made.plan.scratch]
     assert all(len({one[name] for one in found}) == 3 for name in names)
+    lower = {kernel.scratch({"n": 1 << 20, "outer": 1}, place)[names[0]] % (1 << 16) for place in range(61)}
+    assert len(lower) == 61
+    assert all(address % 512 == 0 for address in lower)
+    found += [kernel.scratch({"n": 1 << 20, "outer": 1}, place) for place in range(61)]
     assert sorted(address for address, _ in zeroed) == sorted(
         {one[scratch.name] for one in found for scratch in made.plan.scratch if scratch.zeroed}
     )
@@ -309,7 +313,7 @@ def test_scratch_has_several_places_unless_it_is_large(session_module: Any) -> N
         raise DeviceError("The GPU's memory", "does not hold that")
 
     device.allocate = full
-    assert kernel.scratch({"n": 1 << 20, "outer": 1}, 9) == found[0]  # where there is room
+    assert kernel.scratch({"n": 1 << 20, "outer": 1}, 70) == found[0]  # where there is room
     device.allocate = gpu.allocate
     private = find_variant(FAMILIES, "reduceInterleaved", {})  # whose scratch is as large as its input
     kernel = session_module.CudaKernel(private, Compiled(private.name, "sm_90", b"", {}), device, gpu.limits)
