@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from gen.dtypes import U32, LoadModifier
 from gen.families.config import tunable
 from gen.families.reduction.finish import Finish, all_there
+from gen.families.reduction.roundings import lane_roundings
 from gen.families.reduction.sharing import Sharing, SharingConfig
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import state_bytes
+from gen.families.reduction.text import is_light, state_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +51,15 @@ class Flags(Sharing[FlagsConfig]):
         """The block of the highest number waits for a flag beside every word."""
         return Finish.FLAGS
 
+    def tree(self, spec: ReductionSpec, config: FlagsConfig) -> int:
+        """By lanes, where one thread combines the states of a warp fast."""
+        return lane_roundings(config.threads_per_block) if is_light(spec) else super().tree(spec, config)
+
     def inputs(self, spec: ReductionSpec, config: FlagsConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
             **super().inputs(spec, config),
             "load": config.load_modifier.intrinsic,
             "words": state_bytes(spec) // U32.size,
+            "light": is_light(spec),
         }

@@ -113,10 +113,14 @@ class Sharing(Algorithm[ReductionSpec, C]):
             return Plan((launch, second_pass(rows, blocks, block, results, (I64, size("n")))), memory)
         return Plan((launch,), memory)
 
+    def tree(self, spec: ReductionSpec, config: C) -> int:
+        """Combinations on a path through a block."""
+        return block_roundings(config.threads_per_block)
+
     def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
         """Vectors of one thread, head and tail, the lanes, two blocks' trees, the partials of one thread."""
         blocks = self.blocks(spec, config).at({**extents, **limits.sizes()})
-        tree = block_roundings(config.threads_per_block)
+        tree = self.tree(spec, config)
         finish = -(-blocks // config.threads_per_block) + tree if blocks > 1 else 0
         return self.roundings_after(spec, config, extents["n"], blocks, tree + finish)
 
