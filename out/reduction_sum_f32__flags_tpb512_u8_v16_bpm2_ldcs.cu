@@ -14,7 +14,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "load_modifier": "cs", "threads_per_block": 512, "unroll": 8,
 //           "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 039a3b7406412757
+// Template: reduction/flags.cu.jinja, with its partials sha256 4458acaee6b469da
 //
 // Written by gen: change the template, not this file.
 
@@ -42,31 +42,32 @@ __device__ __forceinline__ State lift(Item item) {
   return x;
 }
 
-// The state of another lane of the warp.
-__device__ __forceinline__ State from_lane(State state, int distance) {
-  return __shfl_xor_sync(0xffffffffu, state, distance);
-}
-
-// The state of kCount neighbouring lanes, a power of two, in each of them.
-template <int kCount = 32>
-__device__ __forceinline__ State combine_warp(State state) {
-#pragma unroll
-  for (int distance = kCount / 2; distance > 0; distance /= 2) {
-    state = combine(state, from_lane(state, distance));
-  }
-  return state;
-}
-
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
-static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
-__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
-  state = combine_warp(state);
-  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
+// The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
+// the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
+// each other than in two rounds of shuffles. A barrier must come before states is used again.
+constexpr int kChains = 4;  // of states, side by side, in which one thread combines those of a warp
+__device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
+  states[threadIdx.x] = state;
   __syncthreads();
-  if (threadIdx.x < 32) {
-    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  if (threadIdx.x >= 32) return state;
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) {
+    state = combine(state, states[warp * 32 + threadIdx.x]);
   }
-  return state;
+  states[threadIdx.x] = state;
+  __syncwarp();
+  if (threadIdx.x > 0) return state;
+  State chains[kChains];
+#pragma unroll
+  for (int i = 0; i < kChains; ++i) chains[i] = states[i];
+#pragma unroll
+  for (int lane = kChains; lane < 32; ++lane) {
+    chains[lane % kChains] = combine(chains[lane % kChains], states[lane]);
+  }
+  State total = chains[0];
+#pragma unroll
+  for (int i = 1; i < kChains; ++i) total = combine(total, chains[i]);
+  return total;
 }
 
 // A state as words of 32 bits. Each is handed over beside a flag, in one store of 64 bits: whoever
@@ -220,12 +221,12 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         const Item* __restrict__ in,
         float* __restrict__ out,
         Slot* slots, long long n) {
-  __shared__ State warp_states[kWarps];
+  __shared__ State states[kThreadsPerBlock];
 
   const Item* const begin = in;
   const State share =
       read_share(begin, n, threadIdx.x, kThreadsPerBlock, blockIdx.x, gridDim.x);
-  const State partial = combine_block(share, warp_states);
+  const State partial = combine_block(share, states);
   if (gridDim.x == 1) {
     if (threadIdx.x == 0) write_results(partial, n, 0, out);
     return;
@@ -241,6 +242,6 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     total = combine(total, take_over(slots + block * kWords, kThreadsPerBlock * kWords, left));
   }
   __syncthreads();
-  total = combine_block(total, warp_states);
+  total = combine_block(total, states);
   if (threadIdx.x == 0) write_results(total, n, 0, out);
 }

@@ -34,19 +34,27 @@ def likely(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     match one:
         case ShapeClass.FEW:
             return (
-                _single(spec, 256, min(size, 8), 16), _single(spec, 128, min(size, 8), 8), _single(spec, 128, 8, 4),
-                _single(spec, 512, 8, 4), _single(spec, 64, 4, 16), _single(spec, 32, 2, 16),
+                _single(spec, 256, min(size, 8), 16), _single(spec, 128, 8, 4), _single(spec, 128, min(size, 8), 8),
+                _single(spec, 512, 2, 16), _single(spec, 256, 1, 8), _single(spec, 128, 4, 8),
+                _single(spec, 32, 2, 16, Ending.SHUFFLES),
             )  # fmt: skip
         case ShapeClass.SMALL:
-            block, several = _single(spec, 1024, min(2 * size, 8), 16), _flags(256, 2, 16, 2)
+            block, several = _single(spec, 1024, min(size, 8), 16), _flags(256, 2, 16, 2)
             first = (block, several) if size < 8 else (several, block)  # one block takes long over 2^18 bytes
-            return (*first, _single(spec, 1024, 2, 16), _single(spec, 512, 2, 16), _flags(128, 2, 16, 1))
+            return (
+                *first, _single(spec, 1024, 8, 16), _single(spec, 512, 4, 16), _single(spec, 512, 2, 16),
+                _flags(256, 8, 16, 2, CS), _flags(128, 2, 16, 1),
+            )  # fmt: skip
         case ShapeClass.MIDDLE:
             return (
-                _flags(256, 4, 16, 2), _flags(256, 2, 16, 2), _flags(256, 2, 16, 4), _flags(128, 2, 8, 2),
-                _flags(256, 8, 8, 2), _flags(512, 8, 16, 1),
+                _flags(256, 2, 16, 2), _flags(256, 4, 16, 2), _flags(256, 4, 16, 4), _flags(512, 4, 8, 4),
+                _flags(128, 2, 8, 2), _flags(128, 2, 16, 1), _flags(256, 2, 16, 8), _flags(512, 8, 16, 1),
             )  # fmt: skip
-        case ShapeClass.LARGE | ShapeClass.FEW_LONG_ROWS:
+        case ShapeClass.FEW_LONG_ROWS:
+            return (
+                _flags(256, 4, 16, 4, CS), _flags(128, 8, 16, 8, CS), _flags(512, 4, 16, 4, CS), _flags(256, 8, 16, 4),
+            )  # fmt: skip
+        case ShapeClass.LARGE:
             return (
                 _flags(512, 8, 16, 2), _flags(512, 8, 16, 2, CS), _flags(512, 4, 16, 4), _flags(1024, 8, 16, 2),
                 _flags(512, 8, 8, 4), _flags(512, 4, 16, 2, CS), _flags(256, 8, 16, 4),
@@ -62,22 +70,24 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
     single = max(size, 4)
     if one is ShapeClass.TINY_ROWS:
         return (
-            _rows(128, 1, 4, single), _rows(512, 1, 4, single, at_once=2), _rows(512, 1, 2, 16, at_once=2, load=CS),
-            _rows(128, 2, 4, single),
+            _rows(256, 2, 4, single, at_once=2), _rows(512, 1, 4, single, at_once=2),
+            _rows(512, 1, 2, 16, at_once=2, load=CS), _rows(128, 4, 4, single, at_once=2, load=CS),
+            _rows(256, 1, 8, single),
         )  # fmt: skip
     if one is ShapeClass.SHORT_ROWS:
         return (
-            _rows(128, max(size, 1), 4, 16, load=CS), _rows(128, 4, 2, 16, at_once=2, load=CS),
-            _rows(512, 8, 2, 16, at_once=2, load=CS), _rows(128, 16, 2, 16, at_once=2, load=CS),
+            _rows(128, size, 4, 16, load=CS), _rows(256, 8, 2, 8, at_once=2, load=CS),
+            _rows(256, 8, 2, 16, at_once=2, load=CS), _rows(128, 16, 2, 16, at_once=2, load=CS),
+            _rows(128, 16, 8, single, load=CS),
         )  # fmt: skip
     if one is ShapeClass.ROWS:
         return (
-            _rows(128, 32, 4, 16, load=CS), _rows(128, 128, 4, 16, load=CS), _rows(512, 32, 8, 8, load=CS),
-            _rows(256, 256, 8, single), _rows(128, 128, 8, 16, load=CS),
+            _rows(256, 32, 8, single), _rows(128, 32, 4, 16, load=CS), _rows(128, 128, 4, 16, load=CS),
+            _rows(512, 32, 8, 8, load=CS), _rows(256, 256, 8, single), _rows(128, 128, 8, 8, load=CS),
         )  # fmt: skip
     return (
-        _rows(256, 256, 8, 16, load=CS), _rows(512, 512, 8, single, load=CS), _flags(256, 8, 16, 1),
-        _flags(512, 8, 16, 1), _rows(128, 128, 8, 16, load=CS),
+        _flags(256, 8, 16, 1), _rows(256, 256, 8, 16, load=CS), _rows(512, 512, 8, single, load=CS),
+        _rows(512, 512, 8, 8, load=CS), _rows(128, 128, 8, 16, load=CS),
     )  # fmt: skip
 
 
@@ -95,13 +105,15 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     if one is ShapeClass.COLUMNS:
         return (_columns(16, 32 if single // size * per_column <= 64 else 16, 8, single, 2),)  # the same
     return (
-        _columns(32, 8, 8, narrow, 2), _columns(32, 8, 4, min(narrow, 8), 8), _columns(32, 4, 2, narrow, 2, CS),
-        _columns(16, 16, 4, min(narrow, 8), 2),
+        _columns(32, 8, 8, max(min(narrow, 8), size), 4), _columns(32, 8, 4, max(min(narrow, 8), size), 8),
+        _columns(32, 4, 2, narrow, 2, CS), _columns(16, 16, 4, max(min(narrow, 8), size), 4),
     )  # fmt: skip
 
 
-def _single(spec: ReductionSpec, threads: int, unroll: int, vec: int) -> Choice:
-    ending = Ending.SHARED if is_light(spec) else Ending.SHUFFLES
+def _single(
+    spec: ReductionSpec, threads: int, unroll: int, vec: int, ending: Ending = Ending.SHARED
+) -> Choice:  # fmt: skip
+    ending = ending if is_light(spec) else Ending.SHUFFLES
     vec = max(vec, spec.dtype.size)
     return "single", SingleConfig(threads_per_block=threads, unroll=unroll, vec_bytes=vec, ending=ending)
 

@@ -1,4 +1,4 @@
-// reduction_sum_f32__flags_tpb256_u4_v16_bpm2
+// reduction_sum_f32__flags_tpb256_u2_v16_bpm2
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch: the blocks of a row stride through it with vector loads; each hands its partial
@@ -7,18 +7,18 @@
 // finish last does that. It relies on it that blocks of smaller numbers are started first, as GPUs
 // do though CUDA promises no order.
 //
-// Let:      blocks = max(min((n + 4095) / 4096, sm_count * 2), 1)
+// Let:      blocks = max(min((n + 2047) / 2048, sm_count * 2), 1)
 // Launch:   <<<blocks, 256>>>(in, out, slots, n)
 // Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"blocks_per_sm": 2, "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 039a3b7406412757
+// Config:   {"blocks_per_sm": 2, "threads_per_block": 256, "unroll": 2, "vec_bytes": 16}
+// Template: reduction/flags.cu.jinja, with its partials sha256 4458acaee6b469da
 //
 // Written by gen: change the template, not this file.
 
 constexpr int kThreadsPerBlock = 256;
-constexpr int kUnroll = 4;  // vector loads that each thread has in flight
+constexpr int kUnroll = 2;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
@@ -41,31 +41,32 @@ __device__ __forceinline__ State lift(Item item) {
   return x;
 }
 
-// The state of another lane of the warp.
-__device__ __forceinline__ State from_lane(State state, int distance) {
-  return __shfl_xor_sync(0xffffffffu, state, distance);
-}
-
-// The state of kCount neighbouring lanes, a power of two, in each of them.
-template <int kCount = 32>
-__device__ __forceinline__ State combine_warp(State state) {
-#pragma unroll
-  for (int distance = kCount / 2; distance > 0; distance /= 2) {
-    state = combine(state, from_lane(state, distance));
-  }
-  return state;
-}
-
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
-static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
-__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
-  state = combine_warp(state);
-  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
+// The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
+// the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
+// each other than in two rounds of shuffles. A barrier must come before states is used again.
+constexpr int kChains = 4;  // of states, side by side, in which one thread combines those of a warp
+__device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
+  states[threadIdx.x] = state;
   __syncthreads();
-  if (threadIdx.x < 32) {
-    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  if (threadIdx.x >= 32) return state;
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) {
+    state = combine(state, states[warp * 32 + threadIdx.x]);
   }
-  return state;
+  states[threadIdx.x] = state;
+  __syncwarp();
+  if (threadIdx.x > 0) return state;
+  State chains[kChains];
+#pragma unroll
+  for (int i = 0; i < kChains; ++i) chains[i] = states[i];
+#pragma unroll
+  for (int lane = kChains; lane < 32; ++lane) {
+    chains[lane % kChains] = combine(chains[lane % kChains], states[lane]);
+  }
+  State total = chains[0];
+#pragma unroll
+  for (int i = 1; i < kChains; ++i) total = combine(total, chains[i]);
+  return total;
 }
 
 // A state as words of 32 bits. Each is handed over beside a flag, in one store of 64 bits: whoever
@@ -215,16 +216,16 @@ __device__ __forceinline__ State read_share(
 
 // All blocks but the last have slots.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__flags_tpb256_u4_v16_bpm2(
+    reduction_sum_f32__flags_tpb256_u2_v16_bpm2(
         const Item* __restrict__ in,
         float* __restrict__ out,
         Slot* slots, long long n) {
-  __shared__ State warp_states[kWarps];
+  __shared__ State states[kThreadsPerBlock];
 
   const Item* const begin = in;
   const State share =
       read_share(begin, n, threadIdx.x, kThreadsPerBlock, blockIdx.x, gridDim.x);
-  const State partial = combine_block(share, warp_states);
+  const State partial = combine_block(share, states);
   if (gridDim.x == 1) {
     if (threadIdx.x == 0) write_results(partial, n, 0, out);
     return;
@@ -240,6 +241,6 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     total = combine(total, take_over(slots + block * kWords, kThreadsPerBlock * kWords, left));
   }
   __syncthreads();
-  total = combine_block(total, warp_states);
+  total = combine_block(total, states);
   if (threadIdx.x == 0) write_results(total, n, 0, out);
 }

@@ -1,4 +1,4 @@
-// reduction_sum_f32__single_tpb1024_u8_v16_shared
+// reduction_sum_f32__single_tpb1024_u4_v16_shared
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch of one block, which strides through the array with vector loads: no other block is
@@ -8,13 +8,13 @@
 // Launch:   <<<1, 1024>>>(in, out, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"ending": "shared", "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
+// Config:   {"ending": "shared", "threads_per_block": 1024, "unroll": 4, "vec_bytes": 16}
 // Template: reduction/single.cu.jinja, with its partials sha256 4dacea8587d2837c
 //
 // Written by gen: change the template, not this file.
 
 constexpr int kThreadsPerBlock = 1024;
-constexpr int kUnroll = 8;  // vector loads that each thread has in flight
+constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kLanes = 4;  // states that each thread keeps side by side
@@ -144,7 +144,7 @@ __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__single_tpb1024_u8_v16_shared(
+    reduction_sum_f32__single_tpb1024_u4_v16_shared(
         const Item* __restrict__ in,
         float* __restrict__ out, int n) {
   __shared__ State states[kThreadsPerBlock];
