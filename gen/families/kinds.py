@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,3 +96,7 @@ class Kinds(Family[Any]):
     def base(self, spec: Spec, shape_class: str) -> tuple[str, Config]:
         """What a spec gets without tuning."""
         return self._kind(spec).base(spec, shape_class)
+
+    def likely(self, spec: Spec, shape_class: str) -> Sequence[tuple[str, Config]]:
+        """What is often faster."""
+        return self._kind(spec).likely(spec, shape_class)

@@ -13,7 +13,6 @@ ON_JOINED = "transpose_10_b8__interleave_rows_n3_tpb64"
 ON_PARTED = "transpose_10_b16__interleave_cols_n3_tpb64"
 ON_EVEN = "transpose_10_b32__interleave_cols_n16_tpb64"
 ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
-ON_DIRECT = "transpose_021_b32__squares_tpb64_u1_direct"
 ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
 ON_ALL_RUNS = "transpose_0213_b8__flat_copy_tpb256_u2"
 
@@ -47,11 +46,6 @@ MUTANTS = (
     Mutant(
         "squares: all of the first matrix", ON_SQUARES, SQUARES, "(matrix * area + row * wide) * kElements + col",
         "row * wide * kElements + col", WRONG,
-    ),
-    Mutant(
-        "squares: threads along rows that write along columns", ON_DIRECT, SQUARES,
-        "divide(i - matrix * area, high_inverse)",
-        "divide(i - matrix * area, area_inverse)", (WRONG, OUTSIDE_READ, RACE, MISALIGNED),
     ),
     # interleave
     Mutant(

@@ -21,6 +21,7 @@ from gen.families.transpose.classes import base, known_class, representatives
 from gen.families.transpose.flat import RowCopy, Skinny, Small
 from gen.families.transpose.flat_copy import FlatCopy
 from gen.families.transpose.interleave import Interleave
+from gen.families.transpose.likely import likely
 from gen.families.transpose.literature import literature
 from gen.families.transpose.moves import MoveSpec
 from gen.families.transpose.packed import Packed
@@ -161,6 +162,10 @@ class Permutations(DenseFamily[TransposeSpec]):
     def base(self, spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
         """What was fast on an H100."""
         return base(spec, shape_class)
+
+    def likely(self, spec: TransposeSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
+        """Base first, so that an untuned device has it; then what was fast on an H200."""
+        return tuple(dict.fromkeys(likely(spec, shape_class)))
 
 
 def _pitch(layout: Layout) -> int:

@@ -24,7 +24,6 @@ class SquaresConfig(Config):
 
     threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="squares of each thread")
-    direct: bool = tunable("direct", (False, True), base=False, off=False, help="straight, without shared memory")
     load_modifier: LoadModifier = load_modifiers()
     store_modifier: StoreModifier = store_modifiers()
 
@@ -74,7 +73,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
 
     def staged_bytes(self, spec: TransposeSpec, config: SquaresConfig) -> int:
         """Shared memory of a block."""
-        return 0 if config.direct else config.threads_per_block * config.unroll * self.elements(spec) * _VECTOR
+        return config.threads_per_block * config.unroll * self.elements(spec) * _VECTOR
 
     def sides(self, spec: TransposeSpec) -> tuple[Expr, Expr]:
         """Squares down a matrix, and across it; 1 at least."""
@@ -99,7 +98,6 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
             "unroll": config.unroll,
             "load": config.load_modifier.intrinsic,
             "store": config.store_modifier.intrinsic,
-            "direct": config.direct,
             "dynamic": self.staged_bytes(spec, config) > STATIC_SHARED_BYTES,
         }
 
@@ -111,7 +109,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
             (I32, high),
             (I32, wide),
             (I32, area),
-            (U32, inverse(high if config.direct else wide)),
+            (U32, inverse(wide)),
             (U32, inverse(area)),
         )
         launch = Launch(

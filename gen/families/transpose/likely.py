@@ -1,0 +1,139 @@
+"""What is often the fastest of a shape class: tuning tries these first, base before all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gen.dtypes import LoadModifier, StoreModifier
+from gen.families.config import Config
+from gen.families.transpose.blocks import Order
+from gen.families.transpose.classes import (
+    ALIGNED,
+    ALIGNED_LITTLE,
+    COPY,
+    FEW_COLS,
+    FEW_ROWS,
+    ODD,
+    ODD_LITTLE,
+    RUNS,
+    SMALL,
+    base,
+)
+from gen.families.transpose.flat import Few, RowCopyConfig, SkinnyConfig, SmallConfig
+from gen.families.transpose.flat_copy import FlatCopyConfig
+from gen.families.transpose.interleave import InterleaveConfig
+from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.squares import SquaresConfig
+from gen.families.transpose.tiled import Lanes, NaiveConfig, TiledConfig
+from gen.families.transpose.vector import VectorTileConfig
+from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
+
+_LAST = LoadModifier.EVICT_LAST
+
+
+def likely(spec: TransposeSpec, shape_class: str) -> Iterator[tuple[str, Config]]:
+    """Base, and what was fast on an H200 at one of the public sizes; some is illegal for some elements."""
+    yield base(spec, shape_class)
+    if spec.in_place or spec.values is not None:
+        return
+    found = {
+        COPY: _copies,
+        RUNS: _runs,
+        SMALL: _small,
+        FEW_ROWS: _few_rows,
+        FEW_COLS: _few_cols,
+        ALIGNED: _aligned,
+        ALIGNED_LITTLE: _little,
+        ODD: _odd,
+        ODD_LITTLE: _odd_little,
+    }.get(shape_class)
+    if found is not None:
+        yield from found()
+
+
+def _copies() -> Iterator[tuple[str, Config]]:
+    for unroll in (1, 2):
+        yield "row_copy", RowCopyConfig(lanes=256, unroll=unroll)
+
+
+def _runs() -> Iterator[tuple[str, Config]]:
+    for threads, unroll in ((256, 1), (128, 2), (128, 4), (256, 2), (512, 1)):
+        yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll)
+    yield "row_copy", RowCopyConfig(lanes=4, unroll=2)
+
+
+def _small() -> Iterator[tuple[str, Config]]:
+    for load in (LoadModifier.LDG, _LAST):
+        for threads in (128, 256, 64):
+            yield "squares", SquaresConfig(threads_per_block=threads, load_modifier=load)
+    yield "small", SmallConfig(piece=8192, threads_per_block=128)
+    for load in (LoadModifier.LDG, _LAST):
+        yield "vector_tile", VectorTileConfig(lanes=8, groups=8, load_modifier=load)
+
+
+def _few_rows() -> Iterator[tuple[str, Config]]:
+    yield from _interleaved(Few.ROWS)
+    yield "skinny", SkinnyConfig(few=Few.ROWS, piece=4096, threads_per_block=128)
+    yield "skinny", SkinnyConfig(few=Few.ROWS, piece=8192, threads_per_block=128)
+
+
+def _few_cols() -> Iterator[tuple[str, Config]]:
+    yield from _interleaved(Few.COLS)
+    for order in (Order.COL, Order.ROW):
+        for load in (_LAST, LoadModifier.LDG):
+            yield "vector_tile", VectorTileConfig(lanes=8, groups=16, block_order=order, load_modifier=load)
+    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=8)
+    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=4)
+    yield "skinny", SkinnyConfig(piece=8192, threads_per_block=128, vec_bytes=16)
+
+
+def _interleaved(few: Few) -> Iterator[tuple[str, Config]]:
+    """Of any number of them; those that a problem does not have are left out when it is known."""
+    for count in (3, 8, 16, 4, 2):
+        made = InterleaveConfig(few=few, count=count)
+        for threads in (128, 256, 64):
+            yield "interleave", replace(made, threads_per_block=threads, load_modifier=_LAST)
+            yield "interleave", replace(made, threads_per_block=threads)
+            yield "interleave", replace(made, threads_per_block=threads, store_modifier=StoreModifier.CS)
+
+
+def _aligned() -> Iterator[tuple[str, Config]]:
+    for order in (Order.COL, Order.ROW):
+        for load in (_LAST, LoadModifier.LDG):
+            made = VectorTileConfig(block_order=order, load_modifier=load)
+            for lanes, groups in ((16, 16), (16, 32), (32, 16)):
+                yield "vector_tile", replace(made, lanes=lanes, groups=groups)
+    for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 8), (8, 32, 16), (16, 8, 16)):
+        made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups)
+        yield "vector_tile", made
+        yield "vector_tile", replace(made, block_order=Order.ROW)
+    for tile_rows, tile_cols, warps in ((64, 64, 16), (64, 32, 16), (128, 32, 32), (128, 32, 16), (64, 64, 32)):
+        for align in (0, 32):
+            yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=warps, align=align)
+
+
+def _little() -> Iterator[tuple[str, Config]]:
+    for index_bits in (32, 64):
+        for vec_bytes, lanes, groups in (
+            (8, 8, 8), (4, 16, 16), (8, 16, 8), (8, 16, 16), (16, 8, 8), (16, 8, 16), (4, 16, 8), (4, 8, 8),
+        ):  # fmt: skip
+            made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=index_bits)
+            yield "vector_tile", made
+            yield "vector_tile", replace(made, block_order=Order.ROW)
+    yield "tiled", TiledConfig(tile_dim=16, block_rows=16, unroll=4, dynamic=True)
+    yield "tiled", TiledConfig(tile_dim=32, block_rows=16, unroll=4, tile_rows=16, dynamic=True)
+
+
+def _odd() -> Iterator[tuple[str, Config]]:
+    for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64)):
+        yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
+    for groups, warps in ((64, 16), (32, 16), (64, 8)):
+        for align in (32, 4):
+            yield "shift_tile", ShiftTileConfig(groups=groups, warps=warps, align=align)
+
+
+def _odd_little() -> Iterator[tuple[str, Config]]:
+    yield from _little()
+    yield "shift_tile", ShiftTileConfig(groups=32, warps=16, align=4, block_order=Order.ROW)
+    yield "tiled", TiledConfig(tile_dim=16, block_rows=16, padding=2, unroll=2, dynamic=True)

@@ -1,0 +1,60 @@
+"""What tuning tries first of a transpose: base, then kernels that are legal and take the sizes they are meant for."""
+
+from __future__ import annotations
+
+import pytest
+
+from gen.dtypes import B8, B16, B32, B64, B128, DType
+from gen.families.base import Limits
+from gen.families.layout import extents_of
+from gen.families.names import likely_variants
+from gen.families.transpose import Transpose, TransposeSpec, transpose
+
+FAMILY, LIMITS = Transpose(), Limits.of("sm_90")
+ELEMENTS = (B8, B16, B32, B64, B128)
+
+
+@pytest.mark.parametrize("dtype", ELEMENTS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("axes", [(1, 0), (0, 2, 1), (0, 2, 1, 3), (0, 3, 1, 2)], ids=str)
+def test_base_comes_first_and_others_are_legal(axes: tuple[int, ...], dtype: DType) -> None:
+    spec = TransposeSpec(axes, dtype)
+    for shape_class in FAMILY.shape_classes(spec):
+        pairs = FAMILY.likely(spec, shape_class)
+        assert pairs[0] == FAMILY.base(spec, shape_class)
+        assert len(set(pairs)) == len(pairs)
+        made = list(likely_variants(FAMILY, spec, shape_class))
+        assert made[0].algorithm.name == pairs[0][0]
+        if shape_class != "short runs both ways":
+            extents = FAMILY.representative(spec, shape_class)
+            takes = [one for one in made[1:] if one.algorithm.uncovered(spec, one.config, extents, LIMITS) is None]
+            assert takes, shape_class
+
+
+@pytest.mark.parametrize(
+    ("axes", "dtype", "shape", "name"),
+    [
+        ((0, 2, 3, 1), B8, (64, 3, 224, 224), "interleave_rows_n3_tpb128"),
+        ((0, 3, 1, 2), B8, (64, 224, 224, 3), "interleave_cols_n3_tpb128"),
+        ((1, 0), B64, (8, 4_000_000), "interleave_rows_n8_tpb64_ldel"),
+        ((0, 2, 1), B32, (4096, 32, 32), "squares_tpb128_u1"),
+        ((0, 2, 1, 3), B16, (32, 128, 16, 64), "flat_copy_tpb256_u1"),
+        ((1, 0), B32, (8192, 8192), "vector_tile_v16_x16_g16_swz_ocol_ldel"),
+        ((1, 0), B64, (4096, 16384), "vector_tile_v16_x32_g16_swz_orow_ldel"),
+        ((1, 0), B8, (1024, 1024), "vector_tile_v4_x16_g16_swz_ocol_ldg_i32"),
+    ],
+)
+def test_what_was_fast_on_an_h200_is_tried_early(
+    axes: tuple[int, ...], dtype: DType, shape: tuple[int, ...], name: str
+) -> None:
+    spec = TransposeSpec(axes, dtype)
+    extents = extents_of(FAMILY, spec, shape)
+    made = {
+        one.name.partition("__")[2]: one for one in likely_variants(FAMILY, spec, FAMILY.shape_class(spec, extents))
+    }
+    assert made[name].algorithm.uncovered(spec, made[name].config, extents, LIMITS) is None
+
+
+def test_what_changes_elements_or_works_in_place_has_base_alone() -> None:
+    for spec in (transpose((1, 0), "f4", to="f2"), transpose((1, 0), "f4", in_place=True)):
+        for shape_class in FAMILY.shape_classes(spec):
+            assert FAMILY.likely(spec, shape_class) == (FAMILY.base(spec, shape_class),)
