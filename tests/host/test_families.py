@@ -366,6 +366,6 @@ def test_bits_hold_any_type_of_their_size_and_numbers_only_their_own() -> None:
 
 def test_cache_operators_are_spelled_as_intrinsics() -> None:
     assert [modifier.intrinsic for modifier in LoadModifier] == [
-        "", "__ldca", "__ldcg", "__ldcs", "__ldg", "__ldlu", "__ldcv",
+        "", "__ldca", "__ldcg", "__ldcs", "__ldg", "__ldlu", "__ldcv", "ld_evict_last",
     ]  # fmt: skip
     assert [modifier.intrinsic for modifier in StoreModifier] == ["", "__stwb", "__stcg", "__stcs", "__stwt"]
