@@ -13,9 +13,9 @@ import numpy as np
 from gen.gpu.trial import Trial
 
 MARGIN = 1.01  # a difference within 1 % is no reason to give up what stands
-# What a simpler one may be slower by and win. Two runs that start from nothing may choose so far apart, and not know a
-# little more: half of the margin keeps their winners within it of each other.
-TIE = 1.005
+# What a simpler one may be slower by and win. Two runs that start from nothing may choose so far apart, and each be as
+# far from the truth: a third of the margin keeps their winners within it of each other.
+TIE = 1.003
 TAIL = 4  # a midmean drops one value in so many, at each end
 
 
@@ -123,7 +123,7 @@ def choose(finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], pre
 
     The fastest by its midmean leads. The previous winner takes its place unless the leader is shown to be over 1 %
     faster; else the simplest does, by registers, then shared memory, then name, of those that the leader was not over
-    0.5 % faster than. Where that could not be settled, what was measured is the best guess there is: whoever is only
+    0.3 % faster than. Where that could not be settled, what was measured is the best guess there is: whoever is only
     not shown to be slower would win the oftener the less is known.
     """
     leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})

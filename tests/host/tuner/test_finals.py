@@ -25,8 +25,8 @@ from tests.host.tuner.given import ALL, BASE, FIRST, NAMES, PROBLEM, SECOND, THI
 from tests.host.tuner.test_reruns import Ticking
 
 
-@pytest.mark.parametrize(("ratio", "winner"), [(0.985, SECOND), (0.993, SECOND), (0.997, FIRST), (1.0, FIRST)])
-def test_a_simpler_one_stays_unless_another_is_over_half_a_percent_faster(
+@pytest.mark.parametrize(("ratio", "winner"), [(0.985, SECOND), (0.996, SECOND), (0.998, FIRST), (1.0, FIRST)])
+def test_a_simpler_one_stays_unless_another_is_faster_by_more_than_a_tie(
     trials: Trials, ratio: float, winner: str
 ) -> None:
     device = FakeDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
