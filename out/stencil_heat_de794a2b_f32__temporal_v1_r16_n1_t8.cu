@@ -8,19 +8,19 @@
 // Let:      inner_across = (max(cols, 120) - 120) / 112
 // Let:      across = (cols + 111) / 112
 // Let:      strips = min(max(min((sm_count * 16) / max(inner_across + ((across - inner_across) *
-//           2), 1), rows / 16), 1), rows)
+//           3), 1), rows / 16), 1), rows)
 // Let:      whole = steps / 8
 // Let:      launches = whole + min(steps % 8, 1)
-// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out, rows, cols,
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
 //           in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (launches % 2) times; then
 //           in and out change places; then out and spare change places
-// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, spare, rows,
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, spare, rows,
 //           cols, in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (1 - (launches % 2))
 //           times; then in and spare change places
-// Launch:   <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out, rows, cols,
+// Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
 //           out_pitch, out_pitch, strips, inner_across), max(whole, 1) - 1 times; then in and out
 //           change places
-// Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 2)), 32>>>(in, out,
+// Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out,
 //           rows, cols, (in_pitch * (1 - min(whole, 1))) + (out_pitch * min(whole, 1)), out_pitch,
 //           strips, inner_across, steps % 8), min(steps % 8, 1) times
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 8, "vectors": 1, "warps_per_sm": 16, "waves": 1}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 be24fabc9cfd835c
+// Template: stencil/temporal.cu.jinja, with its partials sha256 80037fc73b16eabe
 //
 // Written by gen: change the template, not this file.
 
@@ -49,7 +49,7 @@ constexpr int kSide = kLeft > kRight ? kLeft : kRight;  // neighbours to look at
 constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;
 constexpr int kHaloRight = (kSteps * kRight + kCells - 1) / kCells * kCells;
 constexpr int kOwnCols = 32 * kCells - kHaloLeft - kHaloRight;  // columns that a warp writes
-constexpr unsigned kEndStrips = 2;  // strips at the ends of the rows, for one elsewhere
+constexpr unsigned kEndStrips = 3;  // strips at the ends of the rows, for one elsewhere
 constexpr int kEdgeCost = 3;  // rows inside that take as long as one at an end
 constexpr unsigned kAllLanes = 0xffffffffu;
 static_assert(kOwnCols > 0, "a warp must be wider than what its steps use up");
@@ -145,22 +145,14 @@ __device__ __forceinline__ void fetch_inner(
   end_row_ahead();
 }
 
-// Fetches the lane's cells of any row, where they may lie outside or between vectors; `whole` says
-// that vectors may be moved.
+// Fetches the lane's cells of any row, where they may lie outside or between vectors.
 __device__ __forceinline__ void fetch_any(
     uint4 (&to)[kVectors][32], const float* __restrict__ in, long long pitch, int row,
-    bool whole, const Domain& domain) {
+    const Domain& domain) {
   const float* const from = in + clamped(row, domain.rows) * pitch;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int first = domain.col + v * kVectorCells;
-    // A vector outside is never looked at: any other will do.
-    const int place = min(max(first, 0), (domain.cols - 1) / kVectorCells * kVectorCells);
-    const bool is_vector = place + kVectorCells <= domain.cols;
-    if (whole && is_vector) {
-      copy_ahead(&to[v][threadIdx.x % 32], from + place);
-      continue;
-    }
     float* const cells = reinterpret_cast<float*>(&to[v][threadIdx.x % 32]);
 #pragma unroll
     for (int i = 0; i < kVectorCells; ++i) {
@@ -378,11 +370,11 @@ __device__ __noinline__ void stream_edge(
     uint4 (&ahead)[kRound][kVectors][32]) {
   float window[kSteps][kHigh][kCells] = {};
   const int left = writes ? domain.cols - domain.col : 0;  // cells until the row ends
-  const bool reads_whole = aligned(in, in_pitch), writes_whole = aligned(out, out_pitch);
+  const bool writes_whole = aligned(out, out_pitch);
   const int first = max(from - steps * kUp, 0);
 #pragma unroll 1
   for (int i = 0; i < kRound; ++i) {
-    fetch_any(ahead[i], in, in_pitch, first + i, reads_whole, domain);
+    fetch_any(ahead[i], in, in_pitch, first + i, domain);
   }
 #pragma unroll 1
   for (int row = first; row < to + steps * kDown; ++row) {
@@ -391,7 +383,7 @@ __device__ __noinline__ void stream_edge(
     wait_for_row();
     take(cells, slot);
     advance_edge<kWhole>(window, cells, row, steps, domain);
-    fetch_any(slot, in, in_pitch, row + kRound, reads_whole, domain);
+    fetch_any(slot, in, in_pitch, row + kRound, domain);
     const int done = row - steps * kDown;
     if (from <= done) {
       store_any(out + done * out_pitch + domain.col, cells, left, writes_whole);

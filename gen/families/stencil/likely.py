@@ -22,7 +22,7 @@ WIDE = 16  # weights from which a warp should compute as many rows as it can
 MOST = 8  # variants that fuse steps, before what surrounds them
 ROWS = 8192  # that a launch is taken to have
 SLOTS = 29.6e12  # instructions of all lanes a second: 132 multiprocessors, 128 lanes, 1.755 GHz
-ROOM = 16  # registers that are left over where a compiler of another version spills none either
+ROOM, ROOM_F16 = 8, 16  # registers left over with which NVRTC 13.0 spills none, whatever the boundary
 WRITTEN = 1400  # fused multiply-adds of a lane and row, all written out: more take long to compile
 COPIED = 3.5e12  # bytes a second, read and written, while there is arithmetic too
 AROUND = 0.7  # instructions a cell and step beside sums and shuffles
@@ -80,10 +80,11 @@ def _rows(spec: StencilSpec) -> tuple[Choice, ...]:
     algorithm = Temporal()
     legal = [one for one in made if _written(spec, one) <= WRITTEN and algorithm.refuses(spec, one) is None]
     legal.sort(key=lambda config: step_seconds(spec, config))
-    # The first is what a device gets on which nothing is tuned: it must not spill, whatever the compiler.
-    roomy = next((one for one in legal if most_registers(one) - registers(spec, one) >= ROOM), None)
-    if roomy is not None:
-        legal = [roomy, *(one for one in legal if one != roomy)]
+    # The first is what a device gets on which nothing is tuned: it must not spill, whatever the compiler, and its
+    # steps divide what people ask for more often than 6 and 12 do.
+    room = ROOM_F16 if spec.dtype != spec.accumulator else ROOM
+    safe = [one for one in legal if one.steps in (2, 4, 8) and most_registers(one) - registers(spec, one) >= room]
+    legal = [*safe[:1], *(one for one in legal if one not in safe[:1])]
     # More blocks than fit at once, where few fit.
     more = [
         TemporalConfig(vectors=one.vectors, warps_per_sm=one.warps_per_sm, waves=3, steps=one.steps)

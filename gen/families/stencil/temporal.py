@@ -25,7 +25,7 @@ MOST_REGISTERS = 255
 MOST_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 _UNFOLDED = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
-END_STRIPS = 2  # at the ends of the rows a strip takes about twice as long
+END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
 
 
 @dataclass(frozen=True, kw_only=True)
