@@ -1,9 +1,9 @@
 """Whether the winner stays the winner: `python bench/stability.py [--json FILE]`, on a GPU.
 
-Tunes problems from nothing, ten times each, and then times all that were in any finals in turns, a thousand samples
-each: the midmeans of those that won must lie within 1 % of each other. How far they are from the fastest finalist says
-how well was chosen; how far each one's time in its finals is from this reference, how well was measured. Then tunes the
-last time's folder ten times more: its winner must stay.
+Tunes problems from nothing, ten times each, and then times all that won in turns, a thousand samples each: their
+midmeans must lie within 1 % of each other. Then times all that were in any finals in the same way. How far the winners
+are from the fastest of those says how well was chosen; how far each one's time in its finals is from this reference,
+how well was measured. And it tunes the last time's folder ten times more: its winner must stay.
 """
 
 from __future__ import annotations
@@ -104,18 +104,19 @@ def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> 
         again = [tune(problem, device, farm, stores[-1], previous=last.name, sources=sources) for _ in range(RUNS)]
     kept = sum(one.winner is not None and one.winner.variant == last for one in again)
     won = Counter(run.winner.name for run in runs)
+    winners = timed(problem, device, farm, sorted(won))
     reference = timed(problem, device, farm, sorted({*won, *(name for run in runs for name in run.finalists)}))
-    slowest, fastest = max(reference[name] for name in won), min(reference[name] for name in won)
-    spread, loss = slowest / fastest, slowest / min(reference.values())
+    spread = max(winners.values()) / min(winners.values())
+    loss = max(reference[name] for name in won) / min(reference.values())
     deviations = [deviation for run in runs for deviation in deviations_of(run, reference)]
     print(f"{problem}: {RUNS} fresh runs, winners within {100 * (spread - 1):.2f} % by {SAMPLES} samples and "
           f"{100 * (loss - 1):.2f} % of the fastest finalist; {kept} of {RUNS} reruns keep the winner")  # fmt: skip
     print(f"  times in the finals differ from the reference by {100 * float(np.std(deviations)):.2f} % (one deviation)")
     for name, count in won.most_common():
-        print(f"  {count:2d} x {name}  {reference[name]:.3f} us")
+        print(f"  {count:2d} x {name}  {winners[name]:.3f} us, {reference[name]:.3f} us among all finalists")
     return {
         "problem": str(problem), "spread": spread, "loss": loss, "kept": kept, "deviation": float(np.std(deviations)),
-        "winners": {name: {"times": count, "midmean_us": reference[name]} for name, count in won.items()},
+        "winners": {name: {"times": count, "midmean_us": winners[name]} for name, count in won.items()},
         "finalists": reference,
         "runs": [{"winner": run.winner.name, "seconds": run.seconds, "finalists": run.finalists} for run in runs],
     }  # fmt: skip
