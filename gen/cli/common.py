@@ -12,7 +12,7 @@ import typer
 from gen.errors import ConfigError, GenError, ShapeError, SpecError, StoreError, UnknownNameError
 
 if TYPE_CHECKING:
-    from gen.families.base import Family, Variant
+    from gen.families.base import Family, Limits, Variant
 
 Out = Annotated[
     Path | None,
@@ -72,6 +72,15 @@ def home_of(out: Path | None) -> Path:
         return output_home(out)
     except GenError as error:
         raise OptionError(error.subject, error.rule, error.value) from error
+
+
+def check_feasible(variant: Variant, limits: Limits) -> None:
+    """Raises ConfigError where no device of this architecture can run the variant."""
+    reason = variant.algorithm.infeasible(variant.spec, variant.config, limits)
+    if reason is not None:
+        raise ConfigError(
+            variant.name, f"cannot run on {limits.arch}: {reason}", next_step="Give --arch another architecture"
+        )
 
 
 def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:

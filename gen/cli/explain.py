@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import show
-from gen.cli.common import Json, Out, families_of, find, home_of
+from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of
 from gen.cli.prove import ARCH
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def explain(
     check_counts(counts, [(made.family, made.spec) for made in variants])
     sizes = [extents_for(made, limits, shape, added, counts) for made, added in zip(variants, more, strict=True)]
     for made, extents in zip(variants, sizes, strict=True):
+        check_feasible(made, limits)
         reason = made.algorithm.uncovered(made.spec, made.config, extents, limits)
         if reason is not None:
             raise ShapeError(made.name, f"does not take this problem: {reason}")
@@ -117,12 +118,14 @@ def explain(
         _show(found[0])
         _show_counters(counted[0], limits.arch)
         return
-    show.text(f"{found[0].variant.name} and {found[1].variant.name} on {limits.arch}", "bold")
+    names_at = " and ".join(f"{made.variant.name} at {made.problem}" for made in found)
+    show.text(f"{names_at}, on {limits.arch}", "bold")
     show.text()
     for sentence in changes(*found):
         show.text(sentence)
     show.text()
-    rows = [(row.name, row.one, row.other) for row in (*parameters(*variants), *metrics(*found))]
+    rows = [("problem", found[0].problem, found[1].problem)] * (found[0].problem != found[1].problem)
+    rows += [(row.name, row.one, row.other) for row in (*parameters(*variants), *metrics(*found))]
     show.table(("", name, vs), rows)
     for one, beside in zip(found, counted, strict=True):
         _show_counters(beside, one.variant.name)
@@ -157,7 +160,7 @@ def _show(one: Explanation) -> None:
 
     sizes = ", ".join(f"{size} {extent}" for size, extent in one.extents.items())
     show.text(f"{one.variant.name} on {one.arch}, at {sizes}", "bold")
-    show.text(one.variant.algorithm.summary)
+    show.text(one.variant.algorithm.described(one.variant.config))
     show.text()
     for sentence in sentences(one):
         show.text(sentence)
@@ -167,13 +170,19 @@ def _show(one: Explanation) -> None:
     show.table(("metric", "value", "meaning"), rows)
     show.text()
     rows_of_accesses = [
-        (a.line, a.buffer, _how(a), f"{a.requests:.4g}", f"{a.lanes / a.requests:.3g}", _each(a), a.source)
+        (a.line, a.buffer, _how(a), f"{a.requests:.4g}", f"{a.lanes / a.requests:.3g}", _each(a), _where(a))
         for a in one.found.accesses
     ]
     show.table(("line", "what", "how", "requests", "lanes", "a request", "text"), rows_of_accesses)
     if one.found.traced < one.found.blocks:
         show.text()
         show.text(f"Counted on {one.found.traced} of {one.found.blocks} blocks, and scaled.")
+
+
+def _where(access: Access) -> str:
+    """The text of a line, with that of the kernel that calls its function."""
+    called = f" (from line {access.called_from})" if access.called_from != access.line else ""
+    return access.source + called
 
 
 def _how(access: Access) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import show
-from gen.cli.common import Json, Out, families_of, find, home_of
+from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of
 from gen.cli.prove import ARCH
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def resources(
     # The name and the architecture are looked at before the compiler is loaded, which takes half a second.
     home, limits = home_of(out), Limits.of(arch)
     variant = find(families_of(ctx), name, home)
+    check_feasible(variant, limits)
     from gen.toolchain.nvrtc import Nvrtc
 
     compiled = Nvrtc(cache_home(home)).compile(variant.name, render(variant), arch)

@@ -196,7 +196,7 @@ def _digest(environment: jinja2.Environment, template: str) -> str:
 def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...]:
     digest = _digest(environment, variant.algorithm.template)
     lines = [variant.name, ""]
-    lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.summary) + [""]
+    lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.described(variant.config)) + [""]
     lines += _plan(variant.plan)
     if variant.algorithm.links:
         lines.append("Links:    nvcc -rdc=true " + " ".join(f"-l{library}" for library in variant.algorithm.links))

@@ -86,6 +86,10 @@ class Algorithm(ABC, Generic[S, C]):
         """Why this config cannot compute this spec."""
         return None
 
+    def described(self, config: C) -> str:
+        """What a variant does, in a sentence or two; where a config leaves out what the summary says, without that."""
+        return self.summary
+
     def infeasible(self, spec: S, config: C, limits: Limits) -> str | None:
         """Why this variant, legal as it is, cannot run on such a device."""
         return None

@@ -141,10 +141,19 @@ def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault |
     )  # fmt: skip
 
 
-def locate(code: Code, pc: int) -> tuple[int, str]:
-    """The line of the emitted file that led to a return address, outside all functions that were inlined there."""
+@dataclass(frozen=True)
+class Line:
+    """A line of the emitted file, and that of the kernel from which it is reached by calls; the same without any."""
+
+    number: int
+    text: str
+    called_from: int
+
+
+def locate(code: Code, pc: int) -> Line:
+    """Where a return address lies: the innermost function's line. 0 where it is not known."""
     lines = _lines(code, pc)
-    return (lines[-1], _source(code, lines[-1])) if lines else (0, "")
+    return Line(lines[0], _source(code, lines[0]), lines[-1]) if lines else Line(0, "", 0)
 
 
 def _other(fault: Fault, code: Code) -> str:

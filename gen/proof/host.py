@@ -26,7 +26,7 @@ from gen.families.steps import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel, Variable
-from gen.proof.faults import HostFault, Place, explain, explain_meeting, explain_undefined, locate
+from gen.proof.faults import HostFault, Line, Place, explain, explain_meeting, explain_undefined, locate
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
 from gen.proof.parameters import Taken, together
@@ -185,8 +185,8 @@ class HostKernel:
         """What the compiler has put aside for reading, by address: to a GPU these are numbers in the code."""
         return self._code.read_only
 
-    def lines(self, addresses: Sequence[int]) -> dict[int, tuple[int, str]]:
-        """The line of the variant's text that each place in its machine code was made of, and its number."""
+    def lines(self, addresses: Sequence[int]) -> dict[int, Line]:
+        """The line of the variant's text that each place in its machine code was made of."""
         return {address: locate(self._code, address) for address in addresses}
 
     def _run_plan(self, sizes: Mapping[str, int], storage: dict[str, Storage], numbers: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from gen.families.base import Array, Extents, Limits, Operand
 from gen.families.steps import Step, steps
 from gen.proof.code import Variable
-from gen.proof.faults import Place
+from gen.proof.faults import Line, Place
 from gen.proof.host import HostKernel
 from gen.proof.lazy import Range
 from gen.proof.storage import Share, Storage
@@ -60,21 +60,31 @@ def traffic(kernel: HostKernel, limits: Limits, extents: Extents, model: MemoryM
         counted = tuple(count(launch.events, launch.weights * launch.times, model))
         lines = kernel.lines([one.pc for one in counted])
         symbol = kernel.variant.name + launch.step.entry
-        made = [_access(symbol, one, *lines[one.pc], memory.buffer(one)) for one in counted]
-        found += sorted(_merged(made), key=lambda access: access.line)
+        made = [_access(symbol, one, lines[one.pc], memory.buffer(one)) for one in counted]
+        found += sorted(_merged(made), key=lambda access: (access.called_from, access.line))
     return Traffic(model, tuple(found), launches, blocks, traced)
 
 
-def _access(kernel: str, one: Counted, line: int, source: str, buffer: str) -> Access:
+def _access(kernel: str, one: Counted, line: Line, buffer: str) -> Access:
     counts = (round(getattr(one, name), 3) for name in _SUMS)  # weights are no whole numbers, what they scale is
-    return Access(kernel, line, source, buffer, one.space, one.kind, one.read_only, one.bytes, *counts)
+    return Access(
+        kernel, line.number, line.text, line.called_from, buffer, one.space, one.kind, one.read_only, one.bytes, *counts
+    )
 
 
 def _merged(accesses: Sequence[Access]) -> Iterator[Access]:
     """One for each line, buffer and kind: a compiler makes several places of one."""
     groups: dict[tuple[object, ...], list[Access]] = {}
     for access in accesses:
-        key = (access.line, access.buffer, access.space, access.kind, access.read_only, access.bytes)
+        key = (
+            access.line,
+            access.called_from,
+            access.buffer,
+            access.space,
+            access.kind,
+            access.read_only,
+            access.bytes,
+        )
         groups.setdefault(key, []).append(access)
     for same in groups.values():
         yield replace(same[0], **{name: sum(getattr(one, name) for one in same) for name in _SUMS})

@@ -69,8 +69,9 @@ class Access:
 
     Attributes:
         kernel: the symbol of its kernel.
-        line: of the emitted text; 0 where it is not known.
+        line: of the emitted text, in the innermost function; 0 where it is not known.
         source: that line.
+        called_from: the line of the kernel that leads there; the same where no function is called.
         buffer: the operand, scratch buffer or array concerned: `shared` for shared memory.
         read_only: by `__ldg`, through the read-only path of the first-level cache.
         bytes: of one lane.
@@ -87,6 +88,7 @@ class Access:
     kernel: str
     line: int
     source: str
+    called_from: int
     buffer: str
     space: Space
     kind: Kind

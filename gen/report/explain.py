@@ -49,6 +49,17 @@ class Explanation:
         """What any kernel must move."""
         return self.work.bytes_read + self.work.bytes_written
 
+    @property
+    def problem(self) -> str:
+        """Its problem for people."""
+        return problem_of(self.variant, self.extents)
+
+    @property
+    def repeated(self) -> str:
+        """What is counted more than once: `nreps 10`; empty where nothing is."""
+        counts = self.variant.family.counts(self.variant.spec)
+        return ", ".join(f"{name} {self.extents[name]}" for name, once in counts.items() if self.extents[name] > once)
+
 
 def explain(
     variant: Variant, kernel: HostKernel, compiled: Compiled, limits: Limits, extents: Extents,
@@ -107,6 +118,32 @@ def in_bytes(number: float) -> str:
     return f"{number:.0f} B"
 
 
+def in_us(number: float) -> str:
+    """A time for people, to three digits."""
+    return f"{number:.0f} us" if number >= 100 else f"{number:.3g} us"
+
+
+def is_dense(name: str, extents: Extents) -> bool:
+    """Whether it is a pitch, of rows that lie right behind each other."""
+    return name.endswith("_pitch") and extents[name] in (extents.get("rows"), extents.get("cols"))
+
+
+def problem_of(variant: Variant, extents: Extents) -> str:
+    """A problem for people: `f32, n 2^28`; without what its spec counts once, and pitches of dense rows."""
+    first = next(operand for operand in variant.spec.operands if operand.role != "number")
+    counts = variant.family.counts(variant.spec)
+    told = [
+        f"{name} {_number(size)}"
+        for name, size in extents.items()
+        if not is_dense(name, extents) and counts.get(name) != size
+    ]
+    return ", ".join([first.dtype.name, *told])
+
+
+def _number(size: int) -> str:
+    return f"2^{size.bit_length() - 1}" if size >= 1 << 14 and size & (size - 1) == 0 else str(size)
+
+
 METRICS = (
     Metric("registers a thread", "registers", lambda e: e.main.resources.registers, _plain,
            "Taken from what all threads of a multiprocessor share."),
@@ -138,13 +175,19 @@ METRICS = (
     Metric("instructions", "instructions",
            lambda e: sum(e.instructions[e.main.kernel].values()) if e.instructions else None, _plain,
            "In the machine code of the main kernel."),
-    Metric("predicted time", "predicted_us", lambda e: e.predicted.us, lambda us: f"{us:.4g} us",
+    Metric("predicted time", "predicted_us", lambda e: e.predicted.us, in_us,
            "By a model of memory, caches and latencies: it ranks variants, and is no measurement."),
+    Metric("predicted GB/s", "predicted_gb_per_s",
+           lambda e: e.least_bytes / e.predicted.us * 1e-3 if e.least_bytes else None, _plain,
+           "The least bytes of the problem over that time."),
 )  # fmt: skip
 
 
 def sentences(one: Explanation) -> Iterator[str]:
     """What a learner should know of a variant, most important first."""
+    if one.found.launches == 0:
+        yield "The problem is empty: nothing is launched, and nothing moves."
+        return
     yield _bound(one)
     yield from _global(one)
     yield from _shared(one)
@@ -170,7 +213,7 @@ _BOUND = {  # what each part of a prediction means
 
 
 def _bound(one: Explanation) -> str:
-    parts = ", ".join(f"{name} {us:.3g} us" for name, us in one.predicted.parts if us >= 0.01)
+    parts = ", ".join(f"{name} {in_us(us)}" for name, us in one.predicted.parts if us >= 0.01)
     return f"{_BOUND[one.predicted.bound]} Each part alone: {parts}."
 
 
@@ -198,7 +241,11 @@ def _global(one: Explanation) -> Iterator[str]:
             "it has seen."
         )
     elif moved > 0.95:
-        yield "All accesses to global memory are coalesced, and every element moves once: no less is possible."
+        coalesced = "All accesses to global memory are coalesced, and every element moves once"
+        if one.repeated:
+            yield f"{coalesced} each time it is asked for ({one.repeated}): caches may spare memory the later ones."
+        else:
+            yield f"{coalesced}: no less is possible."
 
 
 def _least_sectors(access: Access) -> float:
@@ -241,7 +288,12 @@ def _constant(one: Explanation) -> Iterator[str]:
 def _latency(one: Explanation) -> Iterator[str]:
     flying, needed = one.main.bytes_in_flight, one.needed_in_flight
     if flying is not None and needed is not None:
-        enough = "that is enough" if flying >= needed else "unrolling, wider vectors or more resident warps add some"
+        if flying >= needed:
+            enough = "that is enough"
+        elif one.predicted.bound == LAUNCHES:
+            enough = "so small a problem has no more to load"
+        else:
+            enough = "unrolling, wider vectors or more resident warps add some"
         yield (
             f"A multiprocessor has {flying} bytes of loads in flight; {one.arch} needs about {needed} to keep memory "
             f"busy; {enough}."
@@ -273,7 +325,8 @@ def as_json(one: Explanation) -> dict[str, Any]:
         "traced_blocks": one.found.traced,
         "accesses": [
             {
-                "kernel": a.kernel, "line": a.line, "source": a.source, "buffer": a.buffer, "space": a.space,
+                "kernel": a.kernel, "line": a.line, "source": a.source, "called_from": a.called_from,
+                "buffer": a.buffer, "space": a.space,
                 "kind": a.kind, "read_only": a.read_only, "bytes": a.bytes, "requests": a.requests, "lanes": a.lanes,
                 "sectors": a.sectors,
                 "lines": a.lines, "block_sectors": a.block_sectors, "wavefronts": a.wavefronts,

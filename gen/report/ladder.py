@@ -11,8 +11,8 @@ from gen.errors import ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
 from gen.families.counts import check_counts
 from gen.families.names import named_variant
-from gen.report.compare import parameters
-from gen.report.explain import METRICS, Explanation
+from gen.report.compare import written
+from gen.report.explain import METRICS, Explanation, is_dense, problem_of
 from gen.report.look import explanations, extents_for
 
 _CAUSES = (
@@ -75,14 +75,7 @@ class Rung:
         """Its problem for people: `f32, n 2^28`; empty without one."""
         if self.variant is None or self.extents is None:
             return ""
-        first = next(operand for operand in self.variant.spec.operands if operand.role != "number")
-        counts = self.variant.family.counts(self.variant.spec)
-        told = [
-            f"{name} {_number(size)}"
-            for name, size in self.extents.items()
-            if not _is_dense(name, self.extents) and counts.get(name) != size
-        ]
-        return ", ".join([first.dtype.name, *told])
+        return problem_of(self.variant, self.extents)
 
     @property
     def us(self) -> float | None:
@@ -125,15 +118,6 @@ class Step:
     step: float | None
     cumulative: float | None
     causes: tuple[str, ...]
-
-
-def _is_dense(name: str, extents: Extents) -> bool:
-    """Whether it is a pitch, of rows that lie right behind each other."""
-    return name.endswith("_pitch") and extents[name] in (extents.get("rows"), extents.get("cols"))
-
-
-def _number(size: int) -> str:
-    return f"2^{size.bit_length() - 1}" if size >= 1 << 14 and size & (size - 1) == 0 else str(size)
 
 
 def said_of_problems(problems: Mapping[str, str]) -> str:
@@ -249,19 +233,10 @@ def _changed(one: Rung, other: Rung) -> Iterator[str]:
     """Sizes and metrics that are not what they were; where none is, what is written otherwise."""
     found = [*_other_problem(one, other), *_explained(one, other)]
     if not found and one.variant and other.variant:
-        found = list(_written(one.variant, other.variant)) or [f"the same kernel as {one.name}"]
+        changes = written(one.variant, other.variant)
+        found = [f"{change.name} {change.one} -> {change.other}" for change in changes]
+        found = found or [f"the same kernel as {one.name}"]
     yield from found
-
-
-def _written(one: Variant, other: Variant) -> Iterator[str]:
-    """What is written otherwise; of two kinds of specs or configs, that they are such."""
-    changes = parameters(one, other)
-    if any(change.name.startswith("spec ") and "-" in (change.one, change.other) for change in changes):
-        yield f"spec {one.spec.label} -> {other.spec.label}"
-        changes = tuple(change for change in changes if not change.name.startswith("spec "))
-    yield from (
-        f"{change.name} {change.one} -> {change.other}" for change in changes if "-" not in (change.one, change.other)
-    )
 
 
 def _other_problem(one: Rung, other: Rung) -> Iterator[str]:
@@ -270,7 +245,7 @@ def _other_problem(one: Rung, other: Rung) -> Iterator[str]:
     counted = {**_counts(one), **_counts(other)}
     for name in dict.fromkeys((*was, *now)):
         before, after = was.get(name, counted.get(name)), now.get(name, counted.get(name))
-        if name in was and name in now and _is_dense(name, was) and _is_dense(name, now):
+        if name in was and name in now and is_dense(name, was) and is_dense(name, now):
             continue
         if before is not None and after is not None and before != after:
             yield f"{name} {before} -> {after}"

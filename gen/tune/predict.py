@@ -203,7 +203,7 @@ class _Run:
         asked = sum(a.requested_bytes for a in loads) / threads if threads else 0.0
         widest = max((a.bytes for a in loads), default=1)
         rounds = asked / self._in_flight(widest) if asked else 0.0
-        stages = len({access.line for access in self.accesses if access.space == "shared"})
+        stages = len({access.called_from for access in self.accesses if access.space == "shared"})
         start = BLOCK_NS + WARP_NS * self.used.threads_per_block / WARP
         return (max(rounds, 1.0) * wait + stages * BARRIER_NS + start) * 1e-3
 

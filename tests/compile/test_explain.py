@@ -57,7 +57,68 @@ def test_padding_is_no_reason_where_another_algorithm_is_compared() -> None:
     told = data("transposeSmem", "--vs", "reduceShfl")["changes"]
     assert any("Bank conflicts fall" in line for line in told)
     assert not any("padding begin in other banks" in line for line in told)
-    assert "load_modifier from default to -" in told[0]
+    assert "algorithm from tiled to shfl" in told[1]
+    assert not any("-" in line.split() for line in told)
+
+
+def test_what_has_no_common_measure_is_said() -> None:
+    told = data("transposeSmem", "--vs", "reduceShfl")["changes"]
+    assert told[0].startswith("They compute different things, transpose_10_b32 and reduction_sum_f32:")
+    assert "their speeds have no common measure" in told[0]
+    assert not any("times the speed" in line for line in told)
+
+
+def test_different_problems_are_named_and_compared_by_bytes_a_second() -> None:
+    _, out, _ = run("transposeSmem", "--vs", "transposeSmemNrepsLaunches", "--shape", "512x512")
+    assert "p0_u1 at b32, rows 512, cols 512 and transpose_turn_b32" in out.splitlines()[0]
+    assert "The problems differ: b32, rows 512, cols 512, and b32, rows 512, cols 512, nreps 10." in out
+    assert "by the least bytes of each problem over its time the model expects" in out
+    assert "It moves" not in out
+    told = data("readOffset", "--vs", "AoS")["changes"]
+    assert any("f32, n 2^26, and f32, n 2^25" in line for line in told)
+    assert "For its problem it moves 2 times the least possible, and moved the least possible." in told
+
+
+def test_lanes_that_wait_are_told() -> None:
+    told = data("reduceNeighbored", "--vs", "reduceNeighboredLess", "--shape", "2^20")["changes"]
+    assert any("of a warp's lanes take part" in line and "fewer wait" in line for line in told)
+
+
+def test_differences_are_told_in_words_for_people() -> None:
+    swizzled = "transpose_10_b32__tiled_t32_r8_p0_u1_swz"
+    told = data("transposeSmem", "--vs", swizzled, "--shape", "512x512")["changes"]
+    assert "swizzle from no to yes" in told[0]
+    assert any("takes no more turns than it must, and took 16.5 times" in line for line in told)
+    told = data("stencil_1d", "--vs", "kernel_2dfd")["changes"]
+    assert "spec weights from 9 numbers to 81 numbers" in told[0]
+    assert "e+" not in " ".join(told)
+
+
+def test_an_inlined_function_is_told_by_its_own_line_and_that_of_the_kernel() -> None:
+    _, out, _ = run("stencil_1d", "--shape", "65536")
+    (row,) = [line for line in out.splitlines() if " in " in line and " load " in line and "sectors" in line]
+    assert "return in[" in row
+    assert "(from line 57)" in row
+
+
+def test_a_kernel_without_shared_memory_is_not_said_to_stage_anything() -> None:
+    _, out, _ = run("copyNrepsKernel", "--shape", "512x512")
+    assert "go straight from the input to the output, without shared memory" in out
+    assert "staged in shared memory" not in out
+    assert "Padding" not in out
+    assert "every element moves once each time it is asked for (nreps 10)" in out
+    assert "no less is possible" not in out
+    _, out, _ = run("transposeSmem", "--shape", "512x512")
+    assert "staged in shared memory" in out
+    assert "Padding" not in out
+
+
+def test_a_problem_without_work_gets_no_advice() -> None:
+    said = one("transposeSmem", "--shape", "0x5")["sentences"]
+    assert said == ["The problem is empty: nothing is launched, and nothing moves."]
+    said = one("transposeSmem", "--shape", "1x1")["sentences"]
+    assert not any("unrolling" in sentence for sentence in said)
+    assert any("so small a problem has no more to load" in sentence for sentence in said)
 
 
 def test_every_metric_is_there_and_shown_with_its_meaning() -> None:
@@ -126,6 +187,10 @@ def test_the_same_twice_has_no_difference() -> None:
         (("transposeSmem", "--shape", "5"), "in must have 2 axes"),
         (("transposeSmem", "--shape", "many"), "--shape must be numbers"),
         (("transposeSmem", "--arch", "sm_1"), "The architecture must be one of"),
+        (
+            ("reduction_sum_f32__cluster_tpb512_u2_v16_bpm0_c8", "--arch", "sm_80"),
+            "cannot run on sm_80: blocks form clusters from sm_90 on",
+        ),
         (("diagonal-square", "--shape", "64x96"), "does not take this problem: its order needs a square of tiles"),
         (("copyNrepsKernel", "--count", "reps=3"), "--count must be one of nreps (got 'reps')"),
         (("transposeSmem", "--count", "nreps=3"), "--count must be left out: nothing is counted here"),

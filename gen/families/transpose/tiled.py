@@ -173,6 +173,13 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
         "output: both sides are coalesced. Padding spreads a column of the tile over the banks."
     )
     config = TiledConfig
+
+    def described(self, config: TiledConfig) -> str:
+        """Without shared memory, or without padding, where there is none."""
+        if config.direct:
+            return "The elements of a tile go straight from the input to the output, without shared memory."
+        return self.summary if config.padding else self.summary.partition(" Padding")[0]
+
     takes = (TransposeSpec, MoveSpec)
 
     def refuses(self, spec: MatrixSpec, config: TiledConfig) -> str | None:
