@@ -11,7 +11,7 @@
 //           "f32"}
 // Config:   {"blocks_per_cluster": 8, "blocks_per_sm": 0, "threads_per_block": 256, "unroll": 4,
 //           "vec_bytes": 16}
-// Template: reduction/cluster.cu.jinja, with its partials sha256 bc8fa30169db72a5
+// Template: reduction/cluster.cu.jinja, with its partials sha256 12fbbd5d7a1f2dee
 //
 // Written by gen: change the template, not this file.
 

@@ -13,7 +13,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 4458acaee6b469da
+// Template: reduction/flags.cu.jinja, with its partials sha256 bc104dfeb7076d68
 //
 // Written by gen: change the template, not this file.
 
@@ -44,7 +44,7 @@ __device__ __forceinline__ State lift(Item item) {
 // The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
 // the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
 // each other than in two rounds of shuffles. A barrier must come before states is used again.
-constexpr int kChains = 4;  // of states, side by side, in which one thread combines those of a warp
+constexpr int kChains = 4;  // side by side, in which one thread combines the states of a warp
 __device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
   states[threadIdx.x] = state;
   __syncthreads();

@@ -13,7 +13,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
 //           "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 b3b103179f6055b5
+// Template: reduction/grid.cu.jinja, with its partials sha256 5ce76f2185bac5b6
 //
 // Written by gen: change the template, not this file.
 

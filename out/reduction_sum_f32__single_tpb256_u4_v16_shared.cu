@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"ending": "shared", "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 4dacea8587d2837c
+// Template: reduction/single.cu.jinja, with its partials sha256 73a720efdd26b78c
 //
 // Written by gen: change the template, not this file.
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ State lift(Item item) {
 // The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
 // the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
 // each other than in two rounds of shuffles. A barrier must come before states is used again.
-constexpr int kChains = 4;  // of states, side by side, in which one thread combines those of a warp
+constexpr int kChains = 4;  // side by side, in which one thread combines the states of a warp
 __device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
   states[threadIdx.x] = state;
   __syncthreads();
@@ -108,9 +108,9 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for another,
-// and the address of the first depends on no division: nothing else takes long where there is so
-// little to read.
+// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for
+// another, and the address of the first depends on no division: nothing else takes long where
+// there is so little to read.
 __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
   Seen seen = nothing_seen();
   // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.

@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 512, "unroll": 2, "vec_bytes": 4}
-// Template: reduction/single.cu.jinja, with its partials sha256 4dacea8587d2837c
+// Template: reduction/single.cu.jinja, with its partials sha256 73a720efdd26b78c
 //
 // Written by gen: change the template, not this file.
 
@@ -110,9 +110,9 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for another,
-// and the address of the first depends on no division: nothing else takes long where there is so
-// little to read.
+// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for
+// another, and the address of the first depends on no division: nothing else takes long where
+// there is so little to read.
 __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
   Seen seen = nothing_seen();
   const int vectors = n;

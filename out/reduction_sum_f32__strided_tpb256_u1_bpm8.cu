@@ -14,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 256, "unroll": 1}
-// Template: reduction/strided.cu.jinja, with its partials sha256 1a58ff6ba7a43320
+// Template: reduction/strided.cu.jinja, with its partials sha256 6127f826e04b6efb
 //
 // Written by gen: change the template, not this file.
 
