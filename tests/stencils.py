@@ -38,7 +38,7 @@ TAGS = {
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
-    "stream": ("u4_x2_y2", "u2_x1_y8_stcs", "u8_x1_y2"),
+    "stream": ("u4_x2_y2", "u2_x1_y8_stcs", "u16_x1_y2"),
     "temporal": ("v1_r8_n2_t4", "v2_r8_n1_t2"),
 }
 LINE_TAGS = {

@@ -32,7 +32,7 @@ MULTIPROCESSORS = 132
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
     """Rows through registers: the more neighbours, the more rows share them."""
     narrow = ((2, 1, 4), (4, 1, 4), (4, 1, 8), (2, 1, 8), (8, 1, 4), (4, 2, 4))
-    wide = ((8, 1, 4), (8, 2, 2), (4, 1, 4), (8, 1, 2), (4, 1, 8), (2, 1, 4))
+    wide = ((8, 1, 2), (8, 2, 2), (16, 1, 2), (8, 1, 4), (16, 1, 4), (16, 2, 2), (4, 1, 4), (2, 1, 4))
     if len(spec.taps) <= WIDE and spec.dtype.size > 2 and Reach.of(spec).high <= 3:
         return _streams(narrow)
     return _streams(wide if len(spec.taps) > WIDE else (*narrow[1:3], *narrow[:1], *narrow[3:]))

@@ -29,7 +29,7 @@ _MOST_TERMS = 4096  # of a lane, all written out: more, and the code leaves the 
 class StreamConfig(Config):
     """How many rows a warp computes, and how warps lie in a block."""
 
-    rows: int = tunable("u", (2, 4, 8), base=4, help="rows of cells that a warp computes")
+    rows: int = tunable("u", (2, 4, 8, 16), base=4, help="rows of cells that a warp computes")
     warps_across: int = tunable("x", (1, 2, 4), base=2, help="warps of a block along a row")
     warps_down: int = tunable("y", (2, 4, 8), base=4, help="warps of a block down the rows")
     store_modifier: StoreModifier = tunable(
