@@ -9,7 +9,7 @@
 //           out_pitch, 1, ((rows * cols) + 4095) / 4096, tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 4}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 927ed9004644245d
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 f9d2f1cc640fc55d
 //
 // Written by gen: change the template, not this file.
 
@@ -22,7 +22,7 @@ constexpr int kVector = 16 / kSize;  // elements of a vector
 constexpr int kSpan = kLanes * kUnroll * kVector;  // elements of a run that a block copies
 static_assert(kThreadsPerBlock % kLanes == 0, "a block copies whole runs side by side");
 
-// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
+// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }

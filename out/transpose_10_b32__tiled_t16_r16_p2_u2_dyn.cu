@@ -8,7 +8,7 @@
 //           cols, in_pitch, out_pitch, (rows + 15) / 16, (cols + 31) / 32)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_rows": 16, "dynamic": true, "padding": 2, "tile_dim": 16, "unroll": 2}
-// Template: transpose/tiled.cu.jinja, with its partials sha256 bdc91b3980af25f3
+// Template: transpose/tiled.cu.jinja, with its partials sha256 3046f424bb5a52f2
 //
 // Written by gen: change the template, not this file.
 

@@ -8,7 +8,7 @@
 //           in_pitch, out_pitch, (rows + 63) / 64, (cols + 63) / 64)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "block_rows": 8, "padding": 1, "tile_dim": 64, "unroll": 1}
-// Template: transpose/tiled.cu.jinja, with its partials sha256 bdc91b3980af25f3
+// Template: transpose/tiled.cu.jinja, with its partials sha256 3046f424bb5a52f2
 //
 // Written by gen: change the template, not this file.
 

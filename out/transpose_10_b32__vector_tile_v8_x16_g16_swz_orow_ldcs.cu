@@ -11,7 +11,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "row", "groups": 16, "lanes": 16, "load_modifier": "cs", "spread":
 //           "swz", "vec_bytes": 8}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 94602bca86d7345b
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 c63a37af358c2a9e
 //
 // Written by gen: change the template, not this file.
 
@@ -98,8 +98,8 @@ __device__ __forceinline__ void move_by_vectors(
   }
 }
 
-// Moves a tile at the edge, or one where rows begin between vectors. A function of its own, so that
-// the instructions of the others, which are most, follow each other.
+// Moves a tile at the edge, or one where rows begin between vectors. A function of its own, so
+// that the instructions of the others, which are most, follow each other.
 __device__ __noinline__ void move_edge(
     Tile& tile, const unsigned* __restrict__ in,
     unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
@@ -132,7 +132,7 @@ __device__ __noinline__ void move_edge(
   }
 }
 
-// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
+// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }

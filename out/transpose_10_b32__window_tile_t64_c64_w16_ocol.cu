@@ -10,7 +10,7 @@
 //           in_pitch, out_pitch, (rows + 63) / 64, (cols + 63) / 64, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "tile_cols": 64, "tile_rows": 64, "warps": 16}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 ae6505fdb0e6d481
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 9606889f7e8a39cb
 //
 // Written by gen: change the template, not this file.
 
@@ -79,7 +79,7 @@ __device__ __forceinline__ void write_tile(
   }
 }
 
-// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division takes longer.
+// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }
