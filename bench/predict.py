@@ -72,11 +72,26 @@ def main() -> int:
 def sentence(content: Mapping[str, Any]) -> str:
     """What the README says of the results in a file."""
     spaces_of = Counter(row["spec"].partition("_")[0] for row in content["spaces"])
+    lowest: dict[str, Mapping[str, Any]] = {}
+    for row in content["spaces"]:
+        family = row["spec"].partition("_")[0]
+        lowest[family] = min(lowest.get(family, row), row, key=lambda one: one["correlation"])
     families = ", ".join(
-        f"{family} {value:.2f} ({spaces_of[family]} space{'s' if spaces_of[family] > 1 else ''})"
+        f"{family} {value:.2f} ({spaces_of[family]} spaces, the lowest {_of(lowest[family])})"
+        if spaces_of[family] > 1
+        else f"{family} {value:.2f} (1 space)"
         for family, value in content["families"].items()
     )
-    return f"By `{content['command']}`, Spearman's rank correlation, a mean over search spaces: {families}.\n"
+    under = sum(row["correlation"] < GOAL for row in content["spaces"])
+    missed = f"; {under} of {len(content['spaces'])} spaces {'are' if under > 1 else 'is'} under it" if under else ""
+    return (
+        f"By `{content['command']}`, Spearman's rank correlation, a mean over search spaces: {families}. The goal is "
+        f"{GOAL} for each family{missed}.\n"
+    )
+
+
+def _of(row: Mapping[str, Any]) -> str:
+    return f"{row['correlation']:.2f}: {row['spec']} at {row['shape']}"
 
 
 def spaces(file: Path) -> dict[tuple[str, str], list[Measured]]:

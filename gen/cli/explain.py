@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gen.families.base import Limits
-    from gen.proof.traffic import Access
+    from gen.families.base import Extents, Limits, Variant
+    from gen.proof.traffic import Access, MemoryModel, Traffic
     from gen.report.counted import Compared
     from gen.report.explain import Explanation
 
@@ -25,7 +25,8 @@ Arch = Annotated[
         "--arch",
         metavar="SM",
         show_default=False,
-        help=f"The architecture to look at. Default: the GPU's, with its counters, or {ARCH}.",
+        help=f"The architecture to look at. Default: the GPU's, with its counters, or {ARCH}. fermi, fermi-uncached "
+        "and kepler, on which the literature measured: what moves there, and no more.",
     ),
 ]
 Shape = Annotated[
@@ -77,19 +78,21 @@ def explain(
     and instructions where nvdisasm is installed. From both follows what bounds it. On a GPU with Nsight Compute the
     hardware's counters stand beside what was predicted; else nothing is measured.
     """
-    from gen.errors import ShapeError
+    from gen.errors import RunError, ShapeError
     from gen.families.base import Limits
     from gen.families.counts import check_counts
     from gen.families.names import find_named
+    from gen.proof.traffic import MemoryModel, old_architectures
     from gen.report.compare import changes, metrics, parameters
     from gen.report.explain import as_json
-    from gen.report.look import explanations, extents_for
+    from gen.report.look import explanations, extents_for, moves
     from gen.tune.device import find_device
     from gen.tune.problems import read_counts
 
     counts = read_counts(count or ())
     device = find_device() if arch is None else None
-    home, limits = home_of(out), Limits.of(device.arch if device else arch or ARCH)
+    old = arch in old_architectures()
+    home, limits = home_of(out), Limits.of(device.arch if device else ARCH if old else arch or ARCH)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     variants = [find(families, one, home) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
@@ -100,6 +103,15 @@ def explain(
         reason = made.algorithm.uncovered(made.spec, made.config, extents, limits)
         if reason is not None:
             raise ShapeError(made.name, f"does not take this problem: {reason}")
+        if made.algorithm.not_on_host is not None:
+            raise RunError(
+                made.name, f"cannot be explained: {made.algorithm.not_on_host}",
+                next_step=f"On a GPU gen ladder {made.family.name} shows what it takes, and make test-gpu proves it",
+            )  # fmt: skip
+    if old:
+        assert arch is not None
+        _show_moves(variants, sizes, moves(variants, limits, home, sizes, MemoryModel.of(arch)), arch, json=json)
+        return
     found = explanations(variants, limits, home, sizes)
     counted = [_counters(one, limits, home) if device else () for one in found]
     if json:
@@ -129,6 +141,51 @@ def explain(
     show.table(("", name, vs), rows)
     for one, beside in zip(found, counted, strict=True):
         _show_counters(beside, one.variant.name)
+
+
+def _show_moves(
+    variants: Sequence[Variant], sizes: Sequence[Extents], found: Sequence[Traffic], arch: str, *, json: bool
+) -> None:
+    """What variants move on an architecture that no compiler here knows."""
+    from gen.report.explain import accesses_as_json, problem_of
+
+    if json:
+        content = [
+            {
+                "name": made.name, "arch": arch, "extents": dict(extents),
+                "load_efficiency": one.efficiency("load"), "store_efficiency": one.efficiency("store"),
+                "conflict_degree": one.conflict_degree, "accesses": accesses_as_json(one),
+            }
+            for made, extents, one in zip(variants, sizes, found, strict=True)
+        ]  # fmt: skip
+        show.data({"moved": content})
+        return
+    for made, extents, one in zip(variants, sizes, found, strict=True):
+        show.text(f"{made.name} on {arch}, at {problem_of(made, extents)}: what moves", "bold")
+        for kind in ("load", "store"):
+            share = one.efficiency(kind)
+            if share is not None:
+                show.text(f"{kind.capitalize()}s are {share:.2%} efficient.")
+        _show_accesses(one)
+
+
+def _show_accesses(found: Traffic) -> None:
+    rows = [
+        (
+            a.line,
+            a.buffer,
+            _how(a),
+            f"{a.requests:.4g}",
+            f"{a.lanes / a.requests:.3g}",
+            _each(a, found.model),
+            _where(a),
+        )
+        for a in found.accesses
+    ]
+    show.table(("line", "what", "how", "requests", "lanes", "a request", "text"), rows)
+    if found.traced < found.blocks:
+        show.text()
+        show.text(f"Counted on {found.traced} of {found.blocks} blocks, and scaled.")
 
 
 def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, ...]:
@@ -169,14 +226,7 @@ def _show(one: Explanation) -> None:
     rows = [(metric.name, metric.shown(value), metric.meaning) for metric, value in values if value is not None]
     show.table(("metric", "value", "meaning"), rows)
     show.text()
-    rows_of_accesses = [
-        (a.line, a.buffer, _how(a), f"{a.requests:.4g}", f"{a.lanes / a.requests:.3g}", _each(a), _where(a))
-        for a in one.found.accesses
-    ]
-    show.table(("line", "what", "how", "requests", "lanes", "a request", "text"), rows_of_accesses)
-    if one.found.traced < one.found.blocks:
-        show.text()
-        show.text(f"Counted on {one.found.traced} of {one.found.blocks} blocks, and scaled.")
+    _show_accesses(one.found)
 
 
 def _where(access: Access) -> str:
@@ -191,7 +241,10 @@ def _how(access: Access) -> str:
     return access.kind + (path if access.space == "constant" or access.read_only else "")
 
 
-def _each(access: Access) -> str:
+def _each(access: Access, model: MemoryModel) -> str:
+    from gen.proof.traffic import LINE
+
     if access.space in ("shared", "constant"):
-        return f"{access.wavefronts / access.requests:.3g} of {access.least_wavefronts / access.requests:.3g} turns"
-    return f"{access.sectors / access.requests:.3g} sectors"
+        return f"{access.wavefronts / access.requests:.4g} of {access.least_wavefronts / access.requests:.3g} turns"
+    lines = model.load_bytes == LINE and access.kind == "load"
+    return f"{access.lines / access.requests:.3g} lines" if lines else f"{access.sectors / access.requests:.3g} sectors"

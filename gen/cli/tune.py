@@ -80,9 +80,9 @@ def tune(
         str | None,
         typer.Option(
             "--search",
-            metavar="exhaustive|random",
+            metavar="exhaustive|random|climb",
             show_default=False,
-            help="In which order variants are tried. Default: random where time is bounded, else exhaustive.",
+            help="In which order variants are tried. Default: climb where time is bounded, else exhaustive.",
         ),
     ] = None,
     shape_class: Annotated[
@@ -162,8 +162,8 @@ def tune(
         "--class": shape_class,
         "--alignment": alignment != WIDEST,
         "--gpu": gpu != 0,
+        "--compiler": compiler != "nvrtc",
     }
-    _check_together(what, which, how)
     given = [name for name, value in {**what, **which, **how}.items() if value is not None and value is not False]
     device = None if arch is not None else find_device(gpu)
     if device is None:
@@ -172,6 +172,7 @@ def tune(
             raise OptionError(*_need(given), at_hand, next_step="Without that, gen tune rehearses")
         rehearse(ctx, target, arch, out, json=json)
         return
+    _check_together(what, which, how)
     families, home = families_of(ctx), home_of(out)
     wanted = problems(
         families, target, known_specs(families, home), shape or (),

@@ -117,6 +117,7 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
                 return named_variant(family, named)
     spec_name, separator, how = name.partition("__")
     if not separator:
+        _refuse_spec(families, name, known)
         choices = [named.name for family in families for named in family.named]
         rule = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
         raise unknown("The variant", name, choices, rule, otherwise="gen list shows what names are put together from")
@@ -129,6 +130,17 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
                 raise UnknownNameError("The variant", f"is spelled {found.name}", repr(name))
             return found
     raise unknown(f"The algorithm of {family.name}", how.split("_")[0], list(family.algorithms))
+
+
+def _refuse_spec(families: Sequence[Family[Any]], name: str, known: Known) -> None:
+    """Raises UnknownNameError if a name is that of a spec: there are many variants of it."""
+    try:
+        family, spec = find_spec(families, name, known)
+    except GenError:
+        return
+    base = base_variants(family, spec)[0].name
+    rule = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature, and this is a spec"
+    raise UnknownNameError("The variant", rule, repr(name), next_step=f"Its variants are named as {base} is")
 
 
 def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, otherwise: str = "") -> GenError:

@@ -54,6 +54,11 @@ class MemoryModel:
         raise UnknownNameError("The architecture", "must be sm_50 or later, or " + ", ".join(_OLD), repr(arch))
 
 
+def old_architectures() -> tuple[str, ...]:
+    """Those on which the literature measured: their memory is known here, and no compiler for them."""
+    return tuple(_OLD)
+
+
 # Fermi loads whole lines through its first-level cache; that can be switched off. Kepler's banks are 8 bytes wide, and
 # in the mode in which it starts give any two words of an aligned row of 64 that are 32 apart.
 _OLD = {

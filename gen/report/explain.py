@@ -323,17 +323,20 @@ def as_json(one: Explanation) -> dict[str, Any]:
         "parts_us": dict(one.predicted.parts),
         "blocks": one.found.blocks,
         "traced_blocks": one.found.traced,
-        "accesses": [
-            {
-                "kernel": a.kernel, "line": a.line, "source": a.source, "called_from": a.called_from,
-                "buffer": a.buffer, "space": a.space,
-                "kind": a.kind, "read_only": a.read_only, "bytes": a.bytes, "requests": a.requests, "lanes": a.lanes,
-                "sectors": a.sectors,
-                "lines": a.lines, "block_sectors": a.block_sectors, "wavefronts": a.wavefronts,
-                "least_wavefronts": a.least_wavefronts,
-            }
-            for a in one.found.accesses
-        ],
+        "accesses": accesses_as_json(one.found),
         "instructions": None if one.instructions is None else {k: dict(v) for k, v in one.instructions.items()},
         "sentences": list(sentences(one)),
     }  # fmt: skip
+
+
+def accesses_as_json(found: Traffic) -> list[dict[str, Any]]:
+    """The accesses of a variant as data."""
+    return [
+        {
+            "kernel": a.kernel, "line": a.line, "source": a.source, "called_from": a.called_from, "buffer": a.buffer,
+            "space": a.space, "kind": a.kind, "read_only": a.read_only, "bytes": a.bytes, "requests": a.requests,
+            "lanes": a.lanes, "sectors": a.sectors, "lines": a.lines, "block_sectors": a.block_sectors,
+            "wavefronts": a.wavefronts, "least_wavefronts": a.least_wavefronts,
+        }
+        for a in found.accesses
+    ]  # fmt: skip

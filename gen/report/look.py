@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gen.emit.render import render
+from gen.errors import ShapeError
 from gen.families.base import Extents, Limits, Variant
 from gen.families.counts import among
 from gen.families.layout import extents_of
 from gen.paths import cache_home
 from gen.proof.host import HostRunner
+from gen.proof.trace import traffic
+from gen.proof.traffic import MemoryModel, Traffic
 from gen.report.explain import Explanation, explain
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.sass import disassembler, instructions
@@ -30,11 +33,29 @@ def extents_for(
         shape: as `read_shape` takes it.
         more: what a kernel of the literature adds to it.
         counts: what is counted instead, `{"nreps": 20}`; those that the spec does not have change nothing.
+
+    Raises ShapeError for a shape that cannot be read, or that the spec does not take.
     """
-    given = None if shape is None else read_shape(shape)
-    found = largest(variant, limits) if given is None else extents_of(variant.family, variant.spec, given)
+    found = largest(variant, limits) if shape is None else _taken(variant, shape)
     added = {name: size + (more or {}).get(name, 0) for name, size in found.items()}
     return {**added, **among(variant.family, variant.spec, counts or {})}
+
+
+def _taken(variant: Variant, shape: str) -> Extents:
+    given = read_shape(shape)
+    try:
+        return extents_of(variant.family, variant.spec, given)
+    except ShapeError as error:
+        rule = f"must be a shape that {variant.family.name}_{variant.spec.label} takes: {error.subject} {error.rule}"
+        raise ShapeError("--shape", rule, shape) from error
+
+
+def moves(
+    variants: Sequence[Variant], limits: Limits, home: Path, extents: Sequence[Extents], model: MemoryModel
+) -> tuple[Traffic, ...]:
+    """What each variant moves on its problem, by how an architecture moves data that no compiler here knows."""
+    kernels = HostRunner(limits, cache=cache_home(home), text=render).load(variants)
+    return tuple(traffic(kernel, limits, sizes, model) for kernel, sizes in zip(kernels, extents, strict=True))
 
 
 def explanations(

@@ -184,7 +184,8 @@ def test_the_same_twice_has_no_difference() -> None:
     [
         (("transposeSmen",), "Did you mean transposeSmem"),
         (("transposeSmem", "--vs", "nothing"), "(got 'nothing')"),
-        (("transposeSmem", "--shape", "5"), "in must have 2 axes"),
+        (("transposeSmem", "--shape", "5"), "--shape must be a shape that transpose_10_b32 takes: in must have 2 axes"),
+        (("reduction_sum_f32",), "and this is a spec (got 'reduction_sum_f32'). Its variants are named as"),
         (("transposeSmem", "--shape", "many"), "--shape must be numbers"),
         (("transposeSmem", "--arch", "sm_1"), "The architecture must be one of"),
         (
@@ -201,6 +202,25 @@ def test_bad_usage_is_answered(arguments: tuple[str, ...], says: str) -> None:
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_what_no_cpu_runs_points_to_the_ladder() -> None:
+    status, out, err = run("gpuRecursiveReduce", "--shape", "65536")
+    assert (status, out) == (1, "")
+    assert "On a GPU gen ladder reduction shows what it takes" in err
+
+
+def test_what_moved_on_the_gpus_of_the_literature_is_shown() -> None:
+    _, out, _ = run("copyRow", "--arch", "fermi", "--shape", "512x512")
+    assert "copy_b32__naive_row_x16_y16_u1 on fermi, at b32, rows 512, cols 512: what moves" in out
+    assert "Loads are 50.00% efficient." in out
+    assert "2 lines" in out
+    assert "us" not in out.split()  # no time is predicted
+    for name, turns in (("setRowReadCol", 16), ("setRowReadCol32x16", 8)):
+        (found,) = data(name, "--arch", "kepler")["moved"]
+        (load,) = [a for a in found["accesses"] if (a["space"], a["kind"]) == ("shared", "load")]
+        assert load["wavefronts"] == turns * load["requests"]
+        assert f"{turns} of 1 turns" in run(name, "--arch", "kepler")[1]
 
 
 SASS = """

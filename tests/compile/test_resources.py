@@ -149,3 +149,12 @@ def test_every_algorithm_says_how_many_bytes_it_has_in_flight() -> None:
                     assert bytes_each % min(operand.dtype.size for operand in spec.operands) == 0
     grid = FAMILIES[0].algorithms["grid"]
     assert grid.bytes_in_flight(FAMILIES[0].catalogue[0], GridConfig(unroll=8, vec_bytes=16)) == 128
+
+
+def test_what_cannot_run_on_an_architecture_is_not_compiled_for_it() -> None:
+    name = "reduction_sum_f32__cluster_tpb512_u2_v16_bpm0_c8"
+    status, out, err = run(name, "--arch", "sm_80")
+    assert (status, out) == (2, "")
+    assert err == (
+        f"error: {name} cannot run on sm_80: blocks form clusters from sm_90 on. Give --arch another architecture\n"
+    )

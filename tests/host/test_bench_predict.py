@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.predict import LEAST, TRIALS, config_of, ranks, spaces, spearman
+from bench.predict import LEAST, TRIALS, config_of, ranks, sentence, spaces, spearman
 from gen.families import FAMILIES
 from gen.families.names import find_spec, illegal
 
@@ -37,3 +37,14 @@ def test_enough_of_what_was_recorded_is_still_a_variant(file: Path) -> None:
             and illegal(algorithm, spec, config) is None
         ]
         assert len(found) >= LEAST, name
+
+
+def test_the_lowest_space_of_each_family_stands_beside_the_mean() -> None:
+    rows = [
+        {"spec": "probe_read11_f32", "shape": "n=4", "correlation": 0.67},
+        {"spec": "probe_soa2_f32", "shape": "n=2", "correlation": 0.91},
+        {"spec": "transpose_10_b32", "shape": "rows=4 cols=4", "correlation": 0.93},
+    ]
+    said = sentence({"command": "c", "families": {"probe": 0.79, "transpose": 0.93}, "spaces": rows})
+    assert "probe 0.79 (2 spaces, the lowest 0.67: probe_read11_f32 at n=4), transpose 0.93 (1 space)" in said
+    assert "The goal is 0.7 for each family; 1 of 3 spaces is under it." in said

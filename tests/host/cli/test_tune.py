@@ -47,7 +47,8 @@ def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch
 @pytest.mark.parametrize(
     "options",
     [("--shape", "64x64"), ("--shape", "64x64", "--count", "steps=9"), ("--budget", "5"), ("--verify",),
-     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--regret", "--search", "random")],
+     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--regret", "--search", "random"),
+     ("--compiler", "nvcc"), ("--count", "steps=3")],
 )  # fmt: skip
 def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     named = " and ".join(option for option in options if option.startswith("--"))
@@ -59,7 +60,16 @@ def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypat
     assert "(got --arch sm_80)" in run("tune", *options, "--arch", "sm_80").err
 
 
-def test_a_count_comes_with_a_shape() -> None:
+def test_every_search_is_offered() -> None:
+    from gen.tune.searches import SEARCHES
+
+    assert "|".join(SEARCHES) in run("tune", "--help").out
+
+
+def test_a_count_comes_with_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gen.tune.device import Device
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
     shown = run("tune", "stencil", "--count", "steps=9")
     assert shown.status == 2
     assert "error: --count must come with --shape: a shape class has its own counts" in shown.err
