@@ -11,7 +11,7 @@
 //           "f32"}
 // Config:   {"blocks_per_cluster": 8, "blocks_per_sm": 0, "threads_per_block": 256, "unroll": 4,
 //           "vec_bytes": 16}
-// Template: reduction/cluster.cu.jinja, with its partials sha256 12fbbd5d7a1f2dee
+// Template: reduction/cluster.cu.jinja, with its partials sha256 c122a032179e5a32
 //
 // Written by gen: change the template, not this file.
 
@@ -20,7 +20,7 @@ constexpr int kThreadsPerBlock = 256;
 constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kChains = 4;  // of states, which each thread keeps side by side
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 static_assert(kCluster <= 8, "not every device has larger clusters");
@@ -95,28 +95,28 @@ using Raw = uint4;
 
 // What a thread has read in whole vectors: chains of states that do not wait for each other.
 struct Seen {
-  State states[kLanes];
+  State states[kChains];
 };
 
 __device__ __forceinline__ Seen nothing_seen() {
   Seen seen;
 #pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  for (int chain = 0; chain < kChains; ++chain) seen.states[chain] = identity();
   return seen;
 }
 
-// Adds each item of a vector to the state of its lane.
+// Adds each item of a vector to the state of its chain.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
-    seen.states[i % kLanes] = combine(seen.states[i % kLanes], lift(vector.items[i]));
+    seen.states[i % kChains] = combine(seen.states[i % kChains], lift(vector.items[i]));
   }
 }
 
 __device__ __forceinline__ State state_of(const Seen& seen) {
   State state = seen.states[0];
 #pragma unroll
-  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  for (int chain = 1; chain < kChains; ++chain) state = combine(state, seen.states[chain]);
   return state;
 }
 

@@ -3,9 +3,9 @@
 // The sum of all f32 elements of an array; of none: 0.
 // One launch: the blocks of a row stride through it with vector loads; each hands its partial
 // result, a flag beside every word, to the last of them, which waits and combines them in index
-// order. Without fences and atomics the end comes sooner than where the block that happens to
-// finish last does that. It relies on it that blocks of smaller numbers are started first, as GPUs
-// do though CUDA promises no order.
+// order. No fence and no counter of blocks is needed, so the end comes sooner than where the block
+// that finishes last does that. It relies on it that blocks of smaller numbers are started first,
+// as GPUs do though CUDA promises no order.
 //
 // Let:      blocks = max(min((n + 4095) / 4096, sm_count * 2), 1)
 // Launch:   <<<blocks, 512>>>(in, out, slots, n)
@@ -13,7 +13,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 2, "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 bc104dfeb7076d68
+// Template: reduction/flags.cu.jinja, with its partials sha256 2bae8e3eee60573c
 //
 // Written by gen: change the template, not this file.
 
@@ -21,7 +21,7 @@ constexpr int kThreadsPerBlock = 512;
 constexpr int kUnroll = 2;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kChains = 4;  // of states, which each thread keeps side by side
 constexpr int kWords = 1;  // of a state
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
@@ -44,7 +44,6 @@ __device__ __forceinline__ State lift(Item item) {
 // The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
 // the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
 // each other than in two rounds of shuffles. A barrier must come before states is used again.
-constexpr int kChains = 4;  // side by side, in which one thread combines the states of a warp
 __device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
   states[threadIdx.x] = state;
   __syncthreads();
@@ -56,16 +55,17 @@ __device__ __forceinline__ State combine_block(State state, State (&states)[kThr
   states[threadIdx.x] = state;
   __syncwarp();
   if (threadIdx.x > 0) return state;
-  State chains[kChains];
+  constexpr int kLaneChains = 4;  // side by side, in which this thread combines those of all lanes
+  State chains[kLaneChains];
 #pragma unroll
-  for (int i = 0; i < kChains; ++i) chains[i] = states[i];
+  for (int i = 0; i < kLaneChains; ++i) chains[i] = states[i];
 #pragma unroll
-  for (int lane = kChains; lane < 32; ++lane) {
-    chains[lane % kChains] = combine(chains[lane % kChains], states[lane]);
+  for (int lane = kLaneChains; lane < 32; ++lane) {
+    chains[lane % kLaneChains] = combine(chains[lane % kLaneChains], states[lane]);
   }
   State total = chains[0];
 #pragma unroll
-  for (int i = 1; i < kChains; ++i) total = combine(total, chains[i]);
+  for (int i = 1; i < kLaneChains; ++i) total = combine(total, chains[i]);
   return total;
 }
 
@@ -87,8 +87,8 @@ __device__ __forceinline__ void hand_over(Slot* slots, State state) {
   for (int w = 0; w < kWords; ++w) atomicExch(slots + w, kThere | words.words[w]);
 }
 
-// Waits for up to kBatch of `count` states, `apart` slots from one to the next; leaves their slots
-// as they were.
+// Waits for up to kBatch of `count` states, `apart` slots from one to the next; takes them, which
+// sets their slots to 0 again.
 __device__ __forceinline__ State take_over(Slot* slots, int apart, int count) {
   const volatile Slot* const seen = slots;
   Slot taken[kBatch][kWords];
@@ -140,28 +140,28 @@ using Raw = uint4;
 
 // What a thread has read in whole vectors: chains of states that do not wait for each other.
 struct Seen {
-  State states[kLanes];
+  State states[kChains];
 };
 
 __device__ __forceinline__ Seen nothing_seen() {
   Seen seen;
 #pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  for (int chain = 0; chain < kChains; ++chain) seen.states[chain] = identity();
   return seen;
 }
 
-// Adds each item of a vector to the state of its lane.
+// Adds each item of a vector to the state of its chain.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
-    seen.states[i % kLanes] = combine(seen.states[i % kLanes], lift(vector.items[i]));
+    seen.states[i % kChains] = combine(seen.states[i % kChains], lift(vector.items[i]));
   }
 }
 
 __device__ __forceinline__ State state_of(const Seen& seen) {
   State state = seen.states[0];
 #pragma unroll
-  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  for (int chain = 1; chain < kChains; ++chain) state = combine(state, seen.states[chain]);
   return state;
 }
 
@@ -214,7 +214,8 @@ __device__ __forceinline__ State read_share(
   return state;
 }
 
-// All blocks but the last have slots.
+// There is a slot for each word of each block's state; with one block, none. The last block hands
+// nothing over: it takes over what the others do.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__flags_tpb512_u2_v16_bpm2(
         const Item* __restrict__ in,

@@ -12,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 5ce76f2185bac5b6
+// Template: reduction/grid.cu.jinja, with its partials sha256 2d7f211a0564088c
 //
 // Written by gen: change the template, not this file.
 
@@ -20,7 +20,7 @@ constexpr int kThreadsPerBlock = 512;
 constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kChains = 4;  // of states, which each thread keeps side by side
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
@@ -54,8 +54,9 @@ __device__ __forceinline__ State combine_warp(State state) {
   return state;
 }
 
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
 static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
+
+// The state of the block, in thread 0. A barrier must come before warp_states is used again.
 __device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
   state = combine_warp(state);
   if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
@@ -89,28 +90,28 @@ using Raw = uint4;
 
 // What a thread has read in whole vectors: chains of states that do not wait for each other.
 struct Seen {
-  State states[kLanes];
+  State states[kChains];
 };
 
 __device__ __forceinline__ Seen nothing_seen() {
   Seen seen;
 #pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  for (int chain = 0; chain < kChains; ++chain) seen.states[chain] = identity();
   return seen;
 }
 
-// Adds each item of a vector to the state of its lane.
+// Adds each item of a vector to the state of its chain.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
-    seen.states[i % kLanes] = combine(seen.states[i % kLanes], lift(vector.items[i]));
+    seen.states[i % kChains] = combine(seen.states[i % kChains], lift(vector.items[i]));
   }
 }
 
 __device__ __forceinline__ State state_of(const Seen& seen) {
   State state = seen.states[0];
 #pragma unroll
-  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  for (int chain = 1; chain < kChains; ++chain) state = combine(state, seen.states[chain]);
   return state;
 }
 

@@ -3,13 +3,13 @@
 // The sum of all f32 elements of an array; of none: 0.
 // One launch of one block, which strides through the array with vector loads: no other block is
 // waited for, little is computed before the first load, and a small array is read at once. Its
-// threads hand each other what they know by shuffles or by shared memory.
+// threads hand each other what they know by shared memory.
 //
 // Launch:   <<<1, 256>>>(in, out, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"ending": "shared", "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 73a720efdd26b78c
+// Template: reduction/single.cu.jinja, with its partials sha256 9b57b0cf1e2b3ace
 //
 // Written by gen: change the template, not this file.
 
@@ -17,7 +17,7 @@ constexpr int kThreadsPerBlock = 256;
 constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kLanes = 4;  // states that each thread keeps side by side
+constexpr int kChains = 4;  // of states, which each thread keeps side by side
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
@@ -40,7 +40,6 @@ __device__ __forceinline__ State lift(Item item) {
 // The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
 // the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
 // each other than in two rounds of shuffles. A barrier must come before states is used again.
-constexpr int kChains = 4;  // side by side, in which one thread combines the states of a warp
 __device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
   states[threadIdx.x] = state;
   __syncthreads();
@@ -52,16 +51,17 @@ __device__ __forceinline__ State combine_block(State state, State (&states)[kThr
   states[threadIdx.x] = state;
   __syncwarp();
   if (threadIdx.x > 0) return state;
-  State chains[kChains];
+  constexpr int kLaneChains = 4;  // side by side, in which this thread combines those of all lanes
+  State chains[kLaneChains];
 #pragma unroll
-  for (int i = 0; i < kChains; ++i) chains[i] = states[i];
+  for (int i = 0; i < kLaneChains; ++i) chains[i] = states[i];
 #pragma unroll
-  for (int lane = kChains; lane < 32; ++lane) {
-    chains[lane % kChains] = combine(chains[lane % kChains], states[lane]);
+  for (int lane = kLaneChains; lane < 32; ++lane) {
+    chains[lane % kLaneChains] = combine(chains[lane % kLaneChains], states[lane]);
   }
   State total = chains[0];
 #pragma unroll
-  for (int i = 1; i < kChains; ++i) total = combine(total, chains[i]);
+  for (int i = 1; i < kLaneChains; ++i) total = combine(total, chains[i]);
   return total;
 }
 
@@ -83,28 +83,28 @@ using Raw = uint4;
 
 // What a thread has read in whole vectors: chains of states that do not wait for each other.
 struct Seen {
-  State states[kLanes];
+  State states[kChains];
 };
 
 __device__ __forceinline__ Seen nothing_seen() {
   Seen seen;
 #pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  for (int chain = 0; chain < kChains; ++chain) seen.states[chain] = identity();
   return seen;
 }
 
-// Adds each item of a vector to the state of its lane.
+// Adds each item of a vector to the state of its chain.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
-    seen.states[i % kLanes] = combine(seen.states[i % kLanes], lift(vector.items[i]));
+    seen.states[i % kChains] = combine(seen.states[i % kChains], lift(vector.items[i]));
   }
 }
 
 __device__ __forceinline__ State state_of(const Seen& seen) {
   State state = seen.states[0];
 #pragma unroll
-  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  for (int chain = 1; chain < kChains; ++chain) state = combine(state, seen.states[chain]);
   return state;
 }
 

@@ -3,13 +3,13 @@
 // The sum of all f32 elements of an array; of none: 0.
 // One launch of one block, which strides through the array with vector loads: no other block is
 // waited for, little is computed before the first load, and a small array is read at once. Its
-// threads hand each other what they know by shuffles or by shared memory.
+// threads hand each other what they know by shuffles.
 //
 // Launch:   <<<1, 512>>>(in, out, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 512, "unroll": 2, "vec_bytes": 4}
-// Template: reduction/single.cu.jinja, with its partials sha256 73a720efdd26b78c
+// Template: reduction/single.cu.jinja, with its partials sha256 9b57b0cf1e2b3ace
 //
 // Written by gen: change the template, not this file.
 
@@ -17,7 +17,7 @@ constexpr int kThreadsPerBlock = 512;
 constexpr int kUnroll = 2;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 4;
 constexpr int kVecItems = 1;
-constexpr int kLanes = 1;  // states that each thread keeps side by side
+constexpr int kChains = 1;  // of states, which each thread keeps side by side
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
@@ -51,8 +51,9 @@ __device__ __forceinline__ State combine_warp(State state) {
   return state;
 }
 
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
 static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
+
+// The state of the block, in thread 0. A barrier must come before warp_states is used again.
 __device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
   state = combine_warp(state);
   if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
@@ -88,13 +89,13 @@ __device__ __forceinline__ void fold(State& state, const Item (&items)[kCount]) 
 
 // What a thread has read in whole vectors.
 struct Seen {
-  State states[kLanes];
+  State states[kChains];
 };
 
 __device__ __forceinline__ Seen nothing_seen() {
   Seen seen;
 #pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) seen.states[lane] = identity();
+  for (int chain = 0; chain < kChains; ++chain) seen.states[chain] = identity();
   return seen;
 }
 
@@ -106,7 +107,7 @@ __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 __device__ __forceinline__ State state_of(const Seen& seen) {
   State state = seen.states[0];
 #pragma unroll
-  for (int lane = 1; lane < kLanes; ++lane) state = combine(state, seen.states[lane]);
+  for (int chain = 1; chain < kChains; ++chain) state = combine(state, seen.states[chain]);
   return state;
 }
 

@@ -14,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 6127f826e04b6efb
+// Template: reduction/strided.cu.jinja, with its partials sha256 8559b4ec090c45ae
 //
 // Written by gen: change the template, not this file.
 
@@ -54,8 +54,9 @@ __device__ __forceinline__ State combine_warp(State state) {
   return state;
 }
 
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
 static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
+
+// The state of the block, in thread 0. A barrier must come before warp_states is used again.
 __device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
   state = combine_warp(state);
   if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;

@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant("grid: head dropped", ON_GRID, SHARE, "i = first; i < head;", "i = first; i < 0;", WRONG),
     Mutant("grid: vectors from the first element", ON_GRID, SHARE, "(in + head)", "(in)", "misaligned"),
     Mutant("grid: head longer than the array", ON_PAIRS, SHARE, "n < to_first ? n :", "false ? n :", OUTSIDE_READ),
-    Mutant("grid: last lane dropped", ON_GRID, SHARE, "= 1; lane < kLanes;", "= 1; lane < kLanes - 1;", WRONG),
+    Mutant("grid: last chain dropped", ON_GRID, SHARE, "= 1; chain < kChains;", "= 1; chain < kChains - 1;", WRONG),
     Mutant("grid: last items of vectors dropped", ON_GRID, SHARE, "0; i < kVecItems;", "0; i < kVecItems - 1;", WRONG),
     Mutant("grid: leftover vectors dropped [1]", ON_GRID, SHARE, "  if (i < vectors) {", "  if (false) {", WRONG),
     Mutant(
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant("grid: index of 16 bits", ON_SINGLES, SHARE, "  long long i = part", "  short i = part",
            OUTSIDE_READ),
-    Mutant("grid: sums begin at 1", ON_GRID, SHARE, "states[lane] = identity();", "states[lane] = 1.0f;", WRONG),
+    Mutant("grid: sums begin at 1", ON_GRID, SHARE, "states[chain] = identity();", "states[lane] = 1.0f;", WRONG),
     Mutant(
         "grid: return before a barrier [3]", ON_GRID, GRID, "  const State share",
         "  if (0 < n && n <= threadIdx.x) return;\n  const State share", ABSENT,

@@ -57,7 +57,10 @@ MUTANTS = (
     ),
     Mutant("single: the last warp left out", ON_SHARED, STATE, "warp < kWarps;", "warp < kWarps - 1;", WRONG),
     Mutant("single: the last lane left out", ON_SHARED, STATE, "lane < 32; ++lane", "lane < 31; ++lane", WRONG),
-    Mutant("single: the last chain left out", ON_SHARED, STATE, "i = 1; i < kChains", "i = 1; i < kChains - 1", WRONG),
+    Mutant(
+        "single: the last chain left out", ON_SHARED, STATE, "i = 1; i < kLaneChains", "i = 1; i < kLaneChains - 1",
+        WRONG,
+    ),
     Mutant(
         "single: a chain begins with another's", ON_SHARED, STATE, "chains[i] = states[i]", "chains[i] = states[0]",
         WRONG,

@@ -40,9 +40,9 @@ class Flags(Sharing[FlagsConfig]):
     template = "reduction/flags.cu.jinja"
     summary = (
         "One launch: the blocks of a row stride through it with vector loads; each hands its partial result, a flag "
-        "beside every word, to the last of them, which waits and combines them in index order. Without fences and "
-        "atomics the end comes sooner than where the block that happens to finish last does that. It relies on it that "
-        "blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
+        "beside every word, to the last of them, which waits and combines them in index order. No fence and no counter "
+        "of blocks is needed, so the end comes sooner than where the block that finishes last does that. It relies on "
+        "it that blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
     )
     config = FlagsConfig
     not_sampled = "its last block waits for all others"

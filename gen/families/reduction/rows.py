@@ -13,7 +13,7 @@ from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.roundings import WARP, block_roundings, roundings
 from gen.families.reduction.sharing import has_rows
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import lanes, run, state_text
+from gen.families.reduction.text import chains, run, state_text
 
 MOST_OF_THREAD = 4096  # elements of a row: more threads would be faster by far
 MANY = 256  # rows: with so many, a block for each keeps a device busy however long they are
@@ -83,7 +83,7 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
             "unroll": config.unroll,
             "vec_bytes": config.vec_bytes,
             "item_bytes": spec.dtype.size,
-            "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+            "chains": chains(spec, config.vec_bytes // spec.dtype.size),
             "run": run(spec, config.unroll, config.vec_bytes // spec.dtype.size),
             "load": config.load_modifier.intrinsic,
         }
@@ -102,9 +102,9 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
         )
 
     def roundings(self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the lanes, the group's shuffles or the block's tree."""
+        """Vectors of one thread, head and tail, the chains, the group's shuffles or the block's tree."""
         items = config.vec_bytes // spec.dtype.size
-        states = lanes(spec, items)
+        states = chains(spec, items)
         vectors = -(-extents["n"] // items)
         tree = config.group.bit_length() if config.group <= WARP else block_roundings(config.group)
         own = -(-vectors // config.group) * max(items // states, 1) + 2 * -(-items // config.group) + states

@@ -15,7 +15,7 @@ from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.finish import Finish, arguments, scratch, second_pass
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import lanes, run, state_bytes, state_text
+from gen.families.reduction.text import chains, run, state_bytes, state_text
 
 MANY = 64  # blocks for each multiprocessor, which come one after another
 
@@ -74,7 +74,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
             "unroll": config.unroll,
             "vec_bytes": config.vec_bytes,
             "item_bytes": spec.dtype.size,
-            "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+            "chains": chains(spec, config.vec_bytes // spec.dtype.size),
             "run": run(spec, config.unroll, config.vec_bytes // spec.dtype.size),
         }
 
@@ -118,7 +118,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
         return block_roundings(config.threads_per_block)
 
     def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the lanes, two blocks' trees, the partials of one thread."""
+        """Vectors of one thread, head and tail, the chains, two blocks' trees, the partials of one thread."""
         blocks = self.blocks(spec, config).at({**extents, **limits.sizes()})
         tree = self.tree(spec, config)
         finish = -(-blocks // config.threads_per_block) + tree if blocks > 1 else 0
@@ -128,7 +128,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
         """Those of a row of n elements that so many blocks share, with `further` combinations of threads' states."""
         items = config.vec_bytes // spec.dtype.size
         vectors = -(-n // items)
-        states = lanes(spec, items)
+        states = chains(spec, items)
         tiles = -(-vectors // (config.threads_per_block * config.unroll))
         own = -(-tiles // blocks) * config.unroll * max(items // states, 1) + 2 + states
         return roundings(spec, n, items * run(spec, config.unroll, items), own + further)

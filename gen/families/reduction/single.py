@@ -13,7 +13,7 @@ from gen.families.expr import ONE, size
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.roundings import block_roundings, lane_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import is_light, lanes, state_text
+from gen.families.reduction.text import chains, is_light, state_text
 
 MOST = 2**20  # elements: one multiprocessor reads a small part of what all of them do
 
@@ -23,6 +23,9 @@ class Ending(Enum):
 
     SHUFFLES = "shuffles"  # five in each warp, five again over the warps' states
     SHARED = "shared"  # shared memory: few steps that wait for each other, where one thread combines 32 states fast
+
+
+_WORDS = {Ending.SHUFFLES: "shuffles", Ending.SHARED: "shared memory"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +48,13 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
     summary = (
         "One launch of one block, which strides through the array with vector loads: no other block is waited for, "
         "little is computed before the first load, and a small array is read at once. Its threads hand each other what "
-        "they know by shuffles or by shared memory."
+        f"they know by {' or by '.join(_WORDS.values())}."
     )
     config = SingleConfig
+
+    def described(self, config: SingleConfig) -> str:
+        """What threads of this variant hand each other their states by."""
+        return self.summary.replace(" or by ".join(_WORDS.values()), _WORDS[config.ending])
 
     def refuses(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
         """A vector holds at least one element; one thread takes 32 states where two are one operation away."""
@@ -71,7 +78,7 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
             "unroll": config.unroll,
             "vec_bytes": config.vec_bytes,
             "item_bytes": spec.dtype.size,
-            "lanes": lanes(spec, config.vec_bytes // spec.dtype.size),
+            "chains": chains(spec, config.vec_bytes // spec.dtype.size),
             "shared": config.ending is Ending.SHARED,
         }
 
@@ -82,9 +89,9 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
         return Plan((launch,))
 
     def roundings(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the lanes, the block's tree or one thread's chains."""
+        """Vectors of one thread, head and tail, the chains, the block's tree or one thread's chains."""
         items = config.vec_bytes // spec.dtype.size
-        states = lanes(spec, items)
+        states = chains(spec, items)
         vectors = -(-extents["n"] // items)
         rounds = -(-vectors // (config.threads_per_block * config.unroll))
         own = rounds * config.unroll * max(items // states, 1) + 2 + states

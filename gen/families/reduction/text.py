@@ -149,7 +149,7 @@ def item_type(dtype: DType) -> str:
     return "unsigned char" if dtype == BOOL else dtype.cuda
 
 
-def lanes(spec: ReductionSpec, items: int) -> int:
+def chains(spec: ReductionSpec, items: int) -> int:
     """How many states a thread keeps side by side where it reads vectors of so many items."""
     own = parts(spec)
     if spec.indexed or _bytes_summed(spec) or _packed(spec) or any(not part.one for part in own):
