@@ -4,15 +4,16 @@
 // lies 0. Pitches count cells from row to row.
 // Every thread computes cells of one column, a row at a time, straight from global memory.
 //
-// Launch:   <<<((rows + 7) / 8) * ((cols + 31) / 32), dim3(32, 8, 1)>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, (cols + 31) / 32), min(steps, 1) * (steps % 2) times; then in and
-//           out change places; then out and spare change places
-// Launch:   <<<((rows + 7) / 8) * ((cols + 31) / 32), dim3(32, 8, 1)>>>(in, spare, rows, cols,
-//           in_pitch, out_pitch, (cols + 31) / 32), min(steps, 1) * (1 - (steps % 2)) times; then
-//           in and spare change places
-// Launch:   <<<((rows + 7) / 8) * ((cols + 31) / 32), dim3(32, 8, 1)>>>(in, out, rows, cols,
-//           out_pitch, out_pitch, (cols + 31) / 32), max(steps, 1) - 1 times; then in and out
+// Let:      tiles_down = (rows + 7) / 8
+// Let:      tiles_across = (cols + 31) / 32
+// Launch:   <<<tiles_down * tiles_across, dim3(32, 8, 1)>>>(in, out, rows, cols, in_pitch,
+//           out_pitch, tiles_across), min(steps, 1) * (steps % 2) times; then in and out change
+//           places; then out and spare change places
+// Launch:   <<<tiles_down * tiles_across, dim3(32, 8, 1)>>>(in, spare, rows, cols, in_pitch,
+//           out_pitch, tiles_across), min(steps, 1) * (1 - (steps % 2)) times; then in and spare
 //           change places
+// Launch:   <<<tiles_down * tiles_across, dim3(32, 8, 1)>>>(in, out, rows, cols, out_pitch,
+//           out_pitch, tiles_across), max(steps, 1) - 1 times; then in and out change places
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(steps, 1), 2) - 1) bytes

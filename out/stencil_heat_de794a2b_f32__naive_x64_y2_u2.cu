@@ -4,15 +4,16 @@
 // lies 0. Pitches count cells from row to row.
 // Every thread computes cells of one column, a row at a time, straight from global memory.
 //
-// Launch:   <<<((rows + 3) / 4) * ((cols + 63) / 64), dim3(64, 2, 1)>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, (cols + 63) / 64), min(steps, 1) * (steps % 2) times; then in and
-//           out change places; then out and spare change places
-// Launch:   <<<((rows + 3) / 4) * ((cols + 63) / 64), dim3(64, 2, 1)>>>(in, spare, rows, cols,
-//           in_pitch, out_pitch, (cols + 63) / 64), min(steps, 1) * (1 - (steps % 2)) times; then
-//           in and spare change places
-// Launch:   <<<((rows + 3) / 4) * ((cols + 63) / 64), dim3(64, 2, 1)>>>(in, out, rows, cols,
-//           out_pitch, out_pitch, (cols + 63) / 64), max(steps, 1) - 1 times; then in and out
+// Let:      tiles_down = (rows + 3) / 4
+// Let:      tiles_across = (cols + 63) / 64
+// Launch:   <<<tiles_down * tiles_across, dim3(64, 2, 1)>>>(in, out, rows, cols, in_pitch,
+//           out_pitch, tiles_across), min(steps, 1) * (steps % 2) times; then in and out change
+//           places; then out and spare change places
+// Launch:   <<<tiles_down * tiles_across, dim3(64, 2, 1)>>>(in, spare, rows, cols, in_pitch,
+//           out_pitch, tiles_across), min(steps, 1) * (1 - (steps % 2)) times; then in and spare
 //           change places
+// Launch:   <<<tiles_down * tiles_across, dim3(64, 2, 1)>>>(in, out, rows, cols, out_pitch,
+//           out_pitch, tiles_across), max(steps, 1) - 1 times; then in and out change places
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(steps, 1), 2) - 1) bytes

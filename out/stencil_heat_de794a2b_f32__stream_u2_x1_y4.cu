@@ -5,14 +5,16 @@
 // Each warp loads all rows of its cells as vectors of 16 bytes; rows stay in registers, neighbours
 // come by shuffles.
 //
-// Launch:   <<<((rows + 7) / 8) * ((cols + 127) / 128), 128>>>(in, out, rows, cols, in_pitch,
-//           out_pitch, (cols + 127) / 128), min(steps, 1) * (steps % 2) times; then in and out
-//           change places; then out and spare change places
-// Launch:   <<<((rows + 7) / 8) * ((cols + 127) / 128), 128>>>(in, spare, rows, cols, in_pitch,
-//           out_pitch, (cols + 127) / 128), min(steps, 1) * (1 - (steps % 2)) times; then in and
-//           spare change places
-// Launch:   <<<((rows + 7) / 8) * ((cols + 127) / 128), 128>>>(in, out, rows, cols, out_pitch,
-//           out_pitch, (cols + 127) / 128), max(steps, 1) - 1 times; then in and out change places
+// Let:      tiles_down = (rows + 7) / 8
+// Let:      tiles_across = (cols + 127) / 128
+// Launch:   <<<tiles_down * tiles_across, 128>>>(in, out, rows, cols, in_pitch, out_pitch,
+//           tiles_across), min(steps, 1) * (steps % 2) times; then in and out change places; then
+//           out and spare change places
+// Launch:   <<<tiles_down * tiles_across, 128>>>(in, spare, rows, cols, in_pitch, out_pitch,
+//           tiles_across), min(steps, 1) * (1 - (steps % 2)) times; then in and spare change
+//           places
+// Launch:   <<<tiles_down * tiles_across, 128>>>(in, out, rows, cols, out_pitch, out_pitch,
+//           tiles_across), max(steps, 1) - 1 times; then in and out change places
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(steps, 1), 2) - 1) bytes

@@ -4,12 +4,13 @@
 // Elements that follow each other in the input do so in the output: runs of them are copied by
 // 16-byte vectors, or, where one of the two is not aligned, by words that are shifted into place.
 //
-// Let:      tiles_across_inverse = 9223372036854775807 / max(((rows * cols) + 1023) / 1024, 1)
-// Launch:   <<<1 * (((rows * cols) + 1023) / 1024), 256>>>(in, out, rows, cols, in_pitch,
-//           out_pitch, 1, ((rows * cols) + 1023) / 1024, tiles_across_inverse)
+// Let:      tiles_across = ((rows * cols) + 1023) / 1024
+// Let:      tiles_across_inverse = 9223372036854775807 / max(tiles_across, 1)
+// Launch:   <<<tiles_across, 256>>>(in, out, rows, cols, in_pitch, out_pitch, 1, tiles_across,
+//           tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 1}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 f9d2f1cc640fc55d
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 299b0b6d36b14582
 //
 // Written by gen: change the template, not this file.
 
@@ -23,6 +24,7 @@ constexpr int kSpan = kLanes * kUnroll * kVector;  // elements of a run that a b
 static_assert(kThreadsPerBlock % kLanes == 0, "a block copies whole runs side by side");
 
 // The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
+// Exact: (number + 1) * inverse / 2^63 lies below (number + 1) / divisor, by 1 / divisor at most.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }

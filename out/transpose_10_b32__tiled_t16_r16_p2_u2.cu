@@ -4,11 +4,13 @@
 // A tile is read along the rows of the input, staged in shared memory, and written along the rows
 // of the output: both sides are coalesced. Padding spreads a column of the tile over the banks.
 //
-// Launch:   <<<((rows + 15) / 16) * ((cols + 31) / 32), dim3(16, 16, 1)>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, (rows + 15) / 16, (cols + 31) / 32)
+// Let:      tiles_down = (rows + 15) / 16
+// Let:      tiles_across = (cols + 31) / 32
+// Launch:   <<<tiles_down * tiles_across, dim3(16, 16, 1)>>>(in, out, rows, cols, in_pitch,
+//           out_pitch, tiles_down, tiles_across)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_rows": 16, "padding": 2, "tile_dim": 16, "unroll": 2}
-// Template: transpose/tiled.cu.jinja, with its partials sha256 3046f424bb5a52f2
+// Template: transpose/tiled.cu.jinja, with its partials sha256 81b3c57a49cb4e5a
 //
 // Written by gen: change the template, not this file.
 

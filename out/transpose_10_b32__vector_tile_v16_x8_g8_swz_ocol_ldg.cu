@@ -5,25 +5,27 @@
 // leaves it in shared memory by vectors, one of each column; these are written along the rows of
 // the output.
 //
-// Let:      tiles_down_inverse = 9223372036854775807 / max((rows + 31) / 32, 1)
-// Launch:   <<<((rows + 31) / 32) * ((cols + 31) / 32), 64>>>(in, out, rows, cols, in_pitch,
-//           out_pitch, (rows + 31) / 32, (cols + 31) / 32, tiles_down_inverse)
+// Let:      tiles_down = (rows + 31) / 32
+// Let:      tiles_across = (cols + 31) / 32
+// Let:      tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1)
+// Launch:   <<<tiles_down * tiles_across, 64>>>(in, out, rows, cols, in_pitch, out_pitch,
+//           tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 8, "lanes": 8, "load_modifier": "g", "spread": "swz",
 //           "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 c63a37af358c2a9e
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 20693499d4a0c87d
 //
 // Written by gen: change the template, not this file.
 
 constexpr int kVecBytes = 16;  // of a load and of a store
 constexpr int kSize = 4;  // bytes of an element
 constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
-constexpr int kLanes = 8;  // squares across a tile
+constexpr int kSquaresAcross = 8;  // squares across a tile
 constexpr int kGroups = 8;  // squares down a tile
-constexpr int kPadding = 0;  // vectors exchanged within each column spread a row over the banks
+constexpr int kPadding = 0;  // vectors after each column: slot() spreads a row over the banks
 constexpr int kTileRows = kGroups * kElements;
-constexpr int kTileCols = kLanes * kElements;
-constexpr int kThreadsPerBlock = kLanes * kGroups;
+constexpr int kTileCols = kSquaresAcross * kElements;
+constexpr int kThreadsPerBlock = kSquaresAcross * kGroups;
 static_assert(kElements > 0, "a vector holds at least one element");
 static_assert((kGroups & (kGroups - 1)) == 0, "columns are exchanged within a power of two");
 static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
@@ -59,10 +61,10 @@ __device__ __forceinline__ void move_by_vectors(
     Tile& tile, const unsigned* __restrict__ in,
     unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
     Index first_row, Index first_col) {
-  const int lane = threadIdx.x % kLanes;
-  const int group = threadIdx.x / kLanes;
+  const int square = threadIdx.x % kSquaresAcross;
+  const int group = threadIdx.x / kSquaresAcross;
   const Index row = first_row + group * kElements;
-  const Index col = first_col + lane * kElements;
+  const Index col = first_col + square * kElements;
   unsigned across[kElements][kWords];
   unsigned down[kElements][kWords];
   if (kWhole || (row < rows && col < cols)) {
@@ -80,7 +82,7 @@ __device__ __forceinline__ void move_by_vectors(
     transpose_square(across, down);
 #pragma unroll
     for (int j = 0; j < kElements; ++j) {
-      uint4& place = tile[slot(lane * kElements + j, group)];
+      uint4& place = tile[slot(square * kElements + j, group)];
       place = make_uint4(down[j][0], down[j][1], down[j][2], down[j][3]);
     }
   }
@@ -89,13 +91,13 @@ __device__ __forceinline__ void move_by_vectors(
   if (kWhole || first_row + below * kElements < rows) {
     unsigned* start = out + (first_col + threadIdx.x / kGroups) * out_pitch + first_row;
 #pragma unroll
-    for (int k = 0; k < kTileCols; k += kLanes) {
+    for (int k = 0; k < kTileCols; k += kSquaresAcross) {
       const int c = k + threadIdx.x / kGroups;
       if (kWhole || first_col + c < cols) {
         uint4* to = reinterpret_cast<uint4*>(start);
         to[below] = tile[slot(c, below)];
       }
-      start += kLanes * out_pitch;
+      start += kSquaresAcross * out_pitch;
     }
   }
 }
@@ -135,6 +137,7 @@ __device__ __noinline__ void move_edge(
 }
 
 // The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
+// Exact: (number + 1) * inverse / 2^63 lies below (number + 1) / divisor, by 1 / divisor at most.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }

@@ -5,13 +5,14 @@
 // rows, so that it begins at a whole sector of memory also where the rows of the output begin
 // anywhere.
 //
-// Let:      tiles_down_inverse = 9223372036854775807 / max(((rows + 7) + 127) / 128, 1)
-// Launch:   <<<(((rows + 7) + 127) / 128) * ((cols + 63) / 64), dim3(32, 32, 1)>>>(in, out, rows,
-//           cols, in_pitch, out_pitch, ((rows + 7) + 127) / 128, (cols + 63) / 64,
-//           tiles_down_inverse)
+// Let:      tiles_down = ((rows + 7) + 127) / 128
+// Let:      tiles_across = (cols + 63) / 64
+// Let:      tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1)
+// Launch:   <<<tiles_down * tiles_across, dim3(32, 32, 1)>>>(in, out, rows, cols, in_pitch,
+//           out_pitch, tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"align": 32, "block_order": "col", "tile_cols": 64, "tile_rows": 128, "warps": 32}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 9606889f7e8a39cb
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 c1f161177b24bd76
 //
 // Written by gen: change the template, not this file.
 
@@ -81,6 +82,7 @@ __device__ __forceinline__ void write_tile(
 }
 
 // The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
+// Exact: (number + 1) * inverse / 2^63 lies below (number + 1) / divisor, by 1 / divisor at most.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }
@@ -92,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned tiles_down, unsigned tiles_across,
         unsigned long long tiles_down_inverse) {
-  __shared__ unsigned tile[kTileRows + kHalo][kTileCols + kPadding];
+  __shared__ Tile tile;
   const unsigned line = divided(blockIdx.x, tiles_down_inverse);
   const long long tile_row = blockIdx.x - line * tiles_down;
   const long long tile_col = line;

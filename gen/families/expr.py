@@ -132,6 +132,8 @@ def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
     operands = (left, constant(right))
     if operator in ("*", "/") and operands[1] == ONE:
         return left
+    if operator == "*" and left == ONE:
+        return operands[1]
     joined = Expr(operator=operator, operands=operands)
     if any(operand.name or operand.operator for operand in operands):
         return joined

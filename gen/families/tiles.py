@@ -25,12 +25,12 @@ class Tiles:
     @property
     def across(self) -> Expr:
         """Tiles in a row of tiles."""
-        return self.cols.ceil_div(self.tile_cols)
+        return self.cols.ceil_div(self.tile_cols).called("tiles_across")
 
     @property
     def down(self) -> Expr:
         """Tiles in a column of tiles."""
-        return self.rows.ceil_div(self.tile_rows)
+        return self.rows.ceil_div(self.tile_rows).called("tiles_down")
 
     @property
     def count(self) -> Expr:

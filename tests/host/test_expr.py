@@ -95,7 +95,7 @@ def test_what_is_known_when_the_kernel_is_written_is_computed_then() -> None:
     assert (constant(6) * 7 + 1).ceil_div(2).c() == "22"
     assert constant(ONE) is ONE
     assert (ZERO + 1) == ONE
-    assert size("n") * 1 == size("n") // 1 == size("n")
+    assert size("n") * 1 == size("n") // 1 == ONE * size("n") == size("n")
 
 
 @given(twins(), twins())

@@ -79,7 +79,7 @@ def header(text: str) -> dict[str, str]:
     label = ""
     for line in text.partition(MARK)[0].splitlines():
         words = line.removeprefix("//").strip()
-        match = re.match(r"(Launch|Scratch|Spec|Config|Template): +", words)
+        match = re.match(r"(Let|Launch|Scratch|Spec|Config|Template): +", words)
         if match:
             label = match.group(1)
             words = words[match.end() :]
@@ -202,6 +202,23 @@ def test_the_header_states_every_launch_and_all_scratch() -> None:
     assert parts["Scratch"] == "work, n * 4 bytes; partials, max((n + 127) / 128, 1) * 4 bytes"
     made = find_variant(FAMILIES, "reduction_sum_f32__grid_tpb256_u4_v16_bpm2", {})
     assert header(render(made))["Scratch"].endswith("ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch")
+
+
+def test_the_header_names_tiles_once_and_says_what_a_config_does() -> None:
+    window = header(render(find_variant(FAMILIES, "transpose_10_b32__window_tile_t64_c64_w16_a32_ocol", {})))
+    assert window["Let"].startswith("tiles_down = ((rows + 7) + 63) / 64; tiles_across = (cols + 63) / 64; ")
+    assert window["Launch"].startswith("<<<tiles_down * tiles_across, dim3(32, 16, 1)>>>(")
+    assert "+ 63" not in window["Launch"]
+    for tag, word, other in (("_shared", "shared memory", "shuffles"), ("", "shuffles", "shared memory")):
+        text = render(find_variant(FAMILIES, f"reduction_sum_f32__single_tpb256_u4_v16{tag}", {}))
+        said = " ".join(line.removeprefix("//").strip() for line in text.partition("// Launch:")[0].splitlines())
+        assert f"what they know by {word}." in said
+        assert other not in said
+
+
+def test_a_comment_stands_right_before_the_function_it_tells_of(texts: Mapping[str, str]) -> None:
+    for text in texts.values():
+        assert not re.search(r"^//[^\n]*\n(?:static_assert|constexpr)[^\n]*\n__device__", text, re.MULTILINE)
 
 
 def test_the_digest_changes_with_a_partial(tmp_path: Path) -> None:
