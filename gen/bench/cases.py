@@ -82,7 +82,7 @@ def _stencils() -> Iterator[Case]:
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
-    """The cases in a file: `{"schema": 1, "cases": [{"family", "dtype", "shape", ...}]}`.
+    """The cases in a file: `{"schema": 1, "cases": [{"family", "dtype", "shape", ...}]}`; names are not read.
 
     Raises:
         StoreError: the file cannot be read, or is of another schema.
@@ -102,5 +102,5 @@ def read_cases(path: Path) -> tuple[Case, ...]:
 
 def text_of_cases(cases: Sequence[Case]) -> str:
     """The text of such a file, a case a line."""
-    lines = ",\n".join(f"    {json.dumps(case.to_json())}" for case in cases)
+    lines = ",\n".join(f"    {json.dumps({'name': case.name, **case.to_json()})}" for case in cases)
     return f'{{\n  "schema": {SCHEMA},\n  "cases": [\n{lines}\n  ]\n}}\n'

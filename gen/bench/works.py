@@ -151,11 +151,11 @@ class Case:
 
     @classmethod
     def from_json(cls, content: object) -> Case:
-        """The inverse of `to_json`. Raises SpecError for anything else."""
+        """The inverse of `to_json`; a name may stand there too. Raises SpecError for anything else."""
         subject = "A case"
         if not isinstance(content, dict):
             raise SpecError(subject, "must be an object", repr(content))
-        values = dict(content)
+        values = {key: value for key, value in content.items() if key != "name"}
         family, shape = values.pop("family", None), values.pop("shape", None)
         if not isinstance(family, str) or family not in _WORKS:
             raise SpecError(f"{subject}.family", "must be one of " + ", ".join(_WORKS), repr(family))

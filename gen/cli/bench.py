@@ -215,7 +215,10 @@ def _select(cases: Sequence[Case], family: str | None, filters: Sequence[str] | 
         )
     if not found:
         raise UnknownNameError(
-            "--case", "must be in the name of a case", ", ".join(filters or ()), next_step="gen bench --list has them"
+            "--case",
+            "must be a part of a case's name, or a pattern such as 'sum f32*' that all of one matches",
+            ", ".join(filters or ()),
+            next_step="gen bench --list has the names",
         )
     return found
 

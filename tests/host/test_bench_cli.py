@@ -227,7 +227,7 @@ def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
     [
         (["--peers", "torhc"], "Did you mean torch"),
         (["sort"], "The family must be one of reduction, transpose, stencil"),
-        (["--case", "nothing"], "--case must be in the name of a case"),
+        (["--case", "nothing"], "--case must be a part of a case's name, or a pattern such as"),
         (["--protocol", "warm"], "--protocol must be cold, dirty or hot"),
         (["--budget", "0"], "--budget must be a positive number"),
         (["--part", "3/2"], "--part must be K/N"),
