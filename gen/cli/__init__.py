@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from multiprocessing import util
 from pathlib import Path
+
+_STOPPED = 130  # by Ctrl-C
 
 
 def main() -> None:
@@ -17,7 +20,14 @@ def main() -> None:
 
         app(prog_name="gen")
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        raise SystemExit(_STOPPED) from None
+    except SystemExit as end:
+        if end.code == _STOPPED:  # at once: Python would wait for threads that compile
+            util._run_finalizers(0)  # type: ignore[attr-defined]  # which give semaphores back, and wait for nobody
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(_STOPPED)
+        raise
     except ModuleNotFoundError as error:
         package = (error.name or "gen").partition(".")[0]
         if package == "gen":

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import sys
+from multiprocessing import active_children
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +38,7 @@ _STATUS = (
     "Exit status: 0 fine; 1 something was found wrong, or a tool is missing; 2 bad usage: an unknown name, an illegal "
     "config, a bad option; 130 stopped by Ctrl-C."
 )
+_STOPPED = 130  # by Ctrl-C
 _BROKEN_PIPE = 141  # what a shell reports of a program that was ended by SIGPIPE
 
 
@@ -53,8 +55,11 @@ class Commands(TyperGroup):
         except GenError as error:
             _complain(str(error))
             raise typer.Exit(status_of(error)) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+        except KeyboardInterrupt as stopped:
+            for process in active_children():  # which would finish what they are at
+                process.kill()
+            typer.echo(str(stopped) or "Stopped.", err=True)
+            raise typer.Exit(_STOPPED) from None
         except OSError as error:
             _forget_output()
             if error.errno == errno.EPIPE:

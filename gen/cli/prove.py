@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gen.tune.verdicts import Verdict
 
 ARCH = "sm_90"  # whose limits are played where no device is named
+STOPPED = "Stopped. What was compiled and built is kept; what was proven is proven again next time."
 
 
 def add_to(app: typer.Typer) -> None:
@@ -63,12 +64,18 @@ def prove(
     variants = select(families, target, lambda name: find(families, name, home), cover=all_algorithms, limits=limits)
     by_name: dict[str, Verdict] = {}
     compiler = compiler_at_hand(cache_home(home))
-    with show.progress(proven=len(variants)) as tick, ThreadPoolExecutor(1) as pool:
-        compiling = pool.submit(compile_all, compiler, variants)
-        for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
-            by_name[verdict.variant.name] = verdict
-            tick("proven")
-        compiled = compiling.result()
+    pool = ThreadPoolExecutor(1)
+    try:
+        with show.progress(proven=len(variants)) as tick:
+            compiling = pool.submit(compile_all, compiler, variants)
+            for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
+                by_name[verdict.variant.name] = verdict
+                tick("proven")
+            compiled = compiling.result()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(STOPPED) from None
+    finally:
+        pool.shutdown(wait=False)  # after Ctrl-C nobody waits for the rest
     found = [with_registers(by_name[made.name], compiled.get(made.name)) for made in variants]
     failed = [verdict for verdict in found if verdict.status == "failed"]
     keep_failures(home, found)

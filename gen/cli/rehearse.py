@@ -9,7 +9,7 @@ import typer
 
 from gen.cli import show
 from gen.cli.common import families_of, find, home_of
-from gen.cli.prove import ARCH, as_json, keep_failures, show_reasons
+from gen.cli.prove import ARCH, STOPPED, as_json, keep_failures, show_reasons
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
             bar(step)
             line(_spec(made), "emitted, compiled and proven")
 
-        done = rehearsed(variants, limits, compiler, host, tick=tick)
+        try:
+            done = rehearsed(variants, limits, compiler, host, tick=tick)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(STOPPED) from None
     keep_failures(home, [one.verdict for one in done.variants])
     # Looking at every access of a whole catalogue takes minutes.
     rankings = tuple(rank(done.variants, host.runner(), limits)) if target is not None else ()

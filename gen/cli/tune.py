@@ -169,7 +169,9 @@ def tune(
     if device is None:
         if given:
             at_hand = "none here" if arch is None else f"--arch {arch}"
-            raise OptionError(*_need(given), at_hand, next_step="Without that, gen tune rehearses")
+            alone = f"gen tune {target or ''}".rstrip()
+            rule = f"{alone} rehearses, which takes minutes: it compiles and proves, and measures nothing"
+            raise OptionError(*_need(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
         rehearse(ctx, target, arch, out, json=json)
         return
     _check_together(what, which, how)
@@ -240,8 +242,9 @@ def _measure(
         try:
             done = run(wanted, families, device, farm, home, budget=left, options=options, evidence=evidence, tick=tick)
         except Interrupted as stopped:
-            show.note(f"Stopped at {stopped.outcome.problem}. Every trial is kept: the same command goes on from here.")
-            raise
+            at = stopped.outcome.problem
+            said = f"Stopped at {at}. Every trial is kept: the same command goes on from here."
+            raise KeyboardInterrupt(said) from None
         lost: tuple[Regret, ...] = ()
         if regret:
             lost = regrets(

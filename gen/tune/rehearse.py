@@ -132,17 +132,19 @@ def rehearse(
                 break
         return results
 
-    with ThreadPoolExecutor(1, thread_name_prefix="compile") as pool:
-        try:
-            compiling = pool.submit(compile_all)
-            proven = {}
-            for verdict in prover.verdicts(variants):
-                proven[verdict.variant.name] = verdict
-                tick("proven", verdict.variant)
-        except BaseException:
-            stop.set()  # Ctrl-C, a missing compiler: no need to wait for the rest
-            raise
+    pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
+    try:
+        compiling = pool.submit(compile_all)
+        proven = {}
+        for verdict in prover.verdicts(variants):
+            proven[verdict.variant.name] = verdict
+            tick("proven", verdict.variant)
         compiled = compiling.result()
+    except BaseException:
+        stop.set()  # Ctrl-C, a missing compiler: nobody waits for the rest
+        raise
+    finally:
+        pool.shutdown(wait=False)
     return Rehearsal(
         limits.arch,
         tuple(
