@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gen.families.reduction import reduction
     from gen.families.stencil.builder import box, central_difference, star, stencil
     from gen.families.transpose import transpose
-    from gen.runtime.load import load
+    from gen.runtime.load import load, remember
 
 __version__ = "0.1.0"
 
@@ -24,6 +24,7 @@ __all__ = [
     "central_difference",
     "load",
     "reduction",
+    "remember",
     "star",
     "stencil",
     "transpose",
@@ -35,10 +36,16 @@ _HOMES = {
     "central_difference": "gen.families.stencil.builder",
     "load": "gen.runtime.load",
     "reduction": "gen.families.reduction.spec",
+    "remember": "gen.runtime.load",
     "star": "gen.families.stencil.builder",
     "stencil": "gen.families.stencil.builder",
     "transpose": "gen.families.transpose",
 }
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> object:

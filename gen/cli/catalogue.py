@@ -100,7 +100,15 @@ def _algorithm(family: Family[Any], algorithm: Algorithm[Any, Any]) -> dict[str,
         "summary": algorithm.summary,
         "parameters": [_parameter(parameter) for parameter in algorithm.config.parameters()],
         "legal_configs": len(legal),
+        "why_none": None if legal else _why_none(family, algorithm),
     }
+
+
+def _why_none(family: Family[Any], algorithm: Algorithm[Any, Any]) -> str:
+    from gen.families.names import illegal
+
+    spec = family.catalogue[0]
+    return f"none for {family.name}_{spec.label}: {illegal(algorithm, spec, algorithm.config())}"
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
@@ -156,7 +164,8 @@ def _show_family(family: dict[str, Any]) -> None:
         show.text(f"spec {spec['name']}: {spec['summary']}", indent=2)
     for algorithm in family["algorithms"]:
         show.text()
-        show.text(f"algorithm {algorithm['name']}, {algorithm['legal_configs']} legal configs", "bold", indent=2)
+        legal = algorithm["why_none"] or f"{algorithm['legal_configs']} legal configs"
+        show.text(f"algorithm {algorithm['name']}, {legal}", "bold", indent=2)
         show.text(algorithm["summary"], indent=2)
         rows = [
             (

@@ -61,7 +61,9 @@ def alone(lock: Path) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
     except OSError as error:
-        raise GenError(str(lock), "cannot be written", error.strerror) from error
+        raise GenError(
+            str(lock), "cannot be written", error.strerror, next_step="Name another folder with --out or $GEN_HOME"
+        ) from error
     with file:
         with suppress(OSError):  # a file system that knows no locks
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -213,8 +213,10 @@ class Family(ABC, Generic[S]):
         if found is None:
             specs = ", ".join(f"{self.name}_{spec.label}" for spec in self.catalogue)
             raise UnknownNameError(
-                "The spec", f"is none that {self.name} knows; its catalogue holds {specs}", repr(f"{self.name}_{label}")
-            )
+                "The spec", f"is none that {self.name} knows; its catalogue holds {specs}",
+                repr(f"{self.name}_{label}"),
+                next_step="In Python, gen.remember(spec) writes one of your own down and says its name",
+            )  # fmt: skip
         return found
 
     def spell(self, label: str) -> S | None:

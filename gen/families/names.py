@@ -11,6 +11,12 @@ from gen.families.base import Algorithm, Family, Limits, Named, Spec, Variant
 from gen.families.config import Config
 
 MAX_NAME = 120
+
+
+class SpecNameError(UnknownNameError):
+    """The name of a spec where one of its variants is wanted."""
+
+
 Known = Mapping[str, Mapping[str, Any]]
 """JSON of specs by `{family}_{label}`, for those whose content no name can hold."""
 
@@ -140,7 +146,8 @@ def _refuse_spec(families: Sequence[Family[Any]], name: str, known: Known) -> No
         return
     base = base_variants(family, spec)[0].name
     rule = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature, and this is a spec"
-    raise UnknownNameError("The variant", rule, repr(name), next_step=f"Its variants are named as {base} is")
+    next_step = f"gen show {name} lists variants of it, such as {base}"
+    raise SpecNameError("The variant", rule, repr(name), next_step=next_step)
 
 
 def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, otherwise: str = "") -> GenError:

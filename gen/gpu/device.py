@@ -28,9 +28,9 @@ try:
     ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
 except OSError as error:
     raise DeviceError(
-        "The GPU's driver", "must be installed", error,
-        next_step="Running kernels needs an NVIDIA GPU; gen doctor says what is missing; gen prove runs them here",
-    ) from error  # fmt: skip
+        "An NVIDIA GPU with its driver", f"must be there to run kernels: {error}",
+        next_step="gen doctor says what is missing; gen prove runs kernels on the CPU",
+    ) from None  # fmt: skip
 try:
     import pycuda.driver as pycuda
     from cuda.bindings import driver as bindings

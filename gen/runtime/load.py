@@ -15,6 +15,7 @@ from gen.families.layout import extents_of
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
+from gen.store.folder import remember as write_down
 
 if TYPE_CHECKING:
     from gen.gpu.device import CudaDevice
@@ -56,6 +57,27 @@ def load(
     if shape is None:
         return Kernel(chooser, backend)
     return Kernel(chooser, backend, {**extents_of(family, meant, shape), **counted(family, meant, counts)})
+
+
+def remember(spec: Spec, *, home: Path | str | None = None) -> str:
+    """Writes a spec down in `specs.json`, so that every command knows it by its name. Needs no GPU.
+
+    Args:
+        spec: `gen.stencil(weights)`, say, of whose weights a name holds a digest alone.
+        home: the folder of what gen writes; where commands look if None.
+
+    Returns:
+        The name, FAMILY_LABEL, for `gen show`, which names variants for `gen render` and `gen prove`. `gen generate`
+        forgets specs for which nothing was tuned.
+
+    Raises:
+        UnknownNameError: it is no spec.
+        StoreError: `specs.json` cannot be read.
+    """
+    folder, known = _folder(home), families()
+    family, meant = family_and_spec(known, spec, folder)
+    write_down(folder, known, family, meant)
+    return f"{family.name}_{meant.label}"
 
 
 def _folder(home: Path | str | None) -> Path:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gen.errors import GenError, UnknownNameError
 from gen.families.base import Algorithm, Family, Limits, Spec, Variant
 from gen.families.cover import pairwise
-from gen.families.names import base_variants, find_family, named_variant, space, unknown, variant
+from gen.families.names import SpecNameError, base_variants, find_family, named_variant, space, unknown, variant
 
 Find = Callable[[str], Variant]
 
@@ -39,6 +40,13 @@ def select(
     if target in specs:
         return of_spec(*specs[target], True, limits)
     rule = "must be a family, a spec of a catalogue, a kernel of the literature or a variant's full name"
+    try:
+        find(target)
+    except SpecNameError as error:
+        rule += ", and this is a spec of no catalogue"
+        raise UnknownNameError("The name", rule, repr(target), next_step=error.next_step) from None
+    except GenError:
+        pass
     raise unknown("The name", target, [*(family.name for family in families), *specs, *named], rule)
 
 

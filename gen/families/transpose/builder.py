@@ -8,7 +8,7 @@ import numpy as np
 
 from gen.dtypes import DTYPES, DType
 from gen.errors import SpecError
-from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.spec import MOST_AXES, TransposeSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
 
 
@@ -45,6 +45,9 @@ def transpose(
     except (TypeError, ValueError) as error:
         raise SpecError("axes", "must be a sequence of whole numbers", repr(axes)) from error
     positive = tuple(axis + len(given) if -len(given) <= axis < 0 else axis for axis in given)
+    if sorted(positive) != list(range(len(given))) or not 1 <= len(given) <= MOST_AXES:
+        rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"
+        raise SpecError("axes", rule, repr(axes))
     if not isinstance(in_place, bool):
         raise SpecError("in_place", "must be True or False", repr(in_place))
     if to is None and alpha is None and conjugate is False and saturate is False:

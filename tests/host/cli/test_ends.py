@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import gen
+from gen.emit.files import alone
 from tests.host.cli.command import CHECKOUT, run, start
 
 BAD_USAGE = [
@@ -21,6 +23,8 @@ BAD_USAGE = [
     (("render", "reduction_sum_f32__grid_tpb100_u1_v4_bpm1"), "tpb128"),
     (("render", "transpose_10_b32__tiled_t64_r16_p0_u4"), "shared memory"),
     (("render", "stencil_heat_00000000_f32__naive_x32_y2_u1"), "stencil_heat"),
+    (("prove", "reduction_sum_f64"), "a spec of no catalogue (got 'reduction_sum_f64'). gen show reduction_sum_f64"),
+    (("resources", "transpose_0312_b16"), "gen show transpose_0312_b16 lists variants of it, such as"),
     (("prove", "transpos"), "Did you mean transpose"),
     (("prove", "--seed", "-1"), "--seed"),
     (("tune", "--arch", "sm_12"), "sm_90"),
@@ -79,12 +83,69 @@ def test_a_folder_that_cannot_be_made_is_named(command: str) -> None:
     assert "below" in shown.err
 
 
+def test_a_folder_that_takes_no_lock_says_what_names_another(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(gen.GenError, match=r"--out or \$GEN_HOME"), alone(tmp_path / "file" / "lock"):
+        pass
+
+
 def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gen.store.folder.base_of_catalogue", interrupted)
-    assert run("generate").status == 130
+    stopped = run("generate")
+    assert (stopped.status, stopped.err) == (130, "Stopped.\n")
+
+
+def test_ctrl_c_in_a_rehearsal_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for threads and processes that have begun something; they end with the command."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.tune.processes.Host.verdicts", interrupted)
+    for command in (("tune", "transpose_10_b32"), ("prove", "reduceShfl")):
+        stopped = run(*command)
+        assert stopped.status == 130
+        assert "Stopped. What was compiled and built is kept" in stopped.err
+
+
+def test_ctrl_c_waits_for_no_thread() -> None:
+    code = (
+        "import threading, time, gen.cli, gen.cli.app\n"
+        "def app(prog_name):\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    raise SystemExit(130)\n"
+        "gen.cli.app.app = app\n"
+        "gen.cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, timeout=60, check=False)
+    assert done.returncode == 130
+
+
+def test_a_spec_of_ones_own_is_known_by_its_name_once_it_is_written_down(home: Path) -> None:
+    name = "stencil_stencil_b60c93af_f32"
+    unknown = run("show", name)
+    assert unknown.status == 2
+    assert "gen.remember(spec)" in unknown.err
+    weights = [[0, 0.1, 0], [0.1, 0.6, 0.1], [0, 0.1, 0]]
+    assert gen.remember(gen.stencil(weights), home=home) == name
+    assert f"{name}__" in run("show", name).out
+    refused = run("prove", name)
+    assert refused.status == 2
+    assert f"gen show {name} lists variants of it" in refused.err
+    assert run("render", f"{name}__naive_x32_y8_u1").status == 0
+
+
+def test_what_python_offers_is_listed() -> None:
+    assert dir(gen) == sorted(gen.__all__)
+
+
+def test_axes_that_are_no_permutation_are_named_as_the_caller_names_them() -> None:
+    with pytest.raises(gen.GenError, match=r"^axes must hold each of 0, 1, \.\.\. once"):
+        gen.transpose((0, 5))
 
 
 @pytest.mark.skipif(not hasattr(os, "pipe2"), reason="no pipes")
