@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,9 +27,7 @@ class _Output(Console):
 
 def _stdout() -> Console:
     # Made anew for every call, since tests exchange sys.stdout.
-    asked = os.environ.get("COLUMNS", "").isdecimal()  # which rich goes by
-    width = None if asked or sys.stdout.isatty() else _WIDE
-    return _Output(markup=False, emoji=False, highlight=False, width=width)
+    return _Output(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def text(line: str = "", style: str = "", *, indent: int = 0) -> None:

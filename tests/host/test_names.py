@@ -122,7 +122,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
     [
         ("", "The variant must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature (got '')"),
         ("reduceShlf", "(got 'reduceShlf'). Did you mean reduceShfl"),
-        ("reduction_sum_f32", "(got 'reduction_sum_f32'). gen list shows what names are put together from"),
+        ("reduction_sum_f32", "(got 'reduction_sum_f32'). gen show reduction_sum_f32 lists variants of it"),
         ("reductoin_sum_f32__grid", "(got 'reductoin_sum_f32'). Did you mean reduction_sum_f32?"),
         ("reduction_sum_f64__grid", "The tag of grid cannot be read at its end"),
         ("reduction_median_f32__grid", "ReductionSpec.op must be one of sum, prod, min"),
