@@ -85,7 +85,10 @@ def start(home: Path, *arguments: str, path: tuple[Path, ...] = ()) -> subproces
 def data(home: Path, *arguments: str, path: tuple[Path, ...] = ()) -> Any:
     """What a command that must end well prints as JSON."""
     done = start(home, *arguments, "--json", path=path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    told = done.stderr.splitlines()  # what a rehearsal has done, a line a spec
+    assert all(": emitted, compiled and proven, " in line for line in told[1:]), done.stderr
+    assert not told or told[0].startswith("Variants to emit, compile and prove: "), done.stderr
     return json.loads(done.stdout)
 
 
