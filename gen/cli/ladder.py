@@ -47,7 +47,7 @@ def ladder(
     from gen.tune.device import find_device
     from gen.tune.problems import read_counts
 
-    found, home = find_family(families_of(ctx), family), home_of(out)
+    found, home, counts = find_family(families_of(ctx), family), home_of(out), read_counts(count or ())
     device = find_device() if arch is None else None
     if device is not None:
         try:
@@ -56,7 +56,6 @@ def ladder(
             show.note(f"There is a GPU, but it cannot be used: {error}")
             device = None
     limits = Limits.of(device.arch if device else arch or ARCH)
-    counts = read_counts(count or ())
     rungs = listed(found, limits, shape, counts)
     told = [rung.name for rung in rungs if rung.extents and counts.keys() & rung.extents.keys()]
     if 0 < len(told) < len(rungs):

@@ -89,8 +89,15 @@ class Rung:
         """The least bytes of the problem over the time."""
         if self.variant is None or self.extents is None or not self.us:
             return None
+        return self.least_bytes / self.us * 1e-3
+
+    @property
+    def least_bytes(self) -> int:
+        """What its problem must at least move; 0 without one."""
+        if self.variant is None or self.extents is None:
+            return 0
         work = self.variant.family.work(self.variant.spec, self.extents)
-        return (work.bytes_read + work.bytes_written) / self.us * 1e-3
+        return work.bytes_read + work.bytes_written
 
     @property
     def why_not(self) -> str:
@@ -134,6 +141,7 @@ def said_of_problems(problems: Mapping[str, str]) -> str:
     return f"At {usual}{rest}."
 
 
+FAR = 16  # times as many bytes: such problems are not held against each other
 WORDS = (
     "GB/s: the least bytes of the problem over the time. Where a kernel repeats its work, the bytes of each repetition "
     "count, though caches keep what is repeated in one launch: then it may be more than memory gives. A step is over "
@@ -203,6 +211,8 @@ def climb(rungs: Sequence[Rung]) -> Iterator[Step]:
     for rung in sorted(rungs, key=lambda rung: rung.rank):
         speed = rung.gb_per_s
         before = _before(rung, known, last)
+        if before is not None and not _alike(rung, before):
+            before = None
         first = began.get(before.name) if before else None
         was, start = before and before.gb_per_s, first and first.gb_per_s
         yield Step(
@@ -227,6 +237,12 @@ def _before(rung: Rung, known: Mapping[str, Rung], last: Rung | None) -> Rung | 
             return known[name]
         name = known[name].over
     return None
+
+
+def _alike(one: Rung, other: Rung) -> bool:
+    """Whether GB/s of one problem say something of the other: at sizes too far apart, size is what makes them."""
+    fewer, more = sorted((one.least_bytes, other.least_bytes))
+    return more <= FAR * fewer
 
 
 def _changed(one: Rung, other: Rung) -> Iterator[str]:
