@@ -1,16 +1,16 @@
-// stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8
+// stencil_heat_de794a2b_f32__temporal_v1_r12_n1_t12
 //
 // Each cell of rows x cols becomes the weighted sum of 5 cells around it, steps times; outside
 // lies 0. Pitches count cells from row to row.
 // Each warp streams down its columns, every row through several steps; rows stay in registers,
 // neighbours come by shuffles.
 //
-// Let:      inner_across = (max(cols, 120) - 120) / 112
-// Let:      across = (cols + 111) / 112
-// Let:      strips = min(max(min((sm_count * 16) / max(inner_across + ((across - inner_across) *
-//           3), 1), rows / 16), 1), rows)
-// Let:      whole = steps / 8
-// Let:      launches = whole + min(steps % 8, 1)
+// Let:      inner_across = (max(cols, 116) - 116) / 104
+// Let:      across = (cols + 103) / 104
+// Let:      strips = min(max(min((sm_count * 12) / max(inner_across + ((across - inner_across) *
+//           3), 1), rows / 24), 1), rows)
+// Let:      whole = steps / 12
+// Let:      launches = whole + min(steps % 12, 1)
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
 //           in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (launches % 2) times; then
 //           in and out change places; then out and spare change places
@@ -22,21 +22,21 @@
 //           change places
 // Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out,
 //           rows, cols, (in_pitch * (1 - min(whole, 1))) + (out_pitch * min(whole, 1)), out_pitch,
-//           strips, inner_across, steps % 8), min(steps % 8, 1) times
+//           strips, inner_across, steps % 12), min(steps % 12, 1) times
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(launches, 1), 2) - 1) bytes
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
-// Config:   {"steps": 8, "vectors": 1, "warps_per_sm": 16, "waves": 1}
+// Config:   {"steps": 12, "vectors": 1, "warps_per_sm": 12, "waves": 1}
 // Template: stencil/temporal.cu.jinja, with its partials sha256 80037fc73b16eabe
 //
 // Written by gen: change the template, not this file.
 
-constexpr int kSteps = 8;  // of a launch: each row passes through a level for every step
+constexpr int kSteps = 12;  // of a launch: each row passes through a level for every step
 constexpr int kVectors = 1;  // of 16 bytes, next to each other in a lane
 constexpr int kThreadsPerBlock = 32;  // a warp, so that multiprocessors can be filled evenly
-constexpr int kBlocksPerSm = 16;  // that registers are kept few enough for
+constexpr int kBlocksPerSm = 12;  // that registers are kept few enough for
 constexpr int kUp = 1, kDown = 1;  // how far the weights reach
 constexpr int kLeft = 1, kRight = 1;
 constexpr int kVectorCells = 16 / sizeof(float);
@@ -443,7 +443,7 @@ __device__ __forceinline__ void stream(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerSm)
-    stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8(
+    stencil_heat_de794a2b_f32__temporal_v1_r12_n1_t12(
         const float* __restrict__ in, float* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned strips, unsigned inner_across) {
@@ -453,7 +453,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerSm)
 
 // Fewer steps than kSteps: what is left at the end.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8_rest(
+    stencil_heat_de794a2b_f32__temporal_v1_r12_n1_t12_rest(
         const float* __restrict__ in, float* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned strips, unsigned inner_across, unsigned steps) {
@@ -463,7 +463,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
 
 // No step at all: every cell as it is.
 extern "C" __global__ void __launch_bounds__(256)
-    stencil_heat_de794a2b_f32__temporal_v1_r16_n1_t8_copy(
+    stencil_heat_de794a2b_f32__temporal_v1_r12_n1_t12_copy(
         const float* __restrict__ in, float* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch) {
   const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,25 +1,26 @@
-// reduction_sum_f32__single_tpb512_u2_v4
+// reduction_sum_f32__single_tpb128_u4_v16_shared
 //
 // The sum of all f32 elements of an array; of none: 0.
 // One launch of one block, which strides through the array with vector loads: no other block is
 // waited for, little is computed before the first load, and a small array is read at once. Its
-// threads hand each other what they know by shuffles.
+// threads hand each other what they know by shared memory.
 //
-// Launch:   <<<1, 512>>>(in, out, n)
+// Launch:   <<<1, 128>>>(in, out, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
-// Config:   {"threads_per_block": 512, "unroll": 2, "vec_bytes": 4}
+// Config:   {"ending": "shared", "threads_per_block": 128, "unroll": 4, "vec_bytes": 16}
 // Template: reduction/single.cu.jinja, with its partials sha256 9b57b0cf1e2b3ace
 //
 // Written by gen: change the template, not this file.
 
-constexpr int kThreadsPerBlock = 512;
-constexpr int kUnroll = 2;  // vector loads that each thread has in flight
-constexpr int kVecBytes = 4;
-constexpr int kVecItems = 1;
-constexpr int kChains = 1;  // of states, which each thread keeps side by side
+constexpr int kThreadsPerBlock = 128;
+constexpr int kUnroll = 4;  // vector loads that each thread has in flight
+constexpr int kVecBytes = 16;
+constexpr int kVecItems = 4;
+constexpr int kChains = 4;  // of states, which each thread keeps side by side
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
+static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
 
 using Item = float;  // an element in memory
 using State = float;  // of the elements seen so far: their sum
@@ -36,32 +37,32 @@ __device__ __forceinline__ State lift(Item item) {
   return x;
 }
 
-// The state of another lane of the warp.
-__device__ __forceinline__ State from_lane(State state, int distance) {
-  return __shfl_xor_sync(0xffffffffu, state, distance);
-}
-
-// The state of kCount neighbouring lanes, a power of two, in each of them.
-template <int kCount = 32>
-__device__ __forceinline__ State combine_warp(State state) {
-#pragma unroll
-  for (int distance = kCount / 2; distance > 0; distance /= 2) {
-    state = combine(state, from_lane(state, distance));
-  }
-  return state;
-}
-
-static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
-
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
-__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
-  state = combine_warp(state);
-  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
+// The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
+// the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
+// each other than in two rounds of shuffles. A barrier must come before states is used again.
+__device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
+  states[threadIdx.x] = state;
   __syncthreads();
-  if (threadIdx.x < 32) {
-    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  if (threadIdx.x >= 32) return state;
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) {
+    state = combine(state, states[warp * 32 + threadIdx.x]);
   }
-  return state;
+  states[threadIdx.x] = state;
+  __syncwarp();
+  if (threadIdx.x > 0) return state;
+  constexpr int kLaneChains = 4;  // side by side, in which this thread combines those of all lanes
+  State chains[kLaneChains];
+#pragma unroll
+  for (int i = 0; i < kLaneChains; ++i) chains[i] = states[i];
+#pragma unroll
+  for (int lane = kLaneChains; lane < 32; ++lane) {
+    chains[lane % kLaneChains] = combine(chains[lane % kLaneChains], states[lane]);
+  }
+  State total = chains[0];
+#pragma unroll
+  for (int i = 1; i < kLaneChains; ++i) total = combine(total, chains[i]);
+  return total;
 }
 
 // Element i of each output, from what is known of `count` elements.
@@ -73,21 +74,14 @@ __device__ __forceinline__ void write_results(
 
 // Loaded at once, then taken apart.
 union Vector {
-  unsigned raw;
+  uint4 raw;
   Item items[kVecItems];
 };
 static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
 static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
-using Raw = unsigned;
+using Raw = uint4;
 
-// Adds a run of elements.
-template <int kCount>
-__device__ __forceinline__ void fold(State& state, const Item (&items)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) state = combine(state, lift(items[i]));
-}
-
-// What a thread has read in whole vectors.
+// What a thread has read in whole vectors: chains of states that do not wait for each other.
 struct Seen {
   State states[kChains];
 };
@@ -99,9 +93,12 @@ __device__ __forceinline__ Seen nothing_seen() {
   return seen;
 }
 
-// Adds a vector.
+// Adds each item of a vector to the state of its chain.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
-  fold(seen.states[0], vector.items);
+#pragma unroll
+  for (int i = 0; i < kVecItems; ++i) {
+    seen.states[i % kChains] = combine(seen.states[i % kChains], lift(vector.items[i]));
+  }
 }
 
 __device__ __forceinline__ State state_of(const Seen& seen) {
@@ -116,8 +113,17 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
 // there is so little to read.
 __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
   Seen seen = nothing_seen();
-  const int vectors = n;
-  const Raw* const body = reinterpret_cast<const Raw*>(in);
+  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  const unsigned past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
+  const unsigned bytes = (kVecBytes - past) % kVecBytes;
+  const int head = bytes / sizeof(Item);
+  const int vectors = (n - head) / kVecItems;  // none where all elements are head
+  const Raw* const body =
+      reinterpret_cast<const Raw*>(reinterpret_cast<const unsigned char*>(in) + bytes);
+  // The first threads have the head, those behind them the tail.
+  const int end = thread < head ? thread : vectors * kVecItems + thread;
+  State ends = identity();
+  if (end < n) ends = lift(in[end]);
   int done = 0;
 #pragma unroll 1
   do {  // once, where one round takes all
@@ -134,15 +140,15 @@ __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, 
     }
     done += kUnroll * kThreadsPerBlock;
   } while (done < vectors);
-  return state_of(seen);
+  return combine(state_of(seen), ends);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    reduction_sum_f32__single_tpb512_u2_v4(
+    reduction_sum_f32__single_tpb128_u4_v16_shared(
         const Item* __restrict__ in,
         float* __restrict__ out, int n) {
-  __shared__ State warp_states[kWarps];
+  __shared__ State states[kThreadsPerBlock];
 
-  const State total = combine_block(read_share(in, n, threadIdx.x), warp_states);
+  const State total = combine_block(read_share(in, n, threadIdx.x), states);
   if (threadIdx.x == 0) write_results(total, n, 0, out);
 }

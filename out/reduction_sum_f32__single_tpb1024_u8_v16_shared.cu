@@ -1,0 +1,154 @@
+// reduction_sum_f32__single_tpb1024_u8_v16_shared
+//
+// The sum of all f32 elements of an array; of none: 0.
+// One launch of one block, which strides through the array with vector loads: no other block is
+// waited for, little is computed before the first load, and a small array is read at once. Its
+// threads hand each other what they know by shared memory.
+//
+// Launch:   <<<1, 1024>>>(in, out, n)
+// Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
+//           "f32"}
+// Config:   {"ending": "shared", "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
+// Template: reduction/single.cu.jinja, with its partials sha256 9b57b0cf1e2b3ace
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 1024;
+constexpr int kUnroll = 8;  // vector loads that each thread has in flight
+constexpr int kVecBytes = 16;
+constexpr int kVecItems = 4;
+constexpr int kChains = 4;  // of states, which each thread keeps side by side
+constexpr int kWarps = kThreadsPerBlock / 32;
+static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
+static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
+
+using Item = float;  // an element in memory
+using State = float;  // of the elements seen so far: their sum
+
+__device__ __forceinline__ State identity() {
+  return 0.0f;
+}
+
+__device__ __forceinline__ State combine(State a, State b) { return a + b; }
+
+// The state of one element.
+__device__ __forceinline__ State lift(Item item) {
+  const float x = item;
+  return x;
+}
+
+// The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
+// the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
+// each other than in two rounds of shuffles. A barrier must come before states is used again.
+__device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
+  states[threadIdx.x] = state;
+  __syncthreads();
+  if (threadIdx.x >= 32) return state;
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) {
+    state = combine(state, states[warp * 32 + threadIdx.x]);
+  }
+  states[threadIdx.x] = state;
+  __syncwarp();
+  if (threadIdx.x > 0) return state;
+  constexpr int kLaneChains = 4;  // side by side, in which this thread combines those of all lanes
+  State chains[kLaneChains];
+#pragma unroll
+  for (int i = 0; i < kLaneChains; ++i) chains[i] = states[i];
+#pragma unroll
+  for (int lane = kLaneChains; lane < 32; ++lane) {
+    chains[lane % kLaneChains] = combine(chains[lane % kLaneChains], states[lane]);
+  }
+  State total = chains[0];
+#pragma unroll
+  for (int i = 1; i < kLaneChains; ++i) total = combine(total, chains[i]);
+  return total;
+}
+
+// Element i of each output, from what is known of `count` elements.
+__device__ __forceinline__ void write_results(
+    State state, long long count, long long i,
+    float* __restrict__ out) {
+  out[i] = state;
+}
+
+// Loaded at once, then taken apart.
+union Vector {
+  uint4 raw;
+  Item items[kVecItems];
+};
+static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
+static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
+using Raw = uint4;
+
+// What a thread has read in whole vectors: chains of states that do not wait for each other.
+struct Seen {
+  State states[kChains];
+};
+
+__device__ __forceinline__ Seen nothing_seen() {
+  Seen seen;
+#pragma unroll
+  for (int chain = 0; chain < kChains; ++chain) seen.states[chain] = identity();
+  return seen;
+}
+
+// Adds each item of a vector to the state of its chain.
+__device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
+#pragma unroll
+  for (int i = 0; i < kVecItems; ++i) {
+    seen.states[i % kChains] = combine(seen.states[i % kChains], lift(vector.items[i]));
+  }
+}
+
+__device__ __forceinline__ State state_of(const Seen& seen) {
+  State state = seen.states[0];
+#pragma unroll
+  for (int chain = 1; chain < kChains; ++chain) state = combine(state, seen.states[chain]);
+  return state;
+}
+
+// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for
+// another, and the address of the first depends on no division: nothing else takes long where
+// there is so little to read.
+__device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
+  Seen seen = nothing_seen();
+  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  const unsigned past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
+  const unsigned bytes = (kVecBytes - past) % kVecBytes;
+  const int head = bytes / sizeof(Item);
+  const int vectors = (n - head) / kVecItems;  // none where all elements are head
+  const Raw* const body =
+      reinterpret_cast<const Raw*>(reinterpret_cast<const unsigned char*>(in) + bytes);
+  // The first threads have the head, those behind them the tail.
+  const int end = thread < head ? thread : vectors * kVecItems + thread;
+  State ends = identity();
+  if (end < n) ends = lift(in[end]);
+  int done = 0;
+#pragma unroll 1
+  do {  // once, where one round takes all
+    Vector loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = done + thread + u * kThreadsPerBlock;
+      if (i < vectors) loaded[u].raw = body[i];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = done + thread + u * kThreadsPerBlock;
+      if (i < vectors) fold_vector(seen, loaded[u]);
+    }
+    done += kUnroll * kThreadsPerBlock;
+  } while (done < vectors);
+  return combine(state_of(seen), ends);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    reduction_sum_f32__single_tpb1024_u8_v16_shared(
+        const Item* __restrict__ in,
+        float* __restrict__ out, int n) {
+  __shared__ State states[kThreadsPerBlock];
+
+  const State total = combine_block(read_share(in, n, threadIdx.x), states);
+  if (threadIdx.x == 0) write_results(total, n, 0, out);
+}
