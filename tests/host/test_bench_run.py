@@ -266,5 +266,5 @@ def test_real_processes_crash_hang_and_end(tmp_path: Path) -> None:
 
 def test_a_machine_without_a_gpu_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(DeviceError, match="The benchmark cannot begin: The GPU"):
+    with pytest.raises(DeviceError, match="The benchmark cannot begin: An NVIDIA GPU with its driver"):
         Bench(setup_in(tmp_path)).open()

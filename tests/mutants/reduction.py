@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant("grid: index of 16 bits", ON_SINGLES, SHARE, "  long long i = part", "  short i = part",
            OUTSIDE_READ),
-    Mutant("grid: sums begin at 1", ON_GRID, SHARE, "states[chain] = identity();", "states[lane] = 1.0f;", WRONG),
+    Mutant("grid: sums begin at 1", ON_GRID, SHARE, "states[chain] = identity();", "states[chain] = 1.0f;", WRONG),
     Mutant(
         "grid: return before a barrier [3]", ON_GRID, GRID, "  const State share",
         "  if (0 < n && n <= threadIdx.x) return;\n  const State share", ABSENT,
