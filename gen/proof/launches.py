@@ -12,13 +12,19 @@ from gen.errors import RunError
 from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Limits
 from gen.families.steps import Step
 from gen.proof.code import Kernel
+from gen.toolchain.occupancy import (
+    MAX_REGISTERS_PER_THREAD,
+    PARTITIONS,
+    REGISTER_UNIT,
+    REGISTERS_PER_BLOCK,
+    WARP,
+    occupancy,
+)
 
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK_Z = 64
 MAX_GRID_YZ = 65535
-MAX_BLOCKS_PER_SM = 32
 MAX_CLUSTER = 8  # more must be allowed kernel by kernel, and not every device has them
-REGISTERS_PER_BLOCK = 65536
 POINTER = "p8"  # a parameter, as `entry.h` spells its type
 
 
@@ -52,25 +58,33 @@ def packed(kernel: Kernel, dtype: DType, value: Any) -> bytes:
 
 def resident_blocks(kernel: Kernel, step: Step, limits: Limits) -> int:
     """At most so many blocks run at the same time, as far as threads and shared memory say."""
-    shared_bytes = max(kernel.shared_bytes + step.shared_bytes, 1)
-    on_one = min(
-        limits.threads_per_sm // (_warps(step.block) * 32),
-        limits.shared_bytes_per_block // shared_bytes,
-        MAX_BLOCKS_PER_SM,
+    on_one = occupancy(
+        limits,
+        registers=0,
+        static_shared_bytes=kernel.shared_bytes,
+        dynamic_shared_bytes=step.shared_bytes,
+        threads_per_block=_threads(step.block),
     )
-    return limits.sm_count * max(on_one, 1)
+    return limits.sm_count * max(on_one.blocks, 1)
 
 
 def check_registers(kernel: str, block: tuple[int, int, int], registers: int) -> None:
-    """Refuses a kernel of which no block fits: all its threads need so many registers each."""
-    needed = -(-registers // 8) * 8 * 32 * _warps(block)  # a warp gets them eight a thread at a time
-    if needed > REGISTERS_PER_BLOCK:
+    """Refuses a kernel of which no block fits: all its threads need so many registers each.
+
+    A warp gets them in steps of eight a thread, and each quarter of a multiprocessor counts as many warps as the
+    fullest: so does NVIDIA's occupancy calculator.
+    """
+    if registers > MAX_REGISTERS_PER_THREAD:
+        raise RunError(kernel, f"must not need over {MAX_REGISTERS_PER_THREAD} registers a thread", registers)
+    a_warp = -(-registers * WARP // REGISTER_UNIT) * REGISTER_UNIT
+    warps = -(-_threads(block) // (WARP * PARTITIONS)) * PARTITIONS
+    if a_warp * warps > REGISTERS_PER_BLOCK:
         rule = f"must not need over {REGISTERS_PER_BLOCK} registers a block, and needs {registers} a thread"
-        raise RunError(kernel, rule, needed)
+        raise RunError(kernel, rule, a_warp * warps)
 
 
-def _warps(block: tuple[int, int, int]) -> int:
-    return -(-block[0] * block[1] * block[2] // 32)
+def _threads(block: tuple[int, int, int]) -> int:
+    return block[0] * block[1] * block[2]
 
 
 def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | None = None) -> None:

@@ -13,6 +13,7 @@ from gen.errors import RunError
 from gen.families.base import Launch, Limits, Operand, Plan
 from gen.families.expr import constant
 from gen.proof.host import HostRunner
+from gen.toolchain.occupancy import occupancy
 from tests.fake_family import fake_variant
 
 OUT = Operand("out", "out", F32, ("n",))
@@ -74,11 +75,22 @@ def test_dynamic_shared_memory_is_the_architectures(cache: Path, arch: str, most
 
 
 @pytest.mark.parametrize(
-    ("threads", "registers", "refused"), [(1024, 64, 65), (512, 128, 129), (513, 120, 121), (257, 224, 228)]
+    ("threads", "registers", "refused"), [(1024, 64, 65), (512, 128, 129), (513, 96, 97), (257, 168, 169)]
 )
 def test_registers_times_threads(cache: Path, threads: int, registers: int, refused: int) -> None:
-    """A warp gets registers for all its lanes, eight a lane at a time."""
+    """A warp gets registers for all its lanes, eight a lane at a time; quarters count as many warps as the fullest."""
+    for each, fits in ((registers, True), (refused, False)):
+        found = occupancy(
+            Limits.of("sm_90"), registers=each, static_shared_bytes=0, dynamic_shared_bytes=0, threads_per_block=threads
+        )
+        assert (found.blocks > 0) == fits
     launch(cache, block=(threads, 1, 1), registers=registers)
     with pytest.raises(RunError, match=rf"not need over 65536 registers a block, and needs {refused} a thread"):
         launch(cache, block=(threads, 1, 1), registers=refused)
     launch(cache, block=(threads, 1, 1))  # nobody has asked the compiler
+
+
+def test_registers_of_a_thread(cache: Path) -> None:
+    launch(cache, block=(32, 1, 1), registers=256)
+    with pytest.raises(RunError, match="must not need over 256 registers a thread"):
+        launch(cache, block=(32, 1, 1), registers=257)
