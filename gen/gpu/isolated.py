@@ -189,12 +189,14 @@ class IsolatedDevice:
         assert pending.request.number == reply.number
         if reply.error is None and pending.request.what in ("open", "close"):
             self._opened = pending.request if pending.request.what == "open" else None
-        if reply.lost:
-            self._restart()
-        if reply.error is not None:
-            pending.future.set_exception(reply.error)
-        else:
-            pending.future.set_result(_ours(pending.request, reply.value))
+        try:
+            if reply.lost:
+                self._restart()
+        finally:  # also where no process starts any more: somebody waits
+            if reply.error is not None:
+                pending.future.set_exception(reply.error)
+            else:
+                pending.future.set_result(_ours(pending.request, reply.value))
 
     def _died(self, status: Status, reason: str) -> None:
         """Says for the process what became of the request that it was at, and starts it anew."""

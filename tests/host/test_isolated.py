@@ -123,8 +123,12 @@ def test_a_process_that_never_gets_ready_is_an_error_in_words(tmp_path: Path) ->
         IsolatedDevice(DyingBench({}, tmp_path / "starts", dies_at_start=True))
 
 
-def test_where_it_cannot_start_again_all_who_wait_hear_of_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = start(first="crash")
+@pytest.mark.parametrize("misdeed", ["crash", "lose"])
+def test_where_it_cannot_start_again_all_who_wait_hear_of_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch, misdeed: str
+) -> None:
+    """Whether the process died, or answered and has lost the device."""
+    device = start(first=misdeed)
     session = device.open(PROBLEM, BASE)
     session.ready().result()
     monkeypatch.setattr(device, "_factory", DyingBench({}, Path("/dev/null"), dies_at_start=True))
