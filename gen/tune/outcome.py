@@ -71,7 +71,7 @@ def outcome_of(
     floor = device.floor_us(problem)
     trials = tuple(done.values())
     if finalists:
-        winner, times = choose(finalists, found.times_us, previous), found.times_us
+        winner, times = choose(finalists, found.times_us, tried_as(done, previous)), found.times_us
     else:
         right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
         if not right:
@@ -111,11 +111,17 @@ def displaces(outcome: Outcome, previous: str) -> bool:
 def _fastest(right: Sequence[Trial], done: Mapping[str, Trial], previous: str | None) -> Trial:
     """The fastest by its few samples; the winner so far, unless each of its samples is over 1 % slower than any."""
     found = min(right, key=lambda trial: (trial.median_us, trial.variant.name))
-    alike = done[previous].same_as or previous if previous is not None and previous in done else None
+    alike = tried_as(done, previous)
     for trial in right:
         if trial.variant.name == alike and min(trial.times_us) <= MARGIN * max(found.times_us):
             return trial
     return found
+
+
+def tried_as(done: Mapping[str, Trial], name: str | None) -> str | None:
+    """Under which name a variant was timed: that of the one that has the same machine code, if it was tried."""
+    twin = done[name].same_as if name is not None and name in done else ""
+    return twin if twin in done else name
 
 
 def callers_time(trial: Trial, base: str) -> bool:

@@ -7,8 +7,8 @@ the winner.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from gen.emit.render import render
@@ -19,7 +19,7 @@ from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
-from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of
+from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve
 from gen.tune.search import First, Search, Space, exhaustive
@@ -194,8 +194,9 @@ def _race(
     if deadline is not None and time.monotonic() >= deadline:
         return [], Finals({}, settled=False)
     fast = _first_heat(right, None if deadline is None else deadline - time.monotonic())
-    always = [_original(found, name) for name in (base.name, previous) if name in found]
-    wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial in right}
+    always = [found[name] for name in (tried_as(found, base.name), tried_as(found, previous)) if name and name in found]
+    names_of_right = {trial.variant.name for trial in right}
+    wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial.variant.name in names_of_right}
     entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values())}
     known = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
     left = halve(session, {name: entrants[name] for name in known}, known, attempts.fail, deadline)
@@ -205,7 +206,7 @@ def _race(
         if name in entrants and name not in names and found[name].status == "ok":
             left.append(entrants[name])
             names.add(name)
-    right_to_the_end, times = finals(session, left, attempts.fail, deadline, previous)
+    right_to_the_end, times = finals(session, left, attempts.fail, deadline, tried_as(found, previous))
     return [found[entrant.name] for entrant in right_to_the_end], times
 
 
@@ -217,10 +218,3 @@ def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
         costs = accumulate(HEAT_RUNS * (trial.median_us + AROUND_US) / 1e6 for trial in worth)
         worth = worth[: sum(cost <= seconds / 2 for cost in costs)]
     return worth if len(worth) > FINALISTS else ordered[:FINALISTS]
-
-
-def _original(found: Mapping[str, Trial], name: str | None) -> Trial:
-    """The trial of a name, or of the variant that was tried in its place."""
-    assert name is not None
-    trial = found[name]
-    return found.get(trial.same_as, replace(trial, same_as="")) if trial.same_as else trial

@@ -17,7 +17,7 @@ from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
 from gen.tune.choose import choose
-from gen.tune.outcome import displaces, outcome_of, winner_of
+from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
 from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND, Finals
 from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
 from tests.fake_family import called_variant
@@ -124,6 +124,23 @@ def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
     outcome = outcome_of(PROBLEM, FakeDevice(), done, [], none, BASE, previous, 1.0, 0)
     assert won(outcome) == (THIRD if previous == THIRD else wins)
     assert displaces(outcome, previous or "") is (won(outcome) == FIRST and previous is not None)
+
+
+@pytest.mark.parametrize(("ratio", "stays"), [(1.006, True), (1.03, False)])
+def test_the_winner_so_far_keeps_its_margin_where_another_of_its_code_was_timed(ratio: float, stays: bool) -> None:
+    by_name = {made.name: made for made in ALL}
+    turns = [5.0 + 0.001 * (turn % 5) for turn in range(60)]
+    times_us = {FIRST: turns, SECOND: [ratio * one for one in turns]}
+    done = {name: Trial(by_name[name], "ok", times_us=tuple(found[:3])) for name, found in times_us.items()}
+    done[BASE] = Trial(by_name[BASE], "ok", times_us=(20.0, 20.0, 20.0))
+    done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
+    finals = Finals(times_us, settled=True)
+    finalists = [done[FIRST], done[SECOND]]
+    outcome = outcome_of(PROBLEM, FakeDevice(), done, finalists, finals, BASE, THIRD, 1.0, 0)
+    assert won(outcome) == (THIRD if stays else FIRST)
+    # Where the other is not known in this run, it was timed itself.
+    alone = {THIRD: done[THIRD], FIRST: done[FIRST]}
+    assert (tried_as(done, THIRD), tried_as(alone, THIRD), tried_as(done, None)) == (SECOND, THIRD, None)
 
 
 def test_the_finals_go_on_until_their_order_is_settled(trials: Trials) -> None:
