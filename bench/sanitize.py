@@ -1,9 +1,10 @@
-"""Runs every algorithm under compute-sanitizer: `python -m bench.sanitize [--tool T] [--family F] [--json FILE]`.
+"""Runs algorithms under compute-sanitizer: `python -m bench.sanitize [--tool T] [--family F] [--json FILE]`.
 
-Four tools, each over the base and named variants of every catalogue and a pairwise cover of every search space, on the
-awkward sizes of each family. Nothing may be reported; what was run is written to `bench/sanitize-DEVICE.json`. Needs a
-GPU and the compute-sanitizer of a CUDA toolkit. A line a job tells how it ended. Status 1 if anything is found, 2 for
-an option that makes no sense; where it is ended early, what remained is said, and kept.
+Every algorithm but `nested`. Four tools, each over the base and named variants of every catalogue and a pairwise cover
+of every search space, on the awkward sizes of each family. Nothing may be reported; what was run is written to
+`bench/sanitize-DEVICE.json`, if it was all. Needs a GPU and the compute-sanitizer of a CUDA toolkit. A line a job tells
+how it ended. Status 1 if anything is found, 2 for an option that makes no sense; where it is ended early, what remained
+is said, and kept.
 
 `--plant` puts a fault of its own in front of each tool, which must find it: then status 1 is what is expected.
 """
@@ -139,7 +140,7 @@ def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) ->
                 options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             raise
     found = found_so_far()
-    narrowed = options.plant or options.tool or options.family or options.name
+    narrowed = options.plant or options.tool or options.family or options.name or options.cases != ALL
     places = [options.json] if options.json else []
     if not narrowed and found["meta"]["device"]:
         places.append(evidence_file(found["meta"]["device"]))

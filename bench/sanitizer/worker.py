@@ -63,7 +63,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
         "device": device.name,
         "driver": device.driver,
         "compiler": compiler.version,
-        "algorithms": sorted({proof.variant.algorithm.name for proof in proofs}),
+        "algorithms": sorted({proof.variant.algorithm.name for proof in proofs if proof.skipped is None}),
         "variants": sum(proof.skipped is None for proof in proofs),
         "skipped": sum(proof.skipped is not None for proof in proofs),
         "sizes": sizes,

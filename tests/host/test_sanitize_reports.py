@@ -124,6 +124,12 @@ def test_a_clean_run_of_everything_is_kept_as_evidence(machine: Path, capsys: py
     assert "nothing was reported" in out
 
 
+@pytest.mark.parametrize("option", ["--cases=8", "--tool=memcheck", "--family=probe"])
+def test_a_part_is_no_evidence_for_all(machine: Path, option: str) -> None:
+    assert drive(parse(["--jobs", "1", option]), run_clean) == 0
+    assert not (machine / "evidence.json").exists()
+
+
 def test_the_parts_of_a_family_are_kept_as_one() -> None:
     some = outcome(job="memcheck reduction 1/2")
     more = {**DONE, "algorithms": ["grid"], "sizes": {"sum_f32": (18, 18), "max_u8": (4, 9)}, "variants": 2}
