@@ -40,7 +40,9 @@ check: .venv/installed ## all that a change must pass: format, lint, types, out/
 clean: ## remove what these targets made: .venv and caches
 	@[ ! -e .venv/made-by-make ] || rm -rf .venv
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache out/.cache
-	find $(wildcard gen tests bench) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@for folder in $(wildcard gen tests bench); do \
+	  find $$folder -name __pycache__ -type d -prune -exec rm -rf {} +; \
+	done
 
 .venv/installed: pyproject.toml
 	@for python in $(PYTHONS); do \

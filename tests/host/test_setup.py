@@ -134,6 +134,13 @@ def test_clean_removes_what_make_made_and_nothing_else(checkout: Path) -> None:
     assert set(checkout.rglob("*")) == kept
 
 
+def test_clean_elsewhere_looks_into_no_other_folder(checkout: Path) -> None:
+    """`find` that is given no folder takes them all."""
+    (checkout / "env/lib/__pycache__").mkdir(parents=True)
+    assert make(checkout, "clean").returncode == 0
+    assert (checkout / "env/lib/__pycache__").exists()
+
+
 def test_clean_leaves_an_environment_that_make_did_not_make(checkout: Path) -> None:
     (checkout / ".venv").mkdir()
     assert make(checkout, "clean").returncode == 0
