@@ -1,0 +1,120 @@
+"""One variant at a time on a GPU made of NumPy arrays: what it does wrong is its own fault alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gen.errors import DeviceError, RunError
+from gen.gpu.nvml import Clocks
+from tests.fake_gpu import FakeGpu
+from tests.host.session.given import (
+    FIRST,
+    SECOND,
+    THIRD,
+    Bench,
+    spoil,
+)
+
+
+def test_a_right_variant_is_timed(bench: Bench) -> None:
+    trial = bench.attempt(FIRST)
+    assert (trial.status, trial.times_us, trial.registers) == ("ok", (3.0,) * 3, 20)
+
+
+def test_a_slow_variant_is_given_up_and_a_disturbed_one_is_not(bench: Bench) -> None:
+    bench.clock.slow = [50.0, 11.0]
+    assert bench.attempt(FIRST).times_us == (50.0, 11.0)
+    bench.clock.slow = [50.0]
+    assert bench.attempt(SECOND).times_us == (50.0, 3.0, 3.0)
+    bench.clock.slow = [5000.0]
+    assert bench.attempt(THIRD).times_us == (5000.0,)  # another look would cost as much again
+    bench.clock.slow = [7000.0]
+    assert bench.attempt(THIRD, 10000.0).times_us == (7000.0,)
+    bench.clock.slow = [5000.0]
+    assert bench.attempt(THIRD, 10000.0).times_us == (5000.0, 3.0, 3.0)
+
+
+def test_a_slow_variant_that_is_wrong_is_no_trial_that_is_right(bench: Bench) -> None:
+    for name, reason in (("out", "out: 1 elements are wrong"), ("in", "after the timing loop: an input was written")):
+        bench.clock.slow = [5000.0]
+        bench.faults[FIRST.name] = spoil(name)
+        trial = bench.attempt(FIRST)
+        assert (trial.status, trial.reason.partition(",")[0]) == ("wrong_result", reason)
+        assert bench.attempt(SECOND).status == "ok"
+
+
+@pytest.mark.parametrize("offset", [-4, 35 * 4, 35 * 4 + 100])
+def test_what_is_written_next_to_an_output_is_found(bench: Bench, offset: int) -> None:
+    def beside(gpu: FakeGpu, addresses: Mapping[str, int], _: int) -> None:
+        gpu.upload(addresses["out"] + offset, np.full(4, 0x77, np.uint8))
+
+    bench.faults[FIRST.name] = beside
+    trial = bench.attempt(FIRST)
+    assert (trial.status, trial.reason) == ("wrong_result", "bytes next to out are written")
+    assert bench.attempt(SECOND).status == "ok"  # the zones are whole again
+
+
+@pytest.mark.parametrize("when", [1, 3])
+def test_an_input_that_a_variant_spoils_is_whole_again_for_the_next(bench: Bench, when: int) -> None:
+    bench.faults[FIRST.name] = spoil("in", when)
+    assert bench.attempt(FIRST).status == "wrong_result"
+    assert bench.attempt(SECOND).status == "ok"
+
+
+def test_a_failed_launch_leaves_the_inputs_whole(bench: Bench) -> None:
+    def fault(gpu: FakeGpu, addresses: Mapping[str, int], launch: int) -> None:
+        spoil("in")(gpu, addresses, launch)
+        raise RunError(FIRST.name, "cannot be launched")
+
+    bench.faults[FIRST.name] = fault
+    assert bench.attempt(FIRST).status == "launch_failed"
+    assert bench.attempt(SECOND).status == "ok"
+
+
+def test_a_variant_that_finds_no_memory_is_not_at_fault(bench: Bench) -> None:
+    def fault(*_: object) -> None:
+        raise DeviceError("The GPU's memory", "does not hold 64 bytes more")
+
+    bench.faults[FIRST.name] = fault
+    assert bench.attempt(FIRST).status == "infeasible"  # so that it is tried again
+
+
+def test_a_variant_that_stops_writing_while_it_is_timed_is_wrong(bench: Bench) -> None:
+    bench.idle[FIRST.name] = 3
+    trial = bench.attempt(FIRST)
+    assert trial.status == "wrong_result"
+    assert "after the timing loop: out: 35 elements are wrong" in trial.reason
+    bench.idle[SECOND.name] = 20
+    assert bench.attempt(SECOND).status == "ok"
+    (fault,) = bench.rounds([SECOND], 30).faults
+    assert (fault.variant, fault.status) == (SECOND, "wrong_result")
+
+
+def test_what_base_gave_is_watched(bench: Bench) -> None:
+    """A kernel that writes there would make wrong what comes after it; the process begins anew then."""
+    (reference,) = bench.session._references.values()
+
+    def far(gpu: FakeGpu, addresses: Mapping[str, int], _: int) -> None:
+        gpu.upload(addresses["out"], np.full(4, 0x77, np.uint8))
+        gpu.upload(reference.address, np.full(4, 0x55, np.uint8))
+
+    bench.faults[FIRST.name] = spoil("out")
+    assert bench.attempt(FIRST).status == "wrong_result"
+    assert bench.bench.alive()
+    bench.faults[FIRST.name] = far
+    assert bench.attempt(FIRST).status == "wrong_result"
+    assert not bench.bench.alive()
+
+
+def test_clocks_and_others_are_noted(bench: Bench) -> None:
+    clocks = [Clocks(1980, 2619, ("idle",)), Clocks(1750, 2619, ("power limit", "heat"))]
+    bench.bench.nvml = SimpleNamespace(clocks=lambda: clocks[-1], others=lambda: ("process 7",))
+    trial = bench.attempt(FIRST)
+    assert (trial.sm_mhz, trial.throttled, trial.foreign) == (1750, "power limit, heat", ("process 7",))
+    bench.bench.nvml = SimpleNamespace(clocks=lambda: clocks.pop() if len(clocks) > 1 else clocks[0])
+    rounds = bench.rounds([FIRST], 2)
+    assert (rounds.sm_mhz, rounds.throttled) == ((1750, 1980), ("heat", "power limit"))
