@@ -218,6 +218,7 @@ def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
     file.write_text(run("bench", *ONE, "--list").out)
     assert script.started == 0
+    assert [case["name"] for case in json.loads(file.read_text())["cases"]] == ["transpose f32 1024x1024"]
     assert run("bench", "--cases", file).status == 0
     assert [case for case, _ in script.orders] == ["transpose f32 1024x1024"]
 

@@ -37,6 +37,16 @@ def test_the_help_of_a_command_shows_an_example(command: str) -> None:
     assert f"gen {command}" in shown.out.partition("Examples:")[2]
 
 
+def test_an_algorithm_without_a_config_for_the_catalogue_says_why() -> None:
+    listed = json.loads(run("list", "--json").out)
+    algorithms = [one for family in listed["families"] for one in family["algorithms"]]
+    assert any(one["legal_configs"] == 0 for one in algorithms)
+    for one in algorithms:
+        assert (one["why_none"] is None) == (one["legal_configs"] > 0)
+        assert "None" not in str(one["why_none"] or "")
+    assert "none for transpose_10_b32: elements of 4 bytes and more need no shifts" in run("list").out
+
+
 def test_the_version_is_gens() -> None:
     assert run("--version").out == f"gen {gen.__version__}\n"
 

@@ -97,3 +97,9 @@ def test_tune_on_a_gpu_takes_no_variant(monkeypatch: pytest.MonkeyPatch) -> None
     shown = run("tune", "reduction_sum_f32__shfl_tpb128_u1")
     assert shown.status == 2
     assert "Give reduction_sum_f32" in shown.err
+
+
+def test_a_rehearsal_has_no_budget_and_says_so() -> None:
+    shown = run("tune", "transpose", "--budget", "5s")
+    assert shown.status == 2
+    assert "--budget needs a GPU (got none here). Without --budget, gen tune transpose rehearses" in shown.err
