@@ -17,19 +17,22 @@ class Job:
 
     Attributes:
         part, parts: of the variants of the family, one in `parts`, from number `part` on; counted from 0.
+        planted: what runs is the fault that is planted for the tool, which must find it.
     """
 
     tool: str
     family: str
     part: int = 0
     parts: int = 1
+    planted: bool = False
 
     def of(self, variants: Sequence[Item]) -> tuple[Item, ...]:
         """Those that this job runs: of every algorithm some."""
         return tuple(variants[self.part :: self.parts])
 
     def __str__(self) -> str:
-        return f"{self.tool} {self.family}" + (f" {self.part + 1}/{self.parts}" if self.parts > 1 else "")
+        part = f" {self.part + 1}/{self.parts}" if self.parts > 1 else ""
+        return f"{self.tool} {self.family}{part}" + (" planted" if self.planted else "")
 
 
 def pieces(tools: Iterable[str], counts: Mapping[str, int], workers: int) -> list[Job]:

@@ -63,20 +63,21 @@ def run_one(sanitizer: str, job: Job, options: argparse.Namespace) -> Outcome:
         result = Path(folder) / "result.json"
         worker = ["--tool", tool, "--family", family, "--cases", str(options.cases), "--result", str(result)]
         worker += ["--part", str(job.part), "--parts", str(job.parts)]
-        if options.plant:
+        if job.planted:
             worker += ["--plant"]
-        name = FAULTS[tool].variant if options.plant else options.name
+        name = FAULTS[tool].variant if job.planted else options.name
         if name is not None:
             worker += ["--name", name]
         start = time.monotonic()
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]  # gen need not be installed
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         log = Path(folder) / "log"
-        timeout = PLANTED_TIMEOUT if options.plant else TIMEOUT  # a planted fault may make the kernel hang
+        timeout = PLANTED_TIMEOUT if job.planted else TIMEOUT  # a planted fault may make the kernel hang
         status = wait(arguments_of(sanitizer, tool, worker), environment, log, timeout)
         output = log.read_text(encoding="utf-8", errors="replace")
         done = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else None
-    return Outcome(tool, family, status, read_report(output), done, output, time.monotonic() - start, str(job))
+    seconds = time.monotonic() - start
+    return Outcome(tool, family, status, read_report(output), done, output, seconds, str(job), job.planted)
 
 
 def wait(arguments: Sequence[str], environment: Mapping[str, str], log: Path, timeout: float) -> int | None:

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bench.sanitizer.faults import TOOLS
+from bench.sanitizer.faults import FAULTS, TOOLS
 from gen.families import FAMILIES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -57,6 +57,7 @@ class Outcome:
     Attributes:
         status: what compute-sanitizer ended with; None if it was stopped for taking too long.
         done: what the worker says it did; None if it did not get so far.
+        planted: it ran the fault that is planted for it, and is to find it.
     """
 
     tool: str
@@ -67,6 +68,17 @@ class Outcome:
     output: str
     seconds: float
     job: str = ""
+    planted: bool = False
+
+    @property
+    def found(self) -> bool:
+        """Whether it reports the fault that is planted for it."""
+        return self.planted and any(FAULTS[self.tool].said in line for line in self.report.lines)
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether nothing was to be found, and was; or the planted fault."""
+        return self.found if self.planted else self.clean
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -137,7 +149,8 @@ def evidence(
     done = next((outcome.done for outcome in outcomes if outcome.done), {})
     tools: dict[str, Any] = {}
     places = [family.name for family in FAMILIES]
-    ordered = sorted(outcomes, key=lambda outcome: (TOOLS.index(outcome.tool), places.index(outcome.family)))
+    ordinary = [outcome for outcome in outcomes if not outcome.planted]
+    ordered = sorted(ordinary, key=lambda outcome: (TOOLS.index(outcome.tool), places.index(outcome.family)))
     for tool, group in groupby(ordered, key=lambda outcome: outcome.tool):
         families = groupby(group, key=lambda outcome: outcome.family)
         rows = {family: merged(list(parts)).as_json() for family, parts in families}
@@ -153,9 +166,14 @@ def evidence(
             "compute_sanitizer": version,
             "texts": texts,
         },
-        "clean": bool(outcomes) and not remained and all(outcome.clean for outcome in outcomes),
+        "clean": bool(ordinary) and not remained and all(outcome.clean for outcome in ordinary),
         "seconds": round(seconds, 1),
         **({"remained": list(remained)} if remained else {}),
+        "planted": {
+            outcome.tool: {"variant": FAULTS[outcome.tool].variant, "found": outcome.found, "status": outcome.status}
+            for outcome in sorted(outcomes, key=lambda outcome: TOOLS.index(outcome.tool))
+            if outcome.planted
+        },
         "tools": tools,
     }
 
@@ -172,7 +190,7 @@ def evidence_file(device: str) -> Path:
 
 
 def show(outcome: Outcome, progress: str = "") -> None:
-    """Prints one line for what is clean; what was reported, too, for what is not."""
+    """Prints one line for what is as expected; what was reported, too, for what is not."""
     done = outcome.done or {}
     errors = "no count" if outcome.report.errors is None else f"{outcome.report.errors} errors"
     sizes, available = outcome.sizes
@@ -180,12 +198,12 @@ def show(outcome: Outcome, progress: str = "") -> None:
         f"{progress}{outcome.job or f'{outcome.tool} {outcome.family}'}: {done.get('variants', 0)} variants on {sizes} "
         f"of {available} sizes, {done.get('cases', 0)} cases: {errors}, {outcome.seconds:.0f} s, "
         f"{max(outcome.seconds - done.get('seconds', outcome.seconds), 0):.0f} of them to start"
-        + ("" if outcome.clean else "  NOT CLEAN"),
+        + ("  FOUND" if outcome.found else "  MISSED" if outcome.planted else "" if outcome.clean else "  NOT CLEAN"),
         flush=True,
     )
     if done.get("skipped"):
         print(f"  {done['skipped']} variants were skipped: their algorithms say why")
-    if outcome.clean:
+    if outcome.as_expected:
         return
     if outcome.status is None:
         print(f"  stopped after {outcome.seconds:.0f} s")

@@ -52,6 +52,8 @@ def test_every_tool_runs_on_every_variant_of_every_family_unless_told_otherwise(
         ("initcheck", "stencil"), ("memcheck", "stencil"),
     }  # fmt: skip
     assert run("--tool", "memcheck", "--name", "transposeSmem") == [("memcheck", "transpose")]
+    planted = [job for job in jobs_of(parse(["--tool", "memcheck"]), limits) if job.planted]
+    assert planted == jobs_of(parse(["--plant", "--tool", "memcheck"]), limits)
     assert dict(run("--plant")) == {
         "memcheck": "reduction", "racecheck": "transpose", "initcheck": "reduction", "synccheck": "reduction",
     }  # fmt: skip

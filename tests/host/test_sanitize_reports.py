@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def run_clean(_: str, job: Job, __: argparse.Namespace) -> Outcome:
+    if job.planted:
+        status = None if job.tool == "synccheck" else 9
+        return outcome(job.tool, job.family, FOUND[job.tool], status=status, job=str(job), planted=True)
     return outcome(job.tool, job.family, CLEAN_RACES if job.tool == "racecheck" else CLEAN, job=str(job))
 
 
@@ -122,6 +126,9 @@ def test_a_clean_run_of_everything_is_kept_as_evidence(machine: Path, capsys: py
     out = capsys.readouterr().out
     assert out.count("3 variants on 18 of 18 sizes, 54 cases: 0 errors") == len(TOOLS) * len(FAMILIES)
     assert "nothing was reported" in out
+    assert "every planted fault was found" in out
+    assert kept["planted"]["memcheck"] == {"variant": "reduceShfl", "found": True, "status": 9}
+    assert list(kept["planted"]) == list(TOOLS)
 
 
 @pytest.mark.parametrize("option", ["--cases=8", "--tool=memcheck", "--family=probe"])
@@ -190,19 +197,31 @@ def test_what_is_reported_is_shown_and_fails(machine: Path, capsys: pytest.Captu
     assert out.count("NOT CLEAN") == 3
 
 
-def test_planted_faults_fail_and_those_missed_are_named(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def find_all(_: str, job: Job, __: argparse.Namespace) -> Outcome:
-        status = None if job.tool == "synccheck" else 9
-        return outcome(job.tool, job.family, FOUND[job.tool], status=status, job=str(job))
-
+def test_planted_faults_must_be_found(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def find_one(sanitizer: str, job: Job, options: argparse.Namespace) -> Outcome:
-        return (find_all if job.tool == "racecheck" else run_clean)(sanitizer, job, options)
+        found = run_clean(sanitizer, job, options)
+        missed = job.planted and job.tool != "racecheck"
+        return replace(found, report=read_report(CLEAN), status=0) if missed else found
 
-    assert drive(parse(["--plant"]), find_all) == 1
-    assert "every planted fault was found" in capsys.readouterr().out
-    assert drive(parse(["--plant"]), find_one) == 1
+    part = machine / "part.json"
+    assert drive(parse(["--plant", "--json", str(part)]), run_clean) == 0
+    out = capsys.readouterr().out
+    assert "every planted fault was found" in out
+    assert "memcheck reduction planted: 3 variants" in out
+    assert "nothing was reported" not in out
+    assert all(planted["found"] for planted in json.loads(part.read_text())["planted"].values())
+
+    assert drive(parse(["--plant", "--json", str(part)]), find_one) == 1
     assert "planted faults missed by: memcheck, initcheck, synccheck" in capsys.readouterr().out
+    planted = json.loads(part.read_text())["planted"]
+    assert [tool for tool in TOOLS if planted[tool]["found"]] == ["racecheck"]
     assert not (machine / "evidence.json").exists()
+
+    # A tool that finds no fault where there is one says nothing where it finds none.
+    assert drive(parse(["--jobs", "1"]), find_one) == 1
+    out = capsys.readouterr().out
+    assert "nothing was reported" in out
+    assert "planted faults missed by: memcheck, initcheck, synccheck" in out
 
 
 def test_a_machine_without_a_gpu_is_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
@@ -245,11 +264,12 @@ cat <<'END'
 {RACE}END
 exit 9""",
     )
-    found = run_one(str(tool), Job("racecheck", "transpose"), parse(["--plant"]))
+    found = run_one(str(tool), Job("racecheck", "transpose", planted=True), parse([]))
     assert found.status == 9
     assert found.report == Report(1, read_report(RACE).lines)
     assert found.done == json.loads(json.dumps(DONE))
     assert not found.clean
+    assert found.found
     words = (tmp_path / "words").read_text().split()
     assert words[words.index("--name") + 1] == "transposeSmemPad"
     assert "--plant" in words
