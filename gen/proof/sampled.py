@@ -85,7 +85,10 @@ def _large(spec: Spec) -> Iterator[Extents]:
     # How often an axis counts: twice, where matrices are square.
     often = {axis: max(operand.axes.count(axis) for operand in arrays) for axis in axes}
     if len(axes) == 1 and often[axes[0]] == 1:
-        yield {axes[0]: EDGES[-1] + 2**16 + 5}  # no multiple of a vector, wherever the first one begins
+        within = min(prod(axis for axis in operand.axes if isinstance(axis, int)) for operand in arrays)
+        yield {axes[0]: EDGES[-1] // within + 2**16 + 5}  # no multiple of a vector, wherever the first one begins
+        if within > 1:
+            yield {axes[0]: EDGES[-1] + 11}
         return
     side = int((EDGES[-1] / prod(3 ** often[axis] for axis in axes[:-2])) ** (1 / sum(often[a] for a in axes[-2:])))
     yield pitched(dict.fromkeys(axes[:-2], 3) | dict.fromkeys(axes[-2:-1], side + 63) | {axes[-1]: side + 1}, 9)

@@ -158,3 +158,14 @@ def test_no_two_changes_are_one() -> None:
     assert len({change.name for change in CHANGES}) == len(CHANGES)
     edits = {(change.variant, change.file, change.old, change.new, change.also) for change in CHANGES}
     assert len(edits) == len(CHANGES)
+
+
+def test_every_algorithm_has_mutants() -> None:
+    mutated = {(whole(mutant.variant).family.name, whole(mutant.variant).algorithm.name) for mutant in MUTANTS}
+    runnable = {
+        (family.name, name)
+        for family in FAMILIES
+        for name, algorithm in family.algorithms.items()
+        if algorithm.not_on_host is None
+    }
+    assert mutated == runnable | {("scan", name) for name in Scan().algorithms}

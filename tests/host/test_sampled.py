@@ -17,6 +17,7 @@ from gen.families.base import Expected, Extents, Family, Launch, Layout, Limits,
 from gen.families.expr import ONE, size
 from gen.families.layout import layouts_of
 from gen.families.names import base_variants, find_variant, variant
+from gen.families.probe import TileSpec
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.reduction.grid import GridConfig
 from gen.proof.cases import Case, Content
@@ -115,8 +116,12 @@ def test_a_family_that_knows_nothing_of_parts_has_no_large_cases() -> None:
 @each_spec
 def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_runner: HostRunner) -> None:
     """Of the bases of all classes, some wait for each other's blocks: then `grid`, whose chosen blocks can be run."""
-    cases = tuple(sampled_cases(family, spec))
-    proofs = list(prove(host_runner, base_variants(family, spec), cases))
+    bases = base_variants(family, spec)
+    every = tuple(sampled_cases(family, spec))
+    wide = [case for case in every if all("a grid has at most" in (uncovered(b, case, LIMITS) or "") for b in bases)]
+    assert len(wide) == isinstance(spec, TileSpec)  # as many tiles as there are numbers of 32 bits are no blocks
+    cases = tuple(case for case in every if case not in wide)
+    proofs = list(prove(host_runner, bases, cases))
     if max(proof.cases for proof in proofs) == 0 and family.name == "reduction":
         proofs = list(prove(host_runner, [variant(family, spec, "grid", GridConfig())], cases))
     for proof in proofs:

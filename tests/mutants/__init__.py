@@ -5,6 +5,7 @@ Numbers in brackets are those of the defects that the literature's printed listi
 """
 
 from tests.mutants import (
+    probe,
     reduction,
     reduction_axes,
     reduction_cluster,
@@ -34,6 +35,7 @@ _PARTS = (
     transpose_tiles,
     transpose_vectors,
     stencil,
+    probe,
     scan,
 )
 

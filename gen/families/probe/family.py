@@ -116,6 +116,22 @@ class Probes(DenseFamily[ProbeSpec]):
         copied = spec.sets_rows == spec.reads_rows
         return {"out": Expected(inputs["in"] if copied else inputs["in"].swapaxes(1, 2))}
 
+    def part(
+        self, spec: ProbeSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
+    ) -> Expected | None:
+        """The elements that get there, and what is added to them."""
+        if isinstance(spec, OffsetSpec):
+            (place,) = index
+            shift = -spec.offset if spec.shifts == "write" else spec.offset
+            place = (place + shift) % extents["n"]
+            with np.errstate(invalid="ignore", over="ignore"):
+                return Expected(inputs["a"][place] + inputs["b"][place])
+        if isinstance(spec, RecordSpec):
+            field = index[1 if spec.layout == "aos" else 0]
+            return Expected(inputs["in"][index] + (10 * (field + 1)).astype(spec.dtype.numpy))
+        tile, row, col = index
+        return Expected(inputs["in"][(tile, row, col) if spec.sets_rows == spec.reads_rows else (tile, col, row)])
+
     def representative(self, spec: ProbeSpec, shape_class: str) -> Extents:
         """2^26 elements."""
         if isinstance(spec, TileSpec):
