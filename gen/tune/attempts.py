@@ -20,7 +20,7 @@ from gen.families.base import Limits, Variant
 from gen.gpu.trial import Device, Entrant, Problem, Session, Status, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.compiled import Compiled
-from gen.toolchain.identity import code_digest
+from gen.tune.identity import identity
 from gen.tune.prune import Pruning
 from gen.tune.search import Search
 from gen.tune.sources import Source, Sources
@@ -93,7 +93,7 @@ class Attempts:
             RunError: base is wrong.
         """
         self._asked.add(base.name)
-        self._first[_identity(base, self._problem, self._device.limits)] = base.name
+        self._first[identity(base, self._problem, self._device.limits)] = base.name
         if self.screen(base.variant):
             self._submit(session, base)
         opening = session.ready()
@@ -205,7 +205,7 @@ class Attempts:
         if reason is not None:
             self._record(entrant.untimed("pruned", reason))
             return
-        digest = _identity(entrant, self._problem, self._device.limits)
+        digest = identity(entrant, self._problem, self._device.limits)
         first = self._first.setdefault(digest, variant.name)
         if first == variant.name:
             self._ready.append(entrant)
@@ -256,20 +256,3 @@ class Attempts:
             source.variants.clear()
         self._compiling.clear()
         self._ready.clear()
-
-
-def _identity(entrant: Entrant, problem: Problem, limits: Limits) -> str:
-    """What is the same for two variants exactly if they do the same: machine code and evaluated plan."""
-    sizes = {**problem.extents, **limits.sizes()}
-    plan = entrant.variant.plan
-    launches = [
-        (
-            launch.entry, [extent.at(sizes) for extent in launch.grid], launch.block, launch.shared_bytes.at(sizes),
-            [one if isinstance(one, str) else (one[0].name, one[1].at(sizes)) for one in launch.arguments],
-            launch.cluster, launch.times.at(sizes), launch.swap, launch.setup,
-        )
-        for launch in plan.launches
-    ]  # fmt: skip
-    scratch = [(one.name, one.bytes.at(sizes), one.zeroed) for one in plan.scratch]
-    code = code_digest(entrant.compiled.cubin, entrant.compiled.name)
-    return repr((code, launches, scratch, plan.constants))
