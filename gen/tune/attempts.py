@@ -42,7 +42,7 @@ class Attempts:
 
     Attributes:
         done: every trial, by the variant's name.
-        best_us: the least median.
+        best_us: the least median of those that were timed as a whole.
     """
 
     def __init__(
@@ -246,7 +246,8 @@ class Attempts:
 
     def _know(self, trial: Trial) -> None:
         self.done[trial.variant.name] = trial
-        self.best_us = min(self.best_us, trial.median_us)
+        if trial.whole:  # what only seems fast must neither end the search nor cut the others short
+            self.best_us = min(self.best_us, trial.median_us)
         self._tick(len(self.done), len(self._asked) + self._left)
 
     def _drop(self) -> None:

@@ -126,7 +126,7 @@ def tried_as(done: Mapping[str, Trial], name: str | None) -> str | None:
 
 def callers_time(trial: Trial, base: str) -> bool:
     """Whether a caller pays what was timed: one whose call makes a private copy first never wins, unless it is base."""
-    return trial.variant.name == base or not any(launch.setup for launch in trial.variant.plan.launches)
+    return trial.variant.name == base or trial.whole
 
 
 def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping[str, object]) -> Winner:

@@ -12,7 +12,7 @@ from gen.store.trials import Trials
 from gen.tune.outcome import winner_of
 from gen.tune.search import random
 from gen.tune.tuner import Options, candidates
-from tests.fake_device import FakeDevice, FakeFarm
+from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
 from tests.host.tuner.given import (
     ALL,
     BASE,
@@ -83,6 +83,14 @@ def test_a_variant_whose_copy_is_not_timed_never_wins(trials: Trials) -> None:
     assert not any("interleaved" in name for finals, _ in device.finals for name in finals)
     previous = next(trial.variant.name for trial in outcome.trials if trial.variant.algorithm.name == "interleaved")
     assert "interleaved" not in won(tuned(device, trials, problem=SUM, previous=previous))
+
+
+def test_a_variant_whose_copy_is_not_timed_neither_ends_a_search_nor_cuts_others_short(trials: Trials) -> None:
+    device = FakeDevice(lambda made: 5.0 if made.algorithm.name == "interleaved" else 20.0, floor=5.0)
+    outcome = tuned(device, trials, problem=SUM, options=Options(stop_at=0.9))
+    assert outcome.left_out == 0
+    assert any(trial.median_us == 5.0 for trial in outcome.trials)
+    assert {count for _, count in device.attempts} == {SAMPLES}
 
 
 def test_when_all_but_base_are_bad_base_wins(trials: Trials) -> None:
