@@ -133,6 +133,24 @@ class Trials:
             return None
         return Trial(variant, foreign=found.others, **{name: getattr(found, name) for name in _OF_A_TRIAL})
 
+    def names(self, setting: Setting, problem: Problem) -> list[str]:
+        """The variants that were tried under these conditions, fastest first; their texts may have changed since."""
+        where = {
+            "spec": problem.spec_name, "alignment": problem.alignment, "device": setting.device,
+            "driver": setting.driver, "compiler": setting.compiler, "options": setting.options,
+            "protocol": setting.protocol,
+        }  # fmt: skip
+        query = (
+            f"SELECT variant, extents FROM trials WHERE {' AND '.join(f'{column} = ?' for column in where)} "
+            "ORDER BY median_us IS NULL, median_us, variant"
+        )
+        sizes = _json(problem.extents)
+        try:
+            found = self._base.execute(query, (*where.values(),)).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+        return [str(row["variant"]) for row in found if _sorted(row["extents"]) == sizes]
+
     def count(self) -> int:
         """How many trials there are."""
         return int(self._base.execute("SELECT count(*) FROM trials").fetchone()[0])
@@ -220,3 +238,11 @@ def key(setting: Setting, problem: Problem, text: str) -> str:
 
 def _json(content: Mapping[str, object]) -> str:
     return json.dumps(content, sort_keys=True)
+
+
+def _sorted(text: object) -> str:
+    """The same JSON with its names in order; none for what is no JSON."""
+    try:
+        return json.dumps(json.loads(str(text)), sort_keys=True)
+    except (ValueError, RecursionError):
+        return ""

@@ -21,12 +21,14 @@ from gen.gpu.trial import Device, Entrant, Problem, Session, Status, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune.identity import identity
+from gen.tune.known import known
 from gen.tune.prune import Pruning
 from gen.tune.search import Search
 from gen.tune.sources import Source, Sources
 
 SLOWER = 2.0  # samples that much over the best so far end an attempt
 TRYING = 3  # attempts that the device has, or is about to get
+AT_ONCE = 32  # trials of earlier runs, the fastest, that are looked at before a search chooses; the others meanwhile
 READY = 256  # compiled variants that may wait for it
 MADE_ANEW: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
 
@@ -47,13 +49,15 @@ class Attempts:
 
     def __init__(
         self, problem: Problem, device: Device, sources: Sources, store: Trials, setting: Setting, pruning: Pruning,
-        tick: Callable[[int, int], None],
+        search: Search, tick: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         self.done: dict[str, Trial] = {}
         self.best_us = float("inf")
         self._problem, self._device, self._sources, self._store = problem, device, sources, store
-        self._setting, self._pruning, self._tick = setting, pruning, tick
+        self._setting, self._pruning, self._search, self._tick = setting, pruning, search, tick
         self._asked: set[str] = set()
+        recorded = (name for name in store.names(setting, problem) if name not in self._asked)  # by then
+        self._recorded = known(problem, recorded)  # in earlier runs, and not looked at
         self._more = True  # the search may give more
         self._given: deque[Variant] = deque()  # by the search, and not looked at
         self._left = 0  # how many the search may give yet
@@ -70,20 +74,14 @@ class Attempts:
         if reason is not None:
             self._record(Trial(variant, "infeasible", reason=reason))
             return False
-        found = self._store.find(self._setting, self._problem, self._sources.text(variant), variant)
-        if found is not None and found.status not in MADE_ANEW:
-            self._know(found)
-            return False
-        return True
+        return not self._recall(variant)
 
     def run(
-        self, search: Search, session: Session, base: Entrant, *,
-        deadline: float | None = None, enough_us: float = 0.0,
+        self, session: Session, base: Entrant, *, deadline: float | None = None, enough_us: float = 0.0
     ) -> int:  # fmt: skip
         """Tries base, and then what the search gives, until it gives no more; how many it had left.
 
         Args:
-            search: chooses.
             session: where.
             base: tried first, whatever the deadline, if it was not tried before.
             deadline: of `time.monotonic()`; what is not begun by then is left out.
@@ -96,21 +94,21 @@ class Attempts:
         self._first[identity(base, self._problem, self._device.limits)] = base.name
         if self.screen(base.variant):
             self._submit(session, base)
+        for _ in range(AT_ONCE):  # whatever the deadline: it may be the best so far
+            self._remember()
         opening = session.ready()
         opening.add_done_callback(self._ended.put)
         try:
-            self._loop(search, session, opening, deadline, enough_us)
+            self._loop(session, opening, deadline, enough_us)
         except KeyboardInterrupt:
             with suppress(RunError):
                 for future in [one for one in self._trying if one.done()]:  # what has ended is recorded all the same
-                    self._finish(future, search)
+                    self._finish(future)
             raise
         opening.result()
-        return self._unseen(search) + len(self._asked - self.done.keys())
+        return self._unseen() + len(self._asked - self.done.keys())
 
-    def _loop(
-        self, search: Search, session: Session, opening: Future[None], deadline: float | None, enough_us: float
-    ) -> None:
+    def _loop(self, session: Session, opening: Future[None], deadline: float | None, enough_us: float) -> None:
         over = False
         while True:
             if opening.done():
@@ -120,11 +118,11 @@ class Attempts:
                 self._drop()
             while self._ready and len(self._trying) < TRYING:
                 self._submit(session, self._ready.popleft())
-            idle = over or not self._go_on(search)
+            idle = over or not self._go_on()
             if idle and not self._compiling and not self._trying:
                 break
             left = None if deadline is None or over else max(deadline - time.monotonic(), 0)
-            self._collect(search, left if idle else 0)
+            self._collect(left if idle else 0)
 
     def fail(self, trial: Trial) -> None:
         """Records that a variant which was right is not."""
@@ -143,20 +141,20 @@ class Attempts:
             except CompileError as error:
                 self.fail(Trial(variant, "compile_failed", reason=error.log))
 
-    def _go_on(self, search: Search) -> bool:
+    def _go_on(self) -> bool:
         """Does the next small piece of work that keeps the compilers busy; False if they are, or there is none.
 
         Small, so that a trial that ends meanwhile is recorded, and the device gets its next, within milliseconds.
         """
         if not self._more:  # no compiler is to wait while the device catches up
-            return self._sources.go_ahead(2 * self._sources.width)
+            return self._sources.go_ahead(2 * self._sources.width) or self._remember()
         room = 2 * self._sources.width - len(self._compiling)
         if room <= 0 or len(self._ready) >= READY:
-            return False
+            return self._remember()
         if not self._given:
-            self._given.extend(search.ask(room))
+            self._given.extend(self._search.ask(room))
             self._more = bool(self._given)
-            self._left = self._unseen(search)
+            self._left = self._unseen()
             return True
         variant = self._given.popleft()
         if variant.name not in self._asked:
@@ -164,16 +162,34 @@ class Attempts:
             self._consider(variant)
         return True
 
-    def _unseen(self, search: Search) -> int:
-        """About how many variants were not looked at."""
-        return search.left + len(self._given)
+    def _remember(self) -> bool:
+        """Looks at one that was tried in an earlier run; False if there are no more."""
+        variant = next(self._recorded, None)
+        if variant is None:
+            return False
+        if against(variant, self._problem, self._device.limits) is None:
+            self._recall(variant)
+        return True
 
-    def _collect(self, search: Search, seconds: float | None) -> None:
+    def _recall(self, variant: Variant) -> bool:
+        """Whether what became of a variant is recorded; then it is known."""
+        found = self._store.find(self._setting, self._problem, self._sources.text(variant), variant)
+        if found is None or found.status in MADE_ANEW:
+            return False
+        self._asked.add(variant.name)
+        self._know(found)
+        return True
+
+    def _unseen(self) -> int:
+        """About how many variants were not looked at."""
+        return self._search.left + len(self._given)
+
+    def _collect(self, seconds: float | None) -> None:
         """Deals with what has ended; waits that long until something has."""
         try:
             future = self._ended.get(timeout=seconds) if seconds is None or seconds > 0 else self._ended.get_nowait()
             while True:
-                self._finish(future, search)
+                self._finish(future)
                 future = self._ended.get_nowait()
         except Empty:
             pass
@@ -219,7 +235,7 @@ class Attempts:
         self._trying[future] = entrant
         future.add_done_callback(self._ended.put)
 
-    def _finish(self, future: Future[Any], search: Search) -> None:
+    def _finish(self, future: Future[Any]) -> None:
         """What has come of a compilation, or of an attempt."""
         source = self._compiling.pop(future, None)
         if source is not None:
@@ -231,10 +247,8 @@ class Attempts:
         if entrant is not None:
             trial = replace(future.result(), compile_ms=entrant.compiled.compile_ms)
             self._record(trial)
-            search.tell(trial)
             for twin in self._twins.pop(entrant.name, ()):
                 self._copy(twin, trial)
-                search.tell(self.done[twin.name])
 
     def _copy(self, entrant: Entrant, trial: Trial) -> None:
         compile_ms = entrant.compiled.compile_ms
@@ -246,6 +260,7 @@ class Attempts:
 
     def _know(self, trial: Trial) -> None:
         self.done[trial.variant.name] = trial
+        self._search.tell(trial)
         if trial.whole:  # what only seems fast must neither end the search nor cut the others short
             self.best_us = min(self.best_us, trial.median_us)
         self._tick(len(self.done), len(self._asked) + self._left)

@@ -32,12 +32,15 @@ class Search(Protocol):
         ...
 
     def tell(self, trial: Trial) -> None:
-        """What became of one that was given. Others may still be on their way."""
+        """What became of one that was given, or is known from elsewhere: base, a guess, a trial of an earlier run.
+
+        It is not given any more. Others may still be on their way.
+        """
         ...
 
     @property
     def left(self) -> int:
-        """About how many variants have not been given; 0 if all have."""
+        """About how many variants have neither been given nor told of; 0 if all have."""
         ...
 
 
@@ -82,6 +85,21 @@ class Space:
         if made is None:
             self._illegal.add(number)
         return made
+
+    def number(self, variant: Variant) -> int | None:
+        """The inverse of `at`; None for a variant that it never gives."""
+        first = 0
+        for algorithm, count in self._parts:
+            if algorithm.name == variant.algorithm.name:
+                digits = 0
+                for parameter in algorithm.config.parameters():
+                    value = getattr(variant.config, parameter.field)
+                    if value not in parameter.values:
+                        return None
+                    digits = digits * len(parameter.values) + parameter.values.index(value)
+                return None if self.at(first + digits) is None else first + digits
+            first += count
+        return None
 
     def near(self, number: int) -> list[int]:
         """The numbers of variants of the same algorithm that differ from this one in a single parameter."""
@@ -136,6 +154,7 @@ class First:
 
     def tell(self, trial: Trial) -> None:
         """Passes it on."""
+        self.first = [one for one in self.first if one.name != trial.variant.name]
         self.search.tell(trial)
 
     @property
@@ -158,7 +177,8 @@ class InOrder:
 
     def __init__(self, space: Space, numbers: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> None:
         self._space, self._numbers = space, numbers
-        self._looked_at = self._given = 0
+        self._looked_at = 0
+        self._met: set[int] = set()  # given, or told of
         self._next = self._variants()
 
     def ask(self, count: int) -> Sequence[Variant]:
@@ -166,20 +186,25 @@ class InOrder:
         return tuple(islice(self._next, count))
 
     def tell(self, trial: Trial) -> None:
-        """Changes nothing."""
+        """Leaves it out."""
+        number = self._space.number(trial.variant)
+        if number is not None:
+            self._met.add(number)
 
     @property
     def left(self) -> int:
         """About how many variants were not given; of a part of a space, the numbers that were not looked at."""
         rest = len(self._numbers) - self._looked_at
-        return rest if len(self._numbers) < self._space.size else min(max(self._space.count - self._given, 0), rest)
+        if len(self._numbers) < self._space.size:
+            return rest
+        return min(max(self._space.count - len(self._met), 0), rest)
 
     def _variants(self) -> Iterator[Variant]:
-        for number in self._numbers:
+        for number in map(int, self._numbers):
             self._looked_at += 1
-            made = self._space.at(int(number))
+            made = None if number in self._met else self._space.at(number)
             if made is not None:
-                self._given += 1
+                self._met.add(number)
                 yield made
 
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from gen.emit.render import render
-from gen.errors import GenError, RunError
+from gen.errors import RunError
 from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, find_variant, likely_variants, variant
+from gen.families.names import base_variants, likely_variants, variant
 from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
+from gen.tune.known import known
 from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve
@@ -92,10 +93,10 @@ def tune(
     sources = sources or Sources(farm, device.limits.arch, text)
     setting = setting_of(device, farm)
     pruning = Pruning(problem, device.limits, device.name, options.prune)
-    attempts = Attempts(problem, device, sources, trials, setting, pruning, tick)
     enough = 0.0 if options.stop_at is None else device.floor_us(problem) / options.stop_at
-    early = [*_known(problem, previous), *likely_variants(problem.family, problem.spec, problem.shape_class)]
-    search = First(options.search(sources.space(problem)), early)
+    likely = likely_variants(problem.family, problem.spec, problem.shape_class)
+    search = First(options.search(sources.space(problem)), [*known(problem, [previous or ""]), *likely])
+    attempts = Attempts(problem, device, sources, trials, setting, pruning, search, tick)
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
         seconds = time.monotonic() - start
@@ -107,7 +108,7 @@ def tune(
         device.prepare(upcoming)
     try:
         until = None if deadline is None else deadline - min(FINALS_SHARE * (deadline - start), FINALS_SECONDS)
-        left = attempts.run(search, session, entrant, deadline=until, enough_us=enough)
+        left = attempts.run(session, entrant, deadline=until, enough_us=enough)
         while deadline is None and sources.go_ahead(READY):
             pass
         if deadline is not None and latest is not None:
@@ -118,16 +119,6 @@ def tune(
         raise Interrupted(outcome([], Finals({}, settled=False), search.left)) from None
     finally:
         session.close()
-
-
-def _known(problem: Problem, previous: str | None) -> list[Variant]:
-    """The winner so far, if there is one that is still a variant of this spec."""
-    try:
-        known = {problem.spec_name: problem.spec.to_json()}
-        made = find_variant((problem.family,), previous or "", known)
-    except GenError:
-        return []
-    return [made] if made.spec == problem.spec and made.algorithm.only_if_asked is None else []
 
 
 def setting_of(device: Device, farm: Farm) -> Setting:

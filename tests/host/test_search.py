@@ -16,11 +16,11 @@ from gen.errors import UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Plan, Variant
 from gen.families.config import Config, tunable
-from gen.families.names import find_family, space, variant
+from gen.families.names import base_variants, find_family, space, variant
 from gen.gpu.trial import Entrant, Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
 from gen.toolchain.occupancy import needed_in_flight
-from gen.tune.climb import Climb
+from gen.tune.climb import SAMPLE, Climb
 from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
 from gen.tune.search import Space, exhaustive, random
 from gen.tune.searches import SEARCHES, find_search
@@ -62,6 +62,32 @@ def test_every_search_gives_every_variant_once_in_batches(name: str) -> None:
     names = [made.name for made in found]
     assert len(names) == len(set(names))
     assert set(names) == {made.name for made in exhaustive(whole).ask(10**6)}
+
+
+@pytest.mark.parametrize("name", list(SEARCHES))
+def test_no_search_gives_what_it_is_told_of_and_all_count_it(name: str) -> None:
+    whole = Space(REDUCTION, REDUCTION.catalogue[0])
+    every = exhaustive(whole).ask(10**6)
+    search = find_search(name)(whole)
+    given = list(search.ask(20))
+    known = [made for made in every[::3] if made.name not in {one.name for one in given}]
+    for made in (*known, *given):
+        search.tell(Trial(made, "ok", times_us=(5.0,)))
+    assert search.left == whole.count - len(known) - len(given)
+    while asked := search.ask(50):
+        given += asked
+    assert sorted(made.name for made in (*given, *known)) == sorted(made.name for made in every)
+    assert search.left == 0
+
+
+@pytest.mark.parametrize(("family", "spec"), EVERY, ids=[f"{family.name}_{spec.label}" for family, spec in EVERY])
+def test_a_variant_has_the_number_that_stands_for_it(family: Any, spec: Any) -> None:
+    whole = Space(family, spec)
+    for number in range(0, whole.size, max(whole.size // 500, 1)):
+        made = whole.at(number)
+        assert made is None or whole.number(made) == number
+    asked = [one for one in base_variants(family, spec) if one.algorithm.only_if_asked is not None]
+    assert [whole.number(made) for made in asked] == [None] * len(asked)
 
 
 def test_a_random_order_is_the_same_for_a_seed_and_another_for_another() -> None:
@@ -115,6 +141,22 @@ def test_a_climb_finds_the_top_of_a_hill_in_a_small_part_of_the_space(a: int, b:
             best = min(best, trial.median_us)
             search.tell(trial)
     assert best <= 3
+
+
+def test_a_climb_looks_around_the_fastest_of_what_is_known_whoever_gave_it() -> None:
+    family = FakeFamily()
+    family.algorithms = {"wide": Wide(Plan(()))}
+    whole = Space(family, FakeSpec("x", ()))
+    search = Climb(whole)
+    top = WideConfig(a=50, b=50, c=50)
+    configs = [top, *(WideConfig(a=2 * place % 100, b=0, c=place) for place in range(SAMPLE))]
+    for place, config in enumerate(configs):
+        made = Variant(family, whole.spec, family.algorithms["wide"], config)
+        search.tell(Trial(made, "ok", times_us=(5.0 + place,)))
+    found: list[Any] = [made.config for made in search.ask(20)]
+    near = [one for one in found if (one.a != 50) + (one.b != 50) + (one.c != 50) == 1]
+    assert len(near) == 10
+    assert top not in found
 
 
 @dataclass(frozen=True, kw_only=True)

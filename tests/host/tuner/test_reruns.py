@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from gen.families.base import Variant
 from gen.gpu.trial import Entrant, Trial
 from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, tuner
+from gen.tune.climb import Climb
 from gen.tune.outcome import Interrupted
 from gen.tune.race import ROUND
+from gen.tune.search import InOrder, Search, Space
 from gen.tune.sources import Sources
-from gen.tune.tuner import candidates
+from gen.tune.tuner import Options, candidates
 from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
 from tests.host.tuner.given import (
+    ALL,
     BASE,
     FIRST,
     H100,
     MAY_WIN,
     NAMES,
     SECOND,
+    STENCIL,
     SUM,
+    THIRD,
     TURING,
     recorded,
     text_of,
@@ -58,6 +64,66 @@ def test_a_rerun_tries_what_is_new(trials: Trials) -> None:
     assert sorted(full) == sorted([FIRST, SECOND])
     assert won(outcome) == SECOND
     assert trials.count() == len(NAMES) + 2
+
+
+@dataclass
+class Recorder:
+    """Notes what it is told, and when; implements `Search`."""
+
+    search: Search
+    told: list[str] = field(default_factory=list)
+    before: list[str] | None = None
+    given: list[str] = field(default_factory=list)
+
+    def ask(self, count: int) -> Sequence[Variant]:
+        self.before = self.told.copy() if self.before is None else self.before
+        asked = self.search.ask(count)
+        self.given += [made.name for made in asked]
+        return asked
+
+    def tell(self, trial: Trial) -> None:
+        self.told.append(trial.variant.name)
+        self.search.tell(trial)
+
+    @property
+    def left(self) -> int:
+        return self.search.left
+
+
+def test_a_search_is_told_of_all_that_is_known_and_of_the_fastest_first(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of base, of what is expected to be fast, of earlier runs, and of what is not worth compiling or timing."""
+    expected = [made for made in ALL if made.name not in (BASE, FIRST)][3:6]
+    pairs = tuple((made.algorithm.name, made.config) for made in expected)
+    monkeypatch.setattr(type(STENCIL), "likely", lambda *_: pairs)
+    some = Options(lambda space: InOrder(space, [n for n in range(0, space.size, 10) if n % 20 or n < 200]))
+    earlier = tuned(FakeDevice(times(_10=5.0)), trials, options=some)
+    found = [trial.variant.name for trial in earlier.trials]
+    recorders: list[Recorder] = []
+
+    def begin(space: Space) -> Recorder:
+        recorders.append(Recorder(Climb(space)))
+        return recorders[-1]
+
+    device = FakeDevice(times(_10=5.0))
+    outcome = tuned(device, trials, FakeFarm(spills={THIRD: 64}), options=Options(begin))
+    (recorder,) = recorders
+    fastest = [one.variant.name for one in sorted(earlier.trials, key=lambda one: (one.median_us, one.variant.name))]
+    assert recorder.before is not None
+    assert set(fastest[: attempts.AT_ONCE]) <= set(recorder.before)
+    assert sorted(recorder.told) == sorted(NAMES)
+    assert sorted({*found, *recorder.given}) == sorted(NAMES)
+    assert {name for name, _ in device.attempts} == set(NAMES) - set(found) - {THIRD}
+    assert outcome.left_out == 0
+
+
+def test_what_earlier_runs_found_is_known_however_little_time_there_is(trials: Trials) -> None:
+    tuned(FakeDevice(times(_10=5.0, _20=6.0)), trials)
+    device = FakeDevice()
+    outcome = tuned(device, trials, deadline=time.monotonic() - 1)
+    assert won(outcome) == FIRST
+    assert device.attempts == []
 
 
 def test_a_bad_trial_is_not_repeated(trials: Trials) -> None:
@@ -97,7 +163,7 @@ def test_a_deadline_leaves_out_the_rest_and_still_has_a_winner(trials: Trials, m
     outcome = tuned(device, trials, deadline=20.0)  # a fifth of it is for the finals, 3 s at most
     assert won(outcome) == MAY_WIN[5]
     assert 17 <= len(outcome.trials) == trials.count() <= 17 + attempts.TRYING
-    assert outcome.left_out - (len(NAMES) - len(outcome.trials)) in (0, 1)  # base, tried and not yet given
+    assert outcome.left_out == len(NAMES) - len(outcome.trials)
     assert outcome.finals is not None
 
 
@@ -143,7 +209,7 @@ def test_after_the_deadline_base_alone_is_tried_and_wins(trials: Trials) -> None
     assert won(outcome) == BASE
     assert [name for name, _ in device.attempts] == [BASE]
     assert (outcome.finals, outcome.median_us) == (None, 20.0)
-    assert outcome.left_out - (len(NAMES) - 1) in (0, 1)  # base, tried and not yet given
+    assert outcome.left_out == len(NAMES) - 1
     rest = FakeDevice(times(_10=5.0))
     assert won(tuned(rest, trials, previous=BASE)) == FIRST  # what was left out is made up for
     assert trials.count() == len(NAMES)
