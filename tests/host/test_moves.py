@@ -115,11 +115,11 @@ def copies(tag: str, spec: str = "copy_b32") -> Callable[[], Any]:
 
 
 WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (lambda: MoveSpec("move"), SpecError, "MoveSpec.op must be one of copy, turn, fine, coarse (got 'move')"),
-    (lambda: MoveSpec("copy", 32), SpecError, "MoveSpec.tile must be 0 where op is copy (got 32)"),
-    (lambda: MoveSpec("fine"), SpecError, "MoveSpec.tile must be 16, 32, 64 where op is fine (got 0)"),
+    (lambda: MoveSpec("move"), SpecError, "transpose.op must be one of copy, turn, fine, coarse (got 'move')"),
+    (lambda: MoveSpec("copy", 32), SpecError, "transpose.tile must be 0 where op is copy (got 32)"),
+    (lambda: MoveSpec("fine"), SpecError, "transpose.tile must be 16, 32, 64 where op is fine (got 0)"),
     (lambda: MoveSpec("fine", True), SpecError, "(got True)"),
-    (lambda: MoveSpec(dtype=F32), SpecError, "MoveSpec.dtype must be b8, b16, b32, b64, b128 (got f32)"),
+    (lambda: MoveSpec(dtype=F32), SpecError, "transpose.dtype must be b8, b16, b32, b64, b128 (got f32)"),
     (copies("vector_tile_v16_x16_g16_swz_ocol_ldg"), ConfigError, "it computes no copy_b32"),
     (copies("naive_row_x32_y8_u1", "fine32_b32"), ConfigError, "it knows of no tiles"),
     (copies("tiled_t16_r8_p1_u1", "fine32_b32"), ConfigError, "its tiles must be of 32 x 32, as the result's are"),

@@ -125,7 +125,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
         ("reduction_sum_f32", "(got 'reduction_sum_f32'). gen show reduction_sum_f32 lists variants of it"),
         ("reductoin_sum_f32__grid", "(got 'reductoin_sum_f32'). Did you mean reduction_sum_f32?"),
         ("reduction_sum_f64__grid", "The tag of grid cannot be read at its end"),
-        ("reduction_median_f32__grid", "ReductionSpec.op must be one of sum, prod, min"),
+        ("reduction_median_f32__grid", "reduction.op must be one of sum, prod, min"),
         ("reduction_sum_f33__grid", "its catalogue holds reduction_sum_f32 (got 'reduction_sum_f33')"),
         ("transpose_02_b32__naive", "(got (0, 2))"),
         (

@@ -102,17 +102,17 @@ def offset(dtype: DType) -> Callable[[], ProbeSpec]:
 
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
-    (lambda: OffsetSpec("both"), "OffsetSpec.shifts must be one of read, write (got 'both')"),
-    (lambda: OffsetSpec("read", -1), "OffsetSpec.offset must be a number from 0 to 1024 (got -1)"),
+    (lambda: OffsetSpec("both"), "probe.shifts must be one of read, write (got 'both')"),
+    (lambda: OffsetSpec("read", -1), "probe.offset must be a number from 0 to 1024 (got -1)"),
     (lambda: OffsetSpec("read", True), "(got True)"),
-    (offset(I32), "OffsetSpec.dtype must be one of f32, f64 (got i32)"),
-    (lambda: RecordSpec("list"), "RecordSpec.layout must be one of aos, soa (got 'list')"),
-    (lambda: RecordSpec("aos", 1), "RecordSpec.fields must be a number from 2 to 16 (got 1)"),
-    (lambda: TileSpec("rows"), "TileSpec.layout must be one of set_row_read_row, "),
-    (lambda: TileSpec("set_row_read_row", 64), "TileSpec.rows must be one of 16, 32 (got 64)"),
-    (lambda: TileSpec("set_row_read_row", 16, 8), "TileSpec.cols must be one of 16, 32 (got 8)"),
-    (lambda: TileSpec(dtype=F32), "TileSpec.dtype must be one of b8, b16, b32, b64, b128 (got f32)"),
-    (lambda: PROBES.from_json({"probe": "speed"}), "ProbeSpec.probe must be one of offset, records, tile"),
+    (offset(I32), "probe.dtype must be one of f32, f64 (got i32)"),
+    (lambda: RecordSpec("list"), "probe.layout must be one of aos, soa (got 'list')"),
+    (lambda: RecordSpec("aos", 1), "probe.fields must be a number from 2 to 16 (got 1)"),
+    (lambda: TileSpec("rows"), "probe.layout must be one of set_row_read_row, "),
+    (lambda: TileSpec("set_row_read_row", 64), "probe.rows must be one of 16, 32 (got 64)"),
+    (lambda: TileSpec("set_row_read_row", 16, 8), "probe.cols must be one of 16, 32 (got 8)"),
+    (lambda: TileSpec(dtype=F32), "probe.dtype must be one of b8, b16, b32, b64, b128 (got f32)"),
+    (lambda: PROBES.from_json({"probe": "speed"}), "probe.probe must be one of offset, records, tile"),
 ]
 
 

@@ -290,9 +290,9 @@ def test_the_magnitude_is_the_running_sum_of_magnitudes(values: list[float]) -> 
 
 def test_what_it_cannot_compute_is_refused_by_name() -> None:
     assert SCAN.from_json(SPEC.to_json()) == SPEC
-    with pytest.raises(SpecError, match=r"ScanSpec\.op must be 'sum' \(got 'max'\)"):
+    with pytest.raises(SpecError, match=r"scan\.op must be 'sum' \(got 'max'\)"):
         ScanSpec("max")
-    with pytest.raises(SpecError, match=r"ScanSpec\.dtype must be one of"):
+    with pytest.raises(SpecError, match=r"scan\.dtype must be one of"):
         SCAN.from_json({"op": "sum", "dtype": "float"})
     with pytest.raises(ShapeError, match=r"in must be contiguous"):
         SCAN.extents(SPEC, {"in": Layout((4,), (8,), np.dtype("f4"))})

@@ -96,8 +96,8 @@ class Probes(DenseFamily[ProbeSpec]):
         """The inverse of the specs' `to_json`."""
         probe, layout = content.get("probe"), content.get("layout", "")
         if probe not in ("offset", "records", "tile"):
-            raise SpecError("ProbeSpec.probe", "must be one of offset, records, tile", repr(probe))
-        dtype = read_dtype(content.get("dtype"), "ProbeSpec.dtype")
+            raise SpecError("probe.probe", "must be one of offset, records, tile", repr(probe))
+        dtype = read_dtype(content.get("dtype"), "probe.dtype")
         if probe == "offset":
             return OffsetSpec(content.get("shifts", ""), content.get("offset", -1), dtype)
         if probe == "records":

@@ -29,10 +29,10 @@ class OffsetSpec:
     dtype: DType = F32
 
     def __post_init__(self) -> None:
-        _check("OffsetSpec.shifts", self.shifts, ("read", "write"))
+        _check("probe.shifts", self.shifts, ("read", "write"))
         if type(self.offset) is not int or not 0 <= self.offset <= MOST_OFFSET:
-            raise SpecError("OffsetSpec.offset", f"must be a number from 0 to {MOST_OFFSET}", repr(self.offset))
-        _check_dtype("OffsetSpec.dtype", self.dtype, (F32, F64))
+            raise SpecError("probe.offset", f"must be a number from 0 to {MOST_OFFSET}", repr(self.offset))
+        _check_dtype("probe.dtype", self.dtype, (F32, F64))
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -74,10 +74,10 @@ class RecordSpec:
     dtype: DType = F32
 
     def __post_init__(self) -> None:
-        _check("RecordSpec.layout", self.layout, ("aos", "soa"))
+        _check("probe.layout", self.layout, ("aos", "soa"))
         if type(self.fields) is not int or not 2 <= self.fields <= MOST_FIELDS:
-            raise SpecError("RecordSpec.fields", f"must be a number from 2 to {MOST_FIELDS}", repr(self.fields))
-        _check_dtype("RecordSpec.dtype", self.dtype, (F32, F64))
+            raise SpecError("probe.fields", f"must be a number from 2 to {MOST_FIELDS}", repr(self.fields))
+        _check_dtype("probe.dtype", self.dtype, (F32, F64))
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -123,11 +123,11 @@ class TileSpec:
 
     def __post_init__(self) -> None:
         layouts = tuple(f"set_{one}_read_{other}" for one in ("row", "col") for other in ("row", "col"))
-        _check("TileSpec.layout", self.layout, layouts)
+        _check("probe.layout", self.layout, layouts)
         for name, extent in (("rows", self.rows), ("cols", self.cols)):
             if type(extent) is not int or extent not in TILE_EXTENTS:
-                raise SpecError(f"TileSpec.{name}", "must be one of " + ", ".join(map(str, TILE_EXTENTS)), repr(extent))
-        _check_dtype("TileSpec.dtype", self.dtype, BITS)
+                raise SpecError(f"probe.{name}", "must be one of " + ", ".join(map(str, TILE_EXTENTS)), repr(extent))
+        _check_dtype("probe.dtype", self.dtype, BITS)
 
     @property
     def sets_rows(self) -> bool:

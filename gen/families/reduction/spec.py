@@ -43,17 +43,17 @@ class ReductionSpec:
 
     def __post_init__(self) -> None:
         """Checks every field, and makes equal specs alike."""
-        operators = find_operators(self.op, "ReductionSpec.op")
+        operators = find_operators(self.op, "reduction.op")
         if self.dtype not in DTYPES.values() or self.dtype.kind == "bits":
             got = getattr(self.dtype, "name", repr(self.dtype))
-            raise SpecError("ReductionSpec.dtype", "must be bool, an integer or a floating-point type", got)
+            raise SpecError("reduction.elements", "must be bool, an integer or a floating-point type", got)
         self._check_axis()
         if type(self.keepdims) is not bool:
-            raise SpecError("ReductionSpec.keepdims", "must be True or False", repr(self.keepdims))
+            raise SpecError("reduction.keepdims", "must be True or False", repr(self.keepdims))
         if type(self.ddof) is not int or not 0 <= self.ddof <= MOST_DDOF:
-            raise SpecError("ReductionSpec.ddof", f"must be a whole number from 0 to {MOST_DDOF}", repr(self.ddof))
+            raise SpecError("reduction.ddof", f"must be a whole number from 0 to {MOST_DDOF}", repr(self.ddof))
         if self.ddof and not any(operator.rounds is Rounds.MOMENTS for operator in operators):
-            raise SpecError("ReductionSpec.ddof", "must be 0 unless a variance is asked for", self.ddof)
+            raise SpecError("reduction.ddof", "must be 0 unless a variance is asked for", self.ddof)
         self._check_result(operators)
 
     def _check_axis(self) -> None:
@@ -61,14 +61,14 @@ class ReductionSpec:
             return
         given: object = self.axis
         if not isinstance(given, tuple) or not all(type(axis) is int for axis in given):
-            raise SpecError("ReductionSpec.axis", "must be None, a number or a tuple of numbers", repr(given))
+            raise SpecError("reduction.axis", "must be None, a number or a tuple of numbers", repr(given))
         for axis in self.axis:
             if not -MOST_AXIS - 1 <= axis <= MOST_AXIS:
-                raise SpecError("ReductionSpec.axis", f"must be from {-MOST_AXIS - 1} to {MOST_AXIS}", axis)
+                raise SpecError("reduction.axis", f"must be from {-MOST_AXIS - 1} to {MOST_AXIS}", axis)
         if len(set(self.axis)) < len(self.axis):
-            raise SpecError("ReductionSpec.axis", "must name each axis once", self.axis)
+            raise SpecError("reduction.axis", "must name each axis once", self.axis)
         if any(operator.indexed for operator in self.operators) and len(self.axis) != 1:
-            raise SpecError("ReductionSpec.axis", f"of {self.op[0]} must be None or one axis", self.axis)
+            raise SpecError("reduction.axis", f"of {self.op[0]} must be None or one axis", self.axis)
         object.__setattr__(self, "axis", tuple(sorted(self.axis, key=lambda axis: (axis < 0, axis))))
 
     def _check_result(self, operators: tuple[Operator, ...]) -> None:
@@ -76,7 +76,7 @@ class ReductionSpec:
         if asked is None or asked == usual:
             object.__setattr__(self, "dtype_of_result", None)
             return
-        subject, name = "ReductionSpec.dtype_of_result", getattr(asked, "name", repr(asked))
+        subject, name = "reduction.dtype", getattr(asked, "name", repr(asked))
         if asked not in DTYPES.values() or asked.kind == "bits" or asked == BOOL:
             raise SpecError(subject, "must be an integer or a floating-point type", name)
         if len(operators) > 1 or not (operators[0].takes_dtype or usual.casts_to(asked)):
@@ -163,13 +163,13 @@ class ReductionSpec:
 
 def from_json(content: Mapping[str, Any]) -> ReductionSpec:
     """The inverse of `ReductionSpec.to_json`."""
-    dtype = read_dtype(content.get("dtype"), "ReductionSpec.dtype")
+    dtype = read_dtype(content.get("dtype"), "reduction.dtype")
     result = content.get("result")
     op, axis = content.get("op", ()), content.get("axis")
     return ReductionSpec(
         tuple(op) if isinstance(op, list | tuple) else op,
         dtype,
-        None if result is None else read_dtype(result, "ReductionSpec.result"),
+        None if result is None else read_dtype(result, "reduction.result"),
         tuple(axis) if isinstance(axis, list | tuple) else axis,
         content.get("keepdims", False),
         content.get("ddof", 0),
@@ -238,16 +238,16 @@ def reduction(
         SpecError: there is no such operator or dtype, or the arguments do not go together.
     """
     axes: Any = (axis,) if type(axis) is int else axis
-    operators = find_operators(op, "op")
-    result = None if dtype is None else read(dtype, "dtype")
+    operators = find_operators(op, "reduction.op")
+    result = None if dtype is None else read(dtype, "reduction.dtype")
     if result is not None and (len(operators) > 1 or not operators[0].takes_dtype):
-        usual = operators[0].result(read(elements, "elements"))
+        usual = operators[0].result(read(elements, "reduction.elements"))
         if len(operators) > 1 or result != usual:
             rule = f"must be {usual.name}, as NumPy has it: {' and '.join(x.name for x in operators)} take no dtype"
-            raise SpecError("dtype", rule, result.name)
+            raise SpecError("reduction.dtype", rule, result.name)
     return ReductionSpec(
         tuple(operator.name for operator in operators),
-        read(elements, "elements"),
+        read(elements, "reduction.elements"),
         result,
         axes,
         keepdims,

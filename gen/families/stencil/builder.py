@@ -61,7 +61,7 @@ def stencil(
 
 def star(ndim: int, radius: int) -> Array:
     """Equal weights, together 1, of a cell and its neighbours up to `radius` along each axis."""
-    _check(ndim, radius)
+    _check("star", ndim, radius)
     shape = (2 * radius + 1,) * ndim
     off_axis = sum(index != radius for index in np.indices(shape))
     weights = np.asarray(off_axis <= 1, np.float64)
@@ -70,7 +70,7 @@ def star(ndim: int, radius: int) -> Array:
 
 def box(ndim: int, radius: int) -> Array:
     """Equal weights, together 1, of all cells up to `radius` away along every axis."""
-    _check(ndim, radius)
+    _check("box", ndim, radius)
     shape = (2 * radius + 1,) * ndim
     return np.full(shape, 1.0 / np.prod(shape))
 
@@ -100,7 +100,11 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
     if not isinstance(given, Real) or not 0 < spacing < float("inf"):
         raise SpecError("central_difference.spacing", "must be a positive, finite number", repr(spacing))
     radius = (derivative + 1) // 2 - 1 + order // 2
-    _check(ndim, radius)
+    _check("central_difference", ndim, 0)
+    if radius > MOST_RADIUS:
+        most = order - 2 * (radius - MOST_RADIUS)
+        rule = f"must be at most {most} for derivative {derivative}, whose weights reach {MOST_RADIUS} cells then"
+        raise SpecError("central_difference.order", rule, order)
     offsets = np.arange(-radius, radius + 1, dtype=np.float64)
     powers = np.vander(offsets, increasing=True).T  # row k holds the offsets to the power k
     wanted = np.zeros(2 * radius + 1)
@@ -117,11 +121,11 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
     return weights
 
 
-def _check(ndim: int, radius: int) -> None:
+def _check(function: str, ndim: int, radius: int) -> None:
     if isinstance(ndim, bool) or ndim not in range(1, MOST_AXES + 1):
-        raise SpecError("ndim", f"must be 1 to {MOST_AXES}", repr(ndim))
+        raise SpecError(f"{function}.ndim", f"must be 1 to {MOST_AXES}", repr(ndim))
     if isinstance(radius, bool) or radius not in range(MOST_RADIUS + 1):
-        raise SpecError("radius", f"must be 0 to {MOST_RADIUS}", repr(radius))
+        raise SpecError(f"{function}.radius", f"must be 0 to {MOST_RADIUS}", repr(radius))
 
 
 def _dtype_of(dtype: Any) -> DType:

@@ -60,10 +60,10 @@ class StencilSpec:
     def __post_init__(self) -> None:
         word: object = self.word  # JSON may hold anything
         if not isinstance(word, str) or not _WORD.fullmatch(word):
-            raise SpecError("StencilSpec.word", "must be a letter and up to 23 letters and digits", repr(self.word))
+            raise SpecError("stencil.word", "must be a letter and up to 23 letters and digits", repr(self.word))
         if self.dtype not in DTYPES:
             rule = "must be one of " + ", ".join(dtype.name for dtype in DTYPES)
-            raise SpecError("StencilSpec.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
+            raise SpecError("stencil.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
         # Specs that are equal have one JSON, and so one label.
         object.__setattr__(self, "shape", _shape(self.shape, len(self.weights)))
         object.__setattr__(self, "weights", self._rounded_weights())
@@ -74,9 +74,10 @@ class StencilSpec:
 
     def _rounded_weights(self) -> tuple[float, ...]:
         rounded = tuple(_rounded(weight, self.accumulator) for weight in self.weights)
-        if not np.all(np.isfinite(rounded)):
-            rule = f"must be numbers, finite as {self.accumulator.name}"
-            raise SpecError("StencilSpec.weights", rule, self.weights)
+        for given, weight in zip(self.weights, rounded, strict=True):
+            if not np.isfinite(weight):
+                rule = f"must be numbers, finite as {self.accumulator.name}"
+                raise SpecError("stencil.weights", rule, repr(given))
         return rounded
 
     def _rounded_cval(self) -> float:
@@ -84,7 +85,7 @@ class StencilSpec:
             return 0.0  # nothing reads it
         rounded = _rounded(self.cval, self.dtype)
         if not np.isfinite(rounded):
-            raise SpecError("StencilSpec.cval", f"must be a number, finite as {self.dtype.name}", repr(self.cval))
+            raise SpecError("stencil.cval", f"must be a number, finite as {self.dtype.name}", repr(self.cval))
         return rounded
 
     @property
@@ -179,7 +180,7 @@ class StencilSpec:
             word=content.get("word", ""),
             weights=tuple(weights) if isinstance(weights, list | tuple) else (),
             shape=tuple(shape) if isinstance(shape, list | tuple) else (),
-            dtype=read_dtype(content.get("dtype"), "StencilSpec.dtype"),
+            dtype=read_dtype(content.get("dtype"), "stencil.dtype"),
             boundary=tuple(boundary) if isinstance(boundary, list) else boundary,
             cval=content.get("cval", 0.0),
             origin=tuple(origin) if isinstance(origin, list) else origin,
@@ -202,7 +203,7 @@ def _shape(given: object, weights: int) -> tuple[int, ...]:
     right = len(extents) == len(shape) and 1 <= len(shape) <= MOST_AXES
     if not right or any(not 1 <= n <= MOST_WEIGHTS for n in extents) or weights != np.prod(extents):
         rule = f"must be 1 to {MOST_WEIGHTS} along each of 1 or 2 axes, as many as their shape says"
-        raise SpecError("StencilSpec.weights", rule, f"{weights} weights of shape {given}")
+        raise SpecError("stencil.weights", rule, f"{weights} weights of shape {given}")
     return tuple(extents)
 
 
@@ -210,7 +211,7 @@ def _boundaries(given: object, axes: int) -> tuple[Boundary, ...]:
     listed = given if isinstance(given, tuple) else (given,) * axes
     if len(listed) != axes or not all(isinstance(one, str) and one in BOUNDARIES for one in listed):
         rule = f"must be one of {', '.join(BOUNDARIES)}, or {axes} of them, one an axis"
-        raise SpecError("StencilSpec.boundary", rule, repr(given))
+        raise SpecError("stencil.boundary", rule, repr(given))
     return cast("tuple[Boundary, ...]", listed)
 
 
@@ -218,11 +219,11 @@ def _origins(given: object, shape: Sequence[int]) -> tuple[int, ...]:
     listed: tuple[Any, ...] = given if isinstance(given, tuple) else (given,) * len(shape)
     whole = [isinstance(one, int | np.integer) and not isinstance(one, bool) for one in listed]
     if len(listed) != len(shape) or not all(whole):
-        raise SpecError("StencilSpec.origin", f"must be a whole number, or {len(shape)}, one an axis", repr(given))
+        raise SpecError("stencil.origin", f"must be a whole number, or {len(shape)}, one an axis", repr(given))
     for extent, shift in zip(shape, listed, strict=True):
         if not -(extent // 2) <= shift <= (extent - 1) // 2:
             rule = f"must be from {-(extent // 2)} to {(extent - 1) // 2} where there are {extent} weights"
-            raise SpecError("StencilSpec.origin", rule, repr(given))
+            raise SpecError("stencil.origin", rule, repr(given))
     return tuple(int(shift) for shift in listed)
 
 

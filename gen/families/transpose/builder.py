@@ -43,17 +43,17 @@ def transpose(
     try:
         given = tuple(int(axis) for axis in axes)
     except (TypeError, ValueError) as error:
-        raise SpecError("axes", "must be a sequence of whole numbers", repr(axes)) from error
+        raise SpecError("transpose.axes", "must be a sequence of whole numbers", repr(axes)) from error
     positive = tuple(axis + len(given) if -len(given) <= axis < 0 else axis for axis in given)
     if sorted(positive) != list(range(len(given))) or not 1 <= len(given) <= MOST_AXES:
         rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"
-        raise SpecError("axes", rule, repr(axes))
+        raise SpecError("transpose.axes", rule, repr(axes))
     if not isinstance(in_place, bool):
-        raise SpecError("in_place", "must be True or False", repr(in_place))
+        raise SpecError("transpose.in_place", "must be True or False", repr(in_place))
     if to is None and alpha is None and conjugate is False and saturate is False:
         return TransposeSpec(positive, bits_of(dtype), in_place=in_place)
-    source = number_of(dtype, "dtype")
-    result = source if to is None else number_of(to, "to")
+    source = number_of(dtype, "transpose.dtype")
+    result = source if to is None else number_of(to, "transpose.to")
     if result == source and alpha is None and conjugate is False and saturate is False:
         return TransposeSpec(positive, bits_of(dtype), in_place=in_place)  # nothing changes
     return TransposeSpec(positive, source, Values(source, result, alpha, conjugate, saturate), in_place)
@@ -68,12 +68,12 @@ def bits_of(dtype: Any) -> DType:
     elif isinstance(dtype, str) and dtype == "bfloat16":
         size = 2
     else:
-        known = _numpy(dtype, "dtype")
+        known = _numpy(dtype, "transpose.dtype")
         if known.hasobject:
-            raise SpecError("dtype", "must not hold Python objects", repr(dtype))
+            raise SpecError("transpose.dtype", "must not hold Python objects", repr(dtype))
         size = known.itemsize
     if size not in BITS:
-        raise SpecError("dtype", "must have elements of 1, 2, 4, 8 or 16 bytes", f"{dtype}: {size} bytes")
+        raise SpecError("transpose.dtype", "must have elements of 1, 2, 4, 8 or 16 bytes", f"{dtype}: {size} bytes")
     return BITS[size]
 
 

@@ -72,8 +72,8 @@ class Permutations(DenseFamily[TransposeSpec]):
         values = Values.from_json(content) if "to" in content else None
         in_place: Any = content.get("in_place", False)
         if not isinstance(in_place, bool):
-            raise SpecError("TransposeSpec.in_place", "must be true or false", repr(in_place))
-        dtype = values.source if values else read_dtype(content.get("dtype"), "TransposeSpec.dtype")
+            raise SpecError("transpose.in_place", "must be True or False", repr(in_place))
+        dtype = values.source if values else read_dtype(content.get("dtype"), "transpose.dtype")
         return TransposeSpec(order, dtype, values, in_place)
 
     def extents(self, spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:

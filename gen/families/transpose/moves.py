@@ -34,14 +34,14 @@ class MoveSpec:
 
     def __post_init__(self) -> None:
         if self.op not in (COPY, TURN, FINE, COARSE):
-            raise SpecError("MoveSpec.op", f"must be one of {COPY}, {TURN}, {FINE}, {COARSE}", repr(self.op))
+            raise SpecError("transpose.op", f"must be one of {COPY}, {TURN}, {FINE}, {COARSE}", repr(self.op))
         tiles = TILES if self.by_tiles else (0,)
         if type(self.tile) is not int or self.tile not in tiles:
             rule = f"must be {', '.join(map(str, tiles))} where op is {self.op}"
-            raise SpecError("MoveSpec.tile", rule, repr(self.tile))
+            raise SpecError("transpose.tile", rule, repr(self.tile))
         if self.dtype not in BITS.values():
             rule = "must be " + ", ".join(dtype.name for dtype in BITS.values())
-            raise SpecError("MoveSpec.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
+            raise SpecError("transpose.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
 
     @property
     def by_tiles(self) -> bool:

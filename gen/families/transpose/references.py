@@ -32,7 +32,7 @@ class Moves(DenseFamily[MoveSpec]):
 
     def from_json(self, content: Mapping[str, Any]) -> MoveSpec:
         """The inverse of `MoveSpec.to_json`."""
-        dtype = read_dtype(content.get("dtype"), "MoveSpec.dtype")
+        dtype = read_dtype(content.get("dtype"), "transpose.dtype")
         return MoveSpec(content.get("op", ""), content.get("tile", 0), dtype)
 
     def counts(self, spec: MoveSpec) -> Mapping[str, int]:

@@ -37,13 +37,13 @@ class TransposeSpec:
         whole = isinstance(axes, tuple) and all(type(axis) is int for axis in axes)
         if not whole or sorted(axes) != list(range(len(axes))) or not 1 <= len(axes) <= MOST_AXES:
             rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"
-            raise SpecError("TransposeSpec.axes", rule, repr(axes))
+            raise SpecError("transpose.axes", rule, repr(axes))
         if self.values is not None and self.dtype != self.values.source:
             rule = f"must be that of its values, {self.values.source.name}"
-            raise SpecError("TransposeSpec.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
+            raise SpecError("transpose.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
         if self.values is None and self.dtype not in BITS.values():
             rule = "must be " + ", ".join(dtype.name for dtype in BITS.values())
-            raise SpecError("TransposeSpec.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
+            raise SpecError("transpose.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
         if self.in_place:
             self._check_in_place()
 
@@ -51,12 +51,14 @@ class TransposeSpec:
         last = len(self.axes) - 1
         if last < 1 or self.axes != (*range(last - 1), last, last - 1):
             rule = "must exchange the last two and leave the others where they are, to work in place"
-            raise SpecError("TransposeSpec.axes", rule, repr(self.axes))
+            raise SpecError("transpose.axes", rule, repr(self.axes))
         if self.result.size != self.dtype.size:
             rule = f"must have elements of {self.dtype.size} bytes, as the input, to work in place"
-            raise SpecError("to", rule, self.result.name)
+            raise SpecError("transpose.to", rule, self.result.name)
         if self.result != self.dtype:
-            raise SpecError("to", "must be left out to work in place: an array keeps its type", self.result.name)
+            raise SpecError(
+                "transpose.to", "must be left out to work in place: an array keeps its type", self.result.name
+            )
 
     @property
     def result(self) -> DType:

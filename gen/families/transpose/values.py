@@ -49,15 +49,15 @@ class Values:
         for name, dtype in (("dtype", self.source), ("to", self.result)):
             if dtype not in NUMBERS.values():
                 rule = "must be one of " + ", ".join(NUMBERS) + " where numbers change"
-                raise SpecError(name, rule, getattr(dtype, "name", repr(dtype)))
+                raise SpecError(f"transpose.{name}", rule, getattr(dtype, "name", repr(dtype)))
         if (self.source in PARTS) != (self.result in PARTS):
             rule = "must be complex where the input is, and only there"
-            raise SpecError("to", rule, f"{self.source.name} to {self.result.name}")
+            raise SpecError("transpose.to", rule, f"{self.source.name} to {self.result.name}")
         for name in ("conjugate", "saturate"):
             if not isinstance(getattr(self, name), bool):
-                raise SpecError(name, "must be True or False", repr(getattr(self, name)))
+                raise SpecError(f"transpose.{name}", "must be True or False", repr(getattr(self, name)))
         if self.conjugate and self.source not in PARTS:
-            raise SpecError("conjugate", "is for complex numbers", self.source.name)
+            raise SpecError("transpose.conjugate", "is for complex numbers", self.source.name)
         self._check_alpha()
         self._check_range()
 
@@ -65,27 +65,27 @@ class Values:
         alpha: object = self.alpha
         if alpha is None:
             if self.source == self.result and not self.conjugate:
-                raise SpecError("to", "must be another type where there is no alpha", self.result.name)
+                raise SpecError("transpose.to", "must be another type where there is no alpha", self.result.name)
             if self.result == BF16 and _is_integer(self.source) and self.source.size == 8:
                 rule = "must not be bf16 for integers of 64 bits, which no single step of the GPU rounds to it"
-                raise SpecError("to", rule, self.source.name)
+                raise SpecError("transpose.to", rule, self.source.name)
             return
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
-            raise SpecError("alpha", "must be a finite real number", repr(alpha))
+            raise SpecError("transpose.alpha", "must be a finite real number", repr(alpha))
         with np.errstate(over="ignore"):
             rounded = float(self.wide.numpy.type(float(alpha)))
         if not math.isfinite(rounded):
-            raise SpecError("alpha", f"must be a number, finite as {self.wide.name}", repr(alpha))
+            raise SpecError("transpose.alpha", f"must be a number, finite as {self.wide.name}", repr(alpha))
         least, why = (-63, "is 0") if _is_integer(self.result) else (-1022, "is 0 or not rounded once")
         if self.exact and abs(rounded) < 2.0**least:
             rule = f"must be 2^{least} in magnitude at least for integers of 64 bits, whose product {why} otherwise"
-            raise SpecError("alpha", rule, repr(alpha))
+            raise SpecError("transpose.alpha", rule, repr(alpha))
         object.__setattr__(self, "alpha", rounded)
 
     def _check_range(self) -> None:
         if not _is_integer(self.result):
             if self.saturate:
-                raise SpecError("saturate", "is for results that are integers", self.result.name)
+                raise SpecError("transpose.saturate", "is for results that are integers", self.result.name)
             return
         whole = self.alpha is None and _is_integer(self.source)
         if self.saturate:
@@ -93,7 +93,7 @@ class Values:
         if not whole or not _holds(self.result, self.source):
             what = f"{self.source.name} to {self.result.name}" + (f" times {self.alpha}" if self.alpha else "")
             raise SpecError(
-                "to", "does not hold every number that may come", what,
+                "transpose.to", "does not hold every number that may come", what,
                 next_step="With saturate=True those become the nearest number that it holds",
             )  # fmt: skip
 
@@ -166,10 +166,10 @@ class Values:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Values:
         """The inverse of `to_json`. Raises SpecError for what is none."""
-        return cls(
-            read_number(content.get("dtype"), "dtype"), read_number(content.get("to"), "to"), content.get("alpha"),
-            content.get("conjugate", False), content.get("saturate", False),
-        )  # fmt: skip
+        source = read_number(content.get("dtype"), "transpose.dtype")
+        result = read_number(content.get("to"), "transpose.to")
+        conjugate, saturate = content.get("conjugate", False), content.get("saturate", False)
+        return cls(source, result, content.get("alpha"), conjugate, saturate)
 
     @classmethod
     def spell(cls, words: list[str]) -> Values | None:

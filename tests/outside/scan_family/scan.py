@@ -47,9 +47,9 @@ class ScanSpec:
 
     def __post_init__(self) -> None:
         if self.op != "sum":
-            raise SpecError("ScanSpec.op", "must be 'sum'", repr(self.op))
+            raise SpecError("scan.op", "must be 'sum'", repr(self.op))
         if self.dtype != F32:
-            raise SpecError("ScanSpec.dtype", "must be f32", getattr(self.dtype, "name", repr(self.dtype)))
+            raise SpecError("scan.dtype", "must be f32", getattr(self.dtype, "name", repr(self.dtype)))
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -206,7 +206,7 @@ class Scan(DenseFamily[ScanSpec]):
 
     def from_json(self, content: Mapping[str, Any]) -> ScanSpec:
         """The inverse of `ScanSpec.to_json`."""
-        return ScanSpec(content.get("op", ""), read_dtype(content.get("dtype"), "ScanSpec.dtype"))
+        return ScanSpec(content.get("op", ""), read_dtype(content.get("dtype"), "scan.dtype"))
 
     def oracle(self, spec: ScanSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """The running sum in float64; what its own roundings allow, `roundings` counts."""
