@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -22,6 +21,7 @@ from typing import Any
 
 from gen.errors import GenError, RunError
 from gen.forks import fork
+from gen.gpu.pending import Pending, bury, ours
 from gen.gpu.trial import Bench, Entrant, Problem, Rounds, Status, Trial
 from gen.gpu.worker import Hello, Now, Reply, Request, What, serve
 
@@ -29,14 +29,6 @@ WATCHDOG = 10.0  # seconds in which an attempt must end, and a turn of a finalis
 PATIENCE = 600.0  # seconds for all else, where no kernel in doubt runs: NumPy may take its time
 STARTS = 3  # times in a row that the process may end before it is ready
 AHEAD = 2  # requests that the process has: the one it is at, and the next
-
-
-@dataclass
-class _Pending:
-    """A request, and who waits for it."""
-
-    request: Request
-    future: Future[Any] = field(default_factory=Future)
 
 
 class IsolatedDevice:
@@ -61,8 +53,8 @@ class IsolatedDevice:
         self.restarts = 0
         self._factory, self._watchdog = factory, watchdog
         self._numbers = itertools.count()
-        self._waiting: deque[_Pending] = deque()  # not sent
-        self._sent: deque[_Pending] = deque()  # the process is at the first
+        self._waiting: deque[Pending] = deque()  # not sent
+        self._sent: deque[Pending] = deque()  # the process is at the first
         self._opened: Request | None = None  # the problem to open again
         self._at = ""  # the variant that a request for several has come to
         self._began = 0.0  # the first of `_sent`, or its variant
@@ -101,7 +93,7 @@ class IsolatedDevice:
 
     def ask(self, what: What, *arguments: Any) -> Future[Any]:
         """Queues a request."""
-        pending = _Pending(Request(next(self._numbers), what, arguments))
+        pending = Pending(Request(next(self._numbers), what, arguments))
         with self._lock:
             if self._end is not None:
                 raise self._end
@@ -196,7 +188,7 @@ class IsolatedDevice:
             if reply.error is not None:
                 pending.future.set_exception(reply.error)
             else:
-                pending.future.set_result(_ours(pending.request, reply.value))
+                pending.future.set_result(ours(pending.request, reply.value))
 
     def _died(self, status: Status, reason: str) -> None:
         """Says for the process what became of the request that it was at, and starts it anew."""
@@ -206,7 +198,7 @@ class IsolatedDevice:
             self._restart()
         finally:
             if pending is not None:
-                _bury(pending, at, status, reason)
+                bury(pending, at, status, reason)
 
     def _restart(self) -> None:
         """A new process, the problem open in it, which has been sent what the old one had not begun."""
@@ -220,7 +212,7 @@ class IsolatedDevice:
                 if start == STARTS:
                     raise
         if self._opened is not None:
-            self._sent.appendleft(_Pending(self._opened))
+            self._sent.appendleft(Pending(self._opened))
         self._begin()
         for pending in self._sent:
             self._send(pending.request)
@@ -249,28 +241,6 @@ class IsolatedSession:
         """Has the device's memory given back, as soon as it is done with what it is at."""
         with suppress(RunError):  # where the process is gone for good, so is its memory
             self._device.ask("close")
-
-
-def _ours(request: Request, value: Any) -> Any:
-    """What the process gave, about our own variants: those that came back are copies, equal to none."""
-    if isinstance(value, Trial):
-        return replace(value, variant=request.arguments[0].variant)
-    if isinstance(value, Rounds):
-        variants = {entrant.name: entrant.variant for entrant in request.arguments[0]}
-        return replace(value, faults=tuple(replace(one, variant=variants[one.variant.name]) for one in value.faults))
-    return value
-
-
-def _bury(pending: _Pending, at: str, status: Status, reason: str) -> None:
-    request = pending.request
-    if request.what == "attempt":
-        pending.future.set_result(request.arguments[0].untimed(status, reason))
-    elif request.what == "rounds":
-        entrants: Sequence[Entrant] = request.arguments[0]
-        entrant = next((one for one in entrants if one.name == at), entrants[0])
-        pending.future.set_result(Rounds(faults=(entrant.untimed(status, f"among the finalists: {reason}"),)))
-    else:
-        pending.future.set_exception(RunError("The GPU", f"failed while it was to {request.what}", reason))
 
 
 def _kill(process: BaseProcess, pipe: Connection) -> None:
