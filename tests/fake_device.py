@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -164,7 +165,7 @@ class FakeFarm:
 
 
 Misdeed = str
-"""`crash`, `hang`, `lose` (the device answers no more), `wrong`."""
+"""`crash`, `hang`, `lose` (the device answers no more), `wrong`; or another does it: `killed once`, `killed`."""
 
 
 @dataclass
@@ -172,7 +173,8 @@ class DyingBench:
     """What drives a fake device in a process of its own, and does to it what kernels do; also makes itself.
 
     Attributes:
-        misdeeds: of variants, by name, when they are attempted; `final:NAME` in the rounds.
+        misdeeds: of variants, by name, when they are attempted; `final:NAME` in the rounds; `open` when a problem is
+            opened, `reopen` when that is not the first time.
         seconds: of each attempt.
         dies_at_start: the process ends before it is ready.
         starts: a file that gets a line for each start and each problem opened.
@@ -199,9 +201,24 @@ class DyingBench:
 
     def open(self, problem: Problem, base: Entrant) -> DyingSession:
         self.note(f"open {base.name}")
-        if self.misdeeds.get("open") == "wrong":
+        again = self.starts.read_text().count("open ") > 1
+        misdeed = self.misdeeds.get("reopen" if again else "open", "")
+        if misdeed == "wrong":
             raise RunError(base.name, "is wrong")
+        self.do(misdeed)
         return DyingSession(self)
+
+    def do(self, misdeed: Misdeed) -> None:
+        """What ends the process, or keeps it."""
+        if misdeed == "crash":
+            os.abort()
+        if misdeed == "hang":
+            time.sleep(3600)
+        if misdeed == "lose":
+            _lost.append(True)
+        if misdeed == "killed" or (misdeed == "killed once" and "killed" not in self.starts.read_text()):
+            self.note("killed")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def prepare(self, problem: Problem) -> None:
         self.note(f"prepare {problem}")
@@ -225,8 +242,8 @@ class DyingSession:
     def attempt(self, entrant: Entrant, give_up_us: float) -> Trial:
         time.sleep(self._bench.seconds)
         misdeed = self._bench.misdeeds.get(entrant.name, "")
-        _do(misdeed)
-        if misdeed:
+        self._bench.do(misdeed)
+        if misdeed and "killed" not in misdeed:
             return entrant.untimed("wrong_result" if misdeed == "wrong" else "launch_failed", misdeed)
         return replace(entrant.untimed("ok", ""), times_us=(time_of(entrant.name),) * SAMPLES)
 
@@ -234,8 +251,8 @@ class DyingSession:
         for entrant in entrants:
             tell(entrant.name)
             misdeed = self._bench.misdeeds.get(f"final:{entrant.name}", "")
-            _do(misdeed)
-            if misdeed:
+            self._bench.do(misdeed)
+            if misdeed and "killed" not in misdeed:
                 return Rounds(faults=(entrant.untimed("wrong_result", misdeed),))
         return Rounds({entrant.name: [time_of(entrant.name)] * turns for entrant in entrants})
 
@@ -246,12 +263,3 @@ class DyingSession:
 def time_of(name: str) -> float:
     """A time for each variant, whatever it is."""
     return 5.0 + sum(name.encode()) % 101 / 10
-
-
-def _do(misdeed: Misdeed) -> None:
-    if misdeed == "crash":
-        os.abort()
-    if misdeed == "hang":
-        time.sleep(3600)
-    if misdeed == "lose":
-        _lost.append(True)

@@ -2,12 +2,14 @@
 
 The process has two requests at a time, so that it never waits for this one. Where a request takes longer than the
 watchdog allows, or ends the process, this side answers it with what happened, starts the process anew, opens the
-problem again, and sends once more what had not begun.
+problem again, and sends once more what had not begun. A request during which somebody else ended the process is sent
+once more too: it is not at fault.
 """
 
 from __future__ import annotations
 
 import itertools
+import signal
 import threading
 import time
 from collections import deque
@@ -27,7 +29,10 @@ from gen.gpu.worker import Hello, Now, Reply, Request, What, serve
 
 WATCHDOG = 10.0  # seconds in which an attempt must end, and a turn of a finalist
 PATIENCE = 600.0  # seconds for all else, where no kernel in doubt runs: NumPy may take its time
-STARTS = 3  # times in a row that the process may end before it is ready
+STARTS = 3  # times in a row that the process may end before it is ready, or before the problem is open again
+# What others end a process by: a user, a scheduler, the kernel for want of memory. A fault of its own is none of them.
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+ENDS = 60.0  # seconds that the driver may take to end a process
 AHEAD = 2  # requests that the process has: the one it is at, and the next
 
 
@@ -56,6 +61,7 @@ class IsolatedDevice:
         self._waiting: deque[Pending] = deque()  # not sent
         self._sent: deque[Pending] = deque()  # the process is at the first
         self._opened: Request | None = None  # the problem to open again
+        self._reopened = 0  # times in a row that the process ended while it was to
         self._at = ""  # the variant that a request for several has come to
         self._began = 0.0  # the first of `_sent`, or its variant
         self._lock = threading.Lock()
@@ -150,10 +156,11 @@ class IsolatedDevice:
 
     def _serve(self) -> None:
         """Waits for the process, for the watchdog, or for a new request, and does what is due."""
-        left = None
+        left, most = None, PATIENCE
         if self._sent:
-            in_doubt = self._sent[0].request.what in ("attempt", "rounds")
-            left = max(self._began + (self._watchdog if in_doubt else PATIENCE) - time.monotonic(), 0)
+            if self._sent[0].request.what in ("attempt", "rounds"):  # a kernel in doubt
+                most = self._watchdog
+            left = max(self._began + most - time.monotonic(), 0)
         ready = wait([self._pipe, self._woken], left)
         if self._woken in ready:
             self._woken.recv()
@@ -161,13 +168,18 @@ class IsolatedDevice:
             try:
                 message = self._pipe.recv()
             except (EOFError, OSError):
-                self._died("launch_failed", "the process that drives the GPU died of it")
+                self._process.join(ENDS)
+                by = -(self._process.exitcode or 0)
+                if by in FROM_OUTSIDE:
+                    self._killed(f"somebody else ended the process that drives the GPU ({signal.Signals(by).name})")
+                else:
+                    self._died("launch_failed", "the process that drives the GPU died of it")
                 return
             self._begin(message.name if isinstance(message, Now) else "")
             if isinstance(message, Reply):
                 self._answer(message)
         elif not ready:
-            self._died("timeout", f"it did not end within {self._watchdog:g} s")
+            self._died("timeout", f"it did not end within {most:g} s")
 
     def _begin(self, at: str = "") -> None:
         self._began, self._at = time.monotonic(), at
@@ -179,6 +191,8 @@ class IsolatedDevice:
     def _answer(self, reply: Reply) -> None:
         pending = self._sent.popleft()
         assert pending.request.number == reply.number
+        if pending.again == "reopen":
+            self._reopened = 0
         if reply.error is None and pending.request.what in ("open", "close"):
             self._opened = pending.request if pending.request.what == "open" else None
         try:
@@ -190,15 +204,34 @@ class IsolatedDevice:
             else:
                 pending.future.set_result(ours(pending.request, reply.value))
 
-    def _died(self, status: Status, reason: str) -> None:
+    def _died(self, status: Status, reason: str, *, outside: bool = False) -> None:
         """Says for the process what became of the request that it was at, and starts it anew."""
         at = self._at
         pending = self._sent.popleft() if self._sent else None
         try:
+            if pending is not None and pending.again == "reopen":
+                self._count_reopening(reason)
             self._restart()
         finally:
             if pending is not None:
-                bury(pending, at, status, reason)
+                bury(pending, at, status, reason, outside=outside)
+
+    def _killed(self, reason: str) -> None:
+        """Starts the process anew, and has it do once more what it was at, but not a third time."""
+        if self._sent and self._sent[0].again:
+            self._died("launch_failed", f"{reason}, twice", outside=True)
+            return
+        if self._sent:
+            self._sent[0].again = "retry"
+        self._restart()
+
+    def _count_reopening(self, reason: str) -> None:
+        """Raises RunError if the process has ended too often while it was to open the problem again."""
+        self._reopened += 1
+        if self._reopened >= STARTS:
+            assert self._opened is not None
+            problem, base = self._opened.arguments
+            raise RunError(f"{base.name} on {problem}", f"could not be made ready again, {STARTS} times", reason)
 
     def _restart(self) -> None:
         """A new process, the problem open in it, which has been sent what the old one had not begun."""
@@ -212,7 +245,7 @@ class IsolatedDevice:
                 if start == STARTS:
                     raise
         if self._opened is not None:
-            self._sent.appendleft(Pending(self._opened))
+            self._sent.appendleft(Pending(self._opened, again="reopen"))
         self._begin()
         for pending in self._sent:
             self._send(pending.request)
@@ -246,4 +279,4 @@ class IsolatedSession:
 def _kill(process: BaseProcess, pipe: Connection) -> None:
     pipe.close()
     process.kill()
-    process.join(60)  # a kernel that hangs is ended with it, which takes the driver some time
+    process.join(ENDS)  # a kernel that hangs is ended with it, which takes the driver some time

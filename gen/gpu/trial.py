@@ -61,6 +61,7 @@ class Trial:
         sm_mhz: the clock of the multiprocessors when it had been timed; 0 where nobody looked.
         throttled: why the GPU held that clock down, in words; empty if it did not.
         same_as: another variant that has the same machine code and plan, whose times these are.
+        outside: it ended by what others did: says nothing of the variant, and is never recorded.
     """
 
     variant: Variant
@@ -75,6 +76,7 @@ class Trial:
     sm_mhz: int = 0
     throttled: str = ""
     same_as: str = ""
+    outside: bool = False
 
     @property
     def median_us(self) -> float:

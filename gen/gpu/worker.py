@@ -89,6 +89,7 @@ class _Desk:
     def __init__(self, bench: Bench, tell: Callable[[str], None]) -> None:
         self._bench, self._tell = bench, tell
         self._session: BenchSession | None = None
+        self._unopened: GenError = RunError("The GPU", "has no problem open")  # why there is no session
 
     def answer(self, request: Request) -> Reply:
         value, failed = None, None
@@ -111,13 +112,17 @@ class _Desk:
             return None
         if request.what == "open":
             self._close()
-            self._session = self._bench.open(*request.arguments)
+            try:
+                self._session = self._bench.open(*request.arguments)
+            except GenError as error:
+                self._unopened = error
+                raise
             return None
         if request.what == "close":
             self._close()
             return None
         if self._session is None:
-            raise RunError("The GPU", "has no problem open")
+            raise self._unopened
         if request.what == "attempt":
             return self._session.attempt(*request.arguments)
         entrants, turns = request.arguments

@@ -255,7 +255,8 @@ class Attempts:
         self._record(replace(trial, variant=entrant.variant, same_as=trial.variant.name, compile_ms=compile_ms))
 
     def _record(self, trial: Trial) -> None:
-        self._store.record(self._setting, self._problem, self._sources.text(trial.variant), trial)
+        if not trial.outside:  # else the next run tries it
+            self._store.record(self._setting, self._problem, self._sources.text(trial.variant), trial)
         self._know(trial)
 
     def _know(self, trial: Trial) -> None:

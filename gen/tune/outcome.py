@@ -100,12 +100,13 @@ def outcome_of(
 def displaces(outcome: Outcome, previous: str) -> bool:
     """Whether an outcome is a reason to give up the winner so far, or to renew what is known of it.
 
-    One without finals is none, unless the winner so far turned out to be wrong, or clearly slower.
+    One without finals is none, unless the winner so far turned out to be wrong, or clearly slower. Nor is one whose
+    runs of the winner so far were ended by others.
     """
-    if outcome.winner is None or outcome.finals is not None:
-        return outcome.winner is not None
     again = next((trial for trial in outcome.trials if trial.variant.name == previous), None)
-    return again is not None and outcome.winner.variant.name != previous
+    if outcome.winner is None or (again is not None and again.outside):
+        return False
+    return outcome.finals is not None or (again is not None and outcome.winner.variant.name != previous)
 
 
 def _fastest(right: Sequence[Trial], done: Mapping[str, Trial], previous: str | None) -> Trial:

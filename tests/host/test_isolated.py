@@ -102,6 +102,59 @@ def test_a_bad_finalist_is_named(start: Start, misdeed: str, status: str) -> Non
     assert set(session.rounds([FIRST, THIRD], 4).times_us) == {FIRST.name, THIRD.name}
 
 
+def test_what_somebody_else_ends_is_tried_once_more(start: Start, tmp_path: Path) -> None:
+    device = start(second="killed once")
+    session = device.open(PROBLEM, BASE)
+    trials = [future.result(60) for future in [session.submit(one, 100.0) for one in ENTRANTS]]
+    assert [trial.status for trial in trials] == ["ok"] * 6
+    assert notes(tmp_path) == ["start", f"open {BASE.name}", "killed", "start", f"open {BASE.name}"]
+
+
+def test_what_somebody_else_ends_again_is_no_fault_of_the_variant(start: Start) -> None:
+    device = start(second="killed", final_third="killed")
+    session = device.open(PROBLEM, BASE)
+    trials = [future.result(60) for future in [session.submit(one, 100.0) for one in ENTRANTS]]
+    assert [trial.status for trial in trials] == ["ok", "ok", "launch_failed", "ok", "ok", "ok"]
+    assert [trial.outside for trial in trials] == [False, False, True, False, False, False]
+    assert trials[2].reason == "somebody else ended the process that drives the GPU (SIGKILL), twice"
+    (fault,) = session.rounds([FIRST, THIRD], 4).faults
+    assert (fault.variant, fault.outside) == (THIRD.variant, True)
+    assert session.ready().result() is None
+
+
+def test_an_opening_that_somebody_ends_is_begun_anew(start: Start, tmp_path: Path) -> None:
+    session = start(open="killed once").open(PROBLEM, BASE)
+    assert session.submit(FIRST, 100.0).result(60).status == "ok"
+    assert notes(tmp_path) == ["start", f"open {BASE.name}", "killed", "start", f"open {BASE.name}"]
+
+
+@pytest.mark.parametrize("misdeed", ["crash", "killed"])
+def test_a_problem_that_cannot_be_opened_again_is_an_error_in_words(start: Start, tmp_path: Path, misdeed: str) -> None:
+    device = start(first="crash", reopen=misdeed)
+    session = device.open(PROBLEM, BASE)
+    futures = [session.submit(one, 100.0) for one in ENTRANTS]
+    assert futures[0].result(60).status == "ok"
+    assert futures[1].result(60).status == "launch_failed"
+    with pytest.raises(RunError, match=f"{BASE.name} on .* could not be made ready again, {STARTS} times"):
+        futures[2].result(60)
+    assert [note.split()[0] for note in notes(tmp_path) if note != "killed"] == ["start", "open"] * (1 + STARTS)
+
+
+def test_what_waits_hears_why_a_problem_is_not_open_again(start: Start) -> None:
+    session = start(first="crash", reopen="wrong").open(PROBLEM, BASE)
+    failed, later = session.submit(FIRST, 100.0), session.submit(SECOND, 100.0)
+    assert failed.result(60).status == "launch_failed"
+    with pytest.raises(RunError, match=f"{BASE.name} is wrong"):
+        later.result(60)
+
+
+def test_an_opening_that_takes_too_long_is_told_by_its_own_limit(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.gpu.isolated.PATIENCE", 2.0)
+    session = start(watchdog=1.0, open="hang").open(PROBLEM, BASE)
+    with pytest.raises(RunError, match=r"failed while it was to open \(got it did not end within 2 s\)"):
+        session.ready().result(60)
+
+
 def test_every_variant_may_kill_it(start: Start) -> None:
     device = start(first="crash", second="crash", third="lose")
     session = device.open(PROBLEM, BASE)

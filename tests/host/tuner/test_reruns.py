@@ -6,18 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from gen.families.base import Variant
-from gen.gpu.trial import Entrant, Trial
+from gen.gpu.trial import Entrant, Status, Trial
 from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, tuner
 from gen.tune.climb import Climb
-from gen.tune.outcome import Interrupted
+from gen.tune.outcome import Interrupted, displaces
 from gen.tune.race import ROUND
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.sources import Sources
@@ -141,6 +141,28 @@ def test_a_recorded_finalist_that_fails_now_does_not_win(trials: Trials) -> None
     assert won(outcome) == SECOND
     assert outcome.statuses == {"ok": len(NAMES) - 1, "wrong_result": 1}
     assert recorded(trials, device, FIRST) == ("wrong_result", "among the finalists: wrong_result")
+
+
+def test_what_others_ended_is_tried_by_the_next_run_and_is_no_fault_of_the_winner_so_far(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an attempt nor a finalist that the process was killed at."""
+    calm = FakeDevice(times(_10=5.0, _20=6.0, _30=4.0), bad={THIRD: "launch_failed"}, spoilt={FIRST: "launch_failed"})
+    untimed = Entrant.untimed
+
+    def killed(entrant: Entrant, status: Status, reason: str) -> Trial:
+        return replace(untimed(entrant, status, reason), outside=status == "launch_failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Entrant, "untimed", killed)
+        outcome = tuned(calm, trials, previous=FIRST)
+    assert not displaces(outcome, FIRST)
+    assert displaces(outcome, SECOND)
+    assert recorded(trials, calm, FIRST) == ("ok", "")
+    assert recorded(trials, calm, THIRD) is None
+    again = FakeDevice(times(_10=5.0, _20=6.0, _30=4.0))
+    assert won(tuned(again, trials, previous=FIRST)) == THIRD
+    assert [name for name, _ in again.attempts] == [THIRD]
 
 
 def test_another_device_driver_or_compiler_starts_anew(trials: Trials) -> None:
