@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-_WIDE = 240  # columns where nobody looks at a terminal: no name is cut, no row broken
+_WIDE = 240  # columns where nobody looks at a terminal, and COLUMNS says nothing: no name is cut, no row broken
 
 
 class _Output(Console):
@@ -27,7 +28,9 @@ class _Output(Console):
 
 def _stdout() -> Console:
     # Made anew for every call, since tests exchange sys.stdout.
-    return _Output(markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    asked = os.environ.get("COLUMNS", "")
+    known = sys.stdout.isatty() or (asked.isdecimal() and int(asked) > 0)  # which rich looks up
+    return _Output(markup=False, emoji=False, highlight=False, width=None if known else _WIDE)
 
 
 def text(line: str = "", style: str = "", *, indent: int = 0) -> None:

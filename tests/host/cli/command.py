@@ -20,7 +20,7 @@ class Ended:
     """How a command ended."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), prog_name="gen")
+        result = CliRunner(env={"COLUMNS": "240"}).invoke(app, list(arguments), prog_name="gen")
         self.status, self.out, self.err = result.exit_code, result.stdout, result.stderr
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
 from gen.families.stencil import StencilSpec
-from tests.host.cli.command import CHECKOUT, run
+from tests.host.cli.command import CHECKOUT, run, start
 
 COMMANDS = ("list", "render", "generate", "prove", "resources", "doctor", "tune", "calibrate", "show", "bench")
 
@@ -87,6 +88,17 @@ def test_list_shows_the_same_as_tables_of_one_family_if_asked() -> None:
         assert name in shown.out
     assert "reduction" not in shown.out
     assert not any(line.endswith(" ") for line in shown.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("columns", "least", "most"),
+    [("60", 40, 60), ("100", 70, 100), ("", 120, 240), ("0", 120, 240), ("wide", 120, 240)],
+)
+def test_lists_are_as_wide_as_columns_says_and_break_no_line_where_it_says_nothing(
+    columns: str, least: int, most: int
+) -> None:
+    shown = start("list", "probe", env={**os.environ, "COLUMNS": columns})
+    assert least < max(len(line) for line in shown.stdout.splitlines()) <= most
 
 
 def test_render_prints_the_text_and_nothing_else() -> None:
