@@ -22,7 +22,8 @@ from pathlib import Path
 
 from gen.emit.files import alone
 from gen.errors import CompileError
-from gen.proof import elf
+from gen.proof import apart, elf
+from gen.proof.apart import aligned_as_declared, set_apart
 from gen.proof.code import Code, Library
 from gen.proof.gpp import Gpp
 from gen.proof.native import Runtime
@@ -156,7 +157,7 @@ class Builder:
                     source.name, f"dynamic shared memory is declared in one form: {DYNAMIC_SHARED}", self._keep(source)
                 )
         with self._workplace() as place:
-            unit, compiled, linked = place / "unit.cpp", place / "unit.o", place / "unit.so"
+            unit, assembly, linked = place / "unit.cpp", place / "unit.s", place / "unit.so"
             arguments = [*KERNEL_FLAGS, f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
             headers = sources[0].headers
             prelude = preludes_in(self.cache / "headers").header(
@@ -165,9 +166,10 @@ class Builder:
             unit.write_text(_unit(sources, prelude))
             subject, kept = sources[0].name, self._kept(sources[0])
             try:
-                self._gpp.compile([*arguments, "-c", str(unit), "-o", str(compiled)], subject, kept)
+                self._gpp.compile([*arguments, "-S", str(unit), "-o", str(assembly)], subject, kept)
+                assembly.write_text(set_apart(assembly.read_text()))
                 self._gpp.compile(
-                    [*LINK_FLAGS, str(compiled), str(self._runtime_library), "-lm", "-o", str(linked)], subject, kept
+                    [*LINK_FLAGS, str(assembly), str(self._runtime_library), "-lm", "-o", str(linked)], subject, kept
                 )
                 stray = _stray_variables(linked.read_bytes())
                 if stray:
@@ -234,7 +236,8 @@ class Builder:
     @cached_property
     def _environment(self) -> str:
         """All that decides what a text becomes, beside the text."""
-        own = [path.read_text() for path in (*sorted(self._sources.glob("*.h")), self._sources / "nv" / "target")]
+        sources = (*sorted(self._sources.glob("*.h")), self._sources / "nv" / "target", Path(apart.__file__))
+        own = [path.read_text() for path in sources]
         flags = (*KERNEL_FLAGS, *LINK_FLAGS)
         return _digest(self._gpp.version, str(self._gpp.cuda_headers), self._runtime_key, *flags, *own)
 
@@ -265,7 +268,7 @@ def _unit_lines(sources: Sequence[Source], prelude: Path) -> Iterator[str]:
         yield f'#undef SHARED_SECTION\n#define SHARED_SECTION "shared_{slot}"'
         yield f'#undef CONSTANT_SECTION\n#define CONSTANT_SECTION "constant_{slot}"'
         yield f'namespace variant_{slot} {{\n#line 1 "{source.name}.cu"'
-        yield source.text.replace(DYNAMIC_SHARED, _SHARED_BYTES)
+        yield aligned_as_declared(source.text.replace(DYNAMIC_SHARED, _SHARED_BYTES))
         yield f'}}\n#line 1 "entries of {source.name}"'
         for number, entry in enumerate(source.entries):
             yield f"CUDA_ON_HOST_ENTRY({slot}_{number}, variant_{slot}::{entry})"

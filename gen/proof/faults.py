@@ -13,7 +13,7 @@ from gen.proof.code import Code, Kernel
 from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, Fault, Meeting
 from gen.proof.twice import called_twice
 
-_RULES = {
+RULES = {
     "out-of-bounds read": "makes an out-of-bounds read",
     "out-of-bounds write": "makes an out-of-bounds write",
     "misaligned": "makes a misaligned access",
@@ -38,6 +38,7 @@ _RULES = {
     "cluster barrier": "breaks the rules of its cluster's barrier",
     "lifetime": "reaches into the shared memory of a block that may not be there",
 }
+"""What a kernel does that breaks a rule, by kind."""
 
 
 class HostFault(RunError):  # noqa: N818 - it names what happened
@@ -83,7 +84,7 @@ def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], d
     line = lines[0] if lines else 0
     source = _source(code, line)
     place, offset = _place(fault, kernel, places, dynamic_bytes)
-    rule = f"{_RULES[kind]} at {code.name}.cu:{line}: `{source}`"
+    rule = f"{RULES[kind]} at {code.name}.cu:{line}: `{source}`"
     if len(lines) > 1:
         rule += f" (called at line {lines[-1]}: `{_source(code, lines[-1])}`)"
     thread, block = fault.thread.as_tuple(), fault.block.as_tuple()
@@ -136,7 +137,7 @@ def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault |
     )
     value = f"thread {thread} of block {block} comes there by {steps(way)}, thread {meeting.other_thread.as_tuple()} by"
     return HostFault(
-        f"{_RULES['barrier']} at {code.name}.cu:{way[0]}: `{source}`", f"{value} {how}",
+        f"{RULES['barrier']} at {code.name}.cu:{way[0]}: `{source}`", f"{value} {how}",
         kind="barrier", kernel=kernel.name, block=block, thread=thread, line=way[0], source=source, buffer="", offset=0,
     )  # fmt: skip
 

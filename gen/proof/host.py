@@ -1,11 +1,13 @@
 """Runs variants on the CPU: the emitted text itself, every access checked.
 
-Two faults it cannot tell from right code by the access alone:
+Three faults it cannot tell from right code by the access alone:
 
 * An index that a conversion narrows to 32 bits, and that still names an element of its array. g++ checks no conversion
   (clang checks implicit ones only, and kernels cast), and kernels narrow rightly what is small by construction. What
   comes of it shows in problems of more than 2^32 elements: what was to be read differs from what lies 2^32 elements
   before it, and what was to be written keeps its poison. A value that is read there and dropped does not show.
+* An index that leaves its row through a pointer, or its shared array by more than the gap of `apart.py`, and there
+  names an element of another. Through the array itself, whose extents g++ knows, any index outside a row is found.
 * A plain write after atomics of several threads. It must come after the last of them; that it comes after all of them
   is for the kernel's counting to say, which a ticket does, and no fence.
 """
@@ -179,6 +181,14 @@ class HostKernel:
     def constants(self) -> tuple[Variable, ...]:
         """Its `__constant__` variables, by address."""
         return self._code.constants
+
+    def shared(self, entry: str) -> tuple[Variable, ...]:
+        """The static shared arrays of one of its kernels, by offset."""
+        return self._code.kernels[self.variant.name + entry].shared
+
+    def static_bytes(self, entry: str) -> int:
+        """How far they reach, with what lies between them: where dynamic shared memory begins."""
+        return len(self._code.kernels[self.variant.name + entry].objects)
 
     @property
     def tables(self) -> tuple[Variable, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gen.families.base import Array, Extents, Limits, Operand
 from gen.families.steps import Step, steps
+from gen.proof.apart import LINE
 from gen.proof.code import Variable
 from gen.proof.faults import Line, Place
 from gen.proof.host import HostKernel
@@ -151,13 +152,23 @@ class _Memory:
     def _look(self, step: Step, times: int) -> _Launch:
         together = prod(step.cluster)  # neighbours along x, of which none can run alone
         notes = survey(lambda asked: self._trace(step, asked), prod(step.grid), together, prod(step.block), step.across)
-        events, weights = self._sorted(notes)
+        events, weights = self._sorted(notes, step)
         return _Launch(step, times, events, weights, notes.blocks)
 
-    def _sorted(self, notes: Notes) -> tuple[Array, Array]:
-        """The events with the space that each is in, and their weights; without the compiler's own tables."""
+    def _sorted(self, notes: Notes, step: Step) -> tuple[Array, Array]:
+        """The events with the space that each is in, and their weights; without the compiler's own tables.
+
+        Shared arrays are moved to multiples of a line: on the CPU each begins as badly aligned as it may.
+        """
         events = notes.events
         outside = events["space"] == GLOBAL
+        starts = sorted(variable.start for variable in self._kernel.shared(step.entry))
+        if starts:
+            addresses, end = events["address"], self._kernel.static_bytes(step.entry)
+            own = np.searchsorted(np.array(starts, np.uint64), addresses, side="right") - 1
+            inside = ~outside & (own >= 0) & (addresses < end)
+            addresses[~outside & (addresses >= end)] += np.uint64(-end % LINE)
+            addresses[inside] -= np.array(starts, np.uint64)[own[inside]] % np.uint64(LINE)
         for constant in self._kernel.constants:
             events["space"][outside & _within(events, constant)] = CONSTANT
         kept = np.ones(events.size, np.bool_)

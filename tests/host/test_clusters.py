@@ -48,7 +48,7 @@ MEET = ARRIVE + WAIT
 BEGIN = """const int t = threadIdx.x;
 const unsigned rank = __clusterRelativeBlockRank();
 __shared__ float mine[64];
-__shared__ float parts[4];
+__shared__ __align__(8) float parts[4];
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from gen.dtypes import F32
 from gen.errors import CompileError, MissingToolError
 from gen.families.base import Launch, Limits, Operand, Plan, Variant
 from gen.families.expr import ONE
+from gen.proof.apart import GAP, LINE, aligned_as_declared, set_apart
 from gen.proof.build import VARIANTS_PER_UNIT, Builder, Source
 from gen.proof.host import HostFault, HostRunner
 from gen.toolchain import headers
@@ -220,3 +222,27 @@ def test_headers_are_taken_from_the_first_place_that_has_all(tmp_path: Path, mon
     monkeypatch.setattr(headers, "find_spec", lambda _: None)
     monkeypatch.setenv("CUDA_HOME", str(whole.parent))
     assert headers.headers_for_gpp() == whole
+
+
+@pytest.mark.parametrize(
+    ("declared", "element"),
+    [
+        ("__shared__ float tile[64];", "float"),
+        ("__shared__ volatile unsigned long long tile[kRows][kCols + 1], last;", "unsigned long long"),
+        ("__shared__ __align__(16) Pair<float, 2> tile[64];", "Pair<float, 2>"),
+        ("  __shared__ detail::State state;", "detail::State"),
+        ("extern int tile[64];", ""),
+    ],
+)
+def test_shared_arrays_are_aligned_as_they_say(declared: str, element: str) -> None:
+    before, shared, after = declared.partition("__shared__")
+    attribute = f" __attribute__((aligned(alignof({element}))))" if element else ""
+    assert aligned_as_declared(declared) == before + shared + attribute + after
+
+
+def test_there_is_a_gap_before_each_shared_array_and_nowhere_else() -> None:
+    first, second = ("\t.align 16\n\t.type\tone, @object\none:", "\t.type\tlast, @object\nlast:")
+    text = '\t.section\t{},"aw"\n' + first + "\n" + second + "\n\t.text\n\t.align 8\n\t.type\ttwo, @object"
+    assert set_apart(text.format("constant_0")) == text.format("constant_0")
+    gaps = re.findall(r"balign (\d+)\n\t.zero (\d+)", set_apart(text.format("shared_0")))
+    assert gaps == [(str(LINE), str(GAP + 16)), (str(LINE), str(GAP + 1))]

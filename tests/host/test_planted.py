@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 
 from gen.families.base import Launch, Plan, Scratch, Variant
 from gen.families.expr import constant
+from gen.proof import faults, native
 from gen.proof.host import HostFault, HostKernel, HostRunner
 from gen.proof.twice import called_twice
 from tests.fake_family import fake_variant
+from tests.host import test_clusters, test_races
 from tests.host.host_kernels import COUNT, H100, IN, OUT, N, arrays, grid
 
 
@@ -27,6 +30,7 @@ class Planted:
         buffer: the buffer the fault must name.
         threads: of a block; the grid covers 100 elements.
         before: what stands before the kernel.
+        steps: of all threads of a launch together, after which it is given up.
     """
 
     name: str
@@ -37,12 +41,19 @@ class Planted:
     threads: int = 64
     shared_bytes: int = 0
     before: str = ""
+    steps: int = native.ANY_STEPS
 
 
 INDEX = "const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 GUARD = INDEX + "if (i >= n) return;\n"
 TILE = "__shared__ float tile[64];\n" + INDEX
 DYNAMIC = "extern __shared__ __align__(16) unsigned char shared_bytes[];\nfloat* tile = (float*)shared_bytes;\n" + INDEX
+PAIRS = TILE.replace("float tile", "__align__(8) float tile") + "tile[threadIdx.x] = 1.0f;\n__syncthreads();\n"
+TWO_ARRAYS = (
+    "__shared__ float first[64], second[64];\n__shared__ __align__(16) float third[4];\n" + INDEX
+    + "second[threadIdx.x] = 1.0f;\nif (threadIdx.x < 4) third[threadIdx.x] = 1.0f;\n__syncthreads();\n"
+)  # fmt: skip
+TWO_READ = "__syncthreads();\nif (i < n) out[i] = first[63 - threadIdx.x] + second[threadIdx.x];"
 FULL = "0xffffffffu"
 LANE = "const int lane = threadIdx.x % 32;\n"
 RING = "__shared__ __align__(16) float ring[2][64];\n" + INDEX + "if (i >= 64) return;\nconst int t = threadIdx.x;\n"
@@ -82,6 +93,45 @@ PLANTED = (
     Planted("vector_store_misaligned", "misaligned",
             GUARD + "if (i < 64) __stcs((float2*)(out + i), make_float2(1.0f, 2.0f));  // here",
             GUARD + "if (i < 32) __stcs((float2*)out + i, make_float2(1.0f, 2.0f));", "out"),
+    Planted("shared_vector_misaligned", "misaligned",
+            PAIRS + "const float2 x = *(const float2*)(tile + threadIdx.x / 2);  // here\nif (i < n) out[i] = x.x;",
+            PAIRS + "const float2 x = ((const float2*)tile)[threadIdx.x / 2];\nif (i < n) out[i] = x.x;", "tile"),
+    Planted("shared_vector_store_misaligned", "misaligned",
+            PAIRS + "if (threadIdx.x < 60) __stcg((float2*)(tile + threadIdx.x), make_float2(1.0f, 2.0f));  // here",
+            PAIRS + "if (threadIdx.x < 30) __stcg((float2*)tile + threadIdx.x, make_float2(1.0f, 2.0f));", "tile"),
+    Planted("shared_vector_of_an_array_of_floats", "misaligned",
+            TILE + "if (i < 16) ((float4*)tile)[i] = make_float4(1.0f, 2.0f, 3.0f, 4.0f);  // here",
+            TILE.replace("float tile", "__align__(16) float tile")
+            + "if (i < 16) ((float4*)tile)[i] = make_float4(1.0f, 2.0f, 3.0f, 4.0f);", "tile"),
+    Planted("shared_vector_of_a_later_array", "misaligned",
+            "__shared__ float4 first[3];\n__shared__ unsigned short tile[64];\n"
+            "if (threadIdx.x < 32) first[threadIdx.x % 3].x = ((unsigned*)tile)[threadIdx.x] = 0;  // here",
+            "__shared__ float4 first[3];\n__shared__ __align__(4) unsigned short tile[64];\n"
+            "if (threadIdx.x < 3) first[threadIdx.x].x = ((unsigned*)tile)[threadIdx.x] = 0;", "tile"),
+    Planted("dynamic_shared_misaligned", "misaligned",
+            DYNAMIC + "if (i < 48) *(float4*)(tile + i) = make_float4(1.0f, 2.0f, 3.0f, 4.0f);  // here",
+            DYNAMIC + "if (i < 16) ((float4*)tile)[i] = make_float4(1.0f, 2.0f, 3.0f, 4.0f);",
+            "shared_bytes", shared_bytes=256),
+    Planted("shared_atomic_misaligned", "misaligned",
+            TILE + "if (threadIdx.x == 0) tile[0] = tile[1] = 0.0f;\n__syncthreads();\n"
+            "atomicAdd((unsigned*)((char*)tile + 2), 1u);  // here",
+            TILE + "if (threadIdx.x == 0) tile[0] = tile[1] = 0.0f;\n__syncthreads();\natomicAdd((unsigned*)tile, 1u);",
+            "tile"),
+    Planted("shared_array_into_another", "out-of-bounds write",
+            TWO_ARRAYS + "float* const p = first;\np[threadIdx.x + 8] = second[threadIdx.x];  // here\n" + TWO_READ,
+            TWO_ARRAYS + "float* const p = first;\np[threadIdx.x] = second[threadIdx.x];\n" + TWO_READ, "first"),
+    Planted("shared_array_before_itself", "out-of-bounds read",
+            TWO_ARRAYS + "const float* const p = second;\nfirst[threadIdx.x] = p[int(threadIdx.x) - 70];  // here\n"
+            + TWO_READ,
+            TWO_ARRAYS + "const float* const p = second;\nfirst[threadIdx.x] = p[threadIdx.x];\n" + TWO_READ),
+    Planted("shared_vector_over_the_end", "out-of-bounds read",
+            TWO_ARRAYS + "first[threadIdx.x] = ((const float2*)(third + 2))[threadIdx.x % 2].y;  // here\n" + TWO_READ,
+            TWO_ARRAYS + "first[threadIdx.x] = ((const float2*)(third + 2))[threadIdx.x % 1].y;\n" + TWO_READ, "third"),
+    Planted("row_of_a_shared_array_past_the_last", "index",
+            "__shared__ float tile[8][8];\n__shared__ float other[64];\n" + INDEX
+            + "other[threadIdx.x] = 1.0f;\ntile[threadIdx.x / 8 + 1][threadIdx.x % 8] = 1.0f;  // here",
+            "__shared__ float tile[8][8];\n__shared__ float other[64];\n" + INDEX
+            + "other[threadIdx.x] = 1.0f;\ntile[threadIdx.x / 8][threadIdx.x % 8] = 1.0f;"),
     Planted("write_to_input", "write to input", GUARD + "((float*)in)[i] = 0.0f;  // here", GUARD + "out[i] = in[i];",
             "in"),
     Planted("shared_never_written", "uninitialised read",
@@ -184,6 +234,11 @@ PLANTED = (
     Planted("divides_by_zero", "division", GUARD + "out[i] = 7 / (n - 100);  // here", GUARD + "out[i] = 7 / n;"),
     Planted("shifts_too_far", "shift", GUARD + "out[i] = 1u << (n - 50);  // here",
             GUARD + "out[i] = 1u << (n % 32);"),
+    Planted("returns_nothing", "no return", GUARD + "out[i] = sign(in[i] - 50.0f);", GUARD + "out[i] = sign(in[i]);",
+            before="__device__ float sign(float x) {  // here\nif (x >= 0.0f) return 1.0f;  // here\n}  // here\n"),
+    Planted("more_steps_than_are_tried", "too long",
+            "for (int k = 0; k < 50; ++k) __syncthreads();  // here", "for (int k = 0; k < 10; ++k) __syncthreads();",
+            steps=100_000),
     Planted("half_past_the_end", "out-of-bounds read",
             GUARD + "out[i] = __half2float(((const __half*)in)[i + n + 1]);  // here",
             GUARD + "out[i] = __half2float(((const __half*)in)[i + n]);", "in", before="#include <cuda_fp16.h>\n"),
@@ -283,8 +338,13 @@ def planted_kernels(cache: Path) -> Mapping[str, tuple[HostKernel, HostKernel]]:
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
-def test_planted_fault_is_found(planted: Planted, planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
+def test_planted_fault_is_found(
+    planted: Planted,
+    planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kernel, _ = planted_kernels[planted.name]
+    monkeypatch.setattr(native, "ANY_STEPS", planted.steps)
     with pytest.raises(HostFault) as caught:
         kernel.run({"n": 100}, arrays())
     fault = caught.value
@@ -298,8 +358,13 @@ def test_planted_fault_is_found(planted: Planted, planted_kernels: Mapping[str, 
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
-def test_clean_twin_passes(planted: Planted, planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]]) -> None:
+def test_clean_twin_passes(
+    planted: Planted,
+    planted_kernels: Mapping[str, tuple[HostKernel, HostKernel]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, kernel = planted_kernels[planted.name]
+    monkeypatch.setattr(native, "ANY_STEPS", planted.steps)
     for _ in range(2):
         kernel.run({"n": 100}, arrays())
 
@@ -342,3 +407,17 @@ def test_process_lives_on_after_a_fault(planted_kernels: Mapping[str, tuple[Host
         with pytest.raises(HostFault):
             faulty.run({"n": 100}, arrays())
         clean.run({"n": 100}, arrays())
+
+
+def test_every_kind_that_the_runtime_reports_has_a_planted_fault_and_a_clean_twin() -> None:
+    """Of the kinds that stand in its sources: those of `enum class Kind`, and those that a report is made of."""
+    runtime = Path(native.__file__).parent / "cuda_on_host" / "runtime"
+    declared = re.search(r"enum class Kind : int32_t \{([^}]*)\}", (runtime / "interface.h").read_text())
+    assert declared is not None
+    names = re.findall(r"\bk\w+", declared[1])
+    reported = {name for path in runtime.iterdir() for name in re.findall(r"\bKind::(k\w+)", path.read_text())}
+    assert reported == set(names), "each is declared, and each is reported somewhere"
+    kinds = dict(zip(names, native.KINDS, strict=True))
+    planted = {one.kind for table in (PLANTED, test_races.PLANTED, test_clusters.PLANTED) for one in table}
+    assert planted == set(kinds.values()) - {kinds["kNone"]}
+    assert set(faults.RULES) == planted

@@ -76,6 +76,7 @@ void begin_block(Block& block, uint64_t number) {
     Thread& thread = block.threads[i];
     thread.index = thread_at(i);
     thread.steps = 0;
+    thread.wait_pc = nullptr;
     thread.spin = {};
     thread.copies.flying.clear();
     thread.copies.group = 0;
@@ -134,7 +135,7 @@ Outcome run_block(Block& block) {
       switch_context(run.scheduler, run.current->context);
       run.steps += run.current->steps - steps;
       if (run.steps > run.launch->steps && run.fault->kind == Kind::kNone) {
-        record(Kind::kTooLong, nullptr, "its blocks do more than is tried here");
+        record(Kind::kTooLong, run.current->wait_pc, "its blocks do more than is tried here");
       }
       if (run.fault->kind != Kind::kNone) return Outcome::kFault;
       if (block.idle == idle) block.idle = 0;
