@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from gen.cli import show
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gen.tune.outcome import Outcome
     from gen.tune.run import Run
 
@@ -23,10 +25,18 @@ def report(done: Run) -> None:
     tried = sum(outcome.tried for outcome in done.outcomes)
     show.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
     for outcome in done.outcomes:
+        if outcome.foreign:
+            show.text(f"{beside(outcome.foreign)} while {outcome.problem} was tuned: its times may be off.")
+    for outcome in done.outcomes:
         if outcome.left_out:
             show.text(f"Left out for want of time: about {outcome.left_out} variants of {outcome.problem}.")
     for problem in done.left_out:
         show.text(f"Left out for want of time: {problem}.")
+
+
+def beside(others: Sequence[str]) -> str:
+    """Says that processes of others were on the GPU."""
+    return f"{', '.join(others)} {'was' if len(others) == 1 else 'were'} on the GPU"
 
 
 def _row(outcome: Outcome) -> tuple[object, ...]:
@@ -61,6 +71,7 @@ def as_json(done: Run) -> dict[str, Any]:
                 "of_limit": outcome.of_limit,
                 "over_base": outcome.against_base and outcome.against_base.center,
                 "statuses": dict(outcome.statuses),
+                "beside": list(outcome.foreign),
                 "left_out": outcome.left_out,
                 "seconds": outcome.seconds,
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gen.cli import show
+from gen.cli.outcomes import beside
 from gen.errors import GenError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def report_checks(checks: Sequence[Check], *, json: bool) -> bool:
         for check in checks:
             if check.reason:
                 show.text(f"{check.winner.variant}: {check.reason}", indent=2)
+            if check.foreign:
+                show.text(f"{check.winner.variant}: {beside(check.foreign)}: its times may be off.", indent=2)
     return not any(check.bad for check in checks)
 
 
@@ -79,6 +82,9 @@ def report_regrets(regrets: Sequence[Regret]) -> None:
                 f"On {regret.partly} sizes there was no time for all variants: the regret of "
                 f"{regret.winner.partition('__')[2]} may be more."
             )
+        others = sorted({one for outcome in regret.outcomes for one in outcome.foreign})
+        if others:
+            show.text(f"{beside(others)} while the regret of {regret.winner.partition('__')[2]} was measured.")
         for problem in regret.left_out:
             show.text(f"Left out for want of time: {problem}.")
 
@@ -127,6 +133,7 @@ def _check_as_json(check: Check) -> dict[str, Any]:
         "over_base": ratio and ratio.center,
         "interval": ratio and [ratio.low, ratio.high],
         "reason": check.reason,
+        "beside": list(check.foreign),
     }
 
 

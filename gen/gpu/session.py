@@ -100,6 +100,10 @@ class GpuBench:
             return Clocks(0, 0, ())
         return replace(seen, reasons=tuple(reason for reason in seen.reasons if reason not in _HARMLESS))
 
+    def others(self) -> tuple[str, ...]:
+        """Processes of others on the GPU; none where NVML is not there."""
+        return () if self.nvml is None else self.nvml.others()
+
 
 class GpuSession:
     """One problem on one GPU: inputs uploaded once, base's result kept for the others to be compared with.
@@ -138,7 +142,7 @@ class GpuSession:
 
         def ended(status: Status, reason: str) -> Trial:
             self._repair(buffers)
-            return entrant.untimed(status, reason)
+            return self._beside(entrant.untimed(status, reason))
 
         try:
             kernel = self._load(entrant)
@@ -154,10 +158,12 @@ class GpuSession:
             if reason is not None:
                 return ended("wrong_result", f"after the timing loop: {reason}")
         except DeviceError as error:  # no memory: another time there may be
-            return entrant.untimed("infeasible", str(error))
+            return self._beside(entrant.untimed("infeasible", str(error)))
         except GenError as error:
             return ended("launch_failed", str(error))
-        return self._noted(replace(_with_resources(entrant, kernel), status="ok", times_us=tuple(times)))
+        seen = self._bench.clocks()
+        noted = replace(_with_resources(entrant, kernel), sm_mhz=seen.sm_mhz, throttled=", ".join(seen.reasons))
+        return self._beside(replace(noted, status="ok", times_us=tuple(times)))
 
     def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
         """Times variants in turns, each in an order of its own, two in the same memory, two in the next.
@@ -166,7 +172,7 @@ class GpuSession:
         samples: in one order, or there and back, that would tell apart variants that are alike. Later rounds go on with
         the memory where earlier ones ended.
         """
-        clocks = [self._bench.clocks()]
+        clocks, others = [self._bench.clocks()], {*self._bench.others()}
         times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
         for entrant in entrants:
             if entrant.name not in self._kernels:
@@ -185,8 +191,10 @@ class GpuSession:
                 try:
                     times[entrant.name] += self._times(self._kernels[entrant.name], buffers, 1, place=pair % PLACES)
                 except GenError as error:
-                    return Rounds(faults=(entrant.untimed("launch_failed", f"among the finalists: {error}"),))
+                    fault = entrant.untimed("launch_failed", f"among the finalists: {error}")
+                    return Rounds(faults=(self._beside(fault),))
             clocks.append(self._bench.clocks())
+            others.update(self._bench.others())
         self._pairs += (turns + 1) // 2
         for buffers in sets:
             buffers.fill_inputs()  # so that each answers for itself
@@ -197,7 +205,7 @@ class GpuSession:
                 return Rounds(faults=faults)
         seen = [one.sm_mhz for one in clocks if one.sm_mhz]
         why = tuple(sorted({reason for one in clocks for reason in one.reasons}))
-        return Rounds(times, (), (min(seen), max(seen)) if seen else (0, 0), why)
+        return Rounds(times, (), (min(seen), max(seen)) if seen else (0, 0), why, tuple(sorted(others)))
 
     def close(self) -> None:
         """Gives the device's memory back."""
@@ -224,7 +232,7 @@ class GpuSession:
         if reason is None:
             return ()
         self._repair(buffers)
-        return (entrant.untimed(status, f"among the finalists: {reason}"),)
+        return (self._beside(entrant.untimed(status, f"among the finalists: {reason}")),)
 
     def _rotation(self) -> list[Buffers]:
         """The sets of buffers between which finalists rotate: one place in memory may suit one of them by luck."""
@@ -350,11 +358,9 @@ class GpuSession:
 
         return self._clock.times(lambda: kernel.queue(timed, addresses), samples, setup=setup)
 
-    def _noted(self, trial: Trial) -> Trial:
-        """The trial with what else could be seen."""
-        seen = self._bench.clocks()
-        others = () if self._bench.nvml is None else self._bench.nvml.others()
-        return replace(trial, sm_mhz=seen.sm_mhz, throttled=", ".join(seen.reasons), foreign=others)
+    def _beside(self, trial: Trial) -> Trial:
+        """The trial with who else was on the GPU: whatever went wrong may be theirs."""
+        return replace(trial, foreign=self._bench.others())
 
 
 def _provable(problem: Problem) -> Problem:

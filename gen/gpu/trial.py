@@ -123,12 +123,14 @@ class Rounds:
         faults: trials of those that were right before and are not now.
         sm_mhz: the lowest and the highest clock of the multiprocessors seen; 0 where nobody looked.
         throttled: why it was held down, in words.
+        foreign: processes of others on the GPU meanwhile, a text each.
     """
 
     times_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
     faults: tuple[Trial, ...] = ()
     sm_mhz: tuple[int, int] = (0, 0)
     throttled: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 class Session(Protocol):

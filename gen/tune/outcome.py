@@ -50,6 +50,12 @@ class Outcome:
         return Counter(trial.status for trial in self.trials)
 
     @property
+    def foreign(self) -> tuple[str, ...]:
+        """Processes of others that were on the GPU while something of it was timed, a text each."""
+        found = {one for trial in self.trials for one in trial.foreign}
+        return tuple(sorted(found | set(self.finals.foreign if self.finals is not None else ())))
+
+    @property
     def tried(self) -> int:
         """Variants that were compiled, or stand for the same code as one that was."""
         return sum(trial.status not in ("infeasible", "pruned") for trial in self.trials)
@@ -145,6 +151,7 @@ def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping
         "settled": finals is not None and finals.settled,
         "sm_mhz": list(finals.sm_mhz) if finals is not None and any(finals.sm_mhz) else None,
         "throttled": [] if finals is None else list(finals.throttled),
+        "beside": list(outcome.winner.foreign if finals is None else finals.foreign),
         "of_limit": round(outcome.of_limit, 4),
         "floor_us": round(outcome.floor_us, 3),
         "limit": work.limit,

@@ -37,12 +37,14 @@ class Finals:
         settled: whether more turns would not change who wins.
         sm_mhz: the lowest and the highest clock seen; 0 where nobody looked.
         throttled: why the GPU held it down, in words.
+        foreign: processes of others on the GPU meanwhile, a text each.
     """
 
     times_us: Mapping[str, Sequence[float]]
     settled: bool
     sm_mhz: tuple[int, int] = (0, 0)
     throttled: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     @property
     def turns(self) -> int:
@@ -53,8 +55,8 @@ class Finals:
 def halve(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
     deadline: float | None = None,
-) -> list[Entrant]:  # fmt: skip
-    """The fastest of those given, fastest first, at most as many as go to the finals.
+) -> tuple[list[Entrant], frozenset[str]]:  # fmt: skip
+    """The fastest of those given, fastest first, at most as many as go to the finals; and who else was on the GPU.
 
     Args:
         session: where they are timed.
@@ -65,16 +67,18 @@ def halve(
     """
     left = sorted(entrants.values(), key=lambda entrant: (times_us[entrant.name], entrant.name))[:FIRST_HEAT]
     taken: dict[str, list[float]] = {entrant.name: [] for entrant in left}
+    others: set[str] = set()
     while len(left) > FINALISTS and (deadline is None or time.monotonic() < deadline):
         seconds = HEAT_SECONDS if deadline is None else min(HEAT_SECONDS, (deadline - time.monotonic()) / 6)
         turn_us = sum(times_us[entrant.name] + SAMPLE_US for entrant in left)
         turns = min(max(round(1e6 * seconds / turn_us), HEAT_TURNS[0]), HEAT_TURNS[1])
         rounds, left = _right(session, left, turns, faulty)
+        others.update(rounds.foreign)
         for name, more in rounds.times_us.items():
             taken[name] += more
         left.sort(key=lambda one: (midmean_interval(taken[one.name]).center, times_us[one.name]))
         left = left[: max(FINALISTS, len(left) // 2)]
-    return left[:FINALISTS]
+    return left[:FINALISTS], frozenset(others)
 
 
 def finals(
@@ -142,4 +146,5 @@ def _joined(before: Finals, rounds: Rounds, previous: str | None) -> Finals:
     times: dict[str, Sequence[float]] = {**before.times_us, **more}
     seen = [mhz for mhz in (*before.sm_mhz, *rounds.sm_mhz) if mhz]
     why = tuple(sorted({*before.throttled, *rounds.throttled}))
-    return Finals(times, len(in_doubt(times, previous)) == 1, (min(seen), max(seen)) if seen else (0, 0), why)
+    others = tuple(sorted({*before.foreign, *rounds.foreign}))
+    return Finals(times, len(in_doubt(times, previous)) == 1, (min(seen), max(seen)) if seen else (0, 0), why, others)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from gen.emit.render import render
@@ -189,8 +189,8 @@ def _race(
     names_of_right = {trial.variant.name for trial in right}
     wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial.variant.name in names_of_right}
     entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values())}
-    known = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
-    left = halve(session, {name: entrants[name] for name in known}, known, attempts.fail, deadline)
+    times_us = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
+    left, others = halve(session, {name: entrants[name] for name in times_us}, times_us, attempts.fail, deadline)
     names = {entrant.name for entrant in left}
     for trial in always:
         name = trial.variant.name
@@ -198,6 +198,7 @@ def _race(
             left.append(entrants[name])
             names.add(name)
     right_to_the_end, times = finals(session, left, attempts.fail, deadline, tried_as(found, previous))
+    times = replace(times, foreign=tuple(sorted(others.union(times.foreign))))
     return [found[entrant.name] for entrant in right_to_the_end], times
 
 

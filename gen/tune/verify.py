@@ -30,12 +30,14 @@ class Check:
         verdict: against base; None if it could not be timed.
         ratio: its time over base's, with its interval; None without times.
         reason: why there are none.
+        foreign: processes of others on the GPU meanwhile, a text each.
     """
 
     winner: Winner
     verdict: Verdict | None
     ratio: Interval | None = None
     reason: str = ""
+    foreign: tuple[str, ...] = ()
 
     @property
     def bad(self) -> bool:
@@ -126,6 +128,7 @@ def _timed(winner: Winner, session: Session, entrants: Sequence[Entrant]) -> Che
     """In turns with base until it is clear, or enough."""
     times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
     base, made = times
+    others: set[str] = set()
     while True:
         rounds = session.rounds(entrants, max(TURNS, len(times[base])))
         if rounds.faults:
@@ -133,7 +136,8 @@ def _timed(winner: Winner, session: Session, entrants: Sequence[Entrant]) -> Che
             return Check(winner, None, reason=f"{fault.variant.name}: {fault.status}: {fault.reason}")
         for name, more in rounds.times_us.items():
             times[name] += more
+        others.update(rounds.foreign)
         ratio = paired_ratio(times[made], times[base])
         verdict = verdict_of(ratio)
         if verdict != "UNCLEAR" or len(times[base]) >= MOST_TURNS:
-            return Check(winner, verdict, ratio)
+            return Check(winner, verdict, ratio, foreign=tuple(sorted(others)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gen.emit.generate import base_of_catalogue
 from gen.families import FAMILIES
 from gen.store.tuned import FILE, read_winners
-from tests.fake_device import FakeDevice
+from tests.fake_device import FakeDevice, FakeSession
 from tests.host.run.given import ALL, TRANSPOSE, gen
 from tests.host.run.test_winners import _names
 
@@ -27,6 +28,19 @@ def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) 
     for winner in read_winners(home):
         assert winner.variant.partition("__")[2] in said
     assert "a second, proven and timed." in said
+
+
+def test_the_command_says_who_else_was_on_the_gpu(gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = FakeSession.rounds
+    others = ("process 7 (python, 400 MiB)", "process 9")
+    monkeypatch.setattr(FakeSession, "rounds", lambda *those: replace(rounds(*those), foreign=others))
+    _, said = gen("tune", "transpose", "--out", home)
+    assert f"process 7 (python, 400 MiB), process 9 were on the GPU while {TRANSPOSE[0]} was tuned" in said
+    _, told = gen("tune", "transpose", "--json", "--out", home)
+    assert json.loads(told)["outcomes"][0]["beside"] == list(others)
+    _, verified = gen("tune", "transpose", "--verify", "--out", home)
+    assert "process 9 were on the GPU: its times may be off" in verified
+    assert gpu.attempts
 
 
 def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeDevice, home: Path) -> None:

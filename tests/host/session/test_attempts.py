@@ -115,6 +115,19 @@ def test_clocks_and_others_are_noted(bench: Bench) -> None:
     bench.bench.nvml = SimpleNamespace(clocks=lambda: clocks[-1], others=lambda: ("process 7",))
     trial = bench.attempt(FIRST)
     assert (trial.sm_mhz, trial.throttled, trial.foreign) == (1750, "power limit, heat", ("process 7",))
-    bench.bench.nvml = SimpleNamespace(clocks=lambda: clocks.pop() if len(clocks) > 1 else clocks[0])
+    others = [("process 8", "process 7"), (), ()]
+    bench.bench.nvml = SimpleNamespace(
+        clocks=lambda: clocks.pop() if len(clocks) > 1 else clocks[0], others=lambda: others.pop(0) if others else ()
+    )
     rounds = bench.rounds([FIRST], 2)
     assert (rounds.sm_mhz, rounds.throttled) == ((1750, 1980), ("heat", "power limit"))
+    assert rounds.foreign == ("process 7", "process 8")
+
+
+def test_others_are_noted_with_what_goes_wrong_too(bench: Bench) -> None:
+    bench.bench.nvml = SimpleNamespace(clocks=lambda: None, others=lambda: ("process 7",))
+    bench.faults[FIRST.name] = spoil("out")
+    trial = bench.attempt(FIRST)
+    assert (trial.status, trial.foreign) == ("wrong_result", ("process 7",))
+    (fault,) = bench.rounds([FIRST], 2).faults
+    assert (fault.status, fault.foreign) == ("wrong_result", ("process 7",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gen.tune import race, tuner
 from gen.tune.choose import choose
 from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
 from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND, Finals
-from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
+from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
 from tests.fake_family import called_variant
 from tests.host.tuner.given import ALL, BASE, FIRST, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
 from tests.host.tuner.test_reruns import Ticking
@@ -97,6 +98,30 @@ def test_finals_that_take_long_end_unsettled(trials: Trials, monkeypatch: pytest
     outcome = tuned(again, trials)
     assert outcome.finals is not None
     assert (outcome.finals.turns, outcome.finals.settled) == (LEAST_TURNS, False)
+
+
+def test_processes_of_others_are_noted_whenever_they_are_there(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside an attempt that is right or wrong, in a heat, in the finals."""
+    submit, rounds = FakeSession.submit, FakeSession.rounds
+    seen = {FIRST: ("process 1",), SECOND: ("process 2",)}
+
+    def beside(session: FakeSession, entrant: Entrant, give_up_us: float) -> Any:
+        future = submit(session, entrant, give_up_us)
+        noted: Future[Trial] = Future()
+        noted.set_result(replace(future.result(), foreign=seen.get(entrant.name, ())))
+        return noted
+
+    def in_turns(session: FakeSession, entrants: Sequence[Entrant], turns: int) -> Rounds:
+        others = ("process 3",) if len(entrants) > FINALISTS + 2 else ("process 4",)
+        return replace(rounds(session, entrants, turns), foreign=others)
+
+    monkeypatch.setattr(FakeSession, "submit", beside)
+    monkeypatch.setattr(FakeSession, "rounds", in_turns)
+    fast = {f"_{place}": 10.0 + place / 10 for place in range(20)}
+    device = FakeDevice(times(**fast), bad={SECOND: "wrong_result"})
+    outcome = tuned(device, trials)
+    assert outcome.foreign == ("process 1", "process 2", "process 3", "process 4")
+    assert winner_of(outcome, device, "fake 1.0", {}).evidence["beside"] == ["process 3", "process 4"]
 
 
 def test_a_winner_without_finals_has_no_clock_and_no_noise(trials: Trials) -> None:
@@ -213,7 +238,7 @@ def test_a_hundred_variants_within_3_percent_end_within_1_percent(monkeypatch: p
         session: Any = FlatField(truth, seed)
         monkeypatch.setattr(race, "time", session)
         few = {name: sorted(one)[1] for name, one in session.rounds(list(entrants.values()), 3).times_us.items()}
-        left = race.halve(session, entrants, few, faulty)
+        left, _ = race.halve(session, entrants, few, faulty)
         right, found = race.finals(session, left, faulty)
         winners.append(choose([by_name[entrant.name] for entrant in right], found.times_us).variant.name)
     assert max(truth[name] for name in winners) <= 1.007 * truth["v000"], winners
