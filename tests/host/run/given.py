@@ -37,6 +37,6 @@ def tuned(home: Path, wanted: tuple[Problem, ...] = ALL, device: FakeDevice | No
 
 def gen(*arguments: str | Path) -> tuple[int, str]:
     """Exit status and all that a command printed."""
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments], prog_name="gen")
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, [str(argument) for argument in arguments], prog_name="gen")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.output
