@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gen.cli.gpu import alone
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_family
@@ -51,7 +52,7 @@ def measure(file: Path) -> None:
 
     home = output_home()
     compiler = Nvrtc(cache_home(home))
-    with IsolatedDevice(GpuFactory(0, compiler, home)) as device:
+    with alone(0, None, "bench/ladder.py"), IsolatedDevice(GpuFactory(0, compiler, home)) as device:
         meta = {
             "command": "python bench/ladder.py",
             "date": date.today().isoformat(),

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.families.base import Extents, Variant
@@ -187,26 +188,27 @@ def main() -> int:
         compiled = dict(zip(every, compiling, strict=True))
     from gen.gpu.open import open_instruments
 
-    instruments = open_instruments(0, Nvrtc(None))
-    device = instruments.device
-    meta = {"command": "python bench/line_sweep.py", "date": date.today().isoformat(), "device": device.name,
-            "driver": device.driver, "steps": STEPS}  # fmt: skip
-    rows: list[Row] = []
+    with alone(0, None, "bench/line_sweep.py"):
+        instruments = open_instruments(0, Nvrtc(None))
+        device = instruments.device
+        meta = {"command": "python bench/line_sweep.py", "date": date.today().isoformat(), "device": device.name,
+                "driver": device.driver, "steps": STEPS}  # fmt: skip
+        rows: list[Row] = []
 
-    def keep() -> None:
-        if options.json:
-            content = {"meta": meta, "rows": [asdict(row) for row in rows]}
-            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        def keep() -> None:
+            if options.json:
+                content = {"meta": meta, "rows": [asdict(row) for row in rows]}
+                options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
-    every_line = [(line, [(made, compiled[made.name]) for made in variants]) for line, variants in wanted.items()]
-    for line, made in every_line:
-        rows.append(measure(instruments, line, made))
-        print(rows[-1], flush=True)
-        keep()
-    for place in disturbed(rows):
-        rows[place] = measure(instruments, *every_line[place])
-        print(f"again: {rows[place]}", flush=True)
-        keep()
+        every_line = [(line, [(made, compiled[made.name]) for made in variants]) for line, variants in wanted.items()]
+        for line, made in every_line:
+            rows.append(measure(instruments, line, made))
+            print(rows[-1], flush=True)
+            keep()
+        for place in disturbed(rows):
+            rows[place] = measure(instruments, *every_line[place])
+            print(f"again: {rows[place]}", flush=True)
+            keep()
     return any(row.odd for row in rows)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
@@ -81,7 +82,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
     (problem,) = problems(FAMILIES, "transpose_10_b32", {}, ("8192x8192",))
-    rows = [ours(problem), *theirs(problem)]
+    with alone(0, None, "bench/peer_tuner.py"):
+        rows = [ours(problem), *theirs(problem)]
     for row in rows:
         print(f"{row['tuner']:40} {row['points']:4d} points in {row['seconds']:6.1f} s: {row['rate']:6.2f} a second; "
               f"best {row['best_us']:.1f} us, {row['winner']}")  # fmt: skip

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gen
+from gen.cli.gpu import alone
 from gen.dtypes import LoadModifier
 from gen.emit.render import render
 from gen.families.base import Extents, Layout, Limits, Variant
@@ -273,19 +274,22 @@ def main() -> int:
         compiled = dict(zip(every, compiling, strict=True))
     from gen.gpu.open import open_instruments
 
-    instruments = open_instruments(0, Nvrtc(None))
-    calibration = instruments.calibrate()
-    meta = {"command": "python bench/reduction_sweep.py", "date": date.today().isoformat(),
-            "device": calibration.device, "driver": calibration.driver,
-            "read": round(calibration.read), "empty_pair_us": round(calibration.empty_pair_us, 2)}  # fmt: skip
-    for group, variants in wanted:
-        for row, times in measure(instruments, calibration, group, [(made, compiled[made.name]) for made in variants]):
-            rows.append(row)
-            timed.append((group, row.shape, times))
-            best = "  ".join(f"{name}_{tag} {us}" for name, (tag, us) in row.best.items())
-            print(f"{row.spec} {row.shape} floor {row.floor_us} default {row.default} {row.default_us}: {best}")
-            if options.json:
-                write(options.json, meta, rows, timed)
+    with alone(0, None, "bench/reduction_sweep.py"):
+        instruments = open_instruments(0, Nvrtc(None))
+        calibration = instruments.calibrate()
+        meta = {"command": "python bench/reduction_sweep.py", "date": date.today().isoformat(),
+                "device": calibration.device, "driver": calibration.driver,
+                "read": round(calibration.read), "empty_pair_us": round(calibration.empty_pair_us, 2)}  # fmt: skip
+        for group, variants in wanted:
+            for row, times in measure(
+                instruments, calibration, group, [(made, compiled[made.name]) for made in variants]
+            ):
+                rows.append(row)
+                timed.append((group, row.shape, times))
+                best = "  ".join(f"{name}_{tag} {us}" for name, (tag, us) in row.best.items())
+                print(f"{row.spec} {row.shape} floor {row.floor_us} default {row.default} {row.default_us}: {best}")
+                if options.json:
+                    write(options.json, meta, rows, timed)
     for one in over_classes(timed):
         best = "  ".join(f"{tag} {worst} ({mean})" for tag, worst, mean in one.best)
         print(f"{one.shape_class}{f', {one.spec}' if one.spec else ''}: {one.problems} problems, ", end="")

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
@@ -54,7 +55,7 @@ def main() -> int:
     from gen.gpu.open import GpuFactory
 
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/stability.py"):
         home = Path(folder)
         (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
         compiler = Nvrtc(home / ".cache")

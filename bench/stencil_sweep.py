@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.errors import GenError
@@ -145,7 +146,7 @@ def main() -> int:
 
     wanted = [case for case in cases() if not options.only or any(text in str(case) for text in options.only)]
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/stencil_sweep.py"):
         home = Path(folder)
         (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
         compiler = Nvrtc(home / ".cache")

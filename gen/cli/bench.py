@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.cli import gpu as gpus
 from gen.cli import show
 from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
 from gen.cli.gpu import Gpu
@@ -120,7 +121,6 @@ def bench(
     from gen.bench.tuning import tuning
     from gen.bench.worker import Setup
     from gen.emit.files import check_writable
-    from gen.gpu.lock import alone_on, gpu_uuid
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
 
@@ -153,13 +153,11 @@ def bench(
         _check_common(before, wanted, protocol)
     home = home_of(out)
     invocation = ctx.find_object(Invocation) or Invocation()
-    uuid = gpu_uuid(gpu)
     with ExitStack() as opened:
         compiled = Path(opened.enter_context(TemporaryDirectory(prefix="gen-bench-", ignore_cleanup_errors=True)))
         log = cache_home(home) / "bench.log"
         setup = Setup(gpu, home, invocation.families, names, Protocol(protocol), log, compiled)
-        if uuid is not None:
-            opened.enter_context(alone_on(uuid, _command(), say=show.note))
+        opened.enter_context(gpus.alone(gpu, None, _command()))
         first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
         benched = Bench(setup)
         results = _measure(benched, wanted, json, before, budget, first, missing=missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +11,7 @@ from gen.cli import show
 from gen.cli.common import OptionError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
     from pathlib import Path
 
     from gen.gpu.isolated import IsolatedDevice
@@ -67,12 +67,20 @@ def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
     return IsolatedDevice(GpuFactory(index, compiler_of(compiler, home), home))
 
 
-def alone(index: int, seconds: float | None, doing: str = "gen tune") -> AbstractContextManager[None]:
-    """Keeps the GPU to this run; says for whom it waits."""
+@contextmanager
+def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterator[None]:
+    """Keeps the GPU to this run; says for whom it waits, and who is there all the same."""
     from gen.gpu.lock import alone_on, gpu_uuid
+    from gen.gpu.nvml import others_on
 
     uuid = gpu_uuid(index)
-    return nullcontext() if uuid is None else alone_on(uuid, doing, say=show.note, seconds=seconds)
+    if uuid is None:
+        yield
+        return
+    with alone_on(uuid, doing, say=show.note, seconds=seconds):
+        for other in others_on(uuid):
+            show.note(f"Beside this run, {other} is on the GPU: times may be off.")
+        yield
 
 
 def importable() -> None:

@@ -118,6 +118,18 @@ class Nvml:
         return f" ({file})" if file.isprintable() and file else ""
 
 
+def others_on(uuid: str) -> tuple[str, ...]:
+    """Processes of others on a GPU, a text each; none where NVML is not there."""
+    try:
+        seen = Nvml(uuid)
+    except MissingToolError:
+        return ()
+    try:
+        return seen.others()
+    finally:
+        seen.close()
+
+
 def foreign(processes: Iterable[_Process], own: int) -> tuple[str, ...]:
     """Those that are not `own` and have not come from it.
 

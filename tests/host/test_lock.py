@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -13,10 +14,12 @@ from uuid import UUID
 
 import pytest
 
+from gen.cli.gpu import alone
 from gen.errors import DeviceError
 from gen.gpu import lock
 from gen.gpu.lock import alone_on, gpu_uuid
 
+BENCH = Path(__file__).parents[2] / "bench"
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -143,3 +146,33 @@ def test_a_gpu_that_there_is_not_has_no_uuid() -> None:
     assert gpu_uuid(10_000) is None
     found = gpu_uuid(0)
     assert found is None or str(UUID(found[4:])) == found[4:]
+
+
+def _opens_a_gpu(node: ast.AST) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id in ("IsolatedDevice", "open_instruments", "find_sanitizer")
+
+
+def _takes_the_lock(node: ast.AST) -> bool:
+    return any(isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "alone"
+               for one in ast.walk(node))  # fmt: skip
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in BENCH.glob("*.py")))
+def test_scripts_keep_the_gpu_that_they_open_to_themselves(script: str) -> None:
+    """What opens it stands in a function that takes the lock, or is called from such a one."""
+    functions = [node for node in ast.parse((BENCH / script).read_text()).body if isinstance(node, ast.FunctionDef)]
+    locked = [node for node in functions if _takes_the_lock(node)]
+    within = {one.func.id for node in locked for one in ast.walk(node)
+              if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}  # fmt: skip
+    for function in functions:
+        if any(map(_opens_a_gpu, ast.walk(function))):
+            assert function in locked or function.name in within
+
+
+def test_a_run_says_who_else_is_on_the_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gen.gpu.lock.gpu_uuid", lambda _: "GPU-none")
+    monkeypatch.setattr("gen.gpu.nvml.others_on", lambda _: ("process 7 (python)",))
+    with alone(0, 0.0):
+        pass
+    assert "Beside this run, process 7 (python) is on the GPU: times may be off." in capsys.readouterr().err

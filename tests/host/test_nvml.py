@@ -13,7 +13,7 @@ import pytest
 
 from gen.errors import MissingToolError
 from gen.gpu import nvml
-from gen.gpu.nvml import Nvml
+from gen.gpu.nvml import Nvml, others_on
 
 GONE = 2**22 + 1  # more than Linux numbers processes to
 
@@ -78,6 +78,12 @@ def test_processes_of_others_are_named_and_own_ones_are_not(library: Any, child:
 def test_a_name_that_could_disturb_a_terminal_is_left_out(library: Any) -> None:
     library.processes, library.names = {1: 0}, {1: b"/bin/a\x1b[2J"}
     assert Nvml("GPU-1").others() == ("process 1, 0 MiB",)
+
+
+def test_others_on_a_gpu_are_none_where_nobody_can_tell(library: Any) -> None:
+    library.processes = {1: None}
+    assert others_on("GPU-1") == ("process 1",)
+    assert others_on("GPU-2") == ()
 
 
 def test_an_idle_gpu_has_no_others(library: Any) -> None:
