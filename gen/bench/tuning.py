@@ -13,7 +13,8 @@ from gen.bench.offers import problem_of
 from gen.bench.works import Case, Sweep
 from gen.errors import GenError
 from gen.families.base import Family
-from gen.gpu.trial import Device
+from gen.families.regions import Bound, Region
+from gen.gpu.trial import Device, Problem
 from gen.paths import cache_home
 from gen.toolchain.farm import Farm
 from gen.tune.run import run
@@ -46,7 +47,7 @@ def tune(
     Raises GenError if base is wrong or does not compile.
     """
     try:
-        problem = problem_of(shortened(case), families)
+        problem = problem_to_tune(case, families)
     except GenError:
         return 0.0  # its row says so
     start = time.monotonic()
@@ -56,7 +57,16 @@ def tune(
     return time.monotonic() - start
 
 
-def shortened(case: Case) -> Case:
-    """The case with no more steps than tell which variant is fastest."""
-    work = case.work
-    return replace(case, work=replace(work, steps=min(work.steps, MOST_STEPS))) if isinstance(work, Sweep) else case
+def problem_to_tune(case: Case, families: Sequence[Family[Any]]) -> Problem:
+    """The case with no more steps than tell which variant is fastest; its winner is also for more of them.
+
+    Raises GenError if gen has no such case.
+    """
+    whole, work = problem_of(case, families), case.work
+    if not isinstance(work, Sweep) or work.steps <= MOST_STEPS:
+        return whole
+    bounds = (
+        Bound("steps", MOST_STEPS, work.steps) if bound.size == "steps" else bound for bound in whole.region.bounds
+    )
+    region = Region(tuple(bounds))
+    return replace(whole, extents={**whole.extents, "steps": MOST_STEPS}, region=region)

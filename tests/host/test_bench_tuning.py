@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from gen.bench.offers import problem_of
-from gen.bench.tuning import shortened, tune
+from gen.bench.tuning import problem_to_tune, tune
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F32
 from gen.families import FAMILIES
+from gen.families.regions import sizes_of
 from gen.store.tuned import read_winners
 from gen.tune.search import Space
 from tests.fake_device import FakeDevice, FakeFarm
@@ -38,9 +39,15 @@ def test_a_case_that_gen_does_not_have_takes_no_time(tmp_path: Path) -> None:
     assert read_winners(tmp_path) == ()
 
 
-@pytest.mark.parametrize(("steps", "tuned"), [(1, 1), (16, 16), (1000, 48)])
-def test_a_case_of_many_steps_is_tuned_with_fewer(steps: int, tuned: int) -> None:
+@pytest.mark.parametrize(("steps", "tuned"), [(1, 1), (16, 16), (48, 48), (49, 48), (1000, 48)])
+def test_a_case_of_many_steps_is_tuned_with_fewer_and_takes_that_winner(
+    steps: int, tuned: int, tmp_path: Path
+) -> None:  # fmt: skip
     case = Case(Sweep("star", 2, 1, "wrap", steps), F32, (64, 64))
-    assert shortened(case) == Case(Sweep("star", 2, 1, "wrap", tuned), F32, (64, 64))
-    classes = {problem_of(one, FAMILIES).shape_class for one in (case, shortened(case))}
-    assert len(classes) == 1  # so that its winner is the case's
+    whole, shortened = problem_of(case, FAMILIES), problem_to_tune(case, FAMILIES)
+    assert shortened.extents == {**whole.extents, "steps": tuned}
+    assert shortened.shape_class == whole.shape_class
+    tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0)
+    (winner,) = read_winners(tmp_path)
+    for problem in (whole, shortened):
+        assert winner.region.holds(sizes_of(problem.family, problem.spec, problem.extents))
