@@ -63,7 +63,7 @@ def report_regrets(regrets: Sequence[Regret]) -> None:
         return
     show.text()
     rows = []
-    for regret in regrets:
+    for regret in [one for one in regrets if one.points]:
         worst = max(regret.points, key=lambda point: point.regret(regret.winner))
         rows.append(
             (
@@ -72,7 +72,8 @@ def report_regrets(regrets: Sequence[Regret]) -> None:
                 str(worst.problem).partition(" ")[2], _percent(regret.after),
             )
         )  # fmt: skip
-    show.table(("spec", "class", "winner", "other sizes", "worst regret", "at", "after splitting"), rows)
+    if rows:
+        show.table(("spec", "class", "winner", "other sizes", "worst regret", "at", "after splitting"), rows)
     for regret in regrets:
         for part in regret.special:
             name = f"{regret.outcome.problem.spec_name}, {regret.outcome.problem.shape_class}, {part.region.words}"

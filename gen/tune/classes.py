@@ -10,19 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from gen.families.base import Family
-from gen.gpu.trial import Device, Problem
+from gen.gpu.trial import Device, Problem, Trial
 from gen.store.trials import Trials
-from gen.store.tuned import Winner, merged
+from gen.store.tuned import Winner, merged, read_winners
 from gen.toolchain.farm import Farm
-from gen.tune.choose import median_interval
+from gen.tune.choose import median_interval, paired_ratio
+from gen.tune.contest import after, contest
 from gen.tune.outcome import Outcome, winner_of
-from gen.tune.regret import Part, Point, probes, split, worst
+from gen.tune.race import Finals, noise
+from gen.tune.regret import MOST_REGRET, Part, Point, probes, split, worst
 from gen.tune.run import keep
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, tune
 
+MEETING_SHARE = 0.2  # of a class's time, for times of all that won beside each other
 Tune = Callable[[Problem, str, float | None], Outcome]
 """Tunes a problem, given the winner of its class and a deadline of `time.monotonic()`."""
+Meet = Callable[[Problem, Sequence[str], float | None], tuple[tuple[Trial, ...], Finals]]
+"""Times variants on a problem in turns, given their names and a deadline."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Regret:
 
     Attributes:
         outcome: of the problem that stands for the class.
+        winner: the variant that won the class, by name.
         points: every problem of the class that was measured, that one first.
         parts: the class, cut until no part loses more than 5 %.
         outcomes: of the points, in their order.
@@ -38,26 +44,21 @@ class Regret:
     """
 
     outcome: Outcome
+    winner: str
     points: tuple[Point, ...]
     parts: tuple[Part, ...]
     outcomes: tuple[Outcome, ...]
     left_out: tuple[Problem, ...]
 
     @property
-    def winner(self) -> str:
-        """The variant that won the class."""
-        assert self.outcome.winner is not None
-        return self.outcome.winner.variant.name
-
-    @property
     def before(self) -> float:
-        """The winner's regret where it has most."""
-        return worst(self.winner, self.points)
+        """The winner's regret where it has most; 0 where nothing was measured."""
+        return worst(self.winner, self.points) if self.points else 0.0
 
     @property
     def after(self) -> float:
         """The most regret of any part's variant."""
-        return max(part.regret for part in self.parts)
+        return max((part.regret for part in self.parts), default=0.0)
 
     @property
     def partly(self) -> int:
@@ -70,38 +71,69 @@ class Regret:
         return tuple(part for part in self.parts if part.variant != self.winner)
 
 
-def regret_of(outcome: Outcome, probe: Tune, deadline: float | None = None) -> Regret:
+def regret_of(
+    outcome: Outcome, winner: str, probe: Tune, meet: Meet, deadline: float | None = None, so_far: Sequence[str] = ()
+) -> Regret:
     """Tunes other sizes of an outcome's shape class, and compares the class's winner with the fastest there.
 
+    All is told from times that were taken in turns. Where the winner lags, all that won a size meet on every size.
+
     Args:
-        outcome: of the problem that stands for the class; it has a winner.
+        outcome: of the problem that stands for the class.
+        winner: of the class, by name.
         probe: tunes one of the other sizes; the class's winner is always timed against the fastest there.
-        deadline: of `time.monotonic()`; sizes share what is left equally.
+        meet: times those that won.
+        deadline: of `time.monotonic()`; sizes share equally what is left but for a part, which is for meeting.
+        so_far: variants that parts of the class have got before.
     """
-    assert outcome.winner is not None
-    winner, wanted = outcome.winner.variant.name, probes(outcome.problem)
+    wanted = probes(outcome.problem)
     outcomes = [outcome]
+    until = None if deadline is None else deadline - MEETING_SHARE * max(deadline - time.monotonic(), 0)
     for place, problem in enumerate(wanted):
         now = time.monotonic()
-        if deadline is not None and now >= deadline:
+        if until is not None and now >= until:
             break
-        share = None if deadline is None else now + (deadline - now) / (len(wanted) - place)
+        share = None if until is None else now + (until - now) / (len(wanted) - place)
         outcomes.append(probe(problem, winner, share))
-    every = [(Point.of(one.problem, one.trials, one.rounds_us), one) for one in outcomes]
-    timed = [(point, one) for point, one in every if point.times_us and point.tells_of(winner)]
-    points, kept = tuple(point for point, _ in timed), tuple(one for _, one in timed)
+    names = list(dict.fromkeys([winner, *(one.winner.variant.name for one in outcomes if one.winner), *so_far]))
+    outcomes = [one if _point(one).tells_of(winner) else _met(one, names, meet, deadline) for one in outcomes]
+    told = [point for point in map(_point, outcomes) if point.tells_of(winner)]
+    if told and worst(winner, told) > MOST_REGRET:
+        outcomes = [_met(one, names, meet, deadline) for one in outcomes]
+    timed = [one for one in outcomes if (point := _point(one)).times_us and point.tells_of(winner)]
+    points = tuple(map(_point, timed))
     missed = tuple(problem for problem in wanted if problem not in [point.problem for point in points])
-    return Regret(outcome, points, split(points, winner, outcome.problem.region), kept, missed)
+    parts = split(points, winner, outcome.problem.region, so_far) if points else ()
+    return Regret(outcome, winner, points, parts, tuple(timed), missed)
 
 
-def winners_of(regret: Regret, device: Device, compiler: str, evidence: Mapping[str, object]) -> tuple[Winner, ...]:
-    """The lines of tuned.json: the class's winner with its regret, and one for each part that gets another variant."""
+def _point(outcome: Outcome) -> Point:
+    return Point.of(outcome.problem, outcome.trials, outcome.rounds_us if outcome.finals is not None else {})
+
+
+def _met(outcome: Outcome, names: Sequence[str], meet: Meet, deadline: float | None) -> Outcome:
+    """An outcome in which all of these were timed in turns, unless that is known, or there is no time."""
+    point = _point(outcome)
+    if all(point.tells_of(name) for name in names) or (deadline is not None and time.monotonic() >= deadline):
+        return outcome
+    return after(outcome, *meet(outcome.problem, names, deadline))
+
+
+def winners_of(
+    regret: Regret, stands: Winner, device: Device, compiler: str, evidence: Mapping[str, object]
+) -> tuple[Winner, ...]:
+    """The lines of tuned.json: the one of the class's winner, with its regret, and one for each part that gets another.
+
+    What stands of the winner stays: that other sizes were looked at is no reason to give it up.
+    """
     told = {"regret": _told(regret.winner, regret.points), "split_regret": round(regret.after, 4)}
-    found = [winner_of(regret.outcome, device, compiler, {**evidence, **told})]
+    found = [replace(stands, evidence={**stands.evidence, **told})]
     for part in regret.special:
-        outcomes = [one for one in regret.outcomes if one.problem in [point.problem for point in part.points]]
-        stand_in = max(outcomes, key=lambda one: one.problem.sizes["cells"])
-        outcome = _won_by(stand_in, part)
+        problems = [point.problem for point in part.points if part.variant in point.times_us]
+        outcomes = [one for one in regret.outcomes if one.problem in problems]
+        if not outcomes:  # nothing was right there
+            continue
+        outcome = _won_by(max(outcomes, key=lambda one: one.problem.sizes["cells"]), part)
         found.append(winner_of(outcome, device, compiler, {**evidence, "regret": _told(part.variant, part.points)}))
     return tuple(found)
 
@@ -127,8 +159,8 @@ def regrets(
 ) -> tuple[Regret, ...]:
     """Measures the regret of every shape class among the outcomes, and keeps winners for what is split off in `home`.
 
-    Outcomes of single shapes, and those without a winner, are passed over. Classes share the time equally. For the
-    arguments see `gen.tune.run.run`.
+    Outcomes of single shapes, and classes of which `home` holds no winner, are passed over. Classes share the time
+    equally. For the arguments see `gen.tune.run.run`.
     """
     found = []
     trials, sources = Trials(home), Sources(farm, device.limits.arch)
@@ -139,15 +171,21 @@ def regrets(
             tick=partial(tick, problem),
         )  # fmt: skip
 
-    classes = [one for one in outcomes if one.winner is not None and not one.problem.region.one]
+    def meet(problem: Problem, names: Sequence[str], until: float | None) -> tuple[tuple[Trial, ...], Finals]:
+        return contest(problem, names, device, sources, until)
+
+    stand = {winner.place: winner for winner in read_winners(home)}
+    classes = [one for one in outcomes if one.place(device) in stand and not one.problem.region.one]
     try:
         for place, outcome in enumerate(classes):
             now = time.monotonic()
             share = None if deadline is None else now + max(deadline - now, 0) / (len(classes) - place)
-            regret = regret_of(outcome, probe, share)
+            stands = stand[outcome.place(device)]
+            so_far = [one.variant for one in stand.values() if _is_part(one, stands)]
+            regret = regret_of(outcome, stands.variant, probe, meet, share, so_far)
             found.append(regret)
             if len(regret.points) > 1:
-                new = winners_of(regret, device, farm.version, evidence or {})
+                new = winners_of(regret, stands, device, farm.version, evidence or {})
                 keep(home, families, partial(replaced, new=new))
     finally:
         trials.close()
@@ -156,13 +194,13 @@ def regrets(
 
 def replaced(old: Iterable[Winner], new: Sequence[Winner]) -> tuple[Winner, ...]:
     """All winners, those of a class's parts replaced by the new ones: the first of `new` is the class's."""
-    first = new[0]
+    return merged([winner for winner in old if not _is_part(winner, new[0])], new)
 
-    def stale(winner: Winner) -> bool:
-        mine = (winner.spec, winner.shape, winner.device) == (first.spec, first.shape, first.device)
-        return mine and bool(winner.region.bounds) and not winner.region.one
 
-    return merged([winner for winner in old if not stale(winner)], new)
+def _is_part(winner: Winner, whole: Winner) -> bool:
+    """Whether a winner is for a part of the shape class that another one is for, and for more than a single shape."""
+    mine = (winner.spec, winner.shape, winner.device) == (whole.spec, whole.shape, whole.device)
+    return mine and bool(winner.region.bounds) and not winner.region.one
 
 
 def _told(variant: str, points: Sequence[Point]) -> dict[str, float]:
@@ -173,12 +211,11 @@ def _told(variant: str, points: Sequence[Point]) -> dict[str, float]:
 def _won_by(outcome: Outcome, part: Part) -> Outcome:
     """The outcome on a part's problem as if the part's variant had won there: it did, or lost by 5 % at most."""
     trial = next(trial for trial in outcome.trials if trial.variant.name == part.variant)
-    times = outcome.rounds_us.get(part.variant) or outcome.rounds_us.get(trial.same_as) or trial.times_us
+    name = part.variant if part.variant in outcome.rounds_us else trial.same_as
+    times, base = outcome.rounds_us[name], outcome.base
     interval = median_interval(times)
-    problem = replace(outcome.problem, region=part.region)
-    if outcome.winner is not None and outcome.winner.variant.name == part.variant:
-        return replace(outcome, problem=problem)
     return replace(
-        outcome, problem=problem, winner=trial, median_us=interval.center, of_limit=outcome.floor_us / interval.center,
-        against_base=None, rounds_us={**outcome.rounds_us, part.variant: times}, interval=interval, noise=None,
+        outcome, problem=replace(outcome.problem, region=part.region), winner=trial, median_us=interval.center,
+        of_limit=outcome.floor_us / interval.center, interval=interval, noise=noise(times) if len(times) > 1 else None,
+        against_base=paired_ratio(times, outcome.rounds_us[base]) if base in outcome.rounds_us else None,
     )  # fmt: skip

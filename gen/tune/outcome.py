@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gen.families.regions import Region
 from gen.gpu.trial import Device, Problem, Status, Trial
 from gen.store.tuned import Winner
 from gen.tune.choose import MARGIN, Interval, choose, median_interval, paired_ratio
@@ -28,6 +29,7 @@ class Outcome:
         interval: of the winner's median time: the 95 % interval.
         noise: of the winner's times over themselves; None without finals.
         finals: clocks and throttling meanwhile, and whether the order was settled.
+        base: the name of base.
     """
 
     problem: Problem
@@ -43,6 +45,11 @@ class Outcome:
     interval: Interval | None = None
     noise: Interval | None = None
     finals: Finals | None = None
+    base: str = ""
+
+    def place(self, device: Device) -> tuple[str, str, str, Region]:
+        """Where its winner stands among all, as `Winner.place` says it."""
+        return self.problem.spec_name, self.problem.shape_class, device.name, self.problem.region
 
     @property
     def statuses(self) -> Mapping[Status, int]:
@@ -81,7 +88,7 @@ def outcome_of(
     else:
         right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
         if not right:
-            return Outcome(problem, trials, None, float("inf"), None, 0.0, floor, seconds, left_out)
+            return Outcome(problem, trials, None, float("inf"), None, 0.0, floor, seconds, left_out, base=base)
         winner = _fastest(right, done, previous)
         times = {winner.variant.name: winner.times_us}
     own = times[winner.variant.name]
@@ -100,6 +107,7 @@ def outcome_of(
         interval,
         noise(own) if finalists and len(own) > 1 else None,
         found if finalists else None,
+        base,
     )
 
 

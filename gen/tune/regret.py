@@ -5,19 +5,19 @@ The regret of a variant on a problem is how much longer it takes than the fastes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf, isqrt
-
-import numpy as np
 
 from gen.errors import GenError
 from gen.families.base import Extents
 from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Region
 from gen.gpu.trial import Problem, Trial
+from gen.tune.choose import MARGIN, leader_of, midmean_interval, over
 
 MOST_REGRET = 0.05  # a class whose winner has more is split
+MORE = MARGIN - 1  # regret that is no reason to give up what stands
 SHRINK = (4, 16, 128)  # the parts of the representative that are probed
 SKEW = 64  # how much longer one axis gets, and another shorter
 
@@ -45,11 +45,11 @@ def probes(problem: Problem) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True)
 class Point:
-    """A problem on which many variants were timed.
+    """A problem on which several variants were timed in turns.
 
     Attributes:
         sizes: all that may bound a region.
-        times_us: median by variant; a variant that is missing was not right there, or not tried.
+        times_us: by variant, of the same turns; one that is missing was not right there, or not among those timed so.
         unable: variants that were tried and cannot be used there.
     """
 
@@ -60,18 +60,24 @@ class Point:
 
     @classmethod
     def of(cls, problem: Problem, trials: Sequence[Trial], rounds_us: Mapping[str, Sequence[float]]) -> Point:
-        """From all trials of a problem; times of the finals go before those of a trial."""
-        times = {}
+        """From all trials of a problem and the turns that some of them took beside each other.
+
+        The few samples of a trial are not held against those: a variant that only they flatter is no fastest. Nor are
+        times of less than what a caller pays.
+        """
+        times: dict[str, float] = {}
+        leader = leader_of(rounds_us) if rounds_us else ""
         for trial in trials:
-            if trial.status == "ok":
-                turns = rounds_us.get(trial.variant.name) or rounds_us.get(trial.same_as) or ()
-                times[trial.variant.name] = float(np.median(turns)) if len(turns) else trial.median_us
+            timed = next((name for name in (trial.variant.name, trial.same_as) if rounds_us.get(name)), None)
+            if trial.status == "ok" and trial.whole and timed is not None:
+                center = midmean_interval(rounds_us[leader]).center
+                times[trial.variant.name] = center * over(rounds_us[timed], rounds_us[leader]).center
         untried = ("ok", "pruned")
         unable = frozenset(trial.variant.name for trial in trials if trial.status not in untried)
         return cls(problem, problem.sizes, times, unable)
 
     def tells_of(self, variant: str) -> bool:
-        """Whether a variant was tried there."""
+        """Whether a variant was timed there beside others, or is known to be of no use."""
         return variant in self.times_us or variant in self.unable
 
     def regret(self, variant: str) -> float:
@@ -100,7 +106,9 @@ def worst(variant: str, points: Sequence[Point]) -> float:
     return max(point.regret(variant) for point in points)
 
 
-def split(points: Sequence[Point], winner: str, region: Region = WHOLE) -> tuple[Part, ...]:
+def split(
+    points: Sequence[Point], winner: str, region: Region = WHOLE, so_far: Collection[str] = ()
+) -> tuple[Part, ...]:
     """Cuts a shape class until no part's variant has more than 5 % regret on any of its points.
 
     Every cut is by one size, at a power of two between two measured problems where there is one. The winner of the
@@ -110,25 +118,28 @@ def split(points: Sequence[Point], winner: str, region: Region = WHOLE) -> tuple
         points: every problem of the class that was measured, that of the winner among them.
         winner: the variant that won the class.
         region: the part of the class that holds all points.
+        so_far: variants that parts of the class have got before; they stay unless another is over 1 % better.
     """
     cuts = [(size, at) for size in points[0].sizes for at in _places(size, sorted({one.sizes[size] for one in points}))]
     if worst(winner, points) <= MOST_REGRET or not cuts:
         return (Part(region, tuple(points), winner, worst(winner, points)),)
-    size, at = min(cuts, key=lambda cut: _cost(points, winner, *cut))
+    size, at = min(cuts, key=lambda cut: _cost(points, winner, so_far, *cut))
     found: list[Part] = []
     for part, side in zip(region.cut(size, at), _sides(points, size, at), strict=True):
-        best = _best(side, winner)
+        best = _best(side, winner, so_far)
         regret = worst(best, side)
-        found += [Part(part, tuple(side), best, regret)] if regret <= MOST_REGRET else split(side, winner, part)
+        found += [Part(part, tuple(side), best, regret)] if regret <= MOST_REGRET else split(side, winner, part, so_far)
     return tuple(found)
 
 
-def _best(points: Sequence[Point], winner: str) -> str:
+def _best(points: Sequence[Point], winner: str, so_far: Collection[str]) -> str:
     """The winner, if it does well on all points; else the variant of the least regret where it has most."""
     if worst(winner, points) <= MOST_REGRET:
         return winner
     names = {name for point in points for name in point.times_us}
-    return min(sorted(names), key=lambda name: worst(name, points), default=winner)
+    best = min(sorted(names), key=lambda name: worst(name, points), default=winner)
+    stays = [name for name in sorted(names.intersection(so_far)) if worst(name, points) <= worst(best, points) + MORE]
+    return min(stays, key=lambda name: worst(name, points), default=best)
 
 
 def _places(size: str, values: Sequence[int]) -> list[int]:
@@ -151,10 +162,10 @@ def _sides(points: Sequence[Point], size: str, at: int) -> tuple[list[Point], li
     return [point for point in points if point.sizes[size] < at], [point for point in points if point.sizes[size] >= at]
 
 
-def _cost(points: Sequence[Point], winner: str, size: str, at: int) -> tuple[int, float, int]:
+def _cost(points: Sequence[Point], winner: str, so_far: Collection[str], size: str, at: int) -> tuple[int, float, int]:
     """How good a cut is, the least best: parts that need more cuts, the regret that stays, the points lost."""
     sides = _sides(points, size, at)
-    chosen = [_best(side, winner) for side in sides]
+    chosen = [_best(side, winner, so_far) for side in sides]
     regrets = [worst(name, side) for name, side in zip(chosen, sides, strict=True)]
     lost = sum(len(side) for name, side in zip(chosen, sides, strict=True) if name != winner)
     # Regrets under the limit are as good as none: then the class's winner should keep as much as it can.

@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.families import FAMILIES
+from gen.families.base import Launch, Plan
+from gen.families.expr import ONE
 from gen.families.names import base_variants, space, variant
 from gen.families.regions import WHOLE, Bound, Region
 from gen.gpu.trial import Problem, Trial
 from gen.tune.problems import problems
 from gen.tune.regret import MOST_REGRET, Part, Point, probes, split, worst
+from tests.fake_family import called_variant
 
 TRANSPOSE = problems(FAMILIES, "transpose", {})[0]
 EVERY = [(problem.spec_name, problem) for problem in problems(FAMILIES, None, {})]
@@ -157,16 +160,39 @@ def test_every_point_lies_in_one_part_whose_variant_does_well(points: list[Point
             assert part.variant == winner
 
 
-def test_times_of_the_finals_go_before_those_of_a_trial() -> None:
+def test_a_variant_that_a_part_has_got_before_stays_unless_another_is_over_1_percent_better() -> None:
+    points = [point({"a": 10.0}, rows=64), point({"a": 20.0, "b": 10.0, "c": 10.08, "d": 10.2}, rows=4096)]
+    assert words(split(points, "a", so_far=("c",))) == {"rows up to 512": "a", "rows over 512": "c"}
+    assert words(split(points, "a", so_far=("d",))) == {"rows up to 512": "a", "rows over 512": "b"}
+    assert words(split(points, "a", so_far=("gone",))) == {"rows up to 512": "a", "rows over 512": "b"}
+
+
+def test_a_point_holds_times_that_were_taken_in_the_same_turns_alone() -> None:
+    """Not what few samples flatter, nor what hides a part of a call; another of the same code stands for a variant."""
     spec = TRANSPOSE.spec
     base = base_variants(TRANSPOSE.family, spec)[0]
-    twin, wrong = (
-        variant(TRANSPOSE.family, spec, base.algorithm, config) for config in space(base.algorithm, spec)[:2]
+    twin, wrong, flattered = (
+        variant(TRANSPOSE.family, spec, base.algorithm, config) for config in space(base.algorithm, spec)[:3]
     )
+    copying = called_variant("copying", (), Plan((Launch((ONE, ONE, ONE), (1, 1, 1), (), setup=True),)))
     trials: list[Any] = [
         Trial(base, "ok", (12.0,)), Trial(twin, "ok", (12.0,), same_as=base.name), Trial(wrong, "wrong_result"),
+        Trial(flattered, "ok", (9.0,)), Trial(copying, "ok", (2.0,)),
     ]  # fmt: skip
-    found = Point.of(TRANSPOSE, trials, {base.name: [10.0, 11.0, 10.5]})
-    assert found.times_us == {base.name: 10.5, twin.name: 10.5}
+    turns = {base.name: [10.0, 11.0, 10.5, 10.5], copying.name: [2.0] * 4}
+    found = Point.of(TRANSPOSE, trials, turns)
+    assert found.times_us == pytest.approx({base.name: 10.5, twin.name: 10.5})
     assert found.sizes == TRANSPOSE.sizes
-    assert Point.of(TRANSPOSE, trials, {}).times_us == {base.name: 12.0, twin.name: 12.0}
+    assert (found.tells_of(twin.name), found.tells_of(wrong.name), found.tells_of(flattered.name)) == (
+        True, True, False,
+    )  # fmt: skip
+    assert Point.of(TRANSPOSE, trials, {}).times_us == {}
+
+
+def test_regret_is_that_of_the_turns_that_both_have_taken() -> None:
+    """One that was settled early took the first turns alone, when all were slower."""
+    base = base_variants(TRANSPOSE.family, TRANSPOSE.spec)[0]
+    other = variant(TRANSPOSE.family, TRANSPOSE.spec, base.algorithm, space(base.algorithm, TRANSPOSE.spec)[0])
+    trials = [Trial(base, "ok", (1.0,)), Trial(other, "ok", (1.0,))]
+    found = Point.of(TRANSPOSE, trials, {base.name: [20.0] * 30 + [10.0] * 300, other.name: [22.0] * 30})
+    assert found.regret(other.name) == pytest.approx(0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +18,19 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, space, variant
 from gen.families.regions import Bound, Region
-from gen.gpu.trial import Problem
+from gen.gpu.trial import Problem, Trial
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, read_winners, text_of_winners
 from gen.tune.choose import Interval
-from gen.tune.classes import Regret, regrets, replaced
+from gen.tune.classes import Regret, regret_of, regrets, replaced
+from gen.tune.contest import contest
 from gen.tune.outcome import Outcome
 from gen.tune.problems import problems
+from gen.tune.race import Finals
 from gen.tune.regret import probes
 from gen.tune.run import run
 from gen.tune.search import Space
+from gen.tune.sources import Sources
 from gen.tune.tuner import Options, base_of, tune
 from gen.tune.verify import MOST_TURNS, TURNS, Check, verdict_of, verify
 from tests.fake_device import FakeDevice, FakeFarm
@@ -96,6 +99,7 @@ def test_a_class_is_split_where_its_winner_lags(home: Path) -> None:
     whole, part = read_winners(home)
     assert whole.evidence["regret"]["transpose_10_b32 524288 x 128"] == pytest.approx(0.4)
     assert part.evidence["extents"]["rows"] == 524288
+    assert part.evidence["over_base"] == 0.5
     assert (part.evidence["median_us"], part.evidence["of_limit"]) == (10.0, 0.5)
     assert {path.stem for path in home.glob("*.cu")} >= {WIDE.name, TALL.name}
 
@@ -119,6 +123,74 @@ def test_parts_of_a_class_go_when_it_is_split_anew_and_single_shapes_stay(home: 
     done = run(TRANSPOSE, FAMILIES, later, FakeFarm(), home)
     regrets(done.outcomes, FAMILIES, later, FakeFarm(), home)
     assert kept(home).keys() == {"any size", "any size, cols 96, rows 64, aligned to 16 bytes"}
+
+
+def test_a_winner_that_a_run_without_finals_left_in_place_stays_with_what_is_known_of_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the run has tried it or not; its regret is told all the same."""
+    first = Sized(lambda name, _: {WIDE.name: 10.0}.get(name))
+    run(TRANSPOSE, FAMILIES, first, FakeFarm(), home)
+    (before,) = read_winners(home)
+    with monkeypatch.context() as patch:
+        patch.setattr("gen.tune.run.tune", lambda *them, **those: tune(*them, **{**those, "deadline": -1.0}))
+        later = Sized(lambda name, _: {WIDE.name: 10.0, TALL.name: 9.8}.get(name))
+        later.driver = "2.0"
+        done = run(TRANSPOSE, FAMILIES, later, FakeFarm(), home)
+    assert done.outcomes[0].winner is not None
+    assert done.outcomes[0].winner.variant != WIDE
+    (regret,) = regrets(done.outcomes, FAMILIES, later, FakeFarm(), home)
+    (after,) = read_winners(home)
+    assert (after.variant, regret.winner) == (WIDE.name, WIDE.name)
+    assert {**after.evidence, "regret": 0, "split_regret": 0} == {**before.evidence, "regret": 0, "split_regret": 0}
+    assert after.evidence["driver"] == "1.0"
+    assert after.evidence["regret"][str(TRANSPOSE[0])] == pytest.approx(10 / 9.8 - 1, abs=1e-3)
+    assert len(after.evidence["regret"]) == 8
+
+
+def test_where_a_winner_lags_all_that_won_a_size_meet_on_every_size(home: Path) -> None:
+    """Else a variant that was no finalist on one size could not have a part that holds it."""
+    device, sources = Sized(tall_matrices), Sources(FakeFarm(), "sm_90")
+    (outcome,) = run(TRANSPOSE, FAMILIES, device, FakeFarm(), home).outcomes
+    others = [made.name for made in EVERY if made not in (BASE, WIDE, TALL)]
+    met: list[tuple[str, tuple[str, ...]]] = []
+
+    def alone(problem: Problem, winner: str, _: float | None) -> Outcome:
+        """Times the winner and one other that nobody else met: the fastest there."""
+        trials, found = contest(problem, [winner, TALL.name], device, sources)
+        tall = problem.extents["rows"] > problem.extents["cols"]
+        best = next(one for one in trials if one.variant == (TALL if tall else WIDE))
+        few = {name: times for name, times in found.times_us.items() if name in (winner, best.variant.name)}
+        probed = replace(outcome, problem=problem, trials=trials, winner=best)
+        return replace(probed, rounds_us=few, finals=replace(found, times_us=few))
+
+    def meet(problem: Problem, names: Sequence[str], until: float | None) -> tuple[tuple[Trial, ...], Finals]:
+        met.append((str(problem), tuple(names)))
+        return contest(problem, names, device, sources, until)
+
+    regret = regret_of(outcome, WIDE.name, alone, meet, so_far=others[:1])
+    assert {names for _, names in met} == {(WIDE.name, TALL.name, others[0])}
+    assert len(met) == len(set(met)) == 7  # in the finals of the class itself were all of them
+    assert [part.variant for part in regret.parts] == [WIDE.name, TALL.name]
+    assert all({WIDE.name, TALL.name} <= point.times_us.keys() for point in regret.points)
+    met.clear()
+    calm = regret_of(outcome, WIDE.name, lambda problem, *_: replace(outcome, problem=problem), meet)
+    assert (calm.before, met) == (0.0, [])
+
+
+def test_a_contest_leaves_out_what_is_not_right_and_says_so(home: Path) -> None:
+    device = timed(9.0, bad={TALL.name: "wrong_result"}, spoilt={EVERY[3].name: "timeout"})
+    names = [made.name for made in EVERY[1:]]
+    trials, found = contest(
+        TRANSPOSE[0], [*names, "gone"], device, Sources(FakeFarm(refused=(EVERY[4].name,)), "sm_90")
+    )
+    status = {trial.variant.name: trial.status for trial in trials}
+    assert status == {made.name: "ok" for made in EVERY} | {
+        TALL.name: "wrong_result", EVERY[3].name: "timeout", EVERY[4].name: "compile_failed",
+    }  # fmt: skip
+    assert found.times_us.keys() == {name for name, one in status.items() if one == "ok"}
+    assert device.open_sessions == 0
+    assert not (home / FILE).exists()
 
 
 def test_without_time_no_size_is_probed_and_nothing_is_split(home: Path) -> None:
@@ -329,10 +401,10 @@ def test_with_regret_the_time_is_for_all_sizes(gpu: FakeDevice, home: Path, monk
 def test_classes_share_the_time_for_their_regret(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
 
-    def note(outcome: Outcome, _: object, deadline: float | None) -> Regret:
+    def note(outcome: Outcome, winner: str, _probe: object, _meet: object, deadline: float | None, _: object) -> Regret:
         assert deadline is not None
         shares.append(deadline)
-        return Regret(outcome, (), (), (outcome,), ())
+        return Regret(outcome, winner, (), (), (outcome,), ())
 
     device, start = Sized(tall_matrices), time.monotonic()
     done = run(TRANSPOSE, FAMILIES, device, FakeFarm(), home)
