@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gen.cli.common import as_called
 from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
@@ -191,8 +192,8 @@ def main() -> int:
     with alone(0, None, "bench/line_sweep.py"):
         instruments = open_instruments(0, Nvrtc(None))
         device = instruments.device
-        meta = {"command": "python bench/line_sweep.py", "date": date.today().isoformat(), "device": device.name,
-                "driver": device.driver, "steps": STEPS}  # fmt: skip
+        meta = {"command": as_called("python bench/line_sweep.py"), "date": date.today().isoformat(),
+                "device": device.name, "driver": device.driver, "steps": STEPS}  # fmt: skip
         rows: list[Row] = []
 
         def keep() -> None:

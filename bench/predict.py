@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.cli.common import as_called
 from gen.emit.render import render
 from gen.errors import GenError
 from gen.families import FAMILIES
@@ -64,7 +65,7 @@ def main() -> int:
         print(f"{family}: {mean(values):.2f} (goal {GOAL})")
     if options.json:
         families = {family: mean(values) for family, values in found.items()}
-        content = {"command": "python bench/predict.py", "families": families, "spaces": rows}
+        content = {"command": as_called("python bench/predict.py"), "families": families, "spaces": rows}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0 if all(mean(values) >= GOAL for values in found.values()) else 1
 

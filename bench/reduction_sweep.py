@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gen
+from gen.cli.common import as_called
 from gen.cli.gpu import alone
 from gen.dtypes import LoadModifier
 from gen.emit.render import render
@@ -277,7 +278,7 @@ def main() -> int:
     with alone(0, None, "bench/reduction_sweep.py"):
         instruments = open_instruments(0, Nvrtc(None))
         calibration = instruments.calibrate()
-        meta = {"command": "python bench/reduction_sweep.py", "date": date.today().isoformat(),
+        meta = {"command": as_called("python bench/reduction_sweep.py"), "date": date.today().isoformat(),
                 "device": calibration.device, "driver": calibration.driver,
                 "read": round(calibration.read), "empty_pair_us": round(calibration.empty_pair_us, 2)}  # fmt: skip
         for group, variants in wanted:

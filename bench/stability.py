@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.cli.common import as_called
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -66,7 +67,7 @@ def main() -> int:
                 (problem,) = problems(FAMILIES, spec, {}, (shape,))
                 rows.append(measure(problem, device, farm, home))
             content = {
-                "meta": {"command": "python bench/stability.py", "date": date.today().isoformat(),
+                "meta": {"command": as_called("python bench/stability.py"), "date": date.today().isoformat(),
                          "device": device.name, "driver": device.driver, "compiler": compiler.version},
                 "rows": rows,
             }  # fmt: skip

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gen.cli.common import as_called
 from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
@@ -212,7 +213,7 @@ def again(case: Case, problem: Problem, like: Row, device: Device, farm: Compile
 def text_of(rows: Sequence[Row], device: Device, compiler: Nvrtc, copy: float) -> str:
     """All of it as JSON; of the trials how they ended, and the fastest."""
     meta = {
-        "command": "python bench/stencil_sweep.py", "date": date.today().isoformat(), "device": device.name,
+        "command": as_called("python bench/stencil_sweep.py"), "date": date.today().isoformat(), "device": device.name,
         "driver": device.driver, "compiler": compiler.version, "copy": copy,
     }  # fmt: skip
     content = [

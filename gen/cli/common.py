@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,3 +101,15 @@ def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
         raise StoreError(
             str(home / FILE), "holds a spec that cannot be read", error, next_step="Run gen generate to write it anew"
         ) from error
+
+
+def as_called(program: str) -> str:
+    """How this program was called, so that whoever reads its results can repeat it; without the file of `--json`."""
+    arguments: list[str] = []
+    words = iter(sys.argv[1:])
+    for word in words:
+        if word == "--json":
+            next(words, None)
+        elif not word.startswith("--json="):
+            arguments.append(word)
+    return shlex.join([*program.split(), *arguments])
