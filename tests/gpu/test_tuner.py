@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -117,6 +118,23 @@ def test_a_space_seeded_with_faults_ends_with_the_right_winner(
     assert beside(device, farm, outcome.winner.variant, clean.winner.variant).low <= 1.03
     assert len(outcome.trials) == len(clean.trials)
     assert all(trial.status in ("ok", "infeasible", "pruned") for name, trial in by_name.items() if name not in names)
+
+
+def test_a_process_that_somebody_kills_costs_no_trial(
+    device: IsolatedDevice, farm: CompileFarm, tmp_path: Path
+) -> None:
+    before, killed = device.restarts, list[int]()
+
+    def tick(done: int, _: int) -> None:
+        if done in (40, 120):
+            killed.append(done)
+            os.kill(device._process.pid or 0, signal.SIGKILL)
+
+    outcome = tune(SMALL, device, farm, Trials(tmp_path), options=Options(few), tick=tick)
+    assert killed == [40, 120]
+    assert device.restarts == before + 2
+    assert outcome.statuses.keys() <= {"ok", "infeasible", "pruned"}
+    assert outcome.winner is not None
 
 
 def test_what_is_noted_with_a_winner(device: IsolatedDevice, farm: CompileFarm, tmp_path: Path) -> None:
