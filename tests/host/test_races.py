@@ -30,6 +30,7 @@ class Planted:
         head: its parameters, and of the clean twin where they differ.
         again: `part` is passed a second time.
         runs: how often the clean twin runs; once where it leaves flags behind.
+        blocks: of the grid.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Planted:
     clean_head: str = ""
     again: bool = False
     runs: int = 2
+    blocks: int = BLOCKS
 
 
 INDEX = "const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
@@ -122,6 +124,82 @@ for (unsigned k = 0; k < 40; ++k) {
     out[k] = __ldcg(part + k);  // here
   }
 }
+"""
+# One block after the other, in an order that orders nothing, reads a place and says so; the last one writes there.
+TURNS = """if (threadIdx.x > 0) return;
+while (*(volatile unsigned*)(flag + 1) != blockIdx.x) {{}}
+if (blockIdx.x < gridDim.x - 1) {{
+  out[blockIdx.x] = part[0];  // here
+  {}
+  __threadfence();
+  atomicAdd(flag, 1u);
+  atomicExch(flag + 1, blockIdx.x + 1);
+}} else {{
+  atomicAdd(flag, 0u);
+  __threadfence();
+  part[0] = 1.0f;  // here
+}}
+"""
+# Lanes 0 and 1 read a place, at different clocks; lane 2 waits for both, and writes there.
+LANES = """if (threadIdx.x >= 32 || blockIdx.x > 0) return;
+const int lane = threadIdx.x;
+{0}
+__syncwarp();
+if (lane == 1) {{
+  __threadfence_block();
+  __threadfence_block();
+  __syncwarp(6u);
+  out[1] = {1};  // here
+  atomicExch(flag, 1u);
+  {2}
+}}
+if (lane == 0) {{
+  out[0] = {1};
+  __syncwarp(5u);
+}}
+if (lane == 2) {{
+  __syncwarp(6u);
+  __syncwarp(5u);
+  while (atomicAdd(flag, 0u) == 0) {{}}
+  {2}
+  {1} = 1.0f;  // here
+}}
+"""
+LANES_SHARED = "__shared__ float kept;\nif (lane == 5) kept = 2.0f;"
+# Lane 0 meets itself more often than a number of 16 bits counts, then writes a place that lane 1 reads.
+OFTEN = """if (threadIdx.x > 1 || blockIdx.x > 0) return;
+if (threadIdx.x == 0) {{
+  for (int k = 0; k < 66000; ++k) __syncwarp(1u);
+  __syncwarp(3u);
+  part[0] = 1.0f;  // here
+  atomicExch(flag, 1u);
+  {0}
+}} else {{
+  __syncwarp(3u);
+  while (atomicAdd(flag, 0u) == 0) {{}}
+  {0}
+  out[0] = part[0];  // here
+}}
+"""
+# Threads of two warps read a word, one after the other; then a third writes a byte of it.
+BYTE = """if (blockIdx.x > 0) return;
+if (threadIdx.x == 0) {{
+  out[0] = part[0];
+  atomicExch(flag, 1u);
+  __syncwarp(3u);
+}}
+if (threadIdx.x == 33) {{
+  while (atomicAdd(flag, 0u) != 1) {{}}
+  out[1] = part[0];  // here
+  {0}
+  atomicExch(flag, 2u);
+}}
+if (threadIdx.x == 1) {{
+  __syncwarp(3u);
+  while (atomicAdd(flag, 0u) != 2) {{}}
+  {0}
+  ((unsigned char*)part)[1] = 1;  // here
+}}
 """
 SPIN = "if (blockIdx.x > 0) while ({}) {{}}\n"
 
@@ -275,6 +353,15 @@ PLANTED = (
     Planted("pieces_one_ahead", "race", "part",
             PIECES.replace("ACQUIRE", "__threadfence();").replace("part + k)", "part + k + 1)"),
             PIECES.replace("ACQUIRE", "__threadfence();"), runs=1),
+    Planted("reader_beyond_the_32nd", "race", "part", TURNS.format("if (blockIdx.x == 36) atomicExch(flag + 1, 37u);\n"
+            "if (blockIdx.x == 36) return;"), TURNS.format(""), "read by", runs=1, blocks=40),
+    Planted("lane_that_reads_at_a_later_clock", "race", "part", LANES.format("", "part[0]", ""),
+            LANES.format("", "part[0]", "__syncwarp(6u);"), runs=1),
+    Planted("lane_that_reads_shared_memory_at_a_later_clock", "race", "kept", LANES.format(LANES_SHARED, "kept", ""),
+            LANES.format(LANES_SHARED, "kept", "__syncwarp(6u);"), runs=1),
+    Planted("clock_beyond_16_bits", "race", "part", OFTEN.format(""), OFTEN.format("__syncwarp(3u);"), runs=1),
+    Planted("byte_of_a_word_that_two_warps_have_read", "race", "part", BYTE.format(""), BYTE.format("__threadfence();"),
+            runs=1),
     Planted("bytes_of_a_word", "race", "part",
             INDEX + "((unsigned char*)part)[i / 2] = 1;  // here", INDEX + "((unsigned char*)part)[i] = 1;"),
     Planted("vector_over_anothers_element", "race", "part",
@@ -291,7 +378,7 @@ PLANTED = (
 
 def variants(planted: Planted) -> tuple[Variant, Variant]:
     launch = Launch(
-        (constant(BLOCKS), ONE, ONE), (THREADS, 1, 1),
+        (constant(planted.blocks), ONE, ONE), (THREADS, 1, 1),
         ("in", "out", "part", "flag", *(("part",) if planted.again else ()), (I32, N)),
     )  # fmt: skip
     plan = Plan((launch,), (Scratch("part", N * 16, zeroed=True), Scratch("flag", constant(256), zeroed=True)))

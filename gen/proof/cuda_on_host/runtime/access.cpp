@@ -232,11 +232,11 @@ void make_room_aside(Block& block) {
 }
 
 void poison_shared() {
-  static constexpr uint16_t kNan = 0x7ff5;  // repeated it is no number in any floating-point type
+  static constexpr uint64_t kNans = 0x7ff57ff57ff57ff5;  // no number in any floating-point type, wherever it begins
   const auto fill = [](uint8_t* bytes, uint64_t count) {
     uint64_t i = 0;
-    for (; i + 2 <= count; i += 2) memcpy(bytes + i, &kNan, 2);
-    if (i < count) bytes[i] = 0xf5;
+    for (; i + 8 <= count; i += 8) memcpy(bytes + i, &kNans, 8);
+    memcpy(bytes + i, &kNans, count - i);
   };
   fill(run.launch->shared, run.launch->shared_bytes);
   fill(dynamic, run.launch->dynamic_bytes);

@@ -14,7 +14,7 @@ inline int unordered_reader(const Cell& cell) {
   if (cell.reader == me.warp()) lanes &= ~(1u << me.lane());
   for (; lanes != 0; lanes &= lanes - 1) {
     const int reader = cell.reader * kWarp + __builtin_ctz(lanes);
-    if (!ordered_in_block(reader, cell.read_clock)) return reader;
+    if (!ordered_in_block(reader, clock_of(cell.read_clocks, reader % kWarp))) return reader;
   }
   return -1;
 }
@@ -23,14 +23,16 @@ inline void note_read(Cell& cell, const void* pc) {
   const Thread& me = *run.current;
   const uint32_t epoch = run.now, lane = 1u << me.lane();
   if (cell.read_epoch != epoch || (cell.reader == me.warp() && unordered_reader(cell) < 0)) {
+    if (cell.read_clocks >= kApart && cell.read_epoch > run.begin) [[unlikely]]
+      drop_clocks(cell.read_clocks);
     cell.read_epoch = epoch;
     cell.reader = uint16_t(me.warp());
     cell.lanes = lane;
-    cell.read_clock = me.clock();
+    cell.read_clocks = me.clock();
     cell.read_pc = pc;
   } else if (cell.reader == me.warp()) {
     cell.lanes |= lane;
-    if (me.clock() < cell.read_clock) cell.read_clock = me.clock();  // never a false alarm
+    cell.read_clocks = with_clock(cell.read_clocks, me.lane(), me.clock());
   } else {
     cell.reader = kManyWarps;
   }

@@ -78,7 +78,7 @@ struct Thread {
 
 // Who touched a byte of shared memory last, and when: a race is two threads in one epoch that nothing orders.
 struct Cell {
-  uint32_t write_epoch, write_clock, read_epoch, read_clock;
+  uint32_t write_epoch, write_clock, read_epoch, read_clocks;
   uint32_t lanes;           // of the warp that has read it
   uint32_t plain_clock;     // when it was last written without an atomic, if atomics have followed in that epoch,
   uint16_t plain_writer;    // and 1 + the thread; 0: none

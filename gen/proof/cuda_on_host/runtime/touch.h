@@ -8,6 +8,21 @@ namespace cuda_on_host {
 
 enum class Touch { kRead, kVolatileRead, kReadOnlyPath, kWrite, kVolatileWrite, kAtomic, kBlockAtomic };
 
+// The clocks of lanes that have read, as one number: the clock that all have in common, or, where they read at different
+// ones, kApart and a place in `lane_clocks`.
+constexpr uint32_t kApart = uint32_t(1) << 31;
+struct LaneClocks {
+  uint32_t of[kWarp];
+};
+extern std::vector<LaneClocks> lane_clocks;  // of this launch
+
+inline uint32_t clock_of(uint32_t clocks, int lane) {
+  return clocks < kApart ? clocks : lane_clocks[clocks - kApart].of[lane];
+}
+// `clocks` of some lanes, of which `lane` now reads at this clock; and what nobody needs any more.
+uint32_t with_clock(uint32_t clocks, int lane, uint32_t clock);
+void drop_clocks(uint32_t clocks);
+
 constexpr bool writes(Touch touch) { return touch >= Touch::kWrite; }
 constexpr bool atomic(Touch touch) { return touch >= Touch::kAtomic; }
 constexpr bool reads(Touch touch) { return touch <= Touch::kReadOnlyPath || atomic(touch); }

@@ -6,14 +6,56 @@ namespace cuda_on_host {
 
 std::vector<Words> words;
 std::vector<Readers> all_readers;
+std::vector<LaneClocks> lane_clocks;
 
 namespace {
+
+std::vector<uint32_t> free_clocks;  // places in `lane_clocks`
+
+uint32_t keep_clocks(const LaneClocks& clocks) {
+  if (free_clocks.empty()) {
+    free_clocks.push_back(uint32_t(lane_clocks.size()));
+    lane_clocks.push_back({});
+  }
+  const uint32_t place = free_clocks.back();
+  free_clocks.pop_back();
+  lane_clocks[place] = clocks;
+  return kApart + place;
+}
+
+}  // namespace
+
+uint32_t with_clock(uint32_t clocks, int lane, uint32_t clock) {
+  if (clocks == clock) return clocks;
+  if (clocks < kApart) {
+    LaneClocks made;
+    for (uint32_t& one : made.of) one = clocks;
+    clocks = keep_clocks(made);
+  }
+  lane_clocks[clocks - kApart].of[lane] = clock;
+  return clocks;
+}
+
+void drop_clocks(uint32_t clocks) {
+  if (clocks >= kApart) free_clocks.push_back(clocks - kApart);
+}
+
+namespace {
+
+constexpr int kNearReaders = 16;  // of a word that are looked through; further ones are found by their names
 
 constexpr size_t kKeptBytes = size_t(1) << 26;  // notes that may stay in memory between launches
 
 char* area;  // mapped page by page when it is touched
 size_t area_bytes, used;
 uint32_t free_readers;
+std::vector<uint32_t> far_readers;  // places in `all_readers` by name: what is found need not be what was sought
+
+uint32_t& far_place(const Word& word, uint16_t who) {
+  if (far_readers.empty()) far_readers.resize(size_t(1) << 16);
+  const uint64_t name = reinterpret_cast<uint64_t>(&word) / sizeof(Word) + (uint64_t(run.now) << 32 | who);
+  return far_readers[name * 0x9e3779b97f4a7c15u >> 48];
+}
 
 int shift_of(int granule) { return granule == 4 ? 2 : granule == 2 ? 1 : 0; }
 
@@ -32,7 +74,7 @@ int unordered(const Readers& readers) {
   if (mine) lanes &= ~(1u << me.lane());
   for (; lanes != 0; lanes &= lanes - 1) {
     const int reader = warp * kWarp + __builtin_ctz(lanes);
-    if (!ordered(readers.epoch, reader, readers.clock)) return reader;
+    if (!ordered(readers.epoch, reader, clock_of(readers.clocks, reader % kWarp))) return reader;
   }
   return -1;
 }
@@ -73,6 +115,9 @@ bool prepare_words() {
     if (buffer.writable && both) words[i] = {take(buffer.high - buffer.low, shift), shift};
   }
   all_readers.assign(1, {});
+  far_readers.clear();
+  lane_clocks.clear();
+  free_clocks.clear();
   free_readers = 0;
   return true;
 }
@@ -91,11 +136,16 @@ void refine(int32_t number) {
     if (word.epoch > run.begin) fine[i] = word;
     fine[i].readers = 0;
     if (!has_readers(word)) continue;
-    const uint32_t readers = uint32_t(all_readers.size());  // the last ones; further ones would be shared
-    all_readers.push_back(all_readers[word.readers]);
-    all_readers[readers].word = &fine[i];
-    all_readers[readers].next = 0;
-    fine[i].readers = readers;
+    for (uint32_t at = word.readers; at != 0; at = all_readers[at].next) {
+      Readers copy = all_readers[at];
+      copy.word = &fine[i];
+      copy.next = fine[i].readers;
+      if (copy.clocks >= kApart) {
+        const LaneClocks own = lane_clocks[copy.clocks - kApart];
+        copy.clocks = keep_clocks(own);
+      }
+      fine[i].readers = keep(copy);
+    }
   }
   coarse = {fine, 0};
 }
@@ -104,35 +154,41 @@ void add_reader(Word& word, uint16_t who, uint32_t pc) {
   const Thread& me = *run.current;
   const uint32_t lane = 1u << me.lane();
   const Readers one{&word, run.now, me.clock(), lane, pc, who, 0};
-  uint32_t last = 0;
-  if (has_readers(word)) {
-    last = word.readers;
-    for (int count = 1;; ++count) {
-      Readers& readers = all_readers[last];
-      if ((readers.who & ~kWarpBits) == (who & ~kWarpBits) && unordered(readers) < 0) {
-        const uint32_t next = readers.next;
-        readers = one;
-        readers.next = next;
-        return;
-      }
-      if (readers.epoch == run.now && readers.who == who) {
-        readers.lanes |= lane;
-        if (me.clock() < readers.clock) readers.clock = me.clock();  // never a false alarm
-        return;
-      }
-      if (count == kMostReaders) return;
-      if (readers.next == 0) break;
-      last = readers.next;
+  const auto join = [&](Readers& readers) {
+    if (readers.lanes == lane) drop_clocks(readers.clocks);
+    readers.lanes |= lane;
+    readers.clocks = readers.lanes == lane ? me.clock() : with_clock(readers.clocks, me.lane(), me.clock());
+  };
+  const uint32_t first = has_readers(word) ? word.readers : 0;
+  uint32_t* far = nullptr;
+  int count = 0;
+  for (uint32_t at = first; at != 0; at = all_readers[at].next) {
+    Readers& readers = all_readers[at];
+    if (++count > kNearReaders) {
+      far = &far_place(word, who);
+      Readers& found = all_readers[*far < all_readers.size() ? *far : 0];
+      if (found.word == &word && found.epoch == run.now && found.who == who) return join(found);
+      break;
     }
+    if ((readers.who & ~kWarpBits) == (who & ~kWarpBits) && unordered(readers) < 0) {
+      const uint32_t next = readers.next;
+      drop_clocks(readers.clocks);
+      readers = one;
+      readers.next = next;
+      return;
+    }
+    if (readers.epoch == run.now && readers.who == who) return join(readers);
   }
-  const uint32_t added = keep(one);
-  (last != 0 ? all_readers[last].next : word.readers) = added;
+  Readers added = one;
+  added.next = first;
+  word.readers = keep(added);
+  if (far != nullptr) *far = word.readers;
 }
 
 void add_plain_writer(Word& word, const Word& before) {
   const int writer = before.writer & kThreadBits;
-  const Readers kept{&word, before.epoch, before.clock, 1u << writer % kWarp,
-                     before.pc, uint16_t(writer / kWarp | kPlainWriter), 0};
+  const uint16_t who = uint16_t(writer / kWarp | kPlainWriter);
+  const Readers kept{&word, before.epoch, uint32_t(before.clock), 1u << writer % kWarp, uint32_t(before.pc), who, 0};
   word.readers = keep(kept);
 }
 
@@ -166,6 +222,7 @@ void check_readers(Word& word, Touch touch, const void* pc, int32_t buffer, int6
     if (reader >= 0) {
       conflict(Kind::kRace, pc, "but read by", readers.epoch, reader, code_at(readers.pc), buffer, offset, size);
     }
+    drop_clocks(readers.clocks);
     readers.word = nullptr;
     readers.next = free_readers;
     free_readers = at;

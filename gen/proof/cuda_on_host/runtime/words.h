@@ -8,25 +8,21 @@ namespace cuda_on_host {
 // The last writer. Notes of earlier launches are known by their epochs: nothing is ever cleared.
 struct Word {
   uint32_t epoch;
-  uint32_t pc;       // counts from where the kernel's machine code begins
   uint32_t readers;  // since then: a place in `all_readers`, where it is the word's own
-  uint16_t writer;
-  uint16_t clock;  // at most kLastClock
+  uint64_t writer : 16, clock : 24, pc : 24;  // pc counts from where the kernel's machine code begins
 };
-constexpr uint32_t kLastClock = 0xffff;
+constexpr uint32_t kLastClock = (1 << 24) - 1, kLastPlace = (1 << 24) - 1;
 
 // Readers that nothing orders: lanes of one warp, in one epoch. Or the last plain writer, once atomics have followed it:
 // each of them must come after it, not only the first.
 struct Readers {
   const Word* word;
-  uint32_t epoch, clock, lanes, pc;
+  uint32_t epoch, clocks, lanes, pc;
   uint16_t who;   // a warp, and how it read; where that was volatile also the size
   uint32_t next;  // 0: no further ones
 };
 
 constexpr uint16_t kVolatileReader = 0x8000, kReadOnlyReader = 0x4000, kPlainWriter = 0x2000, kWarpBits = 0x3ff;
-constexpr int kMostReaders = 32;  // warps; more readers of one word are not remembered
-
 // Where a buffer's words lie in this launch; null where the launch only reads.
 struct Words {
   Word* first;
@@ -53,7 +49,8 @@ inline const void* code_at(uint32_t pc) { return reinterpret_cast<const void*>(r
 template <Touch touch>
 CUDA_ON_HOST_FAST void check_word(Word& word, const void* pc, int32_t buffer, int64_t offset, int size) {
   const Thread& me = *run.current;
-  const uint32_t place = uint32_t(reinterpret_cast<uint64_t>(pc) - run.launch->code);
+  const uint64_t distance = reinterpret_cast<uint64_t>(pc) - run.launch->code;
+  const uint32_t place = distance < kLastPlace ? uint32_t(distance) : kLastPlace;
   if (word.epoch > run.begin) {
     const int writer = word.writer & kThreadBits;
     if (touch == Touch::kReadOnlyPath) [[unlikely]] {
@@ -72,9 +69,10 @@ CUDA_ON_HOST_FAST void check_word(Word& word, const void* pc, int32_t buffer, in
       word.readers = 0;
     }
     const uint32_t clock = me.clock();
+    if (clock > kLastClock) [[unlikely]]
+      fail(Kind::kTooLong, pc, "after more fences and barriers of a warp than are told apart", buffer, offset, size);
     const Word before = word;
-    word = {run.now, place, before.readers, uint16_t(me.number | writer_flags<touch>(size)),
-            uint16_t(clock < kLastClock ? clock : kLastClock)};
+    word = {run.now, before.readers, uint64_t(me.number) | writer_flags<touch>(size), clock, place};
     if (atomic(touch) && before.epoch > run.begin && (before.writer & kAtomic) == 0) add_plain_writer(word, before);
   } else {
     if (touch == Touch::kVolatileRead && has_readers(word)) {
