@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +14,7 @@ from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.prove import ARCH
 from gen.cli.rehearse import rehearse
+from gen.cli.tune_options import check_together, needs, options_of, read_seconds
 from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from gen.tune.classes import Regret
     from gen.tune.tuner import Options
 
-_TIME = re.compile(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)")
 WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
 
 
@@ -152,7 +150,7 @@ def tune(
     seconds = None if budget is None else read_seconds(budget)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
-    options = _options(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
+    options = options_of(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
     check_compiler(compiler)
     how = {"--budget": budget, "--stop-at": stop_at, "--search": search, "--prune": prune}
     what = {"--regret": regret, "--verify": verify, "--frozen": frozen}
@@ -171,10 +169,10 @@ def tune(
             at_hand = "none here" if arch is None else f"--arch {arch}"
             alone = f"gen tune {target or ''}".rstrip()
             rule = f"{alone} rehearses, which takes minutes: it compiles and proves, and measures nothing"
-            raise OptionError(*_need(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
+            raise OptionError(*needs(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
         rehearse(ctx, target, arch, out, json=json)
         return
-    _check_together(what, which, how)
+    check_together(what, which, how)
     families, home = families_of(ctx), home_of(out)
     wanted = problems(
         families, target, known_specs(families, home), shape or (),
@@ -195,15 +193,6 @@ def tune(
         _verify(None if target is None and not (shape or shape_class) else wanted, families, home, gpu, compiler, json)
     else:
         _measure(wanted, families, home, seconds, options, gpu, compiler, regret=regret, json=json)
-
-
-def read_seconds(text: str) -> float:
-    """The seconds that a text spells: `60s`, `5m`, `1h`, `12.5`."""
-    found = _TIME.fullmatch(text.strip().lower())
-    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
-    if not seconds > 0:
-        raise OptionError("--budget", "must be a positive time such as 60s, 5m or 1h", text)
-    return seconds
 
 
 def _measure(
@@ -283,33 +272,3 @@ def _verify(
         checks = list(verify(found, families, known_specs(families, home), device, farm))
     if not winners.report_checks(checks, json=json):
         raise typer.Exit(1)
-
-
-def _options(search: str, prune: list[str], stop_at: float | None) -> Options:
-    from gen.tune.prune import read_rules
-    from gen.tune.searches import find_search
-    from gen.tune.tuner import Options
-
-    if stop_at is not None and not 0 < stop_at <= 1:
-        raise OptionError("--stop-at", "must be a fraction above 0, up to 1", stop_at)
-    return Options(find_search(search), read_rules(prune), stop_at)
-
-
-def _check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapping[str, Any]) -> None:
-    """Raises OptionError for options that contradict each other; each by its name, with what was given."""
-    asked = [name for name, value in what.items() if value]
-    if len(asked) > 1:
-        raise OptionError(" and ".join(asked), "do not go together")
-    if which["--count"] and not which["--shape"]:
-        raise OptionError("--count", "must come with --shape: a shape class has its own counts")
-    if which["--shape"] and which["--class"]:
-        raise OptionError("--shape and --class", "do not go together")
-    if which["--shape"] and what["--regret"]:
-        raise OptionError("--shape and --regret", "do not go together: a single shape has no other sizes")
-    idle = [name for name, value in how.items() if value is not None]
-    if idle and (what["--verify"] or what["--frozen"]):
-        raise OptionError(f"{asked[0]} and {idle[0]}", "do not go together: nothing is searched")
-
-
-def _need(given: list[str]) -> tuple[str, str]:
-    return " and ".join(given), "needs a GPU" if len(given) == 1 else "need a GPU"
