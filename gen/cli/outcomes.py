@@ -17,13 +17,15 @@ def report(done: Run) -> None:
     """Shows a line for each problem, what was wrong, and what was left out."""
     show.text(f"{done.device}, driver {done.driver}")
     columns = ("problem", "winner", "us", "of limit", "over base", "tried", "right", "wrong", "failed", "seconds")
-    show.table(columns, [_row(outcome) for outcome in done.outcomes])
+    if done.outcomes:
+        show.table(columns, [_row(outcome) for outcome in done.outcomes])
     for outcome in done.outcomes:
         for trial in outcome.trials:
             if trial.status in ("wrong_result", "launch_failed", "compile_failed", "timeout") and not trial.same_as:
                 show.text(f"{trial.variant.name}: {trial.status}: {trial.reason}", indent=2)
     tried = sum(outcome.tried for outcome in done.outcomes)
-    show.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
+    if done.outcomes:
+        show.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
     for outcome in done.outcomes:
         if outcome.foreign:
             show.text(f"{beside(outcome.foreign)} while {outcome.problem} was tuned: its times may be off.")

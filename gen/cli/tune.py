@@ -225,7 +225,8 @@ def _measure(
         def tick(problem: Problem, count: int, every: int) -> None:
             bar(str(problem), count, every)
 
-        left = None if deadline is None else deadline - time.monotonic()
+        ready = time.monotonic() - start
+        left = None if budget is None else budget - ready
         if left is not None and regret:
             left *= share_of_tuning(wanted)
         try:
@@ -240,13 +241,19 @@ def _measure(
                 done.outcomes, families, device, farm, home, deadline=deadline, options=options, evidence=evidence,
                 tick=tick,
             )  # fmt: skip
+    begun = bool(done.outcomes)
+    if not begun:
+        show.note(
+            f"Nothing was measured: the budget of {budget:g} s was over when the GPU and the compilers were ready, "
+            f"after {ready:.1f} s. The winners so far stay, and base where there is none. Give --budget more than that."
+        )
     if json:
         told = {"regrets": [winners.regret_as_json(one) for one in lost]} if regret else {}
         show.data({**outcomes.as_json(done), **told})
     else:
         outcomes.report(done)
         winners.report_regrets(lost)
-    if any(outcome.winner is None for outcome in done.outcomes):
+    if not begun or any(outcome.winner is None for outcome in done.outcomes):
         raise typer.Exit(1)
 
 

@@ -132,14 +132,16 @@ class Attempts:
         """Base with its code. Raises CompileError if it does not compile."""
         return Entrant(variant, self._sources.begin(variant).future.result())
 
-    def compiled(self, variants: Iterable[Variant]) -> Iterator[Entrant]:
-        """Variants with their code, compiled once more where it is not kept; without those that do not compile now."""
-        begun = [(variant, self._sources.begin(variant)) for variant in variants]
-        for variant, source in begun:
-            try:
-                yield Entrant(variant, source.future.result())
-            except CompileError as error:
-                self.fail(Trial(variant, "compile_failed", reason=error.log))
+    def compiled(self, variants: Iterable[Variant], deadline: float | None) -> Iterator[Entrant]:
+        """Variants with their code, compiled once more where it is not kept.
+
+        Without those that do not compile now, and those whose code is not there at the deadline.
+        """
+        for variant, code in self._sources.codes(variants, deadline):
+            if isinstance(code, CompileError):
+                self.fail(Trial(variant, "compile_failed", reason=code.log))
+            else:
+                yield Entrant(variant, code)
 
     def _go_on(self) -> bool:
         """Does the next small piece of work that keeps the compilers busy; False if they are, or there is none.

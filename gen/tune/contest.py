@@ -33,8 +33,7 @@ def contest(
     """
     base = base_of(problem, device)
     wanted = {made.name: made for made in (base, *known(problem, names))}
-    begun = {name: sources.begin(made) for name, made in wanted.items()}
-    session = device.open(problem, Entrant(base, begun[base.name].future.result()))
+    session = device.open(problem, Entrant(base, sources.begin(base).future.result()))
     trials: dict[str, Trial] = {}
 
     def note(trial: Trial) -> None:
@@ -43,19 +42,16 @@ def contest(
     try:
         session.ready().result()
         right = []
-        for name, made in wanted.items():
+        for made, code in sources.codes(wanted.values(), deadline):
             reason = against(made, problem, device.limits)
             if reason is not None:
                 note(Trial(made, "infeasible", reason=reason))
-                continue
-            try:
-                entrant = Entrant(made, begun[name].future.result())
-            except CompileError as error:
-                note(Trial(made, "compile_failed", reason=error.log))
-                continue
-            note(session.submit(entrant, float("inf")).result())
-            if trials[name].status == "ok":
-                right.append(entrant)
+            elif isinstance(code, CompileError):
+                note(Trial(made, "compile_failed", reason=code.log))
+            else:
+                right.append(Entrant(made, code))
+                note(session.submit(right[-1], float("inf")).result())
+        right = [one for one in right if trials[one.name].status == "ok"]
         _, found = finals(session, right, note, deadline)
     finally:
         session.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from gen.emit.render import render
+from gen.errors import CompileError
 from gen.families.base import Variant
 from gen.gpu.trial import Problem
 from gen.toolchain.compiled import Compiled
@@ -77,6 +79,19 @@ class Sources:
             if len(self._found) > KEPT and next(iter(self._found.values())).future.done():
                 self._found.popitem(last=False)
         return source
+
+    def codes(
+        self, variants: Iterable[Variant], deadline: float | None = None
+    ) -> Iterator[tuple[Variant, Compiled | CompileError]]:
+        """What compiling variants gives, all at once; without those that are not there at the deadline."""
+        for variant, source in [(one, self.begin(one)) for one in variants]:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            try:
+                yield variant, source.future.result(left)
+            except CompileError as error:
+                yield variant, error
+            except TimeoutError:
+                source.future.cancel()
 
     def foresee(self, to_come: Iterable[Variant | None]) -> None:
         """What will be asked for later, in this order; None stands for what needs no compilation."""

@@ -188,7 +188,9 @@ def _race(
     always = [found[name] for name in (tried_as(found, base.name), tried_as(found, previous)) if name and name in found]
     names_of_right = {trial.variant.name for trial in right}
     wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial.variant.name in names_of_right}
-    entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values())}
+    entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values(), deadline)}
+    if any(name not in entrants and found[name].status == "ok" for name in wanted):  # no time: all race, or none
+        return [], Finals({}, settled=False)
     times_us = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
     left, others = halve(session, {name: entrants[name] for name in times_us}, times_us, attempts.fail, deadline)
     names = {entrant.name for entrant in left}

@@ -204,6 +204,23 @@ def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
     assert tuned(FakeDevice(), trials, deadline=-1.0, latest=-1.0).finals is None
 
 
+def test_finals_wait_for_no_code_longer_than_there_is_time(trials: Trials) -> None:
+    """What earlier runs tried is compiled once more. Those that are there in time do not race without the others."""
+    tuned(FakeDevice(times(_5=5.0, _10=5.02)), trials)
+    farm, device = SlowFarm(quick=BASE), FakeDevice(times(_5=5.0, _10=5.02))
+    start = time.monotonic()
+    outcome = tuned(device, trials, farm, deadline=start + 1.0)
+    assert time.monotonic() - start < 30
+    assert set(farm.begun) >= {MAY_WIN[5], FIRST}
+    assert device.finals == []
+    assert trials.count() == len(outcome.trials) == len(NAMES)
+    assert outcome.statuses == {"ok": len(NAMES)}
+    assert won(outcome) == MAY_WIN[5]
+    assert (
+        won(tuned(FakeDevice(), trials, SlowFarm(quick=BASE), deadline=time.monotonic() + 0.1, previous=FIRST)) == FIRST
+    )
+
+
 def test_what_one_problem_gave_up_another_of_the_run_tries_once(
     trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
