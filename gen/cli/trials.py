@@ -9,14 +9,15 @@ import typer
 
 from gen.cli import show
 from gen.cli.common import Json, OptionError, Out, families_of, find, home_of
+from gen.cli.exchange import FORMS, give, take
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gen.store.rows import Row
 
-FORMS = ("t4", "csv", "kernel-tuner")
+LISTED = 20
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,7 +45,12 @@ def trials(
         str | None, typer.Option("--shape", metavar="SHAPE", help="Only of these sizes, as listed: 8192x8192, 2^28.")
     ] = None,
     algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this algorithm.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many to list, fastest first.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, show_default=False, help=f"How many to list, fastest first. Default: {LISTED}."
+        ),
+    ] = None,
     export: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="Write them to a file instead of listing them."),
@@ -73,13 +79,11 @@ def trials(
     from gen.store.trials import FILE, Trials
 
     home = home_of(out)
-    if read is not None and export is not None:
-        raise OptionError("--import and --export", "do not go together")
-    if form is not None and export is None:
-        raise OptionError("--form", "is of the file that --export names; give that too", form)
+    chosen = {"a name": target, "--device": device, "--status": status, "--shape": shape, "--algorithm": algorithm}
+    _check_together(chosen, limit, export, form, read)
     _check_status(status)
     if read is not None:
-        _import(home, read)
+        take(home, read, json=json)
         return
     if not (home / FILE).is_file():
         _check_target(ctx, target, home, ())
@@ -97,11 +101,11 @@ def trials(
     finally:
         store.close()
     if export is not None:
-        _export(rows, export, form)
+        give(rows, export, form, json=json)
     elif json:
-        show.data([_as_json(row) for row in rows])
-    elif any((target, device, status, shape, algorithm)):
-        _list(rows, limit)
+        show.data([_as_json(row) for row in (rows if limit is None else _fastest_first(rows)[:limit])])
+    elif any(chosen.values()) or limit is not None:
+        _list(rows, limit or LISTED)
     elif rows:
         _summarise(rows)
     else:
@@ -147,6 +151,21 @@ def _check_target(ctx: typer.Context, target: str | None, home: Path, rows: Sequ
         raise unknown("The name", target, list(choices), rule, otherwise="gen trials lists what was tuned") from None
 
 
+def _check_together(
+    chosen: Mapping[str, str | None], limit: int | None, export: Path | None, form: str | None, read: Path | None
+) -> None:
+    """Raises OptionError for what would be ignored; `chosen` holds by name what chooses among the trials."""
+    if read is not None:
+        others = {**chosen, "--limit": limit, "--export": export}
+        given = [name for name, value in others.items() if value is not None]
+        if given:
+            raise OptionError(f"{given[0]} and --import", "do not go together: all of the file is taken")
+    if form is not None and export is None:
+        raise OptionError("--form", "is of the file that --export names; give that too", form)
+    if limit is not None and export is not None:
+        raise OptionError("--limit and --export", "do not go together: a file holds all")
+
+
 def _check_status(status: str | None) -> None:
     from gen.gpu.trial import Status
 
@@ -178,46 +197,12 @@ def _sizes(row: Row) -> str:
     return "x".join(str(extent) for name, extent in row.extents.items() if not name.endswith("_pitch"))
 
 
-def _import(home: Path, place: Path) -> None:
-    from gen.errors import StoreError
-    from gen.store.t4 import rows_of_t4
-    from gen.store.trials import Trials
-
-    try:
-        content = place.read_bytes()
-    except OSError as error:
-        raise StoreError(str(place), "must be a file that can be read", error.strerror) from error
-    rows = rows_of_t4(content, place.name)
-    store = Trials(home)
-    try:
-        new = store.add(rows)
-    finally:
-        store.close()
-    show.text(f"{new} trials of {len(rows)} are new.")
-
-
-def _export(rows: Sequence[Row], place: Path, form: str | None) -> None:
-    from gen.errors import StoreError
-    from gen.store.kernel_tuner import text_of_cache
-    from gen.store.spaces import write_table
-    from gen.store.t4 import text_of_t4
-
-    form = form or ("csv" if place.name.endswith((".csv", ".csv.gz")) else "t4")
-    if form not in FORMS:
-        raise OptionError("--form", "must be one of " + ", ".join(FORMS), form)
-    try:
-        if form == "csv":
-            write_table(place, rows)
-        else:
-            text = text_of_t4(rows) if form == "t4" else text_of_cache(rows)
-            place.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise StoreError(str(place), "cannot be written", error.strerror) from error
-    show.text(f"{len(rows)} trials are in {place}.")
+def _fastest_first(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row.median_us is None, row.median_us, row.variant))
 
 
 def _list(rows: Sequence[Row], limit: int) -> None:
-    ordered = sorted(rows, key=lambda row: (row.median_us is None, row.median_us, row.variant))
+    ordered = _fastest_first(rows)
     lines = [
         (
             _clean(row.variant), _at(row), row.status,

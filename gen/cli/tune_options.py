@@ -45,6 +45,11 @@ def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapp
         raise OptionError("--shape and --class", "do not go together")
     if which["--shape"] and what["--regret"]:
         raise OptionError("--shape and --regret", "do not go together: a single shape has no other sizes")
+    if which["--alignment"] and what["--verify"] and not which["--shape"]:
+        rule = "do not go together: a winner of a class is timed at the alignment that it is for"
+        raise OptionError("--alignment and --verify", rule)
+    if which["--compiler"] and what["--frozen"]:
+        raise OptionError("--compiler and --frozen", "do not go together: nothing is compiled")
     idle = [name for name, value in how.items() if value is not None]
     if idle and (what["--verify"] or what["--frozen"]):
         raise OptionError(f"{asked[0]} and {idle[0]}", "do not go together: nothing is searched")

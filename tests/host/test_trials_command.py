@@ -113,6 +113,32 @@ def test_what_is_exported_can_be_imported_elsewhere(home: Path, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    "others",
+    [("transpose",), ("--device", "H100"), ("--status", "ok"), ("--shape", "64x96"), ("--algorithm", "naive"),
+     ("--limit", "3")],
+)  # fmt: skip
+def test_a_file_is_imported_whole_or_not_at_all(others: tuple[str, ...], tmp_path: Path) -> None:
+    exported, other = tmp_path / "trials.json", tmp_path / "other"
+    gen("--export", exported)
+    named = others[0] if others[0].startswith("--") else "a name"
+    said = gen(*others, "--import", exported, "--out", other, status=2)
+    assert f"error: {named} and --import do not go together: all of the file is taken" in said
+    assert not other.exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_a_program_reads_json_whatever_it_asked_for(tmp_path: Path) -> None:
+    exported = tmp_path / "trials.json"
+    assert json.loads(gen("--export", exported, "--json")) == {"trials": 4, "file": str(exported), "form": "t4"}
+    assert json.loads(gen("--import", exported, "--json")) == {"trials": 4, "new": 0}
+    assert [row["median_us"] for row in json.loads(gen("transpose", "--limit", "1", "--json"))] == [
+        min(row.median_us or 99.0 for row in ALL if row.spec == ROW.spec)
+    ]
+    assert "more; --limit shows them" in gen("--limit", "1")
+
+
+@pytest.mark.usefixtures("home")
 def test_a_table_and_a_cache_are_exported_by_name_or_form(tmp_path: Path) -> None:
     place = tmp_path / "h100.csv.gz"
     gen("--export", place)
@@ -129,6 +155,7 @@ def test_files_that_cannot_be_used_are_errors_in_words(tmp_path: Path) -> None:
     assert "must be a file that can be read" in gen("--import", tmp_path / "missing.json", status=1)
     assert "cannot be written" in gen("--export", tmp_path / "no" / "folder.json", status=1)
     assert "do not go together" in gen("--import", "a", "--export", "b", status=2)
+    assert "--limit and --export do not go together" in gen("--limit", "3", "--export", "b", status=2)
     assert "--shape must be numbers joined by x" in gen("--shape", "wide", status=2)
     assert "--status must be one of ok, wrong_result" in gen("--status", "lost", status=2)
     assert "--form is of the file that --export names" in gen("--form", "csv", status=2)

@@ -359,10 +359,20 @@ def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeDevice, home: Pa
     "options",
     [("--verify", "--frozen"), ("--regret", "--verify"), ("--shape", "4x4", "--class", "any size"),
      ("--shape", "4x4", "--regret"), ("--class", "large"), ("--alignment", "3"), ("--frozen", "--budget", "5"),
-     ("--verify", "--search", "random"), ("--compiler", "clang")],
+     ("--verify", "--search", "random"), ("--compiler", "clang"), ("--verify", "--alignment", "4"),
+     ("--frozen", "--compiler", "nvcc")],
 )  # fmt: skip
 def test_options_that_make_no_sense_together_are_refused(options: tuple[str, ...], home: Path) -> None:
     assert "error: --" in gen("transpose_10_b32", *options, "--out", home, status=2)
+
+
+def test_a_winner_for_one_shape_is_verified_at_the_alignment_that_is_asked_for(gpu: FakeDevice, home: Path) -> None:
+    shape = ("transpose_10_b32", "--shape", "64x96")
+    gen(*shape, "--alignment", "8", "--out", home)
+    assert "Nothing is tuned" in gen(*shape, "--verify", "--out", home)
+    gpu.seen.clear()
+    assert json.loads(gen(*shape, "--alignment", "8", "--verify", "--json", "--out", home))[0]["verdict"] is not None
+    assert {problem.alignment for problem, _ in gpu.seen} == {8}
 
 
 def test_an_unknown_class_is_answered_with_those_there_are(gpu: FakeDevice, home: Path) -> None:
