@@ -8,8 +8,8 @@ namespace cuda_on_host {
 
 enum class Touch { kRead, kVolatileRead, kReadOnlyPath, kWrite, kVolatileWrite, kAtomic, kBlockAtomic };
 
-// The clocks of lanes that have read, as one number: the clock that all have in common, or, where they read at different
-// ones, kApart and a place in `lane_clocks`.
+// The clocks of lanes that have read, as one number: the clock that all have in common, or, where they read at
+// different ones, kApart and a place in `lane_clocks`.
 constexpr uint32_t kApart = uint32_t(1) << 31;
 struct LaneClocks {
   uint32_t of[kWarp];

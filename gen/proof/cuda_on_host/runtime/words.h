@@ -8,13 +8,13 @@ namespace cuda_on_host {
 // The last writer. Notes of earlier launches are known by their epochs: nothing is ever cleared.
 struct Word {
   uint32_t epoch;
-  uint32_t readers;  // since then: a place in `all_readers`, where it is the word's own
+  uint32_t readers;                           // since then: a place in `all_readers`, where it is the word's own
   uint64_t writer : 16, clock : 24, pc : 24;  // pc counts from where the kernel's machine code begins
 };
 constexpr uint32_t kLastClock = (1 << 24) - 1, kLastPlace = (1 << 24) - 1;
 
-// Readers that nothing orders: lanes of one warp, in one epoch. Or the last plain writer, once atomics have followed it:
-// each of them must come after it, not only the first.
+// Readers that nothing orders: lanes of one warp, in one epoch. Or the last plain writer, once atomics have followed
+// it: each of them must come after it, not only the first.
 struct Readers {
   const Word* word;
   uint32_t epoch, clocks, lanes, pc;
