@@ -49,6 +49,7 @@ GUARD = INDEX + "if (i >= n) return;\n"
 TILE = "__shared__ float tile[64];\n" + INDEX
 DYNAMIC = "extern __shared__ __align__(16) unsigned char shared_bytes[];\nfloat* tile = (float*)shared_bytes;\n" + INDEX
 PAIRS = TILE.replace("float tile", "__align__(8) float tile") + "tile[threadIdx.x] = 1.0f;\n__syncthreads();\n"
+NUMBERS = "__shared__ Pair pairs[6];\n__shared__ long long single;\n" + INDEX + "if (threadIdx.x == 0) single = i;\n"
 TWO_ARRAYS = (
     "__shared__ float first[64], second[64];\n__shared__ __align__(16) float third[4];\n" + INDEX
     + "second[threadIdx.x] = 1.0f;\nif (threadIdx.x < 4) third[threadIdx.x] = 1.0f;\n__syncthreads();\n"
@@ -103,6 +104,11 @@ PLANTED = (
             TILE + "if (i < 16) ((float4*)tile)[i] = make_float4(1.0f, 2.0f, 3.0f, 4.0f);  // here",
             TILE.replace("float tile", "__align__(16) float tile")
             + "if (i < 16) ((float4*)tile)[i] = make_float4(1.0f, 2.0f, 3.0f, 4.0f);", "tile"),
+    Planted("shared_pair_between_numbers", "misaligned",
+            NUMBERS + "*(Pair*)((char*)pairs + 16 * (threadIdx.x % 2) + 4) = Pair{2, 3};  // here",
+            NUMBERS + "if (threadIdx.x < 4) pairs[threadIdx.x] = Pair{threadIdx.x, 3};\n"
+            "if (threadIdx.x == 5) pairs[5] = pairs[4] = Pair{i, i};", "pairs",
+            before="struct Pair { long long x, y; };\n"),
     Planted("shared_vector_of_a_later_array", "misaligned",
             "__shared__ float4 first[3];\n__shared__ unsigned short tile[64];\n"
             "if (threadIdx.x < 32) first[threadIdx.x % 3].x = ((unsigned*)tile)[threadIdx.x] = 0;  // here",

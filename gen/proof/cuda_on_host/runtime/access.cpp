@@ -73,14 +73,14 @@ inline void check_rows(const Buffer& buffer, Kind outside, const void* pc, int32
 }
 
 template <Touch touch>
-inline void check(const volatile void* pointer, int size, const void* pc, bool aligned) {
+inline void check(const volatile void* pointer, int size, const void* pc, int alignment) {
   if (run.current == nullptr) return;
   const uint64_t address = reinterpret_cast<uint64_t>(pointer);
   if (address - reinterpret_cast<uint64_t>(run.current->stack) < kStackBytes) return;
   step(pc);
   constexpr Kind outside = writes(touch) ? Kind::kOutOfBoundsWrite : Kind::kOutOfBoundsRead;
   constexpr bool asks = atomic(touch) || touch == Touch::kVolatileRead;
-  const bool misaligned = aligned && (address & uint64_t(size - 1)) != 0;
+  const bool misaligned = (address & uint64_t(alignment - 1)) != 0;
   const Launch& launch = *run.launch;
   constexpr uint8_t marks = (reads(touch) ? kTouchedByRead : 0) | (writes(touch) ? kTouchedByWrite : 0);
   if (launch.trace != nullptr) [[unlikely]]
@@ -162,7 +162,7 @@ void check_range(const void* pointer, size_t size, const void* pc) {
   constexpr size_t kPiece = 1024;
   for (size_t done = 0; done < size; done += kPiece) {
     const size_t left = size - done;
-    check<touch>(static_cast<const char*>(pointer) + done, int(left < kPiece ? left : kPiece), pc, false);
+    check<touch>(static_cast<const char*>(pointer) + done, int(left < kPiece ? left : kPiece), pc, 1);
   }
 }
 
@@ -244,9 +244,9 @@ void poison_shared() {
 
 CUDA_ON_HOST_EXPORT void atomic_question(const volatile void* address, int bytes, bool block_only, void* pc) {
   if (block_only) {
-    check<Touch::kBlockAtomic>(address, bytes, pc, true);
+    check<Touch::kBlockAtomic>(address, bytes, pc, bytes);
   } else {
-    check<Touch::kAtomic>(address, bytes, pc, true);
+    check<Touch::kAtomic>(address, bytes, pc, bytes);
   }
 }
 CUDA_ON_HOST_EXPORT void atomic_order(const volatile void* address, bool wrote) {
@@ -261,31 +261,32 @@ void plain_read(const void* address, int alignment, int size, const void* pc) {
     const Spot spot = locate(reinterpret_cast<uint64_t>(address));
     fail(Kind::kMisaligned, pc, "", spot.buffer, spot.offset, alignment);
   }
-  if (size > 0) check<Touch::kRead>(address, size, pc, false);
+  if (size > 0) check<Touch::kRead>(address, size, pc, 1);
 }
-void plain_write(void* address, int size, const void* pc) { check<Touch::kWrite>(address, size, pc, true); }
+void plain_write(void* address, int size, const void* pc) { check<Touch::kWrite>(address, size, pc, size); }
 CUDA_ON_HOST_EXPORT void read_only_access(const volatile void* address, int bytes, void* pc) {
-  check<Touch::kReadOnlyPath>(address, bytes, pc, true);
+  check<Touch::kReadOnlyPath>(address, bytes, pc, bytes);
 }
 
 }  // namespace cuda_on_host
 
 using namespace cuda_on_host;
 
-#define CALLBACK(name, touch, size, aligned)                                  \
-  extern "C" CUDA_ON_HOST_EXPORT void __tsan_##name(void* address) {          \
-    check<Touch::touch>(address, size, __builtin_return_address(0), aligned); \
+#define CALLBACK(name, touch, size, alignment)                                  \
+  extern "C" CUDA_ON_HOST_EXPORT void __tsan_##name(void* address) {            \
+    check<Touch::touch>(address, size, __builtin_return_address(0), alignment); \
   }
 // A type that is less aligned than it is large is not one access on a GPU either: its own alignment is another check.
-#define CALLBACKS(size)                                               \
-  CALLBACK(read##size, kRead, size, true)                             \
-  CALLBACK(write##size, kWrite, size, true)                           \
-  CALLBACK(volatile_read##size, kVolatileRead, size, true)            \
-  CALLBACK(volatile_write##size, kVolatileWrite, size, true)          \
-  CALLBACK(unaligned_read##size, kRead, size, false)                  \
-  CALLBACK(unaligned_write##size, kWrite, size, false)                \
-  CALLBACK(unaligned_volatile_read##size, kVolatileRead, size, false) \
-  CALLBACK(unaligned_volatile_write##size, kVolatileWrite, size, false)
+// Of 16 bytes g++ calls aligned what lies at a multiple of 8: a pair of two numbers of 8 bytes.
+#define CALLBACKS(size)                                           \
+  CALLBACK(read##size, kRead, size, size < 8 ? size : 8)          \
+  CALLBACK(write##size, kWrite, size, size < 8 ? size : 8)        \
+  CALLBACK(volatile_read##size, kVolatileRead, size, size)        \
+  CALLBACK(volatile_write##size, kVolatileWrite, size, size)      \
+  CALLBACK(unaligned_read##size, kRead, size, 1)                  \
+  CALLBACK(unaligned_write##size, kWrite, size, 1)                \
+  CALLBACK(unaligned_volatile_read##size, kVolatileRead, size, 1) \
+  CALLBACK(unaligned_volatile_write##size, kVolatileWrite, size, 1)
 CALLBACKS(1)
 CALLBACKS(2)
 CALLBACKS(4)
