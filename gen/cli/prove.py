@@ -59,6 +59,7 @@ def prove(
     from gen.tune.processes import Host
     from gen.tune.select import select
     from gen.tune.verdicts import with_registers
+    from gen.waits import result_of
 
     families, home, limits = families_of(ctx), home_of(out), Limits.of(ARCH)
     variants = select(families, target, lambda name: find(families, name, home), cover=all_algorithms, limits=limits)
@@ -71,7 +72,7 @@ def prove(
             for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
                 by_name[verdict.variant.name] = verdict
                 tick("proven")
-            compiled = compiling.result()
+            compiled = result_of(compiling)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(STOPPED) from None
     finally:

@@ -19,6 +19,7 @@ from gen.families.base import Limits, Variant
 from gen.proof.host import HostRunner
 from gen.proof.replay import Kept
 from gen.tune.verdicts import CHUNK, Verdict, refused, verdicts
+from gen.waits import next_of
 
 FEW = 6  # variants that are proven before another process has started
 
@@ -61,7 +62,7 @@ class Host:
         Thread(target=self._build, args=(variants, pool, queue, stop), name="build", daemon=True).start()
         try:
             for _ in variants:
-                result = queue.get()
+                result = next_of(queue)
                 if isinstance(result, BaseException):
                     raise result
                 yield result if isinstance(result, Verdict) else result.result()

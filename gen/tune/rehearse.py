@@ -14,6 +14,7 @@ from gen.families.base import Family, Limits, Spec, Variant
 from gen.toolchain.compiled import Compiled
 from gen.tune.select import feasible
 from gen.tune.verdicts import Verdict, with_registers
+from gen.waits import result_of
 
 
 class ManyCompiler(Protocol):
@@ -139,7 +140,7 @@ def rehearse(
         for verdict in prover.verdicts(variants):
             proven[verdict.variant.name] = verdict
             tick("proven", verdict.variant)
-        compiled = compiling.result()
+        compiled = result_of(compiling)
     except BaseException:
         stop.set()  # Ctrl-C, a missing compiler: nobody waits for the rest
         raise

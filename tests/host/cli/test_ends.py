@@ -144,7 +144,7 @@ def test_what_python_offers_is_listed() -> None:
 
 
 def test_axes_that_are_no_permutation_are_named_as_the_caller_names_them() -> None:
-    with pytest.raises(gen.GenError, match=r"^axes must hold each of 0, 1, \.\.\. once"):
+    with pytest.raises(gen.GenError, match=r"^transpose\.axes must hold each of 0, 1, \.\.\. once"):
         gen.transpose((0, 5))
 
 
