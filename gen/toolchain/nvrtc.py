@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -171,6 +172,8 @@ class Nvrtc:
             folder = self._failed or Path(tempfile.mkdtemp(prefix="gen-failed-"))
             write_whole(folder / file, text.encode())
             raise CompileError(name, _compilers_text(str(error)), folder / file) from None
+        finally:
+            _interrupt_calls()
         cubin, resources = bytes(code), read_ptxas(log.getvalue())
         if libraries:
             cubin, resources = self._link(name, cubin, arch, libraries, resources)
@@ -186,6 +189,16 @@ class Nvrtc:
             raise UnlinkedError(name, f"{error.subject} {error.rule}", Path(f"{name}.cu"), error.next_step) from error
         linked = self._linker.link(name, cubin, arch, found)
         return linked.cubin, linked.resources(resources)
+
+
+def _interrupt_calls() -> None:
+    """Lets Ctrl-C interrupt calls again, as Python has it.
+
+    NVRTC puts back the handlers that it found such that calls go on behind them: a program that waits for a lock, in
+    code that has nothing to do with gen, would then hear of Ctrl-C when the wait is over.
+    """
+    if callable(signal.getsignal(signal.SIGINT)):  # one of Python's
+        signal.siginterrupt(signal.SIGINT, True)
 
 
 def nvrtc_version() -> str:

@@ -298,3 +298,16 @@ def test_missing_packages_say_what_to_install(absent: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "pip install 'cuda-core>=1.0,<2' 'cuda-bindings>=13,<14'" in done.stdout
+
+
+def test_ctrl_c_interrupts_a_wait_after_something_was_compiled() -> None:
+    code = (
+        "import os, queue, signal, threading\n"
+        "from gen.toolchain.nvrtc import Nvrtc\n"
+        f"Nvrtc(None).compile('reverse', {REVERSE!r}, 'sm_90')\n"
+        "threading.Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()\n"
+        "try: queue.SimpleQueue().get()\n"
+        "except BaseException as error: print(type(error).__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, timeout=60, check=True)
+    assert done.stdout == b"KeyboardInterrupt\n"
