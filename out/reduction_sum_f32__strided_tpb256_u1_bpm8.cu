@@ -14,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 256, "unroll": 1}
-// Template: reduction/strided.cu.jinja, with its partials sha256 8559b4ec090c45ae
+// Template: reduction/strided.cu.jinja, with its partials sha256 63a8f33a2bac2e0d
 //
 // Written by gen: change the template, not this file.
 

@@ -45,7 +45,7 @@ NAMES = [*OPERATORS, *SEVERAL]
 AXES = (None, (), (0,), (-1,), (1,), (0, 1), (0, 2), (-2, -1), (0, -1))
 
 
-def spec(op: str, elements: Any = F32, **more: Any) -> ReductionSpec:
+def spec(op: str | tuple[str, ...], elements: Any = F32, **more: Any) -> ReductionSpec:
     return gen.reduction(op, elements, **more)
 
 
@@ -281,6 +281,15 @@ def test_a_variance_survives_an_outlier_as_first_element(op: str, host_runner: H
     got = list(run(host_runner, spec(op, axis=1), array).values())[-1]
     right = (np.std if op == "std" else np.var)(array.astype(np.float64), axis=1)
     np.testing.assert_allclose(got, right, rtol=1e-5)
+
+
+def test_several_statistics_beside_a_variance_are_those_of_each_alone(host_runner: HostRunner) -> None:
+    array = np.random.default_rng(3).integers(-9, 9, (300, 5)).astype(np.int16)
+    got = run(host_runner, spec(("sumsq", "std", "min", "count_nonzero"), I16, axis=0), array)
+    np.testing.assert_array_equal(got["sumsq"], (array.astype(np.int64) ** 2).sum(0))
+    np.testing.assert_allclose(got["std"], array.std(0), rtol=1e-12)
+    np.testing.assert_array_equal(got["min"], array.min(0))
+    np.testing.assert_array_equal(got["countnonzero"], np.count_nonzero(array, 0))
 
 
 def test_integers_wrap_as_numpys_and_narrow_ones_add_in_64_bits(host_runner: HostRunner) -> None:
