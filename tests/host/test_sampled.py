@@ -20,6 +20,7 @@ from gen.families.names import base_variants, find_variant, variant
 from gen.families.probe import TileSpec
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.reduction.grid import GridConfig
+from gen.families.reduction.oracle import expected
 from gen.proof.cases import Case, Content
 from gen.proof.failure import UNTOUCHED, WRONG, Failure
 from gen.proof.host import HostRunner
@@ -106,6 +107,29 @@ def test_problems_whose_results_are_few_but_not_one_are_left_out() -> None:
         assert spec is not None
         (case,) = sampled_cases(family, spec)
         assert np.prod(family.layouts(spec, case.extents)["out"].shape, dtype=object) >= results
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(("op", "axis"), [("sum", (0,)), ("max", (-1,)), ("var", (0, 2)), ("argmin", (1,))])
+def test_parts_of_a_reduction_are_those_of_the_whole(op: str, axis: tuple[int, ...], keepdims: bool) -> None:
+    spec, family = ReductionSpec((op,), F32, axis=axis, keepdims=keepdims), Reduction()
+    array = np.random.default_rng(3).standard_normal((3, 4, 5)).astype(np.float32)
+    (name,) = (operand.name for operand in spec.operands if operand.role == "out")
+    whole = expected(spec, array)[name]
+    index = tuple(np.indices(whole.value.shape).reshape(whole.value.ndim, -1))
+    part = family.part(spec, {"in": array}, {}, name, index)
+    assert part is not None
+    assert np.array_equal(part.value, whole.value.ravel())
+    if whole.magnitude is not None:
+        assert part.magnitude is not None
+        assert np.array_equal(part.magnitude, whole.magnitude.ravel())
+
+
+@pytest.mark.parametrize("name", ["sum_f32_axis0__columns_x32_y8_u4_v16_bpm2", "var_f32_axis1__rows_tpb128_g4_u2_v4"])
+def test_results_along_axes_are_right_on_large_problems(host_runner: HostRunner, name: str) -> None:
+    made = find_variant(FAMILIES, f"reduction_{name}", {})
+    (proof,) = prove(host_runner, [made], tuple(sampled_cases(made.family, made.spec)))
+    assert (proof.failure, proof.cases) == (None, 1)
 
 
 def test_a_family_that_knows_nothing_of_parts_has_no_large_cases() -> None:

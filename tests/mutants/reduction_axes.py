@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import AGAIN, WRONG
+from gen.proof.failure import AGAIN, UNTOUCHED, WRONG
 from tests.mutants.change import (
     ABSENT,
     MISALIGNED,
     OUTSIDE_READ,
     OUTSIDE_WRITE,
+    OVERFLOW,
     RACE,
     UNINITIALISED,
     Mutant,
@@ -268,7 +269,40 @@ MUTANTS = (
     ),
 )  # fmt: skip
 
-LARGE: tuple[Mutant, ...] = ()
+# Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
+LARGE = (
+    Mutant(
+        "columns: column in 31 bits", ON_COLUMNS, COLUMNS,
+        "const long long column = strip * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
+        "const int column = static_cast<int>(strip) * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
+        OVERFLOW,
+    ),
+    Mutant(
+        "columns: column in 32 bits", ON_COLUMNS, COLUMNS,
+        "const long long column = strip * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
+        "const unsigned column = strip * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
+        (WRONG, UNTOUCHED, RACE),
+    ),
+    Mutant(
+        "columns: places within a matrix in 32 bits", ON_COLUMNS, COLUMNS, "top[here * pitch + item]",
+        "top[static_cast<unsigned>(here * pitch) + item]", WRONG,
+    ),
+    Mutant(
+        "rows: first row in 31 bits", ON_ROWS_AT_ONCE, ROWS,
+        "const long long first = static_cast<long long>(blockIdx.x)",
+        "const int first = static_cast<int>(blockIdx.x)", OVERFLOW,
+    ),
+    Mutant(
+        "rows: first row in 32 bits", ON_ROWS_AT_ONCE, ROWS,
+        "const long long first = static_cast<long long>(blockIdx.x)",
+        "const unsigned first = blockIdx.x", (WRONG, UNTOUCHED, RACE),
+    ),
+    Mutant(
+        "rows: where a row begins in 32 bits", ON_ROWS_AT_ONCE, ROWS,
+        "Raw*>(in + row * pitch);\n#pragma unroll\n      for (int u",
+        "Raw*>(in + static_cast<unsigned>(row * pitch));\n#pragma unroll\n      for (int u", (WRONG, UNTOUCHED),
+    ),
+)  # fmt: skip
 
 UNCHANGED = (
     Unchanged(

@@ -20,7 +20,7 @@ from gen.families.reduction.columns import Columns
 from gen.families.reduction.flags import Flags
 from gen.families.reduction.grid import Grid
 from gen.families.reduction.nested import NESTED, Nested
-from gen.families.reduction.oracle import expected
+from gen.families.reduction.oracle import expected, expected_at
 from gen.families.reduction.rows import Rows
 from gen.families.reduction.single import Single
 from gen.families.reduction.spec import ReductionSpec, from_json, spell
@@ -94,7 +94,9 @@ class Reduction(Family[ReductionSpec]):
     def part(
         self, spec: ReductionSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
-        """The sum of what was read; partial results of 0 change it in nothing."""
+        """Of a whole array the sum of what was read; partial results of 0 change it in nothing."""
+        if index:
+            return expected_at(spec, inputs["in"], index)[name]
         return expected(spec, inputs["in"])[name] if spec.op == ("sum",) and extents.keys() == {"n"} else None
 
     def work(self, spec: ReductionSpec, extents: Extents) -> Work:

@@ -33,8 +33,19 @@ _LARGEST_GAMMA = {F32: 2.0**-10, F64: 2.0**-38}  # of the roundings that are all
 
 def expected(spec: ReductionSpec, array: Array) -> dict[str, Expected]:
     """What each output must hold."""
-    shape = result_shape(spec, array.shape)
-    rows = _rows(spec, array)
+    return _expected_of(spec, _rows(spec, array), result_shape(spec, array.shape))
+
+
+def expected_at(spec: ReductionSpec, array: Array, index: tuple[Array, ...]) -> dict[str, Expected]:
+    """What single elements of each output must hold; `index` is an array of places along each of its axes."""
+    axes = reduced_axes(spec, array.ndim)
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    places = [index[axis] for axis in kept] if spec.keepdims else list(index)
+    rows = np.transpose(array, (*kept, *axes))[tuple(places)]
+    return _expected_of(spec, rows.reshape(rows.shape[0], -1), rows.shape[:1])
+
+
+def _expected_of(spec: ReductionSpec, rows: Array, shape: tuple[int, ...]) -> dict[str, Expected]:
     found = {}
     for name, operator, dtype in spec.results:
         one = _expected(operator, spec, rows, dtype)
