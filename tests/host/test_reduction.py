@@ -292,6 +292,28 @@ def test_several_statistics_beside_a_variance_are_those_of_each_alone(host_runne
     np.testing.assert_array_equal(got["countnonzero"], np.count_nonzero(array, 0))
 
 
+ALL_TOGETHER = tuple(name for name, operator in OPERATORS.items() if not operator.indexed)
+
+
+@pytest.mark.parametrize("dtype", [BOOL, I8, F16, F64], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_however_many_statistics_every_class_has_a_base(axis: int | None, dtype: DType) -> None:
+    for count in range(1, len(ALL_TOGETHER) + 1):
+        made = spec(ALL_TOGETHER[-count:], dtype, axis=axis)
+        for name in FAMILY.shape_classes(made):
+            extents = FAMILY.representative(made, name)
+            assert uncovered(base_of(made, extents), Case(extents), H100) is None
+
+
+@pytest.mark.parametrize("shape", [(300, 5), (40, 70), (9, 1100), (1200,), (3, 4)], ids=str)
+def test_all_statistics_together_are_those_of_each_alone(shape: tuple[int, ...], host_runner: HostRunner) -> None:
+    array = np.random.default_rng(4).integers(0, 9, shape).astype(np.uint8)
+    made = spec(ALL_TOGETHER, U8, axis=0)
+    right = FAMILY.oracle(made, {"in": array}, {})
+    for (name, _, dtype), got in zip(made.results, run(host_runner, made, array).values(), strict=True):
+        assert disagreement(right[name], got, 100, dtype) is None, name
+
+
 def test_integers_wrap_as_numpys_and_narrow_ones_add_in_64_bits(host_runner: HostRunner) -> None:
     array = np.full(40_000, 127, np.int8)
     assert run(host_runner, spec("sum", I8), array)["out"] == 127 * 40_000

@@ -17,6 +17,17 @@ from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes, state_text
 
 MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
+MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
+
+
+def no_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
+    """Why the states of a vector's columns find no room; those of the narrowest vectors may leave registers."""
+    own = vec_bytes // spec.dtype.size * state_bytes(spec)
+    if own > MOST_STATE_BYTES and vec_bytes > max(spec.dtype.size, 4):
+        return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
+    if own * threads > MOST_SHARED_BYTES:
+        return f"the states of a block take {own * threads} bytes; at most {MOST_SHARED_BYTES} are there"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +81,7 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
             return "a whole array has no columns"
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
-        own = config.vec_bytes // spec.dtype.size * state_bytes(spec)
-        if own > MOST_STATE_BYTES:
-            return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
-        shared = own * config.columns_x * config.rows_y
-        if shared > STATIC_SHARED_BYTES - 16:
-            return f"the states of a block take {shared} bytes; at most {STATIC_SHARED_BYTES - 16} are there"
-        return None
+        return no_room(spec, config.vec_bytes, config.columns_x * config.rows_y)
 
     def infeasible(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> str | None:
         """Where one block waits for the others they must fit on the device together."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gen.dtypes import LoadModifier
 from gen.families.config import Config
 from gen.families.reduction.classes import ShapeClass
-from gen.families.reduction.columns import ColumnsConfig
+from gen.families.reduction.columns import MOST_SHARED_BYTES, ColumnsConfig
 from gen.families.reduction.finish import Finish
 from gen.families.reduction.flags import FlagsConfig
 from gen.families.reduction.rows import RowsConfig
@@ -98,17 +98,25 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     single = max(size, 4)
     narrow = max((v for v in (4, 8, 16) if v >= size and v // size * per_column <= 64), default=single)
     if one is ShapeClass.TALL_COLUMNS:
-        threads = 512 if narrow // size * per_column <= 64 else 256  # as many as shared memory has states for
+        threads = _room_for(narrow // size * per_column)
         stream = StreamConfig(
             threads_per_block=threads, unroll=4, vec_bytes=narrow, blocks_per_sm=2, finish=Finish.FLAGS
         )  # fmt: skip
         return (("stream", stream),)
     if one is ShapeClass.COLUMNS:
-        return (_columns(16, 32 if single // size * per_column <= 64 else 16, 8, single, 2),)  # the same
+        return (_columns(16, _room_for(single // size * per_column) // 16, 8, single, 2),)
+    middle = max(min(narrow, 8), size)
     return (
-        _columns(32, 8, 8, max(min(narrow, 8), size), 4), _columns(32, 8, 4, max(min(narrow, 8), size), 8),
-        _columns(32, 4, 2, narrow, 2, CS), _columns(16, 16, 4, max(min(narrow, 8), size), 4),
+        _columns(32, min(_room_for(middle // size * per_column) // 32, 8), 8, middle, 4), _columns(32, 8, 4, middle, 8),
+        _columns(32, 4, 2, narrow, 2, CS), _columns(16, 16, 4, middle, 4),
     )  # fmt: skip
+
+
+def _room_for(state_bytes: int) -> int:
+    """Threads of a block whose states shared memory holds, of so many bytes a thread."""
+    if state_bytes <= 64:
+        return 512
+    return 256 if 256 * state_bytes <= MOST_SHARED_BYTES else 128
 
 
 def _single(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I32, I64, U32, LoadModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.columns import MOST_STATE_BYTES
+from gen.families.reduction.columns import no_room
 from gen.families.reduction.finish import Finish, arguments, scratch
 from gen.families.reduction.roundings import roundings
 from gen.families.reduction.sharing import has_rows
@@ -59,13 +59,7 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
             return "a whole array has no columns"
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
-        own = config.vec_bytes // spec.dtype.size * state_bytes(spec)
-        if own > MOST_STATE_BYTES:
-            return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
-        shared = own * config.threads_per_block
-        if shared > STATIC_SHARED_BYTES - 16:
-            return f"the states of a block take {shared} bytes; at most {STATIC_SHARED_BYTES - 16} are there"
-        return None
+        return no_room(spec, config.vec_bytes, config.threads_per_block)
 
     def infeasible(self, spec: ReductionSpec, config: StreamConfig, limits: Limits) -> str | None:
         """The blocks asked for must fit on a multiprocessor together."""
