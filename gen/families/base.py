@@ -74,6 +74,7 @@ class Algorithm(ABC, Generic[S, C]):
     links: ClassVar[tuple[str, ...]] = ()  # libraries of device code that its text is linked with: `cudadevrt`
     not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it: then it is proven on a GPU only
     not_sampled: ClassVar[str | None] = None  # why the CPU cannot run a few blocks of a large grid without the others
+    absent: ClassVar[int] = 0  # words of 64 bits in zeroed scratch memory of a block that is done, and adds nothing
 
     @property
     def only_if_asked(self) -> str | None:

@@ -6,9 +6,10 @@ random. Every rule of the CPU run holds. What these blocks write is compared wit
 
 Blocks that depend on others are treated as follows. Scratch memory holds zeros where a block that did not run would
 have written: what adds up partial results then adds those of the chosen blocks, and the sum must be that of the
-elements they have read, each once, the first and the last among them. A zeroed scratch of one word counts blocks: those
-that do not run are counted beforehand, so that the last of the chosen takes itself for the last of all. A private copy
-is made whole after some of the blocks that make it have been seen to copy rightly. Kernels whose blocks wait for each
+elements they have read, each once, the first and the last among them. A zeroed scratch of one word counts blocks:
+those that do not run are counted beforehand, so that the last of the chosen takes itself for the last of all. Where a
+block waits for others, those that do not run have handed it what adds nothing: `Algorithm.absent`. A private copy is
+made whole after some of the blocks that make it have been seen to copy rightly. Blocks of a cluster that wait for each
 other cannot be run in part: `Algorithm.not_sampled` says so.
 """
 
@@ -43,6 +44,7 @@ RANDOM_BLOCKS = 4
 # What a thread may do: with its share of a large grid, each access to other pages; and where it adds up the partial
 # results of a million blocks. And all threads of a launch together.
 STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 13, 1 << 21, 1 << 27
+STEPS_PER_WORD = 8  # that one block hands to another: questions, and what takes the answer
 
 
 def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
@@ -176,9 +178,11 @@ class _Sample:
             counters = self._counters(step) if len(blocks) < count else ()
             for counter in counters:
                 counter.value = count - len(blocks)
+            handed = self._handed(step, blocks, count) if len(blocks) < count else ()
             most = STEPS_PER_THREAD if len(blocks) < count else STEPS_OF_LAST
-            if counters:  # the last block may add up what all have left
-                most += 2 * count // prod(step.block)
+            if counters or handed:  # the last block may add up what all have left
+                words = sum(array.size for array in handed)
+                most += (2 * count + STEPS_PER_WORD * words) // prod(step.block)
             touched = self._kernel.run_share(step, storage, {}, Share(blocks, most, STEPS))
             idle = [block for block, found in zip(blocks, touched, strict=False) if not found]
             if len(blocks) < count and idle and any(touched):
@@ -189,6 +193,8 @@ class _Sample:
                     self._finding = _idle(f"block {idle[0]}")
             if any(counter.value for counter in counters):
                 self._finding = _Finding("what counts its blocks is not 0 after the last", AGAIN)
+            if any(array.any() for array in handed):
+                self._finding = _Finding("what its blocks hand to the last is not all taken", AGAIN)
             for argument in step.arguments:
                 if step.setup and isinstance(argument, str) and argument in self._private:
                     self._complete_copy(self._private[argument], argument)
@@ -254,6 +260,20 @@ class _Sample:
         return tuple(
             ctypes.c_uint32.from_address(self._buffers[name].storage.low) for name in names if name in step.arguments
         )
+
+    def _handed(self, step: Step, blocks: Sequence[int], count: int) -> tuple[Array, ...]:
+        """The words that a launch's blocks hand to one that waits for them, as if those that do not run had ended."""
+        absent = self._kernel.variant.algorithm.absent
+        found = []
+        for scratch in self._plan.scratch:
+            words, rest = divmod(scratch.bytes.at(self._sizes), 8 * count)
+            if absent and scratch.zeroed and scratch.name in step.arguments and not rest:
+                layout = Layout((count, words), (8 * words, 8), np.dtype(np.uint64))
+                array = self._buffers[scratch.name].range.view(layout, 0)
+                array[:] = absent
+                array[list(blocks)] = 0
+                found.append(array)
+        return tuple(found)
 
     def _complete_copy(self, source: str, copy: str) -> None:
         """Makes a private copy whole, if what was copied is right."""

@@ -19,7 +19,6 @@ from gen.families.layout import layouts_of
 from gen.families.names import base_variants, find_variant, variant
 from gen.families.probe import TileSpec
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
-from gen.families.reduction.grid import GridConfig
 from gen.families.reduction.oracle import expected
 from gen.proof.cases import Case, Content
 from gen.proof.failure import UNTOUCHED, WRONG, Failure
@@ -139,18 +138,29 @@ def test_a_family_that_knows_nothing_of_parts_has_no_large_cases() -> None:
 
 @each_spec
 def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_runner: HostRunner) -> None:
-    """Of the bases of all classes, some wait for each other's blocks: then `grid`, whose chosen blocks can be run."""
     bases = base_variants(family, spec)
     every = tuple(sampled_cases(family, spec))
     wide = [case for case in every if all("a grid has at most" in (uncovered(b, case, LIMITS) or "") for b in bases)]
     assert len(wide) == isinstance(spec, TileSpec)  # as many tiles as there are numbers of 32 bits are no blocks
     cases = tuple(case for case in every if case not in wide)
     proofs = list(prove(host_runner, bases, cases))
-    if max(proof.cases for proof in proofs) == 0 and family.name == "reduction":
-        proofs = list(prove(host_runner, [variant(family, spec, "grid", GridConfig())], cases))
     for proof in proofs:
         assert proof.failure is None, str(proof.failure)
     assert max(proof.cases for proof in proofs) == len(cases)
+
+
+@pytest.mark.parametrize("name", ["sum_f32__flags_tpb128_u1_v8_bpm8", "var_f64__flags_tpb512_u8_v16_bpm2"])
+def test_a_block_that_waits_for_others_takes_those_that_do_not_run_for_done(
+    host_runner: HostRunner, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = find_variant(FAMILIES, f"reduction_{name}", {})
+    cases = tuple(sampled_cases(made.family, made.spec))
+    (proof,) = prove(host_runner, [made], cases)
+    assert (proof.failure, proof.cases) == (None, 1)
+    monkeypatch.setattr(type(made.algorithm), "absent", 0)
+    (proof,) = prove(host_runner, [made], cases)
+    assert proof.failure is not None
+    assert proof.failure.kind == "hang"
 
 
 @pytest.mark.parametrize("tag", ["tpb128_u1_v4_bpm64", "tpb256_u2_v16_bpm64"])

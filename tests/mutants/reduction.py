@@ -310,6 +310,14 @@ LARGE = (
         UNTOUCHED,
     ),
     Mutant(
+        "flags: tail at an index of 32 bits", ON_FLAGS, SHARE, "const long long behind =", "const unsigned behind =",
+        UNTOUCHED,
+    ),
+    Mutant(
+        "flags: slots counted in 16 bits", ON_FLAGS, FLAGS, "+ {{ block }} * kWords, partial",
+        "+ static_cast<unsigned short>({{ block }} * kWords), partial", "hang",
+    ),
+    Mutant(
         "interleaved: share begins at 31 bits", ON_INTERLEAVED, INTERLEAVED,
         "static_cast<long long>(blockIdx.x) * kUnroll", "static_cast<int>(blockIdx.x) * kUnroll", OVERFLOW,
     ),

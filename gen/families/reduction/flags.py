@@ -45,7 +45,7 @@ class Flags(Sharing[FlagsConfig]):
         "it that blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
     )
     config = FlagsConfig
-    not_sampled = "its last block waits for all others"
+    absent = 1 << 32  # `kThere` in the template, and no bit of a state
 
     def finish(self, config: FlagsConfig) -> Finish:
         """The block of the highest number waits for a flag beside every word."""
