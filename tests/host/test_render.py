@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import clang_format  # type: ignore[import-untyped]
+import jinja2
 import pytest
 
 from gen.emit.generate import all_of_catalogue
-from gen.emit.render import MARK, WIDTH, _wrap, declared_inputs, environment_of, render, sources
+from gen.emit.render import MARK, WIDTH, _wrap, render
+from gen.emit.templates import declared_inputs, environment_of, sources
 from gen.errors import TemplateError
 from gen.families import FAMILIES
 from gen.families.base import Family, Variant
@@ -179,6 +181,25 @@ def test_what_every_template_and_partial_declares_is_what_it_reads() -> None:
     assert set(names) == used | {"_header.cu.jinja"}
     for name in names:
         assert declared_inputs(environment_of(FAMILIES[0]), name) is not None
+
+
+def test_a_text_is_parsed_once_for_all_that_is_asked_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str | None] = []
+
+    def parse(self: jinja2.Environment, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
+        parsed.append(name)
+        return jinja2.parser.Parser(self, source, name, filename).parse()
+
+    monkeypatch.setattr(jinja2.Environment, "_parse", parse)
+    made = fake(
+        tmp_path,
+        '{# inputs: name #}\n{% from "_own.cu.jinja" import once %}\n{{ name }}{{ once() }}\n',
+        {},
+        _own="{# inputs: #}\n{% macro once() %}parsed once{% endmacro %}\n",
+    )
+    assert body(render(made)) == f"{made.name}parsed once\n"
+    assert render(variant(type(made.family)(), made.spec, made.algorithm, made.config)) == render(made)
+    assert sorted(filter(None, parsed)) == ["_own.cu.jinja", "fake/any.cu.jinja"]
 
 
 def test_the_header_names_template_spec_and_config(texts: Mapping[str, str]) -> None:
