@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from math import factorial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,19 @@ def test_weights_with_a_name() -> None:
     laplacian = gen.central_difference(2, 2, ndim=2)
     np.testing.assert_allclose(laplacian, [[0, 1, 0], [1, -4, 1], [0, 1, 0]], atol=1e-15)
     assert np.count_nonzero(gen.central_difference(2, 8, ndim=2)) == 17
+    assert gen.central_difference(1, 2, spacing=np.float32(0.5)).tolist() == [-1, 0, 1]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ends", [(1, 16), (2, 16), (8, 10), (14, 4), (16, 2)])
+def test_weights_of_a_central_difference_are_rounded_once(ends: tuple[int, int]) -> None:
+    derivative, order = ends
+    weights = gen.central_difference(derivative, order, spacing=0.1)
+    radius = len(weights) // 2
+    rounding, step = Fraction(1, 2**53), Fraction(0.1) ** derivative
+    for power in range(2 * radius + 1):
+        terms = [Fraction(float(weight)) * place**power for place, weight in enumerate(weights, -radius)]
+        exact = factorial(derivative) / step if power == derivative else 0
+        assert abs(sum(terms) - exact) <= rounding * sum(map(abs, terms))
 
 
 @pytest.mark.parametrize("derivative", [1, 2, 3, 4])
@@ -112,6 +127,13 @@ def test_dtypes_are_taken_by_any_of_their_names() -> None:
     for name in ("f16", "float16", np.float16, np.dtype("f2"), F16):
         assert gen.stencil(gen.star(1, 1), dtype=name).dtype == F16
     assert gen.stencil(gen.star(1, 1), dtype=float).dtype == F64
+
+
+class OnTheGpu:
+    """What NumPy makes no array of, such as a tensor of torch on a GPU."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        raise TypeError("use .cpu() first")
 
 
 WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
@@ -135,6 +157,18 @@ WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
     (lambda: gen.stencil(gen.central_difference(0, 2)), "derivative must be a whole number from 1"),
     (lambda: gen.stencil(gen.central_difference(1, 2, spacing=0.0)), "spacing must be a positive, finite"),
     (lambda: gen.stencil(gen.central_difference(1, 2, spacing="h")), "spacing must be a positive, finite number"),  # type: ignore[arg-type]
+    (
+        lambda: gen.stencil(gen.central_difference(2, 2, spacing=1e-200)),
+        "spacing must leave weights for derivative 2 that f64 holds (got 1e-200)",
+    ),
+    (lambda: gen.stencil(gen.central_difference(2, 2, spacing=1e200)), "that f64 holds (got 1e+200)"),
+    (lambda: gen.stencil(gen.central_difference(2, 2, spacing=10**400)), "that f64 holds (got 1000"),
+    (lambda: gen.stencil(gen.central_difference(2, 2, spacing="1")), "spacing must be a positive, finite number"),  # type: ignore[arg-type]
+    (lambda: gen.stencil(gen.central_difference(17, 2)), "central_difference.derivative must be at most 16 (got 17)"),
+    (lambda: gen.stencil(gen.central_difference(1, 2.0)), "order must be a whole number from 1 to 17 (got 2.0)"),  # type: ignore[arg-type]
+    (lambda: gen.stencil(gen.star(2, 1.0)), "star.radius must be 0 to 8 (got 1.0)"),  # type: ignore[arg-type]
+    (lambda: gen.stencil(gen.box(np.array([1, 2]), 1)), "box.ndim must be 1 to 2 (got array([1, 2]))"),  # type: ignore[arg-type]
+    (lambda: gen.stencil(OnTheGpu()), "stencil.weights must be what NumPy makes an array of (got use .cpu() first)"),
     (lambda: gen.stencil([1.0], boundary=3), "stencil.boundary must be one of"),  # type: ignore[arg-type]
     (lambda: gen.stencil([1.0], origin=0.5), "stencil.origin must be a whole number"),  # type: ignore[arg-type]
     (lambda: gen.stencil([1.0], dtype=None), "stencil.dtype must be one of f16, f32, f64 (got None)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from math import factorial
 from numbers import Real
 from typing import Any
@@ -45,6 +46,8 @@ def stencil(
         array = np.asarray(weights)
     except ValueError as error:
         raise SpecError("stencil.weights", "must be an array whose rows are equally long", repr(weights)) from error
+    except (TypeError, RuntimeError) as error:  # a tensor on a GPU, say, or one that requires gradients
+        raise SpecError("stencil.weights", "must be what NumPy makes an array of", error) from error
     if array.dtype.kind not in "fiu" or array.ndim not in range(1, MOST_AXES + 1):
         got = f"{array.ndim} axes of {array.dtype}"
         raise SpecError("stencil.weights", f"must be an array of numbers with 1 to {MOST_AXES} axes", got)
@@ -90,7 +93,7 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
         SpecError: the radius would be over 8, or a number is none that makes sense.
     """
     for name, value in (("derivative", derivative), ("order", order)):
-        if isinstance(value, bool) or value not in range(1, MOST_WEIGHTS + 1):
+        if not _is_whole(value) or not 1 <= value <= MOST_WEIGHTS:
             raise SpecError(
                 f"central_difference.{name}", f"must be a whole number from 1 to {MOST_WEIGHTS}", repr(value)
             )
@@ -103,16 +106,11 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
     _check("central_difference", ndim, 0)
     if radius > MOST_RADIUS:
         most = order - 2 * (radius - MOST_RADIUS)
+        if most < 2:
+            raise SpecError("central_difference.derivative", f"must be at most {2 * MOST_RADIUS}", derivative)
         rule = f"must be at most {most} for derivative {derivative}, whose weights reach {MOST_RADIUS} cells then"
         raise SpecError("central_difference.order", rule, order)
-    offsets = np.arange(-radius, radius + 1, dtype=np.float64)
-    powers = np.vander(offsets, increasing=True).T  # row k holds the offsets to the power k
-    wanted = np.zeros(2 * radius + 1)
-    wanted[derivative] = factorial(derivative)
-    line = np.linalg.solve(powers, wanted)
-    line = (line + (-1) ** derivative * line[::-1]) / 2  # the symmetry that rounding may have lost
-    line[np.abs(line) < 1e-12] = 0.0
-    line /= spacing**derivative
+    line = _difference(int(derivative), radius, spacing)
     if ndim == 1:
         return np.asarray(line)
     weights = np.zeros((2 * radius + 1,) * 2)
@@ -121,11 +119,39 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
     return weights
 
 
+def _difference(derivative: int, radius: int, spacing: Any) -> Array:
+    """The derivative at 0 of the polynomial through all points, as weights of these: Lagrange's, in whole numbers.
+
+    Weight j is d! times the coefficient of x^d in the product over m != j of (x - m) / (j - m), each rounded once.
+    """
+    places = range(-radius, radius + 1)
+    weights: list[float] = []
+    try:
+        step = Fraction(float(spacing)) ** derivative
+        for place in places:
+            product, below = [1], 1  # coefficients, lowest power first
+            for other in places:
+                if other != place:
+                    product = [up - other * own for up, own in zip([0, *product], [*product, 0], strict=True)]
+                    below *= place - other
+            weights.append(float(Fraction(factorial(derivative) * product[derivative], below) / step))
+    except OverflowError:
+        weights = []
+    if not any(weights):
+        rule = f"must leave weights for derivative {derivative} that f64 holds"
+        raise SpecError("central_difference.spacing", rule, repr(spacing))
+    return np.asarray(weights)
+
+
 def _check(function: str, ndim: int, radius: int) -> None:
-    if isinstance(ndim, bool) or ndim not in range(1, MOST_AXES + 1):
+    if not _is_whole(ndim) or not 1 <= ndim <= MOST_AXES:
         raise SpecError(f"{function}.ndim", f"must be 1 to {MOST_AXES}", repr(ndim))
-    if isinstance(radius, bool) or radius not in range(MOST_RADIUS + 1):
+    if not _is_whole(radius) or not 0 <= radius <= MOST_RADIUS:
         raise SpecError(f"{function}.radius", f"must be 0 to {MOST_RADIUS}", repr(radius))
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _dtype_of(dtype: Any) -> DType:
