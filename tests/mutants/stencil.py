@@ -27,6 +27,7 @@ OVERLAPPED = "stencil/overlapped.cu.jinja"
 
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
 ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_x1_y2")
+ON_LONG_STREAM = ON_STREAM.replace("u8", "u16")  # not all of its rows are on their way at once
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
@@ -110,6 +111,14 @@ MUTANTS = (
     ),
     Mutant(
         "queued: last columns unguarded", ON_QUEUED, QUEUED, "if (col < cols) out", "out", (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "stream: a row is loaded in the place of another", ON_LONG_STREAM, STREAM, "      load(y + kAhead);",
+        "      load(y + kAhead - 1);", WRONG,
+    ),
+    Mutant(
+        "stream: the last row is not loaded", ON_LONG_STREAM, STREAM, "if (y + kAhead < kLoaded)",
+        "if (y + kAhead + 1 < kLoaded)", WRONG,
     ),
     Mutant(
         "stream: rows above unguarded [11]", ON_STREAM, STREAM, "kFarUp <= first_row && first_row", "first_row",
