@@ -10,14 +10,18 @@ from typing import Any, Protocol
 from gen.bench.arrays import Shared
 from gen.bench.offers import counts_of
 from gen.bench.peers.base import Contender, Handle, Outputs, Place, module
+from gen.bench.rows import BASE, UNTUNED
 from gen.bench.works import Case
 from gen.dtypes import DType
 from gen.families.backend import LEGACY_STREAM
+from gen.families.names import base_variants
 from gen.gpu.trial import Problem
 from gen.runtime.kernel import Kernel
 from gen.runtime.load import load
 
-BASE = "base: nothing is tuned for it on this device"
+_NOTHING = "nothing is tuned for it on this device"
+NOTHING_BASE = f"{BASE}{_NOTHING}"
+NOTHING_OFTEN = f"{UNTUNED}what is often fast: {_NOTHING}"
 
 
 class Home(Place, Protocol):
@@ -44,7 +48,7 @@ class Ours:
     def load(cls, case: Case, problem: Problem, place: Home, home: Path) -> Ours:
         """Loads it."""
         kernel = load(problem.spec, shape=case.shape, device=place.backend, home=home, **counts_of(case))
-        return cls(kernel, kernel.variant, "" if kernel.tuned else BASE)
+        return cls(kernel, kernel.variant, "" if kernel.tuned else _untuned(kernel, problem))
 
     def contender(self, case: Case, problem: Problem, source: Shared, place: Home) -> Contender:
         """The kernel with results of its own, for arrays of a case's size; many steps are a graph."""
@@ -77,6 +81,12 @@ class Ours:
             return tuple(output.now for output in outputs)
 
         return Contender(replay, is_graph=True, close=graph.close)
+
+
+def _untuned(kernel: Kernel, problem: Problem) -> str:
+    """Whether that is base, or what the family expects to be fast."""
+    base = {made.name for made in base_variants(problem.family, problem.spec)}
+    return NOTHING_BASE if kernel.variant in base else NOTHING_OFTEN
 
 
 def _dtype_of(operand: DType, source: DType) -> DType:

@@ -24,6 +24,7 @@ _VERDICTS = (NONE, *(known.value for known in Verdict))
 NOT_OFFERED = "not offered: "  # begins the note of a row
 FAILED, WRONG, LEFT_OUT = "failed: ", "wrong: ", "left out: "  # so do these
 CRASHED, HUNG, TOOK_DOWN = "crashed ", "hung ", "took the device down "
+BASE, UNTUNED = "base: ", "untuned: "  # and so that of ours, where nothing is tuned: what `gen.load` gives then
 AGAIN = (FAILED, LEFT_OUT, CRASHED, HUNG, TOOK_DOWN)  # what may end otherwise another time
 
 
@@ -81,6 +82,11 @@ class Row:
         if not self.has_interval or self.low is None or self.high is None:
             return NONE
         return verdict(self.low, self.high, aa).value
+
+    @property
+    def untuned(self) -> str:
+        """`base` or `untuned` for a kernel of ours that was not measured to be the fastest; else empty."""
+        return next((prefix.removesuffix(": ") for prefix in (BASE, UNTUNED) if self.note.startswith(prefix)), "")
 
     @property
     def is_done(self) -> bool:

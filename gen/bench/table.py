@@ -175,7 +175,7 @@ def _summary_row(family: str, own: Sequence[Line]) -> tuple[str, ...]:
 def _full_row(line: Line, peers: Sequence[str]) -> tuple[str, ...]:
     ratios = {row.peer: row for row in line.peers if row.ratio is not None}
     ours = line.ours
-    variant = ours.variant.partition("__")[2] + (" (base)" if ours.note.startswith("base") else "")
+    variant = ours.variant.partition("__")[2] + (f" ({ours.untuned})" if ours.untuned else "")
     cells = (f"{ratios[name].ratio:.3f}" if name in ratios else NONE for name in peers)
     return (
         line.case, line.protocol, f"`{variant}`", f"{ours.ours_us or 0:.4g}", f"{ours.of_limit or 0:.3f}",

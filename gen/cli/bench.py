@@ -319,7 +319,7 @@ def _end(results: Results, cases: Sequence[Case], *, tuned: bool) -> None:
     from gen.bench.table import summary
 
     ours = [row for row in results.rows if row.peer == OURS]
-    untuned = {row.case for row in ours if row.note.startswith("base")}
+    untuned = {row.case for row in ours if row.untuned}
     compiled = [row.seconds for row in results.rows if row.peer == "torch.compile" and row.seconds]
     ready = [row.seconds for row in ours if row.seconds]
     show.text()
@@ -331,7 +331,7 @@ def _end(results: Results, cases: Sequence[Case], *, tuned: bool) -> None:
             line += f"; torch.compile, whose caches were empty, {sum(compiled) / len(compiled):.1f} s to compile one"
         show.text(line + ".")
     if untuned:
-        show.text(f"{len(untuned)} of {len(cases)} cases ran base, untuned: gen bench --tune SECONDS tunes them first.")
+        show.text(f"{len(untuned)} of {len(cases)} cases ran untuned: gen bench --tune SECONDS tunes them first.")
 
 
 def _compare(found: Sequence[Difference]) -> bool:

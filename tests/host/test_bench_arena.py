@@ -18,7 +18,7 @@ from gen.bench.arrays import Shared
 from gen.bench.meeting import in_parts
 from gen.bench.messages import Begun, Found, Message
 from gen.bench.offers import problem_of
-from gen.bench.ours import BASE
+from gen.bench.ours import NOTHING_BASE, NOTHING_OFTEN
 from gen.bench.peers import find
 from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Place
 from gen.bench.ring import LostError
@@ -105,7 +105,7 @@ def test_a_right_peer_is_timed_against_ours(home: Path, case: Case) -> None:
     peer = FakePeer()
     ring = FakeRing(times=(40.0, 50.0))
     (ours, row), told = run(home, case, peer, ring=ring)
-    assert (ours.peer, ours.verdict, ours.note) == (OURS, "-", BASE)
+    assert (ours.peer, ours.verdict, ours.note) == (OURS, "-", NOTHING_BASE)
     assert (row.peer, row.ours_us, row.peer_us, row.ratio, row.verdict) == ("other", 40, 50, 1.25, "WIN")
     assert row.of_limit == pytest.approx(5 / 40)
     assert row.note == "adds backwards"
@@ -295,6 +295,15 @@ def test_our_own_wrong_result_is_a_row_and_nobody_is_timed(home: Path) -> None:
     assert not any(isinstance(message, Begun) and message.who == "other" for message in told)
 
 
+def test_what_is_often_fast_is_not_called_base(home: Path) -> None:
+    problem = problem_of(ONE_STEP, FAMILIES)
+    told: list[Message] = []
+    Arena(FakeRing(), FAMILIES, home, Protocol.COLD, told.append).run(ONE_STEP, [])
+    row = next(message.row for message in told if isinstance(message, Found))
+    assert row.variant not in {made.name for made in base_variants(problem.family, problem.spec)}
+    assert (row.note, row.untuned) == (NOTHING_OFTEN, "untuned")
+
+
 def test_the_tuned_variant_is_what_is_measured(home: Path) -> None:
     problem = problem_of(SMALL, FAMILIES)
     algorithm = problem.family.algorithms["naive"]
@@ -320,7 +329,7 @@ def test_a_clock_that_moved_is_looked_at_again_and_then_noted(home: Path) -> Non
     steady, jumping = [1980, 1980], [1980, 1700]
     ring = FakeRing(times=(900.0, 900.0), clocks=[*steady * 2, *jumping, *steady, *jumping, *jumping])
     (ours, row), _ = run(home, SUM, FakePeer(), ring=ring)
-    assert ours.note == BASE
+    assert ours.note == NOTHING_BASE
     assert row.note == "adds backwards; the clock moved from 1980 to 1700 MHz while this was timed"
 
 

@@ -273,3 +273,11 @@ def test_a_kernel_that_gives_no_time_any_more_is_broken() -> None:
     (found,) = differences(RESULTS, now)
     assert (found.before_us, found.now_us, found.change) == (10.0, None, Change.BROKEN)
     assert found.note == "wrong: out: 1 elements are wrong"
+
+
+@pytest.mark.parametrize(("note", "word"), [("base: nothing", "base"), ("untuned: nothing", "untuned"), ("slow", "")])
+def test_the_full_table_says_which_kernels_were_not_tuned(note: str, word: str) -> None:
+    ours = row("a", OURS, 1.0, variant="stencil_a__stream_u2", note=note)
+    assert ours.untuned == word
+    said = f"`stream_u2 ({word})` |" if word else "`stream_u2` |"
+    assert said in full(Results((ours,)))
