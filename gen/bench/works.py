@@ -194,6 +194,8 @@ def _check(case: Case) -> None:
     ):
         rule = "must be a star or box of a radius, frozen or wrap, of as many axes as its shape, of steps above 0"
         raise SpecError("A case", rule, repr(work))
+    elif work.boundary == "wrap" and min(case.shape) < work.radius:  # peers look for neighbours one array away
+        raise SpecError("A case.shape", f"must be {work.radius}, the radius, or more along each axis", case.shape)
 
 
 def _ints(values: object) -> tuple[int, ...] | None:
