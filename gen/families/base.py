@@ -20,11 +20,12 @@ from gen.dtypes import DType
 from gen.errors import UnknownNameError
 from gen.families.arrays import Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
-from gen.families.plans import MAX_GRID_X, STATIC_SHARED_BYTES, Launch, Limits, Plan, Scratch
+from gen.families.plans import MAX_GRID_X, STATIC_SHARED_BYTES, Launch, Limits, Plan, Scratch, beyond_grid
 
 __all__ = [
     "MAX_GRID_X", "STATIC_SHARED_BYTES", "Algorithm", "Array", "Expected", "Extents", "Family", "Kernel", "Launch",
     "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner", "Scratch", "Spec", "Variant", "Work",
+    "beyond_grid",
 ]  # fmt: skip
 
 

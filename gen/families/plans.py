@@ -99,3 +99,8 @@ class Plan:
     launches: tuple[Launch, ...]
     scratch: tuple[Scratch, ...] = ()
     constants: tuple[tuple[str, bytes], ...] = ()
+
+
+def beyond_grid(blocks: int) -> str | None:
+    """Why a grid cannot hold so many blocks, all along x; None if it can."""
+    return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None

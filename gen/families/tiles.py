@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gen.families.base import MAX_GRID_X, Extents
+from gen.families.base import Extents, beyond_grid
 from gen.families.expr import ONE, Expr
 
 
@@ -40,5 +40,4 @@ class Tiles:
 
     def uncovered(self, extents: Extents) -> str | None:
         """Why a grid cannot hold them."""
-        count = self.count.at(extents)
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid(self.count.at(extents))

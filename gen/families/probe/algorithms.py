@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gen.dtypes import I64
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.probe.spec import OffsetSpec, ProbeSpec, RecordSpec, TileSpec
@@ -26,8 +26,7 @@ class Probe(Algorithm[S, C]):
 
     def uncovered(self, spec: S, config: C, extents: Extents, limits: Limits) -> str | None:
         """The grid must hold all blocks."""
-        blocks = self.blocks(spec, config).at(extents)
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+        return beyond_grid(self.blocks(spec, config).at(extents))
 
 
 @dataclass(frozen=True, kw_only=True)

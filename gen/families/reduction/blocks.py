@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gen.dtypes import I64
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan, Scratch
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, Scratch, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
@@ -53,8 +53,7 @@ class BlockPartials(Algorithm[ReductionSpec, C]):
         """One block for each share: the grid must hold them all."""
         if form(extents) is not Form.WHOLE:
             return "it takes arrays without gaps"
-        blocks = self.blocks(config).at(extents)
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+        return beyond_grid(self.blocks(config).at(extents))
 
     def inputs(self, spec: ReductionSpec, config: C) -> Mapping[str, object]:
         """All that the template reads."""

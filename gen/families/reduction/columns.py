@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I64, U32, LoadModifier
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
@@ -94,8 +94,7 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
         """Neighbouring columns."""
         if form(extents) is not Form.COLUMNS:
             return "it takes columns"
-        blocks = self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
 
     def inputs(self, spec: ReductionSpec, config: ColumnsConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I64, LoadModifier
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
@@ -70,8 +70,7 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
         alone = config.group > WARP and extents.get("outer", 1) >= MANY
         if extents["n"] > MOST_OF_THREAD * config.group and not alone:
             return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
-        blocks = self.blocks(config).at(extents)
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+        return beyond_grid(self.blocks(config).at(extents))
 
     def inputs(self, spec: ReductionSpec, config: RowsConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gen.dtypes import I64, U32
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
@@ -62,8 +62,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
         """Rows of neighbouring elements."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
             return "it takes elements that follow each other along the reduced axes"
-        blocks = self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
 
     def inputs(self, spec: ReductionSpec, config: C) -> Mapping[str, object]:
         """What every template of these reads."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I64, U32
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import MOST_GROUPS, Form, form
@@ -47,8 +47,7 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
         """Only what has no simpler form."""
         if form(extents) is not Form.STRIDED:
             return "it takes arrays whose axes do not merge to a matrix"
-        blocks = self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
 
     def inputs(self, spec: ReductionSpec, config: StridedConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import U32
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.plans import numbers, stepping
@@ -85,8 +85,7 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
 
     def uncovered(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> str | None:
         """The blocks must fit in a grid."""
-        count = _blocks(spec, config).at(extents)
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid(_blocks(spec, config).at(extents))
 
     def inputs(self, spec: StencilSpec, config: OverlappedConfig) -> Mapping[str, object]:
         """All that the template reads."""

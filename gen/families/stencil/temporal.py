@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import F64, U32
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import COPY_THREADS, numbers, stepping
@@ -109,8 +109,7 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
                 return f"{extents[axis]} {axis} are fewer than the {least} that are mirrored at their ends"
             if extents[axis] > MOST_EXTENT:
                 return f"it counts {axis} in 32 bits"
-        count = _Blocks.of(spec, config).count.at({**extents, **limits.sizes()})
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid(_Blocks.of(spec, config).count.at({**extents, **limits.sizes()}))
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
         """All that the template reads."""

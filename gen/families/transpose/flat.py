@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from gen.dtypes import I32, LoadModifier, StoreModifier
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.tiles import Tiles
@@ -90,8 +90,7 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         needed = self.shared_bytes(spec, config).at(extents)
         if needed > limits.shared_bytes_per_block:
             return f"the tile takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
-        count = self.grid(spec, config).at(extents)
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid(self.grid(spec, config).at(extents))
 
     def length(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Of a tile along the long side."""
@@ -183,8 +182,7 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
             step *= extent
         if (extents["in_pitch"], extents["out_pitch"]) != (cols, rows):
             return "rows must follow each other without a gap"
-        count = self.grid(spec, config).at(extents)
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid(self.grid(spec, config).at(extents))
 
     def grid(self, spec: TransposeSpec, config: SmallConfig) -> Expr:
         """Blocks; where there are no elements none are needed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from gen.dtypes import I32, I64, U32, DType, LoadModifier, StoreModifier
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.transpose.blocks import Order, only_moves, store_modifiers
@@ -63,8 +63,7 @@ class Packed(Algorithm[TransposeSpec, PackedConfig]):
         needed = self.shared_bytes(spec, config).at(extents)
         if needed > limits.shared_bytes_per_block:
             return f"a box takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
-        count = prod(boxes.at(extents) for boxes in boxes_of(spec, config.times))
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid(prod(boxes.at(extents) for boxes in boxes_of(spec, config.times)))
 
     def shared_bytes(self, spec: TransposeSpec, config: PackedConfig) -> Expr:
         """Of a block: the tile, whose parts begin at whole words, and what is known of each part."""

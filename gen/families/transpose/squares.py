@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I32, U32, LoadModifier, StoreModifier
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.transpose.blocks import arguments, elements, load_modifiers, matrices, only_moves, store_modifiers
@@ -64,8 +64,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
             return apart
         if matrices(spec).at(extents) >= 2**32:
             return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
-        count = self.grid(spec, config).at(extents)
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid(self.grid(spec, config).at(extents))
 
     def elements(self, spec: TransposeSpec) -> int:
         """Of a vector."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I64, U32, LoadModifier
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.transpose.blocks import changing
@@ -67,8 +67,7 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
 
     def uncovered(self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, limits: Limits) -> str | None:
         """The pairs must fit in a grid."""
-        count = (self.pairs(spec, config) * size(MATRICES)).at(extents)
-        return f"it takes {count} blocks; a grid has at most {MAX_GRID_X}" if count > MAX_GRID_X else None
+        return beyond_grid((self.pairs(spec, config) * size(MATRICES)).at(extents))
 
     def elements(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
         """Of a vector."""
