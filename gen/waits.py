@@ -6,6 +6,7 @@ signal has come to another thread, or where a library has asked that signals int
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future, wait
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -15,17 +16,23 @@ _MOMENT = 0.1  # seconds until the main thread takes a step
 T = TypeVar("T")
 
 
-def result_of(future: Future[T]) -> T:
-    """What a future holds once it is done. Raises what it raises."""
-    while not wait([future], _MOMENT).done:
-        pass
+def result_of(future: Future[T], deadline: float | None = None) -> T:
+    """What a future holds once it is done. Raises what it raises, or TimeoutError after a deadline of `monotonic()`."""
+    while not wait([future], _left(deadline)).done:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError
     return future.result()
 
 
-def next_of(queue: SimpleQueue[T]) -> T:
-    """The next that comes out of a queue."""
+def next_of(queue: SimpleQueue[T], deadline: float | None = None) -> T:
+    """The next that comes out of a queue. Raises Empty after a deadline of `time.monotonic()`."""
     while True:
         try:
-            return queue.get(timeout=_MOMENT)
+            return queue.get(timeout=_left(deadline))
         except Empty:
-            continue
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
+
+
+def _left(deadline: float | None) -> float:
+    return _MOMENT if deadline is None else min(max(deadline - time.monotonic(), 0.0), _MOMENT)

@@ -52,7 +52,7 @@ class InProcess:
     runner: Callable[[], AdjustableRunner]
     seed: int = 0
 
-    def verdicts(self, variants: Sequence[Variant]) -> Iterator[Verdict]:
+    def verdicts(self, variants: Sequence[Variant], _deadline: float | None = None) -> Iterator[Verdict]:
         """As `gen.tune.processes.Host` does."""
         return verdicts(self.runner(), variants, seed=self.seed)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +26,13 @@ if TYPE_CHECKING:
 BEST = 5  # predicted variants that are shown
 
 
-def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path | None, *, json: bool) -> None:
-    """Emits, compiles and proves, and says what a GPU would measure."""
+def rehearse(
+    ctx: typer.Context, target: str | None, arch: str | None, out: Path | None, budget: float | None, *, json: bool
+) -> None:
+    """Emits, compiles and proves, for so many seconds at most, and says what a GPU would measure."""
     from gen.paths import cache_home
     from gen.proof.replay import read
+    from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.device import find_device
     from gen.tune.processes import Host
@@ -35,6 +40,7 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
     from gen.tune.rehearse import rehearse as rehearsed
     from gen.tune.select import select
 
+    deadline = None if budget is None else time.monotonic() + budget
     families, home, device = families_of(ctx), home_of(out), find_device()
     limits = _limits(arch, device)
     variants = select(families, target, lambda name: find(families, name, home), cover=True, limits=limits)
@@ -56,18 +62,20 @@ def rehearse(ctx: typer.Context, target: str | None, arch: str | None, out: Path
             line(_spec(made), "emitted, compiled and proven")
 
         try:
-            done = rehearsed(variants, limits, compiler, host, tick=tick)
+            with CompileFarm(compiler, width=min(len(variants), len(os.sched_getaffinity(0)))) as farm:
+                done = rehearsed(variants, limits, farm, host, deadline=deadline, tick=tick)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(STOPPED) from None
     keep_failures(home, [one.verdict for one in done.variants])
     # Looking at every access of a whole catalogue takes minutes.
-    rankings = tuple(rank(done.variants, host.runner(), limits)) if target is not None else ()
+    over = deadline is not None and time.monotonic() >= deadline
+    rankings = () if target is None or over else tuple(rank(done.variants, host.runner(), limits, deadline=deadline))
     if json:
         show.data({**_as_json(done, compiler.version, device), "predicted": [_ranking(one) for one in rankings]})
     else:
         _show(done, compiler.version, device)
         _show_rankings(rankings, limits.arch)
-    if not done.ok:
+    if not done.ok or not done.variants:
         raise typer.Exit(1)
 
 
@@ -102,6 +110,8 @@ def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
         show.text(f"{len(unlinked) - 1} more are not linked for the same reason.")
     show_reasons([one.verdict for one in done.variants])
     show.text()
+    for spec, count in Counter(map(_spec, done.left_out)).items():
+        show.text(f"Left out for want of time: {count} {'variant' if count == 1 else 'variants'} of {spec}.")
     if len(done.variants) > 1:
         show.text("The base and named variants, and configs in which every pair of parameter values meets.")
     show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
@@ -110,10 +120,13 @@ def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
         show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
     show.text()
     here = "there is no GPU here" if device is None else f"this was a rehearsal for {done.arch} beside a {device.name}"
+    if not done.prospects:  # no time to count
+        show.text(f"Nothing was measured: {here}.")
+        return
     show.text(f"Nothing was measured: {here}. On a GPU, tuning measures:")
     for prospect in done.prospects:
         show.text(_prospect(prospect), indent=2)
-    show.text(f"and keep the fastest variant of each shape class. Feasible means: can run on {done.arch}.")
+    show.text(f"and keeps the fastest variant of each shape class. Feasible means: can run on {done.arch}.")
 
 
 def _show_rankings(rankings: tuple[Ranking, ...], arch: str) -> None:
@@ -183,6 +196,7 @@ def _as_json(done: Rehearsal, compiler: str, device: Device | None) -> dict[str,
         "device": None if device is None else {"name": device.name, "arch": device.arch},
         "measured": False,
         "variants": [_variant(one) for one in done.variants],
+        "left_out": [made.name for made in done.left_out],
         "would_measure": [
             {
                 "spec": f"{prospect.family.name}_{prospect.spec.label}",

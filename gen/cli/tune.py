@@ -147,7 +147,7 @@ def tune(
     from gen.tune.device import find_device
     from gen.tune.problems import problems, read_counts
 
-    seconds = None if budget is None else read_seconds(budget)
+    limit = seconds = None if budget is None else read_seconds(budget)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
     options = options_of(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
@@ -162,7 +162,8 @@ def tune(
         "--gpu": gpu != 0,
         "--compiler": compiler != "nvrtc",
     }
-    given = [name for name, value in {**what, **which, **how}.items() if value is not None and value is not False]
+    asked: dict[str, Any] = {**what, **which, **how}
+    given = [name for name, value in asked.items() if not (value is None or value is False or name == "--budget")]
     device = None if arch is not None else find_device(gpu)
     if device is None:
         if given:
@@ -170,7 +171,7 @@ def tune(
             alone = f"gen tune {target or ''}".rstrip()
             rule = f"{alone} rehearses, which takes minutes: it compiles and proves, and measures nothing"
             raise OptionError(*needs(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
-        rehearse(ctx, target, arch, out, json=json)
+        rehearse(ctx, target, arch, out, limit, json=json)
         return
     check_together(what, which, how)
     families, home = families_of(ctx), home_of(out)
@@ -187,7 +188,7 @@ def tune(
         if given:
             raise
         show.note(f"There is a GPU, but it cannot be used: {error}")
-        rehearse(ctx, target, arch, out, json=json)
+        rehearse(ctx, target, arch, out, limit, json=json)
         return
     if verify:
         _verify(None if target is None and not (shape or shape_class) else wanted, families, home, gpu, compiler, json)

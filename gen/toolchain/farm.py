@@ -2,7 +2,8 @@
 
 Sixteen threads of one process compile little faster than eight: NVRTC asks the system for memory and gives it back all
 the time, and the threads of a process wait for each other there. Processes do not, and those here keep what they have.
-A compiler that crashes, or finds no end, takes one source with it.
+A compiler that crashes, or finds no end, takes one source with it. And NVRTC takes Ctrl-C for itself while it compiles:
+in a process of its own it takes nobody's.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -126,6 +127,19 @@ class CompileFarm:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
+        """Compiles many sources; each result as it is finished: what was compiled, or why it was not."""
+        futures = [self.submit(name, text, arch) for name, text in items]
+        try:
+            for future in as_completed(futures):
+                try:
+                    yield future.result()
+                except CompileError as error:
+                    yield error
+        finally:  # the caller stopped listening
+            for future in futures:
+                future.cancel()
 
     # What follows runs on the thread alone.
 

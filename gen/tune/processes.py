@@ -9,8 +9,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from gen.emit.render import render
@@ -44,25 +45,34 @@ class Host:
         """A runner of this process."""
         return HostRunner(self.limits, cache=self.cache, text=render, seed=self.seed)
 
-    def verdicts(self, variants: Sequence[Variant]) -> Iterator[Verdict]:
+    def verdicts(self, variants: Sequence[Variant], deadline: float | None = None) -> Iterator[Verdict]:
         """Proves variants; each verdict comes as soon as it is there, in any order.
+
+        Args:
+            variants: best those of one spec next to each other.
+            deadline: of `time.monotonic()`; what is not proven by then is left out.
 
         Raises:
             MissingToolError: there is no g++, or a header is missing.
             RunError: a process ended while it proved.
         """
         workers = min(len(os.sched_getaffinity(0)), len(variants) // FEW)
-        if workers < 2:
+        if workers < 2 and deadline is None:
             yield from verdicts(self.runner(), variants, seed=self.seed, kept=self.kept)
             return
         # Not forked: this process has threads.
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (self,))
+        pool = ProcessPoolExecutor(max(workers, 1), get_context("spawn"), _begin, (self,))
         queue: SimpleQueue[Future[Verdict] | Verdict | BaseException] = SimpleQueue()
         stop = Event()
         Thread(target=self._build, args=(variants, pool, queue, stop), name="build", daemon=True).start()
+        left = len(variants)
         try:
-            for _ in variants:
-                result = next_of(queue)
+            while left:
+                try:
+                    result = next_of(queue, deadline)
+                except Empty:
+                    return
+                left -= 1
                 if isinstance(result, BaseException):
                     raise result
                 yield result if isinstance(result, Verdict) else result.result()
@@ -72,7 +82,10 @@ class Host:
             ) from error
         finally:
             stop.set()
+            begun: list[BaseProcess] = list((pool._processes or {}).values()) if left else []
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in begun:  # which would finish what they are at
+                process.kill()
 
     def _build(
         self,

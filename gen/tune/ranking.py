@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,8 +33,9 @@ class Ranking:
 
 
 def rank(
-    done: Sequence[Rehearsed], runner: HostRunner, limits: Limits, tick: Callable[[str], None] = lambda _: None
-) -> Iterator[Ranking]:
+    done: Sequence[Rehearsed], runner: HostRunner, limits: Limits, tick: Callable[[str], None] = lambda _: None,
+    deadline: float | None = None,
+) -> Iterator[Ranking]:  # fmt: skip
     """Ranks what a rehearsal found right.
 
     Args:
@@ -41,6 +43,7 @@ def rank(
         runner: where they run to be looked at.
         limits: of the device.
         tick: is told `predicted` after each variant of each problem.
+        deadline: of `time.monotonic()`; a problem that is not ranked by then is left out.
     """
     model, speeds = MemoryModel.of(limits.arch), Speeds.of(limits.arch)
     right = [one for one in done if one.infeasible is None and one.verdict.status == "proven"]
@@ -50,6 +53,8 @@ def rank(
             extents = family.representative(spec, shape_class)
             found: list[tuple[Variant, Prediction]] = []
             for one in right:
+                if deadline is not None and time.monotonic() >= deadline:
+                    return
                 made = one.variant
                 if (made.family, made.spec) != (family, spec) or not isinstance(one.compiled, Compiled):
                     continue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Protocol
@@ -28,8 +30,8 @@ class ManyCompiler(Protocol):
 class Prover(Protocol):
     """Proves many variants; each verdict as it is there."""
 
-    def verdicts(self, variants: Sequence[Variant]) -> Iterator[Verdict]:
-        """One for each variant, in any order."""
+    def verdicts(self, variants: Sequence[Variant], deadline: float | None = None) -> Iterator[Verdict]:
+        """One for each variant, in any order; fewer where the deadline, of `time.monotonic()`, comes first."""
         ...
 
 
@@ -84,11 +86,16 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """All variants, in the order they were given, and what a GPU would add."""
+    """All variants, in the order they were given, and what a GPU would add.
+
+    Attributes:
+        left_out: those that the time did not reach.
+    """
 
     arch: str
     variants: tuple[Rehearsed, ...]
     prospects: tuple[Prospect, ...]
+    left_out: tuple[Variant, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -102,6 +109,7 @@ def rehearse(
     compiler: ManyCompiler,
     prover: Prover,
     *,
+    deadline: float | None = None,
     tick: Callable[[str, Variant], None] = lambda _step, _made: None,
 ) -> Rehearsal:
     """Emits the variants, compiles them for `limits.arch`, and meanwhile proves them on the CPU.
@@ -111,6 +119,7 @@ def rehearse(
         limits: of the device that is compiled for.
         compiler: one that needs no GPU.
         prover: one that needs no GPU.
+        deadline: of `time.monotonic()`; what is not compiled and proven by then is left out.
         tick: is told `emitted`, `compiled` or `proven`, and of which variant, after each step, from two threads.
 
     Raises:
@@ -118,34 +127,39 @@ def rehearse(
     """
     texts = {}
     for made in variants:
+        if _over(deadline):
+            break
         texts[made.name] = render(made)
         tick("emitted", made)
-    by_name = {made.name: made for made in variants}
+    emitted = {made.name: made for made in variants if made.name in texts}
+    compiled: dict[str, Compiled | CompileError] = {}
+    proven: dict[str, Verdict] = {}
     stop = Event()
 
-    def compile_all() -> dict[str, Compiled | CompileError]:
-        results: dict[str, Compiled | CompileError] = {}
+    def compile_all() -> None:
+        if _over(deadline):  # compilers take a while to start
+            return
         for result in compiler.compile_many(texts.items(), limits.arch):
             name = result.name if isinstance(result, Compiled) else result.subject
-            results[name] = result
-            tick("compiled", by_name[name])
+            compiled[name] = result
+            tick("compiled", emitted[name])
             if stop.is_set():
                 break
-        return results
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
     try:
         compiling = pool.submit(compile_all)
-        proven = {}
-        for verdict in prover.verdicts(variants):
+        for verdict in prover.verdicts(list(emitted.values()), deadline):
             proven[verdict.variant.name] = verdict
             tick("proven", verdict.variant)
-        compiled = result_of(compiling)
-    except BaseException:
-        stop.set()  # Ctrl-C, a missing compiler: nobody waits for the rest
-        raise
-    finally:
+            if _over(deadline):
+                break
+        with suppress(TimeoutError):
+            result_of(compiling, deadline)
+    finally:  # also on Ctrl-C, or without a compiler: nobody waits for the rest
+        stop.set()
         pool.shutdown(wait=False)
+    ended = [made for made in variants if made.name in compiled and made.name in proven]
     return Rehearsal(
         limits.arch,
         tuple(
@@ -155,18 +169,24 @@ def rehearse(
                 compiled[made.name],
                 with_registers(proven[made.name], compiled[made.name]),
             )
-            for made in variants
+            for made in ended
         ),
-        prospects(variants, limits),
+        prospects(variants, limits, deadline),
+        tuple(made for made in variants if made.name not in compiled or made.name not in proven),
     )
 
 
-def prospects(variants: Sequence[Variant], limits: Limits) -> tuple[Prospect, ...]:
-    """What a GPU would measure of every spec among these variants."""
+def _over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def prospects(variants: Sequence[Variant], limits: Limits, deadline: float | None = None) -> tuple[Prospect, ...]:
+    """What a GPU would measure of every spec among these variants, of as many as the time allows to count."""
     specs = {(made.family.name, made.spec): made.family for made in variants}
     return tuple(
         Prospect(family, spec, feasible(family, spec, limits), _limit(family, spec))
         for (_, spec), family in specs.items()
+        if not _over(deadline)
     )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -159,6 +162,25 @@ def test_a_rehearsal_holds_compiled_code_and_a_verdict_for_every_variant_in_orde
     )
 
 
+@pytest.mark.usefixtures("few_cases")
+def test_what_the_time_does_not_reach_is_left_out_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = few()
+    none = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner), deadline=time.monotonic() - 1)
+    assert (none.variants, none.left_out) == ((), variants)
+    proven: list[Variant] = []
+
+    def tick(step: str, made: Variant) -> None:
+        if step == "proven":
+            proven.append(made)
+
+    monkeypatch.setattr("gen.tune.rehearse.time", SimpleNamespace(monotonic=lambda: float(len(proven))))
+    some = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner), deadline=3.0, tick=tick)
+    names = [one.variant for one in some.variants]
+    assert len(names) == 3
+    assert set(names) | set(some.left_out) == set(variants)
+    assert len(some.left_out) == len(variants) - 3
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_where_no_bars_are_seen_a_line_tells_of_each_group_that_is_complete(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -254,6 +276,14 @@ def test_processes_come_to_the_same_verdicts_as_one(monkeypatch: pytest.MonkeyPa
     assert {name: (verdict.status, verdict.cases) for name, verdict in many.items()} == {
         name: ("proven", verdict.cases) for name, verdict in one.items()
     }
+
+
+def test_processes_end_at_the_deadline_whatever_they_are_at(tmp_path: Path) -> None:
+    assert list(Host(H100, tmp_path).verdicts(few()[:2], time.monotonic())) == []  # before anything is built
+    for process in active_children():
+        if process.name.startswith("Spawn"):
+            process.join(60)
+            assert process.exitcode is not None
 
 
 def test_without_a_compiler_the_processes_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from concurrent.futures import Future
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import pytest
 
@@ -49,3 +50,15 @@ def test_an_error_comes_through() -> None:
     future.set_exception(TimeoutError("its own"))
     with pytest.raises(TimeoutError, match="its own"):
         result_of(future)
+
+
+def test_waits_end_at_a_deadline_and_take_what_is_there_by_then() -> None:
+    past = time.monotonic() - 1
+    with pytest.raises(TimeoutError):
+        result_of(Future[int](), past)
+    with pytest.raises(Empty):
+        next_of(SimpleQueue[int](), past)
+    future, queue = Future[int](), SimpleQueue[int]()
+    future.set_result(3)
+    queue.put(4)
+    assert (result_of(future, past), next_of(queue, past)) == (3, 4)

@@ -28,7 +28,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> OracleRunner:
     runner = OracleRunner()
     monkeypatch.setattr("gen.tune.verdicts.cases_of", lambda *asked: tuple(cases_of(*asked))[::9])
 
-    def prove(host: Host, variants: Any) -> Iterator[Verdict]:
+    def prove(host: Host, variants: Any, _deadline: float | None = None) -> Iterator[Verdict]:
         return verdicts(runner, variants, seed=host.seed, kept=host.kept)
 
     monkeypatch.setattr(Host, "verdicts", prove)

@@ -46,7 +46,7 @@ def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch
 
 @pytest.mark.parametrize(
     "options",
-    [("--shape", "64x64"), ("--shape", "64x64", "--count", "steps=9"), ("--budget", "5"), ("--verify",),
+    [("--shape", "64x64"), ("--shape", "64x64", "--count", "steps=9"), ("--verify",), ("--prune", "none"),
      ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--regret", "--search", "random"),
      ("--compiler", "nvcc"), ("--count", "steps=3")],
 )  # fmt: skip
@@ -99,7 +99,27 @@ def test_tune_on_a_gpu_takes_no_variant(monkeypatch: pytest.MonkeyPatch) -> None
     assert "Give reduction_sum_f32" in shown.err
 
 
-def test_a_rehearsal_has_no_budget_and_says_so() -> None:
-    shown = run("tune", "transpose", "--budget", "5s")
-    assert shown.status == 2
-    assert "--budget needs a GPU (got none here). Without --budget, gen tune transpose rehearses" in shown.err
+@pytest.mark.usefixtures("oracle")
+def test_a_rehearsal_ends_with_its_budget_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    shown = run("tune", "reduceShfl", "--budget", "1e-9")
+    assert shown.status == 1
+    assert "Left out for want of time: 1 variant of reduction_sum_f32." in shown.out
+    assert run("tune", "reduceShfl", "--budget", "1e-9", "--json").data["left_out"] == [
+        find_variant(FAMILIES, "reduceShfl", {}).name
+    ]
+    ample = run("tune", "reduceShfl", "--budget", "1h", "--json")
+    assert (ample.status, ample.data["left_out"], len(ample.data["variants"])) == (0, [], 1)
+
+
+@pytest.mark.usefixtures("oracle")
+def test_a_rehearsal_compiles_in_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVRTC takes Ctrl-C for itself while it compiles."""
+
+    def here(*_: object) -> None:
+        pytest.fail("It compiles in this process.")
+
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.toolchain.nvrtc.Nvrtc._compile", here)
+    (one,) = run("tune", "reduceShfl", "--json").data["variants"]
+    assert one["compiled"] is True
