@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from multiprocessing import util
 from pathlib import Path
 
@@ -22,11 +23,11 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(_STOPPED) from None
     except SystemExit as end:
-        if end.code == _STOPPED:  # at once: Python would wait for threads that compile
+        if end.code == _STOPPED or _busy():  # at once: Python would wait for threads that compile
             util._run_finalizers(0)  # type: ignore[attr-defined]  # which give semaphores back, and wait for nobody
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(_STOPPED)
+            os._exit(end.code if isinstance(end.code, int) else 0)
         raise
     except ModuleNotFoundError as error:
         package = (error.name or "gen").partition(".")[0]
@@ -34,3 +35,8 @@ def main() -> None:
             raise
         sys.stderr.write(f"error: The Python package {package} must be installed. Run: pip install gen-cuda\n")
         raise SystemExit(1) from None
+
+
+def _busy() -> bool:
+    """Whether threads are at work for nobody: a budget was over before they were done."""
+    return threading.active_count() > 1  # of daemons too: Python waits for those of a pool

@@ -185,3 +185,21 @@ def test_a_message_goes_to_stderr_without_a_traceback() -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_end_of_a_command_waits_for_no_thread() -> None:
+    code = """
+import sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+import gen.cli.app
+def begin():
+    ThreadPoolExecutor().submit(time.sleep, 3600)
+def command(prog_name):
+    threading.Thread(target=begin, daemon=True).start()
+    print("said")
+    raise SystemExit(1)
+gen.cli.app.app = command
+gen.cli.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, b"said\n")
