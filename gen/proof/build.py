@@ -41,6 +41,8 @@ KERNEL_FLAGS = (
     "-fno-omit-frame-pointer",  # the runtime finds out which calls led to a barrier
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0",
     "-fsanitize=signed-integer-overflow,bounds-strict,alignment,integer-divide-by-zero,shift-exponent,return",
+    "-fsanitize=float-cast-overflow",
+    "-ftrivial-auto-var-init=pattern",  # what is read before it is set makes results wrong in every run
 )  # fmt: skip
 # Without start files every writable variable in a library is one of the variants'.
 LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-z,defs", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset")

@@ -37,6 +37,7 @@ RULES = {
     "copy": "copies what cannot be copied asynchronously",
     "cluster barrier": "breaks the rules of its cluster's barrier",
     "lifetime": "reaches into the shared memory of a block that may not be there",
+    "conversion": "converts a number to an integer that does not hold it",
 }
 """What a kernel does that breaks a rule, by kind."""
 

@@ -31,6 +31,7 @@ KINDS = (
     "copy",
     "cluster barrier",
     "lifetime",
+    "conversion",
 )
 """What a fault can be, in the order of the runtime's `Kind`."""
 

@@ -50,6 +50,24 @@ def test_a_value_from_a_lane_outside_the_mask_may_be_dropped_and_shows_where_it_
     assert not np.array_equal(first[16:], second[16:])
 
 
+def test_elements_of_a_local_array_that_are_never_set_are_no_zeros(cache: Path) -> None:
+    """Nor what an earlier call left on the stack: what is made of them is wrong in every run."""
+    text = COPY.replace(
+        "out[i] = in[i];",
+        """{
+    float some[4];
+    for (int k = 0; k < COUNT; ++k) some[k] = in[i];
+    float sum = 0.0f;
+    for (int k = 0; k < 4; ++k) sum += some[k];
+    out[i] = sum;
+  }""",
+    )
+    for count, expected in (("4", 4.0), ("3", None)):
+        buffers = {"in": np.ones(100, np.float32), "out": np.zeros(100, np.float32)}
+        run_text(cache, text.replace("COUNT", count), (IN, OUT), COPY_PLAN, {"n": 100}, buffers, label=f"set_{count}")
+        assert np.all(buffers["out"] == expected) if expected else np.all(np.abs(buffers["out"]) > 1e30)
+
+
 def test_nothing_is_launched_where_the_grid_is_empty(cache: Path) -> None:
     empty = np.zeros(0, np.float32)
     run_text(cache, COPY, (IN, OUT), COPY_PLAN, {"n": 0}, {"in": empty, "out": empty.copy()})

@@ -1,4 +1,5 @@
-// What the lanes of a warp can do together; shared by kernels and the runtime.
+// What the lanes of a warp can do together, told apart as PTX does by the qualifiers of its instructions: lanes wait
+// for those that come to the same. Shared by kernels and the runtime.
 #pragma once
 
 namespace cuda_on_host {
@@ -6,14 +7,21 @@ namespace cuda_on_host {
 enum class Collective : int {
   kSync,
   kShuffle,
+  kShuffleUp,
+  kShuffleDown,
+  kShuffleXor,
   kBallot,
-  kMatch,
+  kAny,
+  kAll,
+  kMatchAny,
+  kMatchAll,
   kAdd,
   kMin,
   kMax,
   kAnd,
   kOr,
   kXor,
+  kSignedAdd,
   kSignedMin,
   kSignedMax,
 };

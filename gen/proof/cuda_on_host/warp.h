@@ -14,9 +14,9 @@ CUDA_ON_HOST_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
 namespace cuda_on_host {
 
 template <class T>
-CUDA_ON_HOST_INLINE T shuffle(unsigned mask, T value, int source) {
+CUDA_ON_HOST_INLINE T shuffle(Collective kind, unsigned mask, T value, int source) {
   static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
-  collective(Collective::kShuffle, mask, source, &value, sizeof(T));
+  collective(kind, mask, source, &value, sizeof(T));
   return value;
 }
 
@@ -30,50 +30,72 @@ CUDA_ON_HOST_INLINE int first_of_group(int width) {
 
 template <class T>
 CUDA_ON_HOST_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
-  return cuda_on_host::shuffle(mask, value, cuda_on_host::first_of_group(width) | (source & (width - 1)));
+  const int lane = cuda_on_host::first_of_group(width) | (source & (width - 1));
+  return cuda_on_host::shuffle(cuda_on_host::Collective::kShuffle, mask, value, lane);
 }
 template <class T>
 CUDA_ON_HOST_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const int source = cuda_on_host::lane() - int(delta);
-  return cuda_on_host::shuffle(mask, value,
+  return cuda_on_host::shuffle(cuda_on_host::Collective::kShuffleUp, mask, value,
                                source < cuda_on_host::first_of_group(width) ? cuda_on_host::lane() : source);
 }
 template <class T>
 CUDA_ON_HOST_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const int source = cuda_on_host::lane() + int(delta);
   const int last = cuda_on_host::first_of_group(width) + width - 1;
-  return cuda_on_host::shuffle(mask, value, source > last ? cuda_on_host::lane() : source);
+  return cuda_on_host::shuffle(cuda_on_host::Collective::kShuffleDown, mask, value,
+                               source > last ? cuda_on_host::lane() : source);
 }
 template <class T>
 CUDA_ON_HOST_INLINE T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
   const int source = cuda_on_host::lane() ^ (lane_mask & 31);
   const int last = cuda_on_host::first_of_group(width) + width - 1;  // lanes of earlier groups may be read
-  return cuda_on_host::shuffle(mask, value, source > last ? cuda_on_host::lane() : source);
+  return cuda_on_host::shuffle(cuda_on_host::Collective::kShuffleXor, mask, value,
+                               source > last ? cuda_on_host::lane() : source);
 }
 
-CUDA_ON_HOST_INLINE unsigned __ballot_sync(unsigned mask, int predicate) {
-  unsigned value = predicate != 0;
-  cuda_on_host::collective(cuda_on_host::Collective::kBallot, mask, 0, &value, sizeof value);
+namespace cuda_on_host {
+
+// The lanes for which the condition holds.
+CUDA_ON_HOST_INLINE unsigned vote(Collective kind, unsigned mask, bool condition) {
+  unsigned value = condition;
+  collective(kind, mask, 0, &value, sizeof value);
   return value;
 }
-CUDA_ON_HOST_INLINE int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-CUDA_ON_HOST_INLINE int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
 
+// The lanes that brought the same value.
 template <class T>
-CUDA_ON_HOST_INLINE unsigned __match_any_sync(unsigned mask, T value) {
+CUDA_ON_HOST_INLINE unsigned match(Collective kind, unsigned mask, T value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "values of 4 or 8 bytes are matched");
   union {
     T value;
     unsigned lanes;
   } exchanged = {value};
-  cuda_on_host::collective(cuda_on_host::Collective::kMatch, mask, 0, &exchanged, sizeof(T));
+  collective(kind, mask, 0, &exchanged, sizeof(T));
   return exchanged.lanes;
+}
+
+}  // namespace cuda_on_host
+
+CUDA_ON_HOST_INLINE unsigned __ballot_sync(unsigned mask, int predicate) {
+  return cuda_on_host::vote(cuda_on_host::Collective::kBallot, mask, predicate != 0);
+}
+CUDA_ON_HOST_INLINE int __any_sync(unsigned mask, int predicate) {
+  return cuda_on_host::vote(cuda_on_host::Collective::kAny, mask, predicate != 0) != 0;
+}
+CUDA_ON_HOST_INLINE int __all_sync(unsigned mask, int predicate) {
+  return cuda_on_host::vote(cuda_on_host::Collective::kAll, mask, predicate == 0) == 0;
+}
+
+template <class T>
+CUDA_ON_HOST_INLINE unsigned __match_any_sync(unsigned mask, T value) {
+  return cuda_on_host::match(cuda_on_host::Collective::kMatchAny, mask, value);
 }
 
 // `*all` says whether every lane brought the same value.
 template <class T>
 CUDA_ON_HOST_INLINE unsigned __match_all_sync(unsigned mask, T value, int* all) {
-  *all = __match_any_sync(mask, value) == mask;
+  *all = cuda_on_host::match(cuda_on_host::Collective::kMatchAll, mask, value) == mask;
   return *all ? mask : 0;
 }
 
@@ -86,7 +108,7 @@ CUDA_ON_HOST_INLINE unsigned __activemask() { return 1u << cuda_on_host::lane();
     return value;                                                                         \
   }
 CUDA_ON_HOST_REDUCE(__reduce_add_sync, unsigned, kAdd)
-CUDA_ON_HOST_REDUCE(__reduce_add_sync, int, kAdd)
+CUDA_ON_HOST_REDUCE(__reduce_add_sync, int, kSignedAdd)
 CUDA_ON_HOST_REDUCE(__reduce_min_sync, unsigned, kMin)
 CUDA_ON_HOST_REDUCE(__reduce_min_sync, int, kSignedMin)
 CUDA_ON_HOST_REDUCE(__reduce_max_sync, unsigned, kMax)

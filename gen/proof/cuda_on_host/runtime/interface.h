@@ -110,6 +110,7 @@ enum class Kind : int32_t {
   kCopy,
   kClusterBarrier,
   kLifetime,
+  kConversion,
 };
 
 constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;

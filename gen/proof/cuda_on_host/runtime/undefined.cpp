@@ -23,6 +23,10 @@ struct OutOfBounds {
   Place place;
   const Type *array, *index;
 };
+struct Cast {
+  Place place;
+  const Type *from, *to;
+};
 struct Shift {
   Place place;
   const Type *value, *count;
@@ -70,6 +74,12 @@ HANDLER(negate_overflow, (Arithmetic * data, uint64_t value), overflow(data, 0, 
 HANDLER(divrem_overflow, (Arithmetic * data, uint64_t left, uint64_t right), {
   if (signed_value(data->type, right) != 0) overflow(data, left, "/", right, pc);
   fail(Kind::kDivision, pc);
+})
+// A GPU takes the nearest integer there is, and 0 for NaN; this CPU does not.
+HANDLER(float_cast_overflow, (Cast * data, uint64_t), {
+  char text[sizeof Fault::text];
+  snprintf(text, sizeof text, "%.60s to %.60s", data->from->name, data->to->name);
+  fail(Kind::kConversion, pc, text);
 })
 HANDLER(shift_out_of_bounds, (Shift * data, uint64_t, uint64_t count), {
   char text[sizeof Fault::text];

@@ -16,15 +16,47 @@ const char* name(Collective kind) {
     case Collective::kSync:
       return "__syncwarp";
     case Collective::kShuffle:
-      return "a shuffle";
+      return "__shfl_sync";
+    case Collective::kShuffleUp:
+      return "__shfl_up_sync";
+    case Collective::kShuffleDown:
+      return "__shfl_down_sync";
+    case Collective::kShuffleXor:
+      return "__shfl_xor_sync";
     case Collective::kBallot:
-      return "a vote";
-    case Collective::kMatch:
-      return "a match";
+      return "__ballot_sync";
+    case Collective::kAny:
+      return "__any_sync";
+    case Collective::kAll:
+      return "__all_sync";
+    case Collective::kMatchAny:
+      return "__match_any_sync";
+    case Collective::kMatchAll:
+      return "__match_all_sync";
+    case Collective::kAdd:
+      return "__reduce_add_sync of unsigned";
+    case Collective::kMin:
+      return "__reduce_min_sync of unsigned";
+    case Collective::kMax:
+      return "__reduce_max_sync of unsigned";
+    case Collective::kAnd:
+      return "__reduce_and_sync";
+    case Collective::kOr:
+      return "__reduce_or_sync";
+    case Collective::kXor:
+      return "__reduce_xor_sync";
+    case Collective::kSignedAdd:
+      return "__reduce_add_sync of int";
+    case Collective::kSignedMin:
+      return "__reduce_min_sync of int";
     default:
-      return "a reduction";
+      return "__reduce_max_sync of int";
   }
 }
+
+bool is_shuffle(Collective kind) { return kind >= Collective::kShuffle && kind <= Collective::kShuffleXor; }
+bool is_vote(Collective kind) { return kind >= Collective::kBallot && kind <= Collective::kAll; }
+bool is_match(Collective kind) { return kind == Collective::kMatchAny || kind == Collective::kMatchAll; }
 
 uint32_t word(const Waiting& waiting) {
   uint32_t value;
@@ -35,6 +67,7 @@ uint32_t word(const Waiting& waiting) {
 uint32_t combine(Collective kind, uint32_t a, uint32_t b) {
   switch (kind) {
     case Collective::kAdd:
+    case Collective::kSignedAdd:
       return a + b;
     case Collective::kMin:
       return a < b ? a : b;
@@ -88,7 +121,7 @@ void complete(Thread* warp, Collective kind, uint32_t mask) {
     for (uint32_t left = mask; left != 0; left &= left - 1) act(__builtin_ctz(left), warp[__builtin_ctz(left)].waiting);
   };
   if (kind == Collective::kSync) return synchronise(warp, mask);
-  if (kind == Collective::kShuffle) {
+  if (is_shuffle(kind)) {
     return each([&](int lane, Waiting& w) {
       if (mask >> w.source & 1) {
         memcpy(w.received, warp[w.source].waiting.brought, w.bytes);
@@ -97,7 +130,7 @@ void complete(Thread* warp, Collective kind, uint32_t mask) {
       }
     });
   }
-  if (kind == Collective::kMatch) {
+  if (is_match(kind)) {
     return each([&](int, Waiting& w) {
       uint32_t equal = 0;
       each(
@@ -108,23 +141,26 @@ void complete(Thread* warp, Collective kind, uint32_t mask) {
   uint32_t result = 0;
   bool first = true;
   each([&](int lane, Waiting& w) {
-    const uint32_t brought = kind == Collective::kBallot ? word(w) << lane : word(w);
-    result = first ? brought : combine(kind == Collective::kBallot ? Collective::kOr : kind, result, brought);
+    const uint32_t brought = is_vote(kind) ? word(w) << lane : word(w);
+    result = first ? brought : combine(is_vote(kind) ? Collective::kOr : kind, result, brought);
     first = false;
   });
   each([&](int, Waiting& w) { memcpy(w.received, &result, sizeof result); });
 }
 
+// What is larger than a word is moved by other instructions.
 bool together(const Thread& one, const Thread& other) {
-  return one.waiting.mask == other.waiting.mask && one.waiting.kind == other.waiting.kind;
+  const bool same_size = (one.waiting.bytes > 4) == (other.waiting.bytes > 4);
+  return one.waiting.mask == other.waiting.mask && one.waiting.kind == other.waiting.kind && same_size;
 }
 
 // Names a lane that the current thread waits for, and which waits for others elsewhere.
 void report_disagreement(const Thread& other) {
   const Thread& me = *run.current;
   char text[sizeof Fault::text];
-  snprintf(text, sizeof text, "it waits at %s of mask 0x%08x, lane %d at %s of mask 0x%08x", name(me.waiting.kind),
-           me.waiting.mask, other.lane(), name(other.waiting.kind), other.waiting.mask);
+  const auto bytes = [](const Thread& thread) { return thread.waiting.bytes > 4 ? " of 8 bytes" : ""; };
+  snprintf(text, sizeof text, "it waits at %s%s of mask 0x%08x, lane %d at %s%s of mask 0x%08x", name(me.waiting.kind),
+           bytes(me), me.waiting.mask, other.lane(), name(other.waiting.kind), bytes(other), other.waiting.mask);
   run.fault->other_thread = other.index;
   run.fault->other_pc = reinterpret_cast<uint64_t>(other.wait_pc);
   record(Kind::kLanesDisagree, me.wait_pc, text);
