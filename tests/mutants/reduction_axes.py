@@ -142,6 +142,18 @@ MUTANTS = (
         "for (; false; row += stride) {", WRONG,
     ),
     Mutant(
+        "columns: last rows of vectors dropped [1]", ON_COLUMNS, COLUMNS, "    if (row < n) {\n", "    if (false) {\n",
+        WRONG,
+    ),
+    Mutant(
+        "columns: a row of vectors too many [2]", ON_COLUMNS, COLUMNS, "if (row + u * kRowsY < n) loaded",
+        "if (row + u * kRowsY <= n) loaded", OUTSIDE_READ,
+    ),
+    Mutant(
+        "columns: vectors of rows that are not there", ON_COLUMNS, COLUMNS, "if (here < n) {\n", "{\n",
+        (UNINITIALISED, WRONG),
+    ),
+    Mutant(
         "columns: vectors where rows begin between them", ON_COLUMNS, COLUMNS, "if (whole && aligned) {",
         "if (whole) {", MISALIGNED,
     ),
