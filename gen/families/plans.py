@@ -31,6 +31,11 @@ class Limits:
         """Whether blocks of a cluster can reach into each other's shared memory."""
         return int(self.arch.removeprefix("sm_").rstrip("af")) >= 90
 
+    @property
+    def has_warp_sums(self) -> bool:
+        """Whether there is an instruction for the sum of a warp's 32-bit integers."""
+        return int(self.arch.removeprefix("sm_").rstrip("af")) >= 80
+
     def sizes(self) -> dict[str, int]:
         """What a plan's expressions may name beside extents."""
         return {"sm_count": self.sm_count}

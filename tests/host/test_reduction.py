@@ -218,10 +218,11 @@ def test_every_family_case_of_some_operators(host_runner: HostRunner) -> None:
                 assert failure is None, str(failure)
 
 
-def run(host_runner: HostRunner, made: ReductionSpec, array: Array) -> dict[str, Array]:
-    """The results of base on an array."""
+def run(host_runner: HostRunner, made: ReductionSpec, array: Array, one: Variant | None = None) -> dict[str, Array]:
+    """The results of one variant, or of base, on an array."""
     extents = FAMILY.extents(made, {"in": Layout.of(array)})
-    kernel = load(host_runner, [(base := base_of(made, extents))], host_runner.limits)[base]
+    one = one or base_of(made, extents)
+    kernel = load(host_runner, [one], host_runner.limits)[one]
     layouts = FAMILY.layouts(made, extents)
     results = {name: np.empty(layouts[name].shape, layouts[name].dtype) for name, _, _ in made.results}
     kernel.run(extents, {"in": array, **results})
@@ -322,6 +323,22 @@ def test_integers_wrap_as_numpys_and_narrow_ones_add_in_64_bits(host_runner: Hos
     assert run(host_runner, spec("sum", I64), many)["out"] == np.sum(many)
     assert run(host_runner, spec("mean", I64), many)["out"] == 2.0**62
     assert run(host_runner, spec("sum", F16), np.full(4096, 1, np.float16))["out"] == 4096
+
+
+def test_an_instruction_adds_up_a_warps_integers_as_numpy_does(host_runner: HostRunner) -> None:
+    single = FAMILY.algorithms["single"]
+    configs = [SingleConfig(threads_per_block=n, unroll=2, vec_bytes=8, ending=Ending.SUMS) for n in (32, 128)]
+    for config, (dtype, result) in product(configs, ((I64, None), (I32, None), (U8, None), (I32, "i32"))):
+        made = spec("sum", dtype, dtype=result)
+        ends = np.iinfo(dtype.numpy)
+        array = np.random.default_rng(5).integers(ends.min, ends.max, 1003, dtype.numpy, endpoint=True)
+        for one in (array, np.full_like(array, ends.min), np.full_like(array, ends.max)):
+            got = run(host_runner, made, one, variant(FAMILY, made, "single", config))["out"]
+            assert got == np.sum(one, dtype=made.result.numpy)
+    for other in (spec("sum"), spec("mean", I64), spec("max", I32), spec("any", U8)):
+        assert single.refuses(other, configs[0]) is not None
+    assert single.infeasible(spec("sum", I32), configs[0], Limits.of("sm_75")) is not None
+    assert single.infeasible(spec("sum", I32), configs[0], Limits.of("sm_80")) is None
 
 
 def test_nothing_has_the_results_that_numpy_gives_it(host_runner: HostRunner) -> None:

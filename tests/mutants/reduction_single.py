@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from gen.proof.failure import WRONG
-from tests.mutants.change import ABSENT, INDEX, MISALIGNED, OUTSIDE_READ, RACE, UNINITIALISED, Mutant, Unchanged
+from tests.mutants.change import (
+    ABSENT,
+    INDEX,
+    MISALIGNED,
+    OUTSIDE_READ,
+    RACE,
+    REFUSED,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)
 
 STATE = "reduction/_state.cu.jinja"
+SUMS = "reduction/_sums.cu.jinja"
 SINGLE = "reduction/single.cu.jinja"
 
 ON_SINGLE = "reduction_sum_f32__single_tpb128_u2_v16"
 ON_WARP = "reduction_sum_f32__single_tpb32_u2_v16"
 ON_SHARED = "reduction_sum_f32__single_tpb128_u2_v16_shared"
+ON_SUMS = "reduction_sum_i32__single_tpb128_u2_v16_sums"
 ON_FIRST = "reduction_argmax_f32__single_tpb128_u2_v16"
 
 MUTANTS = (
@@ -49,6 +61,17 @@ MUTANTS = (
         "single: no barrier before the first warp takes over [5]", ON_SHARED, STATE,
         "  __syncthreads();\n  if (threadIdx.x >= 32)", "  if (threadIdx.x >= 32)", (RACE, UNINITIALISED),
     ),
+    Mutant(
+        "single: no barrier before one thread adds the warps' sums [5]", ON_SUMS, SUMS,
+        "  __syncthreads();\n  if (threadIdx.x == 0) {", "  if (threadIdx.x == 0) {", (RACE, UNINITIALISED),
+    ),
+    Mutant("single: a warp's sum left out", ON_SUMS, SUMS, "int other = 1;", "int other = 2;", WRONG),
+    Mutant(
+        "single: the upper bits of a sum left out", ON_SUMS, SUMS, "i < 3; ++i", "i < 2; ++i", (UNINITIALISED, WRONG),
+    ),
+    Mutant("single: pieces of a sum that overlap", ON_SUMS, SUMS, "state >> i * kPieceBits", "state >> i * 21", WRONG),
+    Mutant("single: pieces of a sum too wide", ON_SUMS, SUMS, "kPieceBits = 22", "kPieceBits = 28", REFUSED),
+    Mutant("single: half a warp adds", ON_SUMS, SUMS, "0xffffffffu, piece", "0x0000ffffu, piece", ABSENT),
     Mutant(
         "single: no order between lanes", ON_SHARED, STATE, "  __syncwarp();\n", "", (RACE, UNINITIALISED),
     ),

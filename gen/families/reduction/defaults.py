@@ -18,7 +18,7 @@ from gen.families.reduction.single import Ending, SingleConfig
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.stream import StreamConfig
 from gen.families.reduction.strided import StridedConfig
-from gen.families.reduction.text import is_light, state_bytes
+from gen.families.reduction.text import is_light, is_sum, state_bytes
 
 Choice = tuple[str, Config]
 CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT
@@ -34,10 +34,11 @@ def likely(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     size = spec.dtype.size
     match one:
         case ShapeClass.FEW:
+            sums = ((128, 2, 16), (32, 2, 16), (64, 4, 16)) if is_sum(spec) else ()
             return (
-                _single(spec, 256, min(size, 8), 16), _single(spec, 128, 8, 4), _single(spec, 128, min(size, 8), 8),
-                _single(spec, 512, 2, 16), _single(spec, 256, 1, 8), _single(spec, 128, 4, 8),
-                _single(spec, 32, 2, 16, Ending.SHUFFLES),
+                _single(spec, 256, min(size, 8), 16), *(_single(spec, *of, Ending.SUMS) for of in sums),
+                _single(spec, 128, 8, 4), _single(spec, 128, min(size, 8), 8), _single(spec, 512, 2, 16),
+                _single(spec, 256, 1, 8), _single(spec, 128, 4, 8), _single(spec, 32, 2, 16, Ending.SHUFFLES),
             )  # fmt: skip
         case ShapeClass.SMALL:
             block, several = _single(spec, 1024, min(size, 8), 16), _flags(256, 2, 16, 2)

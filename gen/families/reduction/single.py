@@ -13,7 +13,7 @@ from gen.families.expr import ONE, size
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.roundings import block_roundings, lane_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.text import chains, is_light, state_text
+from gen.families.reduction.text import chains, is_light, is_sum, state_text
 
 MOST = 2**20  # elements: one multiprocessor reads a small part of what all of them do
 
@@ -22,10 +22,16 @@ class Ending(Enum):
     """What threads hand each other their states by."""
 
     SHUFFLES = "shuffles"  # five in each warp, five again over the warps' states
+    SUMS = "sums"  # the instruction that adds up a warp's 32-bit integers, then one thread
     SHARED = "shared"  # shared memory: few steps that wait for each other, where one thread combines 32 states fast
 
 
-_WORDS = {Ending.SHUFFLES: "shuffles", Ending.SHARED: "shared memory"}
+_WORDS = {
+    Ending.SHUFFLES: "by shuffles",
+    Ending.SUMS: "by the instruction that adds up a warp's integers",
+    Ending.SHARED: "by shared memory",
+}
+_EVERY_WAY = f"{_WORDS[Ending.SHUFFLES]}, {_WORDS[Ending.SUMS]}, or {_WORDS[Ending.SHARED]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +54,13 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
     summary = (
         "One launch of one block, which strides through the array with vector loads: no other block is waited for, "
         "little is computed before the first load, and a small array is read at once. Its threads hand each other what "
-        f"they know by {' or by '.join(_WORDS.values())}."
+        f"they know {_EVERY_WAY}."
     )
     config = SingleConfig
 
     def described(self, config: SingleConfig) -> str:
         """What threads of this variant hand each other their states by."""
-        return self.summary.replace(" or by ".join(_WORDS.values()), _WORDS[config.ending])
+        return self.summary.replace(_EVERY_WAY, _WORDS[config.ending])
 
     def refuses(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
         """A vector holds at least one element; one thread takes 32 states where two are one operation away."""
@@ -62,6 +68,14 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
         if config.ending is Ending.SHARED and not is_light(spec):
             return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
+        if config.ending is Ending.SUMS and not is_sum(spec):
+            return "the instruction that adds up a warp's states is there for sums of integers"
+        return None
+
+    def infeasible(self, spec: ReductionSpec, config: SingleConfig, limits: Limits) -> str | None:
+        """The instruction that adds up a warp's integers is there from sm_80 on."""
+        if config.ending is Ending.SUMS and not limits.has_warp_sums:
+            return f"{limits.arch} has no instruction that adds up a warp's integers"
         return None
 
     def uncovered(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> str | None:
@@ -80,6 +94,7 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
             "item_bytes": spec.dtype.size,
             "chains": chains(spec, config.vec_bytes // spec.dtype.size),
             "shared": config.ending is Ending.SHARED,
+            "summed": config.ending is Ending.SUMS,
         }
 
     def plan(self, spec: ReductionSpec, config: SingleConfig) -> Plan:

@@ -163,6 +163,11 @@ def is_light(spec: ReductionSpec) -> bool:
     return len(own) == 1 and own[0].one
 
 
+def is_sum(spec: ReductionSpec) -> bool:
+    """Whether a state is an integer, and two of them their sum: there is an instruction for those of a warp."""
+    return is_light(spec) and parts(spec)[0].combine == "a + b" and parts(spec)[0].type in (U32.cuda, U64.cuda)
+
+
 def run(spec: ReductionSpec, unroll: int, items: int) -> int:
     """How many of the vectors loaded at once have their mean found at once: no more than registers hold."""
     double = any(real_type(dtype) == F64 for _, op, dtype in spec.results if op.rounds is Rounds.MOMENTS)
