@@ -198,22 +198,29 @@ class CudaPrepared:
         self._values: dict[str, ctypes.Array[ctypes.c_char]] = {}
         self._kept: list[Any] = []  # what the driver reads at every launch
         self._launches: list[tuple[Any, ...]] = []
+        packed: dict[int, tuple[Any, ...]] = {}  # by the step's identity: a call of many steps repeats a few
         for step in steps:
-            cells: list[Any] = []
-            for argument in step.arguments:
-                if not isinstance(argument, str):
-                    dtype, value = argument
-                    cells.append(_cell(dtype.numpy.type(value).tobytes()))
-                elif argument in numbers:
-                    cells.append(self._values.setdefault(argument, _cell(bytes(numbers[argument]))))
-                else:
-                    cells.append(self._pointers.setdefault(argument, ctypes.c_uint64()))
-            table = (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(cell) for cell in cells))
-            self._kept += [cells, table]
-            function = module.function(name + step.entry, step.shared_bytes)
-            self._launches.append((function, *step.grid, *step.block, step.shared_bytes, ctypes.addressof(table)))
+            if id(step) not in packed:
+                packed[id(step)] = self._packed(module, step, numbers)
+            self._launches.append(packed[id(step)])
         self._seen: set[Hashable] = set()  # what calls were given
         self._graphs: dict[Hashable, Graph] = {}
+
+    def _packed(self, module: DriverModule, step: Step, numbers: Mapping[str, int]) -> tuple[Any, ...]:
+        """A launch as the driver takes it; its arguments are kept."""
+        cells: list[Any] = []
+        for argument in step.arguments:
+            if not isinstance(argument, str):
+                dtype, value = argument
+                cells.append(_cell(dtype.numpy.type(value).tobytes()))
+            elif argument in numbers:
+                cells.append(self._values.setdefault(argument, _cell(bytes(numbers[argument]))))
+            else:
+                cells.append(self._pointers.setdefault(argument, ctypes.c_uint64()))
+        table = (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(cell) for cell in cells))
+        self._kept += [cells, table]
+        function = module.function(self._name + step.entry, step.shared_bytes)
+        return (function, *step.grid, *step.block, step.shared_bytes, ctypes.addressof(table))
 
     def launch(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
         """Queues every launch."""

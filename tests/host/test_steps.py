@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.dtypes import I32
+from gen.dtypes import I32, DType
 from gen.families.base import Launch, Plan
 from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.steps import Step, steps
@@ -16,7 +18,9 @@ from gen.families.steps import Step, steps
 N = size("n")
 
 
-def launch(*arguments: str, grid: tuple[Expr, Expr, Expr] = (ONE, ONE, ONE), **others: Any) -> Launch:
+def launch(
+    *arguments: str | tuple[DType, Expr], grid: tuple[Expr, Expr, Expr] = (ONE, ONE, ONE), **others: Any
+) -> Launch:
     return Launch(grid, (32, 2, 1), arguments, **others)
 
 
@@ -85,3 +89,37 @@ def test_swaps_start_anew_with_every_call() -> None:
 def test_a_size_that_is_not_given_is_missed() -> None:
     with pytest.raises(KeyError, match="n"):
         list(steps(Plan((launch(times=N),)), {}))
+
+
+def test_launches_of_the_same_buffers_are_one_object() -> None:
+    """A call may have millions of them."""
+    plan = Plan((launch("a", "b", (I32, N), times=N, swap=(("a", "b"),)), launch("a", "b", times=N)))
+    made = list(steps(plan, {"n": 1000}))
+    assert len(made) == 2000
+    assert len({id(step) for step in made}) == 3
+    assert made[0] == made[998] != made[999]
+
+
+def test_a_gpu_gets_the_arguments_of_many_launches_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    device: Any = ModuleType("gen.gpu.device")  # which needs a driver
+    device.CudaDevice = device.DriverModule = device.Graph = device.call = object
+    monkeypatch.setitem(sys.modules, "gen.gpu.device", device)
+    monkeypatch.delitem(sys.modules, "gen.gpu.backend", raising=False)
+    from gen.gpu.backend import CudaPrepared
+
+    monkeypatch.delitem(sys.modules, "gen.gpu.backend")  # nobody else is to have it
+
+    class Module:
+        asked = 0
+
+        def function(self, _: str, shared_bytes: int) -> int:
+            self.asked += 1
+            return shared_bytes
+
+    module: Any = Module()
+    plan = Plan((launch("a", "b", (I32, N), times=N, swap=(("a", "b"),)),))
+    prepared = CudaPrepared("made", module, tuple(steps(plan, {"n": 1000})), {})
+    assert module.asked == 2
+    assert len(prepared._launches) == 1000
+    assert prepared._launches[0] is prepared._launches[998]
+    assert prepared._launches[0] != prepared._launches[999]
