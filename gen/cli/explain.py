@@ -84,8 +84,8 @@ def explain(
     from gen.families.names import find_named
     from gen.proof.traffic import MemoryModel, old_architectures
     from gen.report.compare import changes, metrics, parameters
-    from gen.report.explain import as_json
     from gen.report.look import explanations, extents_for, moves
+    from gen.report.tell import as_json
     from gen.tune.device import find_device
     from gen.tune.problems import read_counts
 
@@ -147,7 +147,8 @@ def _show_moves(
     variants: Sequence[Variant], sizes: Sequence[Extents], found: Sequence[Traffic], arch: str, *, json: bool
 ) -> None:
     """What variants move on an architecture that no compiler here knows."""
-    from gen.report.explain import accesses_as_json, problem_of
+    from gen.report.explain import problem_of
+    from gen.report.tell import accesses_as_json
 
     if json:
         content = [
@@ -213,7 +214,8 @@ def _show_counters(rows: Sequence[Compared], where: str) -> None:
 
 
 def _show(one: Explanation) -> None:
-    from gen.report.explain import METRICS, sentences
+    from gen.report.explain import METRICS
+    from gen.report.tell import sentences
 
     sizes = ", ".join(f"{size} {extent}" for size, extent in one.extents.items())
     show.text(f"{one.variant.name} on {one.arch}, at {sizes}", "bold")
