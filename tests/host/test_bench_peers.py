@@ -141,6 +141,13 @@ def test_a_peer_queues_on_a_stream_of_somebody_else(name: str) -> None:
         contender.launch()
 
 
+def test_cub_says_what_it_adds_in_and_what_becomes_of_a_nan() -> None:
+    lost = "compares by < alone: a NaN may get lost, which NumPy and gen give"
+    wanted = {("sum", F32): "", ("sum", F16): "accumulates in f32", ("argmax", F32): lost, ("argmax", U8): ""}
+    for (op, dtype), note in wanted.items():
+        assert prepare("cub", Case(Reduce((op,)), dtype, (64,)), FakeRing())[0].note == note
+
+
 def test_cublas_is_told_the_stream(libraries: fake_libraries.FakeCublas) -> None:
     contender, _ = prepare("cublas", Case(Permute((1, 0)), F32, (4, 5)), FakeRing())
     contender.launch()

@@ -81,8 +81,10 @@ class Cub:
             call(temporary.address)
             return (out.now,)
 
-        note = f"accumulates in {accumulator.name}" if accumulator != case.dtype else ""
-        return Contender(launch, stream.on, note, places=out.places, use=out.use)
+        notes = [f"accumulates in {accumulator.name}"] if accumulator != case.dtype else []
+        if op != "sum" and case.dtype.kind == "float":
+            notes.append("compares by < alone: a NaN may get lost, which NumPy and gen give")
+        return Contender(launch, stream.on, "; ".join(notes), places=out.places, use=out.use)
 
 
 def types(op: str, dtype: DType) -> tuple[DType, DType]:
