@@ -112,7 +112,7 @@ def bench(
     double at which NumPy looks. Two contenders are timed in turns, A B B A, in one process: 30 pairs or more, fewer
     if a pair takes over 60 ms, never under 6. Their median ratio has a 95 % interval. It is a WIN or a LOSS if all of
     that lies further from 1 than our kernel does from itself on this case, else a TIE. A library that crashes or hangs
-    is named, and the run goes on without it.
+    is named, and the case goes on without it; after a second time, the run does.
     """
     from gen.bench import peers as known_peers
     from gen.bench.cases import public_cases, read_cases, text_of_cases
