@@ -198,9 +198,9 @@ def replaced(old: Iterable[Winner], new: Sequence[Winner]) -> tuple[Winner, ...]
 
 
 def _is_part(winner: Winner, whole: Winner) -> bool:
-    """Whether a winner is for a part of the shape class that another one is for, and for more than a single shape."""
+    """Whether a winner is for a part of what another one is for, and for more than a single shape."""
     mine = (winner.spec, winner.shape, winner.device) == (whole.spec, whole.shape, whole.device)
-    return mine and bool(winner.region.bounds) and not winner.region.one
+    return mine and bool(winner.region.bounds) and not winner.region.one and winner.region.lies_in(whole.region)
 
 
 def _told(variant: str, points: Sequence[Point]) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gen.errors import RunError
 from gen.families.regions import Region
 from gen.gpu.trial import Device, Problem, Status, Trial
 from gen.store.tuned import Winner
@@ -66,6 +67,14 @@ class Outcome:
     def tried(self) -> int:
         """Variants that were compiled, or stand for the same code as one that was."""
         return sum(trial.status not in ("infeasible", "pruned") for trial in self.trials)
+
+
+class LostError(RunError):
+    """The GPU gave up while a problem was tuned; `outcome` is what it came to by then."""
+
+    def __init__(self, error: RunError, outcome: Outcome) -> None:
+        super().__init__(error.subject, error.rule, error.value, next_step=error.next_step)
+        self.outcome = outcome
 
 
 class Interrupted(KeyboardInterrupt):

@@ -18,7 +18,7 @@ from gen.store import tuned
 from gen.store.folder import other_files, prefixes_of, remember, variants_of_home, write_down
 from gen.store.trials import Trials
 from gen.toolchain.farm import Farm
-from gen.tune.outcome import Interrupted, Outcome, displaces, winner_of
+from gen.tune.outcome import Interrupted, LostError, Outcome, displaces, winner_of
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, to_come, tune
 
@@ -70,8 +70,9 @@ def run(
     Raises:
         StoreError: what `home` holds is not what gen writes.
         CompileError: a base variant does not compile.
-        RunError: a base variant is wrong.
-        KeyboardInterrupt: Ctrl-C; the best variant of the problem at hand is kept before.
+        RunError: a base variant is wrong, or the GPU answers no more; then the best variant of the problem at hand is
+            kept before.
+        KeyboardInterrupt: Ctrl-C; the same.
     """
     start = time.monotonic()
     variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
@@ -100,8 +101,8 @@ def run(
                     problem, device, farm, trials, previous=previous, deadline=deadline, latest=latest,
                     options=options, sources=sources, upcoming=upcoming, tick=partial(tick, problem),
                 )  # fmt: skip
-            except Interrupted as interrupt:
-                keep(interrupt.outcome, previous)
+            except (Interrupted, LostError) as ended:
+                keep(ended.outcome, previous)
                 raise
             outcomes.append(outcome)
             keep(outcome, previous)

@@ -20,7 +20,7 @@ from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
 from gen.tune.known import known
-from gen.tune.outcome import Interrupted, Outcome, callers_time, outcome_of, tried_as
+from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve
 from gen.tune.search import First, Search, Space, exhaustive
@@ -85,6 +85,7 @@ def tune(
     Raises:
         CompileError: base does not compile.
         RunError: base is wrong.
+        LostError: the GPU answers no more; holds the outcome so far.
         Interrupted: Ctrl-C; holds the outcome so far.
     """
     start = time.monotonic()
@@ -117,6 +118,11 @@ def tune(
         return outcome(finalists, found, left)
     except KeyboardInterrupt:
         raise Interrupted(outcome([], Finals({}, settled=False), search.left)) from None
+    except RunError as error:
+        opening = session.ready()
+        if not opening.done() or opening.exception() is not None:  # base is wrong, and nothing that was held against it
+            raise
+        raise LostError(error, outcome([], Finals({}, settled=False), search.left)) from error
     finally:
         session.close()
 

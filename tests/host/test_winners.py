@@ -214,6 +214,18 @@ def test_other_classes_and_devices_keep_their_parts() -> None:
     assert replaced([mine, *others], new) == (*others, *new)
 
 
+def test_a_part_that_is_split_anew_leaves_the_others() -> None:
+    """Those of less alignment, say, where only that was looked at."""
+    whole = Winner("a", "s", "any size", "v", {})
+    unaligned = replace(whole, region=Region((Bound("alignment", 0, 4),)))
+    tall, within = (
+        replace(whole, region=Region((Bound("rows", 65, None), *more))) for more in ((), (Bound("alignment", 0, 4),))
+    )
+    old = [whole, tall, within, unaligned]
+    assert replaced(old, [replace(unaligned, variant="w")]) == (whole, tall, replace(unaligned, variant="w"))
+    assert replaced(old, [replace(whole, variant="w")]) == (replace(whole, variant="w"),)
+
+
 # Verifying
 
 

@@ -155,6 +155,28 @@ def test_what_was_won_before_an_error_is_kept(home: Path) -> None:
     assert gen("generate", "--check", "--out", home)[0] == 0
 
 
+def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not where base is wrong: then nothing that was held against it counts."""
+    submit = FakeSession.submit
+
+    def lost(session: FakeSession, entrant: Entrant, give_up_us: float) -> Any:
+        if len(session._device.attempts) == 12:
+            raise RunError("The process that drives the GPU", "ended before it was ready")
+        return submit(session, entrant, give_up_us)
+
+    device = FakeDevice(by_length)
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeSession, "submit", lost)
+        with pytest.raises(RunError, match="ended before it was ready"):
+            tuned(home, TRANSPOSE, device)
+    tried = {made.name: by_length(made) for made in tuner.candidates(TRANSPOSE[0], device.limits)[0]}
+    (winner,) = read_winners(home)
+    assert winner.variant == min((tried[name], name) for name, _ in device.attempts)[1]
+    with pytest.raises(RunError, match="is wrong"):
+        tuned(home, TRANSPOSE, FakeDevice(lambda made: by_length(made) / 2, base_wrong=True))
+    assert read_winners(home) == (winner,)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
