@@ -42,8 +42,9 @@ KERNEL_FLAGS = (
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0",
     "-fsanitize=signed-integer-overflow,bounds-strict,alignment,integer-divide-by-zero,shift-exponent,return",
     "-fsanitize=float-cast-overflow",
-    "-ftrivial-auto-var-init=pattern",  # what is read before it is set makes results wrong in every run
 )  # fmt: skip
+# What is read before it is set makes results wrong in every run.
+LOCALS_FLAG, LOCALS_GXX = "-ftrivial-auto-var-init=pattern", 12  # the first version that knows it
 # Without start files every writable variable in a library is one of the variants'.
 LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-z,defs", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset")
 RUNTIME_FLAGS = ("-O2", "-g1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
@@ -160,7 +161,7 @@ class Builder:
                 )
         with self._workplace() as place:
             unit, assembly, linked = place / "unit.cpp", place / "unit.s", place / "unit.so"
-            arguments = [*KERNEL_FLAGS, f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
+            arguments = [*self._kernel_flags, f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
             headers = sources[0].headers
             prelude = preludes_in(self.cache / "headers").header(
                 _digest(self._environment, *headers), headers, self._gpp, arguments
@@ -240,8 +241,12 @@ class Builder:
         """All that decides what a text becomes, beside the text."""
         sources = (*sorted(self._sources.glob("*.h")), self._sources / "nv" / "target", Path(apart.__file__))
         own = [path.read_text() for path in sources]
-        flags = (*KERNEL_FLAGS, *LINK_FLAGS)
+        flags = (*self._kernel_flags, *LINK_FLAGS)
         return _digest(self._gpp.version, str(self._gpp.cuda_headers), self._runtime_key, *flags, *own)
+
+    @cached_property
+    def _kernel_flags(self) -> tuple[str, ...]:
+        return (*KERNEL_FLAGS, LOCALS_FLAG) if self._gpp.major >= LOCALS_GXX else KERNEL_FLAGS
 
     @cached_property
     def _sources(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -40,6 +41,12 @@ class Gpp:
             rule = "is needed to run kernels on the CPU, and does not run"
             raise MissingToolError(self.path, rule, result.stderr.strip(), next_step=_INSTALL_COMPILER)
         return result.stdout
+
+    @property
+    def major(self) -> int:
+        """The first number of its version; 0 if it does not say."""
+        found = re.search(r"(?:^|\s)(\d+)\.\d+\.\d+", self.version)  # behind what its packager calls it
+        return int(found[1]) if found else 0
 
     @cached_property
     def cuda_headers(self) -> Path:

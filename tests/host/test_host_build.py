@@ -19,6 +19,7 @@ from gen.families.base import Launch, Limits, Operand, Plan, Variant
 from gen.families.expr import ONE
 from gen.proof.apart import GAP, LINE, aligned_as_declared, set_apart
 from gen.proof.build import VARIANTS_PER_UNIT, Builder, Source
+from gen.proof.gpp import Gpp
 from gen.proof.host import HostFault, HostRunner
 from gen.toolchain import headers
 from gen.toolchain.cache import Cache
@@ -246,3 +247,17 @@ def test_there_is_a_gap_before_each_shared_array_and_nowhere_else() -> None:
     assert set_apart(text.format("constant_0")) == text.format("constant_0")
     gaps = re.findall(r"balign (\d+)\n\t.zero (\d+)", set_apart(text.format("shared_0")))
     assert gaps == [(str(LINE), str(GAP + 16)), (str(LINE), str(GAP + 1))]
+
+
+@pytest.mark.parametrize(
+    ("said", "major"),
+    [
+        ("g++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright", 12),
+        ("g++ (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0\n", 11),
+        ("g++ (GCC) 15.1.1 20250425 (Red Hat 15.1.1-1)\n", 15),
+        ("something else", 0),
+    ],
+)
+def test_the_version_of_gpp(said: str, major: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gpp, "version", said)
+    assert Gpp().major == major
