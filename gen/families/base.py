@@ -23,10 +23,13 @@ from gen.families.config import Config
 from gen.families.plans import MAX_GRID_X, STATIC_SHARED_BYTES, Launch, Limits, Plan, Scratch, beyond_grid
 
 __all__ = [
-    "MAX_GRID_X", "STATIC_SHARED_BYTES", "Algorithm", "Array", "Expected", "Extents", "Family", "Kernel", "Launch",
-    "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner", "Scratch", "Spec", "Variant", "Work",
+    "MAX_GRID_X", "OWN_SPECS", "STATIC_SHARED_BYTES", "Algorithm", "Array", "Expected", "Extents", "Family", "Kernel",
+    "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner", "Scratch", "Spec", "Variant", "Work",
     "beyond_grid",
 ]  # fmt: skip
+
+OWN_SPECS = "In Python, gen.remember(spec) writes one of your own down and says its name"
+"""What to do next where a name finds no spec."""
 
 
 class Spec(Protocol):
@@ -217,7 +220,7 @@ class Family(ABC, Generic[S]):
             raise UnknownNameError(
                 "The spec", f"is none that {self.name} knows; its catalogue holds {specs}",
                 repr(f"{self.name}_{label}"),
-                next_step="In Python, gen.remember(spec) writes one of your own down and says its name",
+                next_step=OWN_SPECS,
             )  # fmt: skip
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gen.errors import ConfigError, GenError, UnknownNameError
-from gen.families.base import Algorithm, Family, Limits, Named, Spec, Variant
+from gen.families.base import OWN_SPECS, Algorithm, Family, Limits, Named, Spec, Variant
 from gen.families.config import Config
 
 MAX_NAME = 120
@@ -101,13 +101,19 @@ def find_algorithm(family: Family[Any], name: str) -> Algorithm[Any, Any]:
 
 def find_spec(families: Sequence[Family[Any]], name: str, known: Known) -> tuple[Family[Any], Spec]:
     """The spec of a name like `reduction_sum_f32`."""
+    spec_name, separator, _ = name.partition("__")
+    if separator:
+        raise UnknownNameError(
+            "The spec", "must be FAMILY_LABEL, and this is a variant of one", repr(name),
+            next_step=f"Its spec is {spec_name}",
+        )  # fmt: skip
     for family in sorted(families, key=lambda family: -len(family.name)):
         if name.startswith(family.name + "_"):
             prefix = family.name + "_"
             labels = {key.removeprefix(prefix): value for key, value in known.items() if key.startswith(prefix)}
             return family, family.parse(name.removeprefix(prefix), labels)
     specs = [f"{family.name}_{spec.label}" for family in families for spec in family.catalogue]
-    raise unknown("The spec", name, specs)
+    raise unknown("The spec", name, specs, otherwise=OWN_SPECS)
 
 
 def find_named(families: Sequence[Family[Any]], name: str) -> Named | None:

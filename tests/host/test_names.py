@@ -103,6 +103,23 @@ def test_a_spec_is_found_by_its_name_and_has_legal_base_variants(family: Family[
     assert len({made.name for made in base_variants(family, spec)}) == len(base_variants(family, spec))
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "transpose_10_b32__naive_col_x32_y8_u1",
+            "and this is a variant of one",
+        ),
+        ("transpose_10_b32__naive_col_x32_y8_u1", "Its spec is transpose_10_b32"),
+        ("quicksort", "In Python, gen.remember(spec) writes one of your own down"),
+        ("transpose_01x", "In Python, gen.remember(spec) writes one of your own down"),
+    ],
+)
+def test_a_name_that_is_no_specs_says_what_to_do_next(name: str, says: str) -> None:
+    with pytest.raises(UnknownNameError, match=re.escape(says)):
+        find_spec(FAMILIES, name, {})
+
+
 @given(stencils())
 def test_a_spec_no_name_can_spell_is_found_by_its_json(spec: StencilSpec) -> None:
     name = f"stencil_{spec.label}"
