@@ -144,7 +144,7 @@ class Signature:
 
 
 def _layout(given: Given) -> Layout:
-    # NumPy's arrays are copied to where they are aligned; packed records, whose own alignment is 1, may need it.
-    address = 0 if given.kind is Kind.NUMPY and given.dtype.alignment == 1 else given.address
+    # NumPy's arrays are copied to where they are aligned: packed records may need it, and pairs of numbers.
+    address = 0 if given.kind is Kind.NUMPY and given.array.flags.aligned else given.address
     alignment = int(np.gcd.reduce([ALIGNMENT, address % ALIGNMENT, *given.strides]))
     return Layout(given.shape, given.strides, given.dtype, alignment)

@@ -63,6 +63,17 @@ def test_structured_elements_keep_their_type_and_their_bits(device: FakeBackend,
     assert turned.tobytes() == np.ascontiguousarray(records.T).tobytes()
 
 
+def test_arrays_of_numpy_may_begin_wherever_numpy_aligns_their_elements(device: FakeBackend, tmp_path: Path) -> None:
+    pair = np.dtype([("first", "<f4"), ("second", "<f4")], align=True)
+    numbers = np.arange(64, dtype=np.uint32)
+    for dtype in (np.dtype("c8"), np.dtype("c16"), pair):
+        for start in (1, 2, 3):
+            matrix, room = (part[start : start + 24].view(dtype).reshape(3, -1) for part in (numbers, 0 * numbers))
+            if matrix.flags.aligned:  # c16 to 8 bytes on some machines, to 16 on others
+                assert load(transpose(dtype=dtype), device, tmp_path)(matrix, out=room.reshape(-1, 3)) is not None
+                assert room.tobytes() == np.ascontiguousarray(matrix.T).tobytes()
+
+
 def test_results_of_another_type_are_made_as_that_type(device: FakeBackend, tmp_path: Path) -> None:
     source = np.linspace(-3, 3, 33 * 20, dtype=np.float32).reshape(33, 20)
     half = load(transpose(dtype="f4", to="f2", alpha=0.5), device, tmp_path)(source)
