@@ -158,7 +158,7 @@ def test_forms_have_labels_and_json_that_give_them_back(arguments: dict[str, Any
             {"dtype": "int64", "alpha": 3.0},
             "transpose.to does not hold every number that may come (got i64 to i64 times",
         ),
-        ({"dtype": "int64", "to": "bfloat16"}, "transpose.to must not be bf16 for integers of 64 bits"),
+        ({"dtype": "int64", "to": "bfloat16"}, "rounds to it (got i64). With alpha=1.0 they are rounded once"),
         ({"to": "f2", "saturate": True}, "transpose.saturate is for results that are integers (got f16)"),
         ({"alpha": 1j}, "transpose.alpha must be a finite real number (got 1j)"),
         ({"alpha": float("nan")}, "transpose.alpha must be a finite real number (got nan)"),
@@ -172,6 +172,12 @@ def test_a_form_that_cannot_be_says_why(arguments: dict[str, Any], says: str) ->
     with pytest.raises(SpecError) as caught:
         transpose(**arguments)
     assert says in str(caught.value)
+
+
+def test_integers_of_64_bits_become_bf16_by_one_rounding() -> None:
+    near = 2**40 + 2**32 + np.array([-1, 0, 1, 2**32 - 1, 2**32, 2**32 + 1])  # bf16 has 2^40 + 2^33 next
+    got = Values(I64, BF16, 1.0).apply(near).astype(np.float64)
+    assert (got - 2.0**40).tolist() == [0.0, 0.0, 2.0**33, 2.0**33, 2.0**33, 2.0**33]
 
 
 def test_values_are_what_numpy_computes_rounded_once() -> None:

@@ -68,7 +68,9 @@ class Values:
                 raise SpecError("transpose.to", "must be another type where there is no alpha", self.result.name)
             if self.result == BF16 and _is_integer(self.source) and self.source.size == 8:
                 rule = "must not be bf16 for integers of 64 bits, which no single step of the GPU rounds to it"
-                raise SpecError("transpose.to", rule, self.source.name)
+                raise SpecError(
+                    "transpose.to", rule, self.source.name, next_step="With alpha=1.0 they are rounded once"
+                )
             return
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
             raise SpecError("transpose.alpha", "must be a finite real number", repr(alpha))
