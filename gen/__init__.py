@@ -6,8 +6,8 @@ Importing `gen` loads nothing else: neither NumPy nor a compiler nor a driver.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as checkers know it; `typing` takes longer to load than the rest of this module
 if TYPE_CHECKING:
     from gen.errors import GenError
     from gen.families.reduction import reduction

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from multiprocessing import util
-from pathlib import Path
 
 _STOPPED = 130  # by Ctrl-C
 
@@ -14,16 +12,18 @@ _STOPPED = 130  # by Ctrl-C
 def main() -> None:
     """Runs the command that the process was started with, and ends the process with its exit status."""
     # Python has None for a stream that was closed before it started.
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  it lives as long as the process
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115  it lives as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     try:
-        from gen.cli.app import app  # a Ctrl-C can come as early as this
+        from gen.cli.app import app  # a Ctrl-C can come as early as this: what takes long is imported from here on
 
         app(prog_name="gen")
     except KeyboardInterrupt:
         raise SystemExit(_STOPPED) from None
     except SystemExit as end:
         if end.code == _STOPPED or _busy():  # at once: Python would wait for threads that compile
+            from multiprocessing import util
+
             util._run_finalizers(0)  # type: ignore[attr-defined]  # which give semaphores back, and wait for nobody
             sys.stdout.flush()
             sys.stderr.flush()

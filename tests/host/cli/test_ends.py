@@ -98,6 +98,12 @@ def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (stopped.status, stopped.err) == (130, "Stopped.\n")
 
 
+def test_little_is_loaded_before_ctrl_c_is_looked_out_for() -> None:
+    code = "import sys; before = set(sys.modules); import gen.cli; print(*sorted({*sys.modules} - before))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert not {"typing", "re", "pathlib", "multiprocessing", "gen.errors"} & {*done.stdout.split()}
+
+
 def test_ctrl_c_in_a_rehearsal_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for threads and processes that have begun something; they end with the command."""
 
