@@ -115,9 +115,12 @@ def groups() -> Iterator[Group]:
     )  # fmt: skip
     yield Group(gen.reduction("sum", axis=1), short, ROWS)
     yield Group(gen.reduction("sum", "f16", axis=1), ((2**21, 8), (2**18, 64), (2**15, 512), (4096, 4096)), ("rows",))
-    few: tuple[Shape, ...] = ((4096, 4096), (8192, 3072), (65536, 64), (10**7, 8), (100, 10**6))
-    yield Group(gen.reduction("sum", axis=0), few, COLUMNS)
-    yield Group(gen.reduction("sum", axis=1), ((64, 1024, 512),), ("columns",))
+    few: tuple[Shape, ...] = ((4096, 4096), (65536, 64), (10**7, 8), (100, 10**6))
+    wide: tuple[Shape, ...] = ((8192, 3072), (2**16, 2048), (1000, 10**5), (64, 2 * 10**6))
+    yield Group(gen.reduction("sum", axis=0), few + wide, COLUMNS)
+    for narrow in ("f16", "u8"):
+        yield Group(gen.reduction("sum", narrow, axis=0), few, COLUMNS)
+    yield Group(gen.reduction("sum", axis=1), ((64, 1024, 512), (16, 4096, 1024), (4096, 100, 64)), ("columns",))
 
 
 def extents_of(spec: ReductionSpec, shape: Shape) -> Extents:
@@ -147,8 +150,6 @@ def _has_a_chance(name: str, config: Config) -> bool:
     if name == "single":
         return True
     if values.get("load_modifier") is LoadModifier.CG or (name in WHOLE and values["vec_bytes"] < 8):
-        return False
-    if name in COLUMNS and values.get("load_modifier") is LoadModifier.CS:
         return False
     return name == "rows" or values["unroll"] > 1
 
