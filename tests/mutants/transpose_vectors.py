@@ -14,6 +14,7 @@ ON_PARTED = "transpose_10_b16__interleave_cols_n3_tpb64"
 ON_EVEN = "transpose_10_b32__interleave_cols_n16_tpb64"
 ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
 ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
+ON_LONG_RUNS = "transpose_102_b128__flat_copy_tpb128_u4"
 ON_ALL_RUNS = "transpose_0213_b8__flat_copy_tpb256_u2"
 
 MUTANTS = (
@@ -92,8 +93,8 @@ MUTANTS = (
     # flat_copy
     Mutant(
         "all runs: past the last", ON_WHOLE_RUNS, FLAT_COPY,
-        "if (number < vectors) loaded[u] = {{ load_from(load, \"from\", \"mine",
-        "loaded[u] = {{ load_from(load, \"from\", \"mine", (OUTSIDE_READ, MISALIGNED),
+        "if (number < vectors) loaded[u] = {{ load_from(load, \"from\", \"there",
+        "loaded[u] = {{ load_from(load, \"from\", \"there", (OUTSIDE_READ, MISALIGNED),
     ),
     Mutant(
         "all runs: begin between vectors", ON_ALL_RUNS, FLAT_COPY,
@@ -114,8 +115,21 @@ MUTANTS = (
         "in += blockIdx.y * batch{{ above }}_out;", (WRONG, OUTSIDE_READ, MISALIGNED),
     ),
     Mutant(
-        "all runs: as far apart in the output as in the input", ON_WHOLE_RUNS, FLAT_COPY, "mine * out_step + part",
-        "mine * in_step + part", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+        "all runs: as far apart in the output as in the input", ON_WHOLE_RUNS, FLAT_COPY,
+        "here[kUnroll] = {run * out_step", "here[kUnroll] = {run * in_step",
+        (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "all runs: a thread's next vector as far apart in the output as in the input", ON_WHOLE_RUNS, FLAT_COPY,
+        "+ runs_on * out_step + on", "+ runs_on * in_step + on", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "all runs: a thread's next vector in the same run", ON_LONG_RUNS, FLAT_COPY,
+        "part >= tiles_across;", "part > 2 * tiles_across;", (WRONG, OUTSIDE_READ, UNTOUCHED),
+    ),
+    Mutant(
+        "all runs: a run that ends stays counted", ON_LONG_RUNS, FLAT_COPY,
+        "      if (ends) part -= tiles_across;\n", "", (WRONG, OUTSIDE_READ, UNTOUCHED),
     ),
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.dtypes import I32, I64, U64, DType, LoadModifier, StoreModifier
+from gen.dtypes import I32, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, ZERO, Expr, size
@@ -22,6 +22,7 @@ from gen.families.transpose.flat import stays
 from gen.families.transpose.spec import TransposeSpec
 
 _MOST_YZ = 65535  # blocks of a grid along y, and along z
+_MOST_PLACES = 2**32  # of vectors, among the runs of a block
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,14 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         if vectors > MOST:
             return f"threads copy {vectors} vectors; it takes {MOST} at most"
         most = max(behind)
-        return f"it takes {most} blocks along y or z; a grid has at most {_MOST_YZ}" if most > _MOST_YZ else None
+        if most > _MOST_YZ:
+            return f"it takes {most} blocks along y or z; a grid has at most {_MOST_YZ}"
+        further = max(self.runs(spec).at(extents) - 1, 1)
+        steps = [step.at(extents) for step in self.steps(spec)]
+        furthest = further * max(steps) + self.vectors(spec).at(extents)
+        return (
+            f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
+        )
 
     def runs(self, spec: TransposeSpec) -> Expr:
         """Runs along the last of the other axes."""
@@ -69,6 +77,11 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
     def vectors(self, spec: TransposeSpec) -> Expr:
         """Vectors of a run, the last perhaps filled in part."""
         return (size("rows") * size("cols")).ceil_div(16 // spec.dtype.size)
+
+    def steps(self, spec: TransposeSpec) -> tuple[Expr, Expr]:
+        """Vectors from one run to the next, in the input and in the output."""
+        last, vector = f"batch{spec.batches - 1}", 16 // spec.dtype.size
+        return (size(f"{last}_in") // vector, size(f"{last}_out") // vector) if spec.batches else (ZERO, ZERO)
 
     def grid(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[Expr, Expr, Expr]:
         """Blocks along those runs, along the axis before, and along all others."""
@@ -91,12 +104,11 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
             inverse_of(of).called(f"{name}_inverse") for name, of in zip(self.divisors(spec), divisors, strict=True)
         ]
         vector, last = 16 // spec.dtype.size, f"batch{spec.batches - 1}"
-        steps = [size(f"{last}{end}") if spec.batches else ZERO for end in ("_in", "_out")]
         left = size("rows") * size("cols") % vector
-        for step in steps if spec.batches else ():
-            left = left + step % vector
+        for end in ("_in", "_out") if spec.batches else ():
+            left = left + size(last + end) % vector
         whole = (ONE - left.at_most(1)).called("whole")
-        return (*((U64, one) for one in inverses), *((I64, step // vector) for step in steps), (I32, whole))
+        return (*((U64, one) for one in inverses), *((U32, step) for step in self.steps(spec)), (I32, whole))
 
     def inputs(self, spec: TransposeSpec, config: FlatCopyConfig) -> Mapping[str, object]:
         """All that the template reads."""
