@@ -13,7 +13,7 @@
 //           32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "cols", "piece": 16384, "threads_per_block": 256}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 c952653d391178f7
+// Template: transpose/skinny.cu.jinja, with its partials sha256 d1a57b0f8e9da2d8
 //
 // Written by gen: change the template, not this file.
 
@@ -112,9 +112,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         unsigned tiles_down, unsigned tiles_across, int full) {
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   Unit* tile = reinterpret_cast<Unit*>(shared_bytes);
-  const long long tile_row = blockIdx.x / tiles_across;
-  const long long tile_col = blockIdx.x % tiles_across;
-  const long long first = (tile_row + tile_col) * full;  // there is one column of tiles
+  const long long first = blockIdx.x * static_cast<long long>(full);
   const int length = min(static_cast<long long>(full), rows - first);
   const int early = early_of(in + first * cols);
   if (cols % 2 == 0) {

@@ -13,7 +13,7 @@
 //           * 4, 1)) / 32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "rows", "piece": 16384, "threads_per_block": 256}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 c952653d391178f7
+// Template: transpose/skinny.cu.jinja, with its partials sha256 d1a57b0f8e9da2d8
 //
 // Written by gen: change the template, not this file.
 
@@ -119,9 +119,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         unsigned tiles_down, unsigned tiles_across, int full) {
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   Unit* tile = reinterpret_cast<Unit*>(shared_bytes);
-  const long long tile_row = blockIdx.x / tiles_across;
-  const long long tile_col = blockIdx.x % tiles_across;
-  const long long first = (tile_col + tile_row) * full;  // there is one row of tiles
+  const long long first = blockIdx.x * static_cast<long long>(full);
   const int length = min(static_cast<long long>(full), cols - first);
   const int early = early_of(out + first * rows);
   read_rows(tile, in + first, in_pitch, length, full, rows, early);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import WRONG
+from gen.proof.failure import UNTOUCHED, WRONG
 from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
 
 FLAT = "transpose/_flat.cu.jinja"
@@ -13,6 +13,7 @@ SMALL = "transpose/small.cu.jinja"
 ROW_COPY = "transpose/row_copy.cu.jinja"
 
 ON_FEW_COLS = "transpose_10_b32__skinny_cols_b4096_tpb128"
+ON_MANY_FEW = "transpose_021_b32__skinny_cols_b4096_tpb128"
 ON_FEW_ROWS = "transpose_10_b32__skinny_rows_b16384_tpb256"
 ON_NARROW_COLS = "transpose_10_b8__skinny_cols_b4096_tpb128"
 ON_WIDE_COLS = "transpose_10_b8__skinny_cols_b4096_tpb128_v16"
@@ -48,6 +49,14 @@ MUTANTS = (
     Mutant(
         "few rows: columns past the last", ON_FEW_ROWS, SKINNY, "min(static_cast<long long>(full), cols - first)",
         "full", OUTSIDE_READ,
+    ),
+    Mutant(
+        "few columns: tiles of the matrices before not counted off", ON_MANY_FEW, SKINNY,
+        "(blockIdx.x - matrix * {{ tiles }})", "(blockIdx.x)", ("hang", UNTOUCHED, OUTSIDE_READ),
+    ),
+    Mutant(
+        "few columns: a matrix for every block", ON_MANY_FEW, SKINNY,
+        "divided(blockIdx.x, {{ tiles }}_inverse)", "blockIdx.x", (OUTSIDE_READ, WRONG, UNTOUCHED),
     ),
     Mutant(
         "few columns: one row too many [2]", ON_FEW_COLS, FEW_COLS, "row < length; row += along) {",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from gen.dtypes import I32, LoadModifier, StoreModifier
+from gen.dtypes import I32, U64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
@@ -18,6 +18,7 @@ from gen.families.transpose.blocks import (
     changing,
     elements,
     extents_of_batch,
+    inverse_of,
     inverses,
     matrices,
     only_apart,
@@ -113,10 +114,16 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         """Blocks; none where there are no elements."""
         return self.down(spec, config) * size(config.few.value).at_most(1) * matrices(spec)
 
+    def divisors(self, spec: TransposeSpec, config: SkinnyConfig) -> tuple[str, ...]:
+        """What a block's number is divided by: tiles of a matrix, extents of axes."""
+        along = "tiles_down" if config.few is Few.COLS else "tiles_across"
+        return (along, *extents_of_batch(spec)) if spec.batches else ()
+
     def inputs(self, spec: TransposeSpec, config: SkinnyConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
             **_moving(spec, config),
+            "inverses": self.divisors(spec, config),
             "few_cols": config.few is Few.COLS,
             "vectors": config.vec_bytes > 4,
         }
@@ -125,10 +132,14 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         """One launch."""
         tiles = self.down(spec, config)
         down, across = (tiles, ONE) if config.few is Few.COLS else (ONE, tiles)
+        told = (
+            (U64, inverse_of(size(name) if name.startswith("batch") else tiles).called(f"{name}_inverse"))
+            for name in self.divisors(spec, config)
+        )
         launch = Launch(
             grid=(self.grid(spec, config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*arguments(spec, down, across), (I32, self.length(spec, config))),
+            arguments=(*arguments(spec, down, across), *told, (I32, self.length(spec, config))),
             shared_bytes=self.shared_bytes(spec, config),
         )
         return Plan((launch,))
