@@ -12,7 +12,7 @@
 //           out_pitch, tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "tile_cols": 64, "tile_rows": 64, "warps": 16}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 c1f161177b24bd76
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 f15dfe16c950dd18
 //
 // Written by gen: change the template, not this file.
 
@@ -43,12 +43,13 @@ __device__ __forceinline__ void read_tile(
   for (int j = 0; j < kTileRows + kHalo; j += kWarps) {
     const int r = j + threadIdx.y;
     if (j + kWarps > kTileRows + kHalo && r >= kTileRows + kHalo) break;
-    const bool there = kInside || (first_row + r >= 0 && first_row + r < rows);
+    const bool row_there = kInside || (first_row + r >= 0 && first_row + r < rows);
 #pragma unroll
     for (int i = 0; i < kTileCols; i += 32) {
-      if (there && (kInside || first_col + i + lane < cols)) {
-        tile[r][i + lane] = __ldg(&from[i]);
-      }
+      const bool there = kInside || (row_there && first_col + i + lane < cols);
+      unsigned loaded = {};  // 0 where nothing is: no branch parts the loads
+      if (there) loaded = __ldg(&from[i]);
+      tile[r][i + lane] = loaded;
     }
     from += kWarps * in_pitch;
   }

@@ -117,8 +117,8 @@ MUTANTS = (
         "first_row + r < rows", OUTSIDE_READ,
     ),
     Mutant(
-        "windows: columns past the last", ON_WINDOWS, WINDOWS, "there && (kInside || first_col + i + lane < cols)",
-        "there", OUTSIDE_READ,
+        "windows: columns past the last", ON_WINDOWS, WINDOWS, "row_there && first_col + i + lane < cols",
+        "row_there", OUTSIDE_READ,
     ),
     Mutant(
         "windows: rows of the halo twice", ON_WINDOWS, WINDOWS, "first = kHalo - early + lane;",
@@ -161,8 +161,8 @@ MUTANTS = (
         "shifts: mask without the last lane", ON_SHIFTS, SHIFTS, "0xffffffffu", "0x7fffffffu", "absent lane",
     ),
     Mutant(
-        "shifts: the last lane's square", ON_SHIFTS, SHIFTS, "if (lane < 31) keep_square(place",
-        "keep_square(place", (OUTSIDE_WRITE, RACE, "index"),
+        "shifts: the last lane's square", ON_SHIFTS, SHIFTS, "  if (threadIdx.x == 31) return;\n",
+        "", (OUTSIDE_WRITE, RACE, "index"),
     ),
     Mutant(
         "shifts: a word before the first column", ON_SHIFTS, SHIFTS, "first_col >= kElements && first_col",
@@ -173,17 +173,70 @@ MUTANTS = (
         "first_col + kTileCols <= cols", OUTSIDE_READ,
     ),
     Mutant(
-        "shifts: elements past the last column", ON_SHIFTS, SHIFTS, "if (col + e < cols) word", "word", OUTSIDE_READ,
+        "shifts: a word after the last row", ON_SHIFTS, SHIFTS, "first_row + kGroups * kElements < rows;",
+        "first_row + kGroups * kElements <= rows;", OUTSIDE_READ,
     ),
     Mutant(
-        "shifts: rows before the first", ON_SHIFTS, SHIFTS, "if (row >= 0 && row < rows) {", "if (row < rows) {",
+        "shifts: rows with gaps taken for others", ON_SHIFTS, SHIFTS, "in_pitch == cols && first_row > 0",
+        "first_row > 0", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: elements past the last column", ON_SHIFTS, SHIFTS, "e < min(right - col, kElements)",
+        "e < kElements", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: elements before the first column", ON_SHIFTS, SHIFTS, "int e = max(left - col, 0)", "int e = 0",
         OUTSIDE_READ,
     ),
     Mutant(
-        "shifts: words past the last row", ON_SHIFTS, SHIFTS, "row + kElements <= rows", "row < rows",
+        "shifts: words past the last column", ON_SHIFTS, SHIFTS, "col >= left && col + kElements <= right",
+        "col >= left", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: words before the first column", ON_SHIFTS, SHIFTS, "col >= left && col + kElements <= right",
+        "col + kElements <= right", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: words that are there in part dropped [1]", ON_SHIFTS, SHIFTS,
+        "across[s][i][0] = part_of_word(elements, col, left, right);", "", WRONG,
+    ),
+    Mutant(
+        "shifts: rows before the first", ON_SECTORS, SHIFTS, "row_there = row >= top && row < bottom",
+        "row_there = row < bottom", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: rows past the last", ON_SHIFTS, SHIFTS, "row_there = row >= top && row < bottom",
+        "row_there = row >= top", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: words in part past the last row", ON_SHIFTS, SHIFTS, "row >= top && row < bottom && (col < left",
+        "row >= top && (col < left", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: words written past the last row", ON_SHIFTS, SHIFTS, "row + kElements <= bottom", "row < bottom",
         (OUTSIDE_WRITE, RACE),
     ),
-    Mutant("shifts: later rows begin as the first", ON_SHIFTS, SHIFTS, "(start + i * in_pitch)", "(start)", WRONG),
+    Mutant(
+        "shifts: words written before the first row", ON_SHIFTS, SHIFTS, "row >= top && row + kElements <= bottom",
+        "row + kElements <= bottom", (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "shifts: elements written before the first row", ON_SHIFTS, SHIFTS, "row + e >= top && row + e < bottom",
+        "row + e < bottom", (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "shifts: whole columns past the last", ON_SHIFTS, SHIFTS, "kInside && c + kStep <= kTileCols", "kInside",
+        (OUTSIDE_READ, WRONG, RACE, UNINITIALISED, OUTSIDE_WRITE),
+    ),
+    Mutant(
+        "shifts: columns taken for inside", ON_SHIFTS, SHIFTS, "rows_inside && first_col + kTileCols <= cols",
+        "rows_inside", (OUTSIDE_WRITE, RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "shifts: columns written past the last", ON_SHIFTS, SHIFTS, "|| first + c < tile_cols",
+        "|| first + c < kTileCols", (OUTSIDE_WRITE, RACE, UNINITIALISED),
+    ),
+    Mutant("shifts: later rows begin as the first", ON_SHIFTS, SHIFTS, "(start + i * in_pitch);", "(start);", WRONG),
     Mutant(
         "shifts: one phase for columns that begin apart", ON_SECTORS, SHIFTS,
         "kAlign > kWarps * kSize ? kAlign / (kWarps * kSize) : 1", "1", REFUSED,

@@ -48,7 +48,7 @@ _MANY = (
     (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5), (5, 8, 24),
 )  # fmt: skip
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
-_LARGER = (248, 249)  # for elements of which a word holds several: tiles of them are larger
+_LARGER = ((248, 253), (249, 251))  # for elements of which a word holds several: one of their tiles lies inside
 
 
 class Permutations(DenseFamily[TransposeSpec]):
@@ -149,10 +149,10 @@ class Permutations(DenseFamily[TransposeSpec]):
         one, two = spec.operands
         shapes = _SHAPES.get(len(one.axes), _MANY)
         if len(one.axes) == 2 and spec.dtype.size < 4:
-            shapes = (*shapes, _LARGER)
+            shapes = (*shapes, *_LARGER)
         for shape in shapes:
             known = dict(zip(map(str, one.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(one.axes)], strict=True))
-            for gap in (0, 7) if known[str(one.axes[-1])] == 65 else (0,):
+            for gap in (0, 7) if known[str(one.axes[-1])] in (65, 251) else (0,):
                 rows = {o.pitch: known[str(o.axes[-1])] for o in (one, two) if o.pitch}
                 whole = shape in _WHOLE_PITCHES
                 yield self._problem(
