@@ -149,7 +149,8 @@ class Trials:
             found = self._base.execute(query, (*where.values(),)).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
-        return [str(row["variant"]) for row in found if _sorted(row["extents"]) == sizes]
+        alike = {text for text in {row["extents"] for row in found} if _sorted(text) == sizes}
+        return [str(row["variant"]) for row in found if row["extents"] in alike]
 
     def count(self) -> int:
         """How many trials there are."""

@@ -88,6 +88,23 @@ def test_a_trial_replaces_the_one_before(tmp_path: Path) -> None:
     trials.close()
 
 
+def test_variants_are_named_that_were_tried_under_the_same_conditions_the_fastest_first(tmp_path: Path) -> None:
+    trials = Trials(tmp_path)
+    third = variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[1])
+    backwards = replace(PROBLEM, extents=dict(reversed(EXTENTS.items())))
+    trials.record(SETTING, PROBLEM, "a", WRONG)
+    trials.record(SETTING, PROBLEM, "b", OK)
+    trials.record(SETTING, backwards, "c", replace(OK, variant=third, times_us=(9.0,)))
+    other = replace(OK, variant=variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[2]))
+    for setting in (replace(SETTING, **{name: "other"}) for name in ("device", "driver", "compiler", "protocol")):
+        trials.record(setting, PROBLEM, "d", other)
+    for problem in (replace(PROBLEM, alignment=4), replace(PROBLEM, extents={**EXTENTS, "rows": 65})):
+        trials.record(SETTING, problem, "d", other)
+    trials._base.execute("UPDATE trials SET extents = '{' WHERE alignment = 4")
+    assert trials.names(SETTING, PROBLEM) == [third.name, VARIANT.name, OTHER.name]
+    trials.close()
+
+
 def differing() -> dict[str, str]:
     """A key for each part that is another, all else the same."""
     weights = tuple(weight / 2 for weight in SPEC.weights)
