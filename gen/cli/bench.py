@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +15,7 @@ import typer
 
 from gen.cli import gpu as gpus
 from gen.cli import show
+from gen.cli.bench_cases import check_common, missing_in, part_of, select_cases
 from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
 from gen.cli.gpu import Gpu
 from gen.errors import GenError
@@ -130,9 +129,9 @@ def bench(
     for option, value in (("--budget", budget), ("--tune", tune)):
         if value is not None and not value > 0:
             raise OptionError(option, "must be a positive number of seconds", value)
-    wanted = _select(public_cases() if cases == "public" else read_cases(Path(cases)), family, case)
+    wanted = select_cases(public_cases() if cases == "public" else read_cases(Path(cases)), family, case)
     if part is not None:
-        wanted = _part(wanted, part)
+        wanted = part_of(wanted, part)
     if list_cases:
         show.verbatim(text_of_cases(wanted))
         return
@@ -145,12 +144,12 @@ def bench(
     if json is not None:
         check_writable(json)
     if missing:
-        wanted = _missing(wanted, kept, protocol, names)
+        wanted = missing_in(wanted, kept, protocol, names)
         if not wanted:
             show.text("Nothing is missing.")
             return
     if before is not None:
-        _check_common(before, wanted, protocol)
+        check_common(before, wanted, protocol)
     home = home_of(out)
     invocation = ctx.find_object(Invocation) or Invocation()
     with ExitStack() as opened:
@@ -166,70 +165,6 @@ def bench(
         raise benched.lost
     if before is not None and _compare(differences(before, results)):
         raise typer.Exit(1)
-
-
-def _missing(
-    cases: Sequence[Case], kept: Results, protocol: str, peers: Sequence[str]
-) -> tuple[Case, ...]:  # fmt: skip
-    """The cases of which our row or a peer's is not there under a protocol, or has failed."""
-    from gen.bench.rows import NOT_OFFERED, OURS
-
-    found = []
-    for case in cases:
-        rows = [row for row in kept.rows if (row.family, row.case) == (case.family, case.name)]
-        there = {row.peer: row for row in rows if row.protocol == protocol}
-        ours = there.get(OURS)
-        if ours is not None and ours.note.startswith(NOT_OFFERED):
-            continue
-        if not {OURS, *peers} <= there.keys() or not all(row.is_done for row in rows):
-            found.append(case)
-    return tuple(found)
-
-
-def _check_common(before: Results, cases: Sequence[Case], protocol: str) -> None:
-    """Raises OptionError if an earlier run has none of these cases."""
-    from gen.bench.rows import OURS
-
-    known = {
-        (row.family, row.case) for row in before.rows if row.peer == OURS and row.ours_us and row.protocol == protocol
-    }
-    if not any((case.family, case.name) in known for case in cases):
-        rule = f"must have a time of ours for one of these {len(cases)} cases, {protocol}"
-        raise OptionError("--against", rule, before.path, next_step="gen bench --json FILE writes it")
-
-
-def _select(cases: Sequence[Case], family: str | None, filters: Sequence[str] | None) -> tuple[Case, ...]:
-    """The cases meant. Raises UnknownNameError if there are none."""
-    from gen.errors import UnknownNameError
-    from gen.families.names import unknown
-
-    families = list(dict.fromkeys(case.family for case in cases))
-    if family is not None and family not in families:
-        raise unknown("The family", family, families)
-    found = tuple(case for case in cases if family in (None, case.family))
-    if filters:
-        found = tuple(
-            case for case in found if any(text in case.name or fnmatchcase(case.name, text) for text in filters)
-        )
-    if not found:
-        raise UnknownNameError(
-            "--case",
-            "must be a part of a case's name, or a pattern such as 'sum f32*' that all of one matches",
-            ", ".join(filters or ()),
-            next_step="gen bench --list has the names",
-        )
-    return found
-
-
-def _part(cases: Sequence[Case], part: str) -> tuple[Case, ...]:
-    """Every N-th case, from the K-th. Raises OptionError for what is no part."""
-    found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", part)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise OptionError("--part", "must be K/N, K from 1 to N", part)
-    chosen = tuple(cases[int(found[1]) - 1 :: int(found[2])])
-    if not chosen:
-        raise OptionError("--part", f"leaves nothing: there are {len(cases)} cases", part)
-    return chosen
 
 
 def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[Case], peers: Sequence[str]) -> None:
@@ -270,7 +205,7 @@ def _measure(
             kept.with_run(run, [])  # raises what it would raise after the first case
             if missing:
                 there = [name for name in bench.setup.peers if name not in opened.missing]
-                cases = _missing(cases, kept, bench.setup.protocol.value, there)
+                cases = missing_in(cases, kept, bench.setup.protocol.value, there)
     except GenError:
         bench.close()
         raise
