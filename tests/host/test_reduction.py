@@ -368,6 +368,13 @@ def zeros(*shape: int, dtype: str = "float32") -> Layout:
     return Layout.of(np.zeros(shape, dtype))
 
 
+def test_integers_of_numpy_are_axes_too() -> None:
+    made = gen.reduction("var", "f4", axis=(np.int64(1), np.uint8(0)), ddof=np.int32(1))
+    assert made == gen.reduction("var", "f4", axis=(0, 1), ddof=1)
+    assert made.label == "var_f32_ddof1_axis0x1"
+    assert gen.reduction("sum", axis=np.int16(-1)) == gen.reduction("sum", axis=-1)
+
+
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: spec("median"), "reduction.op must be one of sum, prod, min, max, any"),
     (lambda: spec("sum", "f33"), "reduction.elements must be one of bool, f16"),

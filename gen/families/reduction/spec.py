@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from gen.dtypes import BOOL, DTYPES, F32, DType, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.reduction.operators import OPERATORS, SEVERAL, Operator, Rounds, find_operators
+from gen.families.whole import whole
 
 MOST_AXIS = 63  # NumPy's arrays have at most 64 axes
 MOST_DDOF = 99
@@ -217,10 +218,10 @@ def reduction(
     op: str | tuple[str, ...],
     elements: Any = F32,
     *,
-    axis: int | tuple[int, ...] | None = None,
+    axis: SupportsIndex | tuple[SupportsIndex, ...] | None = None,
     keepdims: bool = False,
     dtype: Any = None,
-    ddof: int = 0,
+    ddof: SupportsIndex = 0,
 ) -> ReductionSpec:
     """The spec of a reduction, to be given to `gen.load`.
 
@@ -237,7 +238,9 @@ def reduction(
     Raises:
         SpecError: there is no such operator or dtype, or the arguments do not go together.
     """
-    axes: Any = (axis,) if type(axis) is int else axis
+    axes: Any = tuple(map(whole, axis)) if isinstance(axis, tuple) else whole(axis)
+    if type(axes) is int:
+        axes = (axes,)
     operators = find_operators(op, "reduction.op")
     result = None if dtype is None else read(dtype, "reduction.dtype")
     if result is not None and (len(operators) > 1 or not operators[0].takes_dtype):
@@ -251,7 +254,7 @@ def reduction(
         result,
         axes,
         keepdims,
-        ddof,
+        whole(ddof),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from gen.dtypes import DTYPES, DType
 from gen.errors import SpecError
 from gen.families.transpose.spec import MOST_AXES, TransposeSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
+from gen.families.whole import whole
 
 
 def transpose(
@@ -40,10 +42,9 @@ def transpose(
         SpecError: the axes are no permutation, elements have another size, or an argument makes no sense with another;
             it names the argument, the rule and the value.
     """
-    try:
-        given = tuple(int(axis) for axis in axes)
-    except (TypeError, ValueError) as error:
-        raise SpecError("transpose.axes", "must be a sequence of whole numbers", repr(axes)) from error
+    given = tuple(whole(axis) for axis in axes) if isinstance(axes, Iterable) else None
+    if given is None or any(type(axis) is not int for axis in given):
+        raise SpecError("transpose.axes", "must be a sequence of whole numbers", repr(axes))
     positive = tuple(axis + len(given) if -len(given) <= axis < 0 else axis for axis in given)
     if sorted(positive) != list(range(len(given))) or not 1 <= len(given) <= MOST_AXES:
         rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"

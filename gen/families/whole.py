@@ -1,0 +1,12 @@
+"""Whole numbers as a caller may give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def whole(value: Any) -> Any:
+    """NumPy's integers as Python's; anything else as it is, for whoever checks it."""
+    return int(value) if isinstance(value, np.integer) else value
