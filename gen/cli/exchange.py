@@ -55,7 +55,7 @@ def give(rows: Sequence[Row], place: Path, form: str | None, *, json: bool) -> N
             text = text_of_t4(rows) if form == "t4" else text_of_cache(rows)
             place.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise StoreError(str(place), "cannot be written", error.strerror) from error
+        raise StoreError(str(place), "cannot be written", error.strerror, next_step="Name another file") from error
     if json:
         show.data({"trials": len(rows), "file": str(place), "form": form})
     else:

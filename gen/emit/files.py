@@ -10,6 +10,8 @@ from pathlib import Path
 
 from gen.errors import GenError
 
+_ELSEWHERE = "Make room, or name another folder with --out or $GEN_HOME"
+
 
 def write_if_changed(path: Path, text: str) -> bool:
     """Writes the file unless it holds this text already. Returns whether it wrote."""
@@ -24,7 +26,7 @@ def write_if_changed(path: Path, text: str) -> bool:
         finally:
             made.unlink(missing_ok=True)
     except OSError as error:
-        raise GenError(str(path), "cannot be written", error.strerror) from error
+        raise GenError(str(path), "cannot be written", error.strerror, next_step=_ELSEWHERE) from error
     return True
 
 
@@ -61,9 +63,7 @@ def alone(lock: Path) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
     except OSError as error:
-        raise GenError(
-            str(lock), "cannot be written", error.strerror, next_step="Name another folder with --out or $GEN_HOME"
-        ) from error
+        raise GenError(str(lock), "cannot be written", error.strerror, next_step=_ELSEWHERE) from error
     with file:
         with suppress(OSError):  # a file system that knows no locks
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -105,7 +105,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(GenError, match=r"a\.cu cannot be written \(got No space left on device\)"):
+    with pytest.raises(GenError, match=r"a\.cu cannot be written \(got No space left on device\)\. Make room, or name"):
         write_if_changed(tmp_path / "a.cu", "new")
     assert {path.name for path in tmp_path.iterdir()} == FILES.keys()
     assert (tmp_path / "a.cu").read_text() == FILES["a.cu"]
