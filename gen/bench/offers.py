@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gen.bench.works import Case, Permute, Reduce, Sweep
+from gen.errors import SpecError
 from gen.families.base import Family, Spec
 from gen.families.counts import counted
 from gen.families.layout import extents_of
@@ -13,6 +14,7 @@ from gen.families.names import find_family
 from gen.families.reduction import ReductionSpec, reduction
 from gen.families.regions import Region, sizes_of
 from gen.families.stencil import StencilSpec
+from gen.families.stencil.spec import MOST_AXES, MOST_WEIGHTS
 from gen.families.transpose import TransposeSpec, transpose
 from gen.gpu.trial import Problem
 
@@ -47,5 +49,9 @@ def _transpose(case: Case, work: Permute) -> TransposeSpec:
 
 
 def _stencil(case: Case, work: Sweep) -> StencilSpec:
-    shape = (2 * work.radius + 1,) * work.ndim
+    wide = 2 * work.radius + 1
+    if wide > MOST_WEIGHTS or work.ndim > MOST_AXES:  # before they are counted up: there may be very many
+        rule = f"must be 1 to {MOST_WEIGHTS} along each of 1 or {MOST_AXES} axes"
+        raise SpecError("stencil.weights", rule, f"{wide} along each of {work.ndim}")
+    shape = (wide,) * work.ndim
     return StencilSpec(work.label, work.weights, shape, case.dtype, work.boundary)

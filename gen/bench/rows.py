@@ -197,7 +197,7 @@ def read_results(path: Path) -> Results:
         rows = tuple(Row(**row) for row in content["rows"])
         _check(rows, runs)
         _check_runs(runs)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
         raise StoreError(str(path), "is not what gen bench writes", error, next_step=again) from error
     return Results(rows, runs, path)
 

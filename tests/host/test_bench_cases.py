@@ -132,3 +132,9 @@ def test_weights_add_up_to_one_and_differ() -> None:
         taps = [weight for _, weight in work.taps]
         assert len(set(taps)) == len(taps)
         assert len(work.weights) == (2 * radius + 1) ** 2
+
+
+@pytest.mark.parametrize("work", [Sweep("box", 2, 10**6), Sweep("box", 40, 1)])
+def test_a_stencil_of_more_weights_than_can_be_counted_up_is_not_offered(work: Sweep) -> None:
+    with pytest.raises(SpecError, match=r"stencil\.weights must be 1 to 17 along each of 1 or 2 axes"):
+        problem_of(Case(work, F32, (8,) * work.ndim), FAMILIES)

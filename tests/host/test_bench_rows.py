@@ -93,6 +93,7 @@ def test_rows_stand_in_the_order_of_cases_and_peers() -> None:
         lambda content: content.pop("meta"),
         lambda content: content["rows"][0].update(ratio="fast"),
         lambda content: content["rows"][0].update(ratio=-1.0),
+        lambda content: content["rows"][0].update(ratio=10**400),
         lambda content: content["rows"][0].update(run=7),
         lambda content: content["rows"][0].update(more=1),
         lambda content: content["rows"].append("x"),
