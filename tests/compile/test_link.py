@@ -129,7 +129,7 @@ def test_without_a_linker_the_text_still_compiles_and_the_reason_is_told(
 
 def test_a_rehearsal_without_a_linker_has_found_nothing_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Skips:
-        def verdicts(self, variants: Sequence[Variant]) -> list[Verdict]:
+        def verdicts(self, variants: Sequence[Variant], _deadline: float | None) -> list[Verdict]:
             return [Verdict(made, "skipped", 0, "not here") for made in variants]
 
     monkeypatch.setattr(nvrtc, "find_linker", none)
