@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,14 +14,17 @@ from gen.cli.common import Json, Out, Target, families_of, find, home_of
 from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from gen.families.base import Variant
     from gen.toolchain.compiled import Compiled
     from gen.toolchain.nvrtc import Nvrtc
+    from gen.tune.rehearse import ManyCompiler
     from gen.tune.verdicts import Verdict
 
 ARCH = "sm_90"  # whose limits are played where no device is named
+FEW = 12  # variants that are compiled in this process
 STOPPED = "Stopped. What was compiled and built is kept; what was proven is proven again next time."
 
 
@@ -67,8 +71,8 @@ def prove(
     compiler = compiler_at_hand(cache_home(home))
     pool = ThreadPoolExecutor(1)
     try:
-        with show.progress(proven=len(variants)) as tick:
-            compiling = pool.submit(compile_all, compiler, variants)
+        with show.progress(proven=len(variants)) as tick, _apart(compiler, len(variants)) as farm:
+            compiling = pool.submit(compile_all, farm, variants)
             for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
                 by_name[verdict.variant.name] = verdict
                 tick("proven")
@@ -104,14 +108,26 @@ def compiler_at_hand(cache: Path) -> Nvrtc | None:
         return None
 
 
-def compile_all(compiler: Nvrtc | None, variants: Sequence[Variant]) -> dict[str, Compiled]:
-    """What that compiler makes of the variants, by name; those that it refuses are left out."""
+def _apart(compiler: Nvrtc | None, count: int) -> AbstractContextManager[ManyCompiler | None]:
+    """A compiler that takes Ctrl-C for itself no longer than few sources take; None without one that will do.
+
+    In a process of its own it takes nobody's; for few sources that takes longer to start than they take.
+    """
+    from gen.toolchain.farm import CompileFarm
+
+    if compiler is None or ARCH not in compiler.architectures:
+        return nullcontext()
+    return nullcontext(compiler) if count <= FEW else CompileFarm(compiler, width=1)
+
+
+def compile_all(compiler: ManyCompiler | None, variants: Sequence[Variant]) -> dict[str, Compiled]:
+    """What a compiler makes of the variants, by name; those that it refuses are left out. Nothing without one."""
     from gen.emit.render import render
     from gen.toolchain.compiled import Compiled
 
-    if compiler is None or ARCH not in compiler.architectures:
+    if compiler is None:
         return {}
-    results = compiler.compile_many(((made.name, render(made)) for made in variants), ARCH, workers=1)
+    results = compiler.compile_many(((made.name, render(made)) for made in variants), ARCH)
     return {result.name: result for result in results if isinstance(result, Compiled)}
 
 

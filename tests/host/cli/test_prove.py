@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gen.emit.generate import base_of_catalogue
+from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.names import find_variant
 from gen.tune.processes import Host
@@ -33,6 +34,23 @@ def test_prove_shows_every_verdict() -> None:
     assert skipped.keys() == {find_variant(FAMILIES, name, {}).name for name in recursive}
     assert all("it is proven on a GPU only" in reason for reason in skipped.values())
     assert "reduction_sum_f32__nested_tpb512_sync and 2 more skipped:" in shown.out
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(("few", "apart"), [(1, False), (0, True)])
+def test_many_are_compiled_in_another_process(few: int, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVRTC takes Ctrl-C for itself while it compiles."""
+    here: list[str] = []
+
+    def refuse(_: object, name: str, *_text: str) -> None:
+        here.append(name)
+        raise CompileError(name, "not here", Path("not.cu"))
+
+    monkeypatch.setattr("gen.cli.prove.FEW", few)
+    monkeypatch.setattr("gen.toolchain.nvrtc.Nvrtc._compile", refuse)
+    monkeypatch.setattr(Host, "verdicts", lambda _, variants: (Verdict(made, "proven", 1) for made in variants))
+    assert run("prove", "reduceShfl").status == 0
+    assert bool(here) is not apart
 
 
 def test_prove_takes_every_algorithm_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
