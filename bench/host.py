@@ -78,13 +78,14 @@ def every(variants: Sequence[Variant], count: int) -> list[Variant]:
 
 
 def nvrtc_rate(variants: Sequence[Variant]) -> float:
-    """Variants compiled a second, on all cores, nothing cached."""
+    """Variants compiled a second in processes, as tuning has it: on all cores, nothing cached."""
+    from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
 
-    compiler = Nvrtc(None)
     texts = [(variant.name, render(variant)) for variant in variants]
-    list(compiler.compile_many(texts[:2], "sm_90"))  # the library is loaded once
-    taken = seconds(lambda: list(compiler.compile_many(texts, "sm_90")))
+    with CompileFarm(Nvrtc(None)) as farm:
+        list(farm.compile_many(texts[: farm.width], "sm_90"))  # until all processes have begun
+        taken = seconds(lambda: list(farm.compile_many(texts, "sm_90")))
     return len(texts) / taken
 
 
