@@ -61,6 +61,21 @@ def test_the_sum_of_more_than_2_31_bytes_is_exact(device: CudaDevice, tmp_path: 
     assert kernel(array) == array.sum(dtype=np.uint64)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((2**31 + 5,), None), ((1, 2**31 + 5), 1), ((2**30 + 3, 2), 0), ((2**12, 2**19 + 3), 0)],
+    ids=str,
+)
+def test_a_place_beyond_2_31_elements_is_found(
+    shape: tuple[int, ...], axis: int | None, device: CudaDevice, tmp_path: Path
+) -> None:
+    array = np.zeros(shape, np.uint8)
+    array.reshape(-1)[-2:] = 2, 1
+    for op in ("argmax", "count_nonzero"):
+        got = gen.load(gen.reduction(op, "u8", axis=axis), device=device, home=tmp_path)(array)
+        assert np.array_equal(got, getattr(np, op)(array, axis=axis)), op
+
+
 @pytest.mark.parametrize("elements", ["f32", "i32"])
 def test_the_sum_of_2_28_small_integers_is_exact(elements: str, device: CudaDevice, tmp_path: Path) -> None:
     random = np.random.default_rng(2)

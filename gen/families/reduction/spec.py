@@ -231,6 +231,7 @@ def reduction(
             or a tuple of names for several statistics in one read.
         elements: their dtype: a name such as `"f32"`, a NumPy dtype or what NumPy takes for one.
         axis: as in NumPy: None for the whole array, an axis, or a tuple of them; `()` takes each element for itself.
+            Of an array whose reduced axes lie between kept ones at most four may be apart, and four kept ones.
         keepdims: whether the result keeps the reduced axes, with extent 1.
         dtype: as in NumPy: that of the result, in which the kernel also adds; None for NumPy's own choice.
         ddof: `var` and `std` divide by the number of elements less this.
