@@ -36,7 +36,7 @@ def here(monkeypatch: pytest.MonkeyPatch, device: Device | None) -> None:
 
 
 def shown(*arguments: str) -> str:
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["show", *arguments], prog_name="gen")
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["show", *arguments], prog_name="gen")
     assert result.exit_code == 0, result.output
     return result.stdout
 
