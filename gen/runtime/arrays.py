@@ -120,7 +120,7 @@ def _is(value: Any, library: str, name: str) -> bool:
 
 def _reader_of(value: Any) -> Reader:
     if isinstance(value, np.ndarray):
-        return _numpy
+        return _masked if isinstance(value, np.ma.MaskedArray) else _numpy
     if _is(value, "torch", "Tensor"):
         return _torch
     return _cupy if _is(value, "cupy", "ndarray") else _other
@@ -129,6 +129,10 @@ def _reader_of(value: Any) -> Reader:
 def _numpy(_: str, array: Array) -> Given:
     address, read_only = array.__array_interface__["data"]
     return Given(Kind.NUMPY, address, array.shape, array.strides, array.dtype, not read_only, None, None, array)
+
+
+def _masked(name: str, _: Array) -> Given:
+    raise ArgumentError(name, "must have no mask", next_step="Pass array.filled(value), or array.data")
 
 
 def _cupy(_: str, array: Any) -> Given:

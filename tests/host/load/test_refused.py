@@ -36,6 +36,7 @@ def refused(value: Any) -> OnDevice:
         (refused({"data": (2, False)}), ShapeError, "in must start at, and step by, a multiple of 4"),
         (refused({"stream": 0}), ArgumentError, r"in.__cuda_array_interface__ must have a stream .*\(got 0\)"),
         (refused({"shape": (-3,), "strides": None}), ArgumentError, "must have no negative extent"),
+        (np.ma.masked_less(arange(4, 4), 3), ArgumentError, r"in must have no mask. Pass array.filled\(value\), or"),
         (refused({"mask": 1}), ArgumentError, "in.__cuda_array_interface__ must have no mask"),
         (refused({"typestr": "?!"}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
         (refused({"strides": (4,)}), ArgumentError, "must have as many strides as extents"),
