@@ -145,9 +145,9 @@ def _difference(derivative: int, radius: int, spacing: Any) -> Array:
 
 def _check(function: str, ndim: int, radius: int) -> None:
     if not _is_whole(ndim) or not 1 <= ndim <= MOST_AXES:
-        raise SpecError(f"{function}.ndim", f"must be 1 to {MOST_AXES}", repr(ndim))
+        raise SpecError(f"{function}.ndim", f"must be a whole number from 1 to {MOST_AXES}", repr(ndim))
     if not _is_whole(radius) or not 0 <= radius <= MOST_RADIUS:
-        raise SpecError(f"{function}.radius", f"must be 0 to {MOST_RADIUS}", repr(radius))
+        raise SpecError(f"{function}.radius", f"must be a whole number from 0 to {MOST_RADIUS}", repr(radius))
 
 
 def _is_whole(number: object) -> bool:
