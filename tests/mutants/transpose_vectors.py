@@ -17,6 +17,8 @@ ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
 ON_LONG_RUNS = "transpose_102_b128__flat_copy_tpb128_u4"
 ON_ALL_RUNS = "transpose_0213_b8__flat_copy_tpb256_u2"
 
+BETWEEN_VECTORS = "if (!whole || (in_address | out_address) % 16 != 0) {"
+
 MUTANTS = (
     # squares
     Mutant(
@@ -98,10 +100,11 @@ MUTANTS = (
     ),
     Mutant(
         "all runs: begin between vectors", ON_ALL_RUNS, FLAT_COPY,
-        "if (!whole || !aligned) {", "if (!whole) {", MISALIGNED,
+        BETWEEN_VECTORS, "if (!whole) {", MISALIGNED,
     ),
     Mutant(
-        "all runs: end between vectors", ON_ALL_RUNS, FLAT_COPY, "if (!whole || !aligned) {", "if (!aligned) {",
+        "all runs: end between vectors", ON_ALL_RUNS, FLAT_COPY, BETWEEN_VECTORS,
+        "if ((in_address | out_address) % 16 != 0) {",
         (MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, WRONG, RACE),
     ),
     Mutant(
@@ -111,17 +114,22 @@ MUTANTS = (
     ),
     Mutant(
         "all runs: places along the axis before exchanged", ON_ALL_RUNS, FLAT_COPY,
-        "in += blockIdx.y * batch{{ above }}_in;",
-        "in += blockIdx.y * batch{{ above }}_out;", (WRONG, OUTSIDE_READ, MISALIGNED),
+        "    in += {{ place }} * batch{{ b }}_in;", "    in += {{ place }} * batch{{ b }}_out;",
+        (WRONG, OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "all runs: places of vectors along the axis before exchanged", ON_WHOLE_RUNS, FLAT_COPY,
+        "here[0] += {{ place }} * out_step{{ b }};", "here[0] += {{ place }} * in_step{{ b }};",
+        (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
     ),
     Mutant(
         "all runs: as far apart in the output as in the input", ON_WHOLE_RUNS, FLAT_COPY,
-        "here[kUnroll] = {run * out_step", "here[kUnroll] = {run * in_step",
+        "here[kUnroll] = {run * out_step{{", "here[kUnroll] = {run * in_step{{",
         (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
     ),
     Mutant(
         "all runs: a thread's next vector as far apart in the output as in the input", ON_WHOLE_RUNS, FLAT_COPY,
-        "+ runs_on * out_step + on", "+ runs_on * in_step + on", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+        "+ runs_on * out_step{{", "+ runs_on * in_step{{", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
     ),
     Mutant(
         "all runs: a thread's next vector in the same run", ON_LONG_RUNS, FLAT_COPY,

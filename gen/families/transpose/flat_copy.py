@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gen.dtypes import I32, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
-from gen.families.expr import ONE, ZERO, Expr, size
+from gen.families.expr import ONE, Expr, size
 from gen.families.transpose.blocks import (
     MOST,
     arguments,
@@ -22,7 +22,7 @@ from gen.families.transpose.flat import stays
 from gen.families.transpose.spec import TransposeSpec
 
 _MOST_YZ = 65535  # blocks of a grid along y, and along z
-_MOST_PLACES = 2**32  # of vectors, among the runs of a block
+_MOST_PLACES = 2**32  # of vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +63,7 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         most = max(behind)
         if most > _MOST_YZ:
             return f"it takes {most} blocks along y or z; a grid has at most {_MOST_YZ}"
-        further = max(self.runs(spec).at(extents) - 1, 1)
-        steps = [step.at(extents) for step in self.steps(spec)]
-        furthest = further * max(steps) + self.vectors(spec).at(extents)
+        furthest = max(self.spanned(spec, extents, end) for end in ("_in", "_out"))
         return (
             f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
         )
@@ -78,10 +76,13 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         """Vectors of a run, the last perhaps filled in part."""
         return (size("rows") * size("cols")).ceil_div(16 // spec.dtype.size)
 
-    def steps(self, spec: TransposeSpec) -> tuple[Expr, Expr]:
-        """Vectors from one run to the next, in the input and in the output."""
-        last, vector = f"batch{spec.batches - 1}", 16 // spec.dtype.size
-        return (size(f"{last}_in") // vector, size(f"{last}_out") // vector) if spec.batches else (ZERO, ZERO)
+    def spanned(self, spec: TransposeSpec, extents: Extents, end: str) -> int:
+        """Vectors from an array's first to its last; where an axis has one place, to where it would have the next."""
+        found = self.vectors(spec).at(extents)
+        for place in range(spec.batches):
+            extent, step = (extents[f"batch{place}{which}"] for which in ("", end))
+            found += max(extent - 1, 1) * (step * spec.dtype.size // 16)
+        return found
 
     def grid(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[Expr, Expr, Expr]:
         """Blocks along those runs, along the axis before, and along all others."""
@@ -98,17 +99,18 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         return ("tiles_across", *(f"batch{place}" for place in range(1, spec.batches - 2)))
 
     def told(self, spec: TransposeSpec) -> tuple[tuple[DType, Expr], ...]:
-        """Inverses of those; vectors from run to run in both arrays; and 1 if all runs are made of vectors, else 0."""
+        """Inverses of those; vectors from place to place along every axis; and 1 if all are whole, else 0."""
         divisors = [self.vectors(spec), *(size(name) for name in self.divisors(spec)[1:])]
         inverses = [
             inverse_of(of).called(f"{name}_inverse") for name, of in zip(self.divisors(spec), divisors, strict=True)
         ]
-        vector, last = 16 // spec.dtype.size, f"batch{spec.batches - 1}"
+        vector = 16 // spec.dtype.size
+        steps = [size(f"batch{place}{end}") for place in range(spec.batches) for end in ("_in", "_out")]
         left = size("rows") * size("cols") % vector
-        for end in ("_in", "_out") if spec.batches else ():
-            left = left + size(last + end) % vector
+        for step in steps:
+            left = left + step % vector
         whole = (ONE - left.at_most(1)).called("whole")
-        return (*((U64, one) for one in inverses), *((U32, step) for step in self.steps(spec)), (I32, whole))
+        return (*((U64, one) for one in inverses), *((U32, step // vector) for step in steps), (I32, whole))
 
     def inputs(self, spec: TransposeSpec, config: FlatCopyConfig) -> Mapping[str, object]:
         """All that the template reads."""
