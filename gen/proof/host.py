@@ -3,9 +3,10 @@
 Three faults it cannot tell from right code by the access alone:
 
 * An index that a conversion narrows to 32 bits, and that still names an element of its array. g++ checks no conversion
-  (clang checks implicit ones only, and kernels cast), and kernels narrow rightly what is small by construction. What
-  comes of it shows in problems of more than 2^32 elements: what was to be read differs from what lies 2^32 elements
-  before it, and what was to be written keeps its poison. A value that is read there and dropped does not show.
+  of integers in a run; what `-Wconversion` names when it compiles are implicit ones only, of which two dozen lines of
+  right kernels have some, since they narrow what is small by construction. What comes of it shows in problems of more
+  than 2^32 elements: what was to be read differs from what lies 2^32 elements before it, and what was to be written
+  keeps its poison. A value that is read there and dropped does not show.
 * An index that leaves its row through a pointer, or its shared array by more than the gap of `apart.py`, and there
   names an element of another. Through the array itself, whose extents g++ knows, any index outside a row is found.
 * A plain write after atomics of several threads. It must come after the last of them; that it comes after all of them
