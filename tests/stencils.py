@@ -89,19 +89,25 @@ def line_cases(draw: st.DrawFn) -> Case:
     )
 
 
+def origins(extent: int) -> st.SearchStrategy[int]:
+    """Every shift of so many weights."""
+    return st.integers(-(extent // 2), (extent - 1) // 2)
+
+
 @st.composite
 def variants(draw: st.DrawFn) -> Variant:
-    """Any weights of radius 1 to 3 and any boundaries, by any algorithm that takes them."""
-    radius = draw(st.sampled_from((1, 1, 2, 3)))
-    shape = (2 * radius + 1, 2 * radius + 1)
-    star = draw(st.booleans())
+    """Any weights of up to 7 x 7, even extents too, any origin and any boundaries, by any algorithm that takes them."""
+    extents = st.sampled_from((1, 2, 3, 3, 4, 5, 5, 7))
+    shape = (draw(extents), draw(extents))
+    origin = (draw(origins(shape[0])), draw(origins(shape[1])))
+    star = draw(st.booleans()) or shape[0] * shape[1] > 25  # larger ones take long to compile
+    row, col = (extent // 2 + shift for extent, shift in zip(shape, origin, strict=True))
     weights = [
-        draw(SIXTEENTHS) if not star or radius in divmod(place, shape[1]) else 0.0
-        for place in range(shape[0] * shape[1])
+        draw(SIXTEENTHS) if not star or y == row or x == col else 0.0 for y in range(shape[0]) for x in range(shape[1])
     ]
     boundary = (draw(st.sampled_from(BOUNDARIES)), draw(st.sampled_from(BOUNDARIES)))
     dtype = draw(st.sampled_from((F32, F16, F64)))
-    spec = StencilSpec("any", tuple(weights), shape, dtype, boundary, draw(st.sampled_from((0.0, 3.0))))
+    spec = StencilSpec("any", tuple(weights), shape, dtype, boundary, draw(st.sampled_from((0.0, 3.0))), origin)
     return draw(st.sampled_from(legal(spec)))
 
 
@@ -109,7 +115,7 @@ def variants(draw: st.DrawFn) -> Variant:
 def overlapped(draw: st.DrawFn) -> Variant:
     """Any weights of a line, any boundary, with all steps that its segments bear."""
     weights = draw(st.lists(SIXTEENTHS, min_size=1, max_size=17))
-    origin = draw(st.integers(-(len(weights) // 2), (len(weights) - 1) // 2))
+    origin = draw(origins(len(weights)))
     spec = StencilSpec(
         "any", tuple(weights), (len(weights),), draw(st.sampled_from((F32, F16, F64))),
         draw(st.sampled_from(BOUNDARIES)), draw(st.sampled_from((0.0, 3.0))), origin,
