@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gen.toolchain.farm import CompileFarm
 
 COMPILERS = ("nvrtc", "nvcc")
-Gpu = Annotated[int, typer.Option("--gpu", metavar="N", help="The number of the GPU.")]
+Gpu = Annotated[int, typer.Option("--gpu", metavar="N", min=0, help="The number of the GPU.")]
 CompilerName = Annotated[
     str, typer.Option("--compiler", metavar="|".join(COMPILERS), help="What compiles: NVRTC, or nvcc through PyCUDA.")
 ]

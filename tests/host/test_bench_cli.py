@@ -45,6 +45,12 @@ def test_a_case_is_measured_printed_and_kept(script: Script, tmp_path: Path) -> 
     assert read_results(file).runs[0].calibration == LIMITS
 
 
+def test_there_is_no_gpu_below_the_first(script: Script) -> None:
+    ended = run("bench", *ONE, "--gpu", "-1")
+    assert (ended.status, script.started) == (2, 0)
+    assert "--gpu" in ended.err
+
+
 def test_what_took_gen_the_time_is_said_as_it_was(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script.ready = 2.5
     ended = run("bench", *ONE)
