@@ -58,7 +58,7 @@ def _copies() -> Iterator[tuple[str, Config]]:
 
 
 def _runs() -> Iterator[tuple[str, Config]]:
-    for threads, unroll in ((256, 1), (128, 2), (128, 4), (256, 2), (512, 1)):
+    for threads, unroll in ((256, 4), (128, 4), (256, 2), (128, 2), (256, 1), (512, 1)):
         yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll)
     yield "row_copy", RowCopyConfig(lanes=4, unroll=2)
 
