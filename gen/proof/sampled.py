@@ -304,6 +304,8 @@ class _Sample:
         """Whether the chosen blocks come as far as the array goes."""
         layout = self._buffers[operand.name].layout
         touched, elements = self._touched(operand), prod(layout.shape)
+        if operand.role != "out" and not touched.size:
+            return None  # read nowhere: what was written says whether it should have been
         furthest = int(touched[-1]) if touched.size else -1
         if self._last_is_idle and furthest < elements - 1:
             return _idle("the last block")

@@ -16,10 +16,11 @@ from gen.families import FAMILIES
 from gen.families.base import Expected, Extents, Family, Launch, Layout, Limits, Operand, Plan, Spec
 from gen.families.expr import ONE, size
 from gen.families.layout import layouts_of
-from gen.families.names import base_variants, find_variant, variant
+from gen.families.names import base_variants, find_family, find_variant, variant
 from gen.families.probe import TileSpec
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.reduction.oracle import expected
+from gen.families.stencil import StencilSpec
 from gen.proof.cases import Case, Content
 from gen.proof.failure import UNTOUCHED, WRONG, Failure
 from gen.proof.host import HostRunner
@@ -170,6 +171,15 @@ def test_many_blocks_and_a_last_one_that_has_nothing_to_do(host_runner: HostRunn
     (proof,) = prove(host_runner, [made], tuple(sampled_cases(made.family, made.spec)))
     assert proof.failure is None, str(proof.failure)
     assert proof.cases == 1
+
+
+def test_what_reads_nothing_need_not_read_far(host_runner: HostRunner) -> None:
+    stencil = find_family(FAMILIES, "stencil")
+    spec = StencilSpec("nothing", (0.0,) * 9, (3, 3))
+    bases = base_variants(stencil, spec)
+    cases = [case for case in sampled_cases(stencil, spec) if uncovered(bases[0], case, LIMITS) is None]
+    assert cases
+    assert [proof.failure for proof in prove(host_runner, bases, cases)] == [None] * len(bases)
 
 
 def test_what_cannot_be_sampled_is_not() -> None:
