@@ -91,6 +91,13 @@ def test_what_needs_too_many_registers_is_refused() -> None:
     assert illegal(temporal, spec, temporal.config.from_tag("v1_r12_n2_t12", "temporal")) is None
 
 
+def test_rows_of_a_large_block_have_fewer_registers() -> None:
+    spec = StencilSpec("wide", (1.0,) * 81, (9, 9))
+    stream = FAMILY.algorithms["stream"]
+    reasons = [illegal(stream, spec, stream.config.from_tag(tag, "stream")) for tag in ("u2_x2_y4", "u2_x4_y4")]
+    assert reasons == [None, "it needs about 212 registers a thread, and blocks of 16 warps leave 128"]
+
+
 def test_a_mirror_needs_what_it_mirrors() -> None:
     spec = StencilSpec("m", (1.0,) * 25, (5, 5), boundary="mirror")
     temporal = FAMILY.algorithms["temporal"]

@@ -14,12 +14,12 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import numbers, stepping
+from gen.families.stencil.room import room_for
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, common
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
 from gen.families.tiles import Tiles
 
-_MOST_REGISTERS = 255
 MOST_AHEAD = 16  # rows of a warp on their way at once
 _ADDRESSES = 24  # registers beside cells
 _MOST_TERMS = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
@@ -79,9 +79,10 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
 
     def refuses(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers for all rows, and code that is not too long."""
-        needed = registers(spec, config)
-        if needed > _MOST_REGISTERS:
-            return f"it needs about {needed} registers a thread; there are {_MOST_REGISTERS}"
+        needed, warps = registers(spec, config), config.warps_across * config.warps_down
+        allowed = room_for(warps)
+        if needed > allowed:
+            return f"it needs about {needed} registers a thread, and blocks of {warps} warps leave {allowed}"
         if len(spec.taps) * config.rows * _cells(spec) > _MOST_TERMS:
             return "its code would be too long"
         return None

@@ -15,13 +15,11 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_g
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import COPY_THREADS, numbers, stepping
+from gen.families.stencil.room import room_for
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, literal
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
 
-REGISTERS_PER_SM = 65536
-QUARTERS = 4  # of a multiprocessor, each with registers of its own
-MOST_REGISTERS = 255
 MOST_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 _UNFOLDED = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
@@ -213,9 +211,8 @@ def registers(spec: StencilSpec, config: TemporalConfig) -> int:
 
 
 def most_registers(config: TemporalConfig) -> int:
-    """What a thread may have if so many warps are to fit on the quarters of a multiprocessor; eight at a time."""
-    warps = -(-config.warps_per_sm // QUARTERS)
-    return min(REGISTERS_PER_SM // QUARTERS // (32 * warps) // 8 * 8, MOST_REGISTERS)
+    """What a thread may have if so many warps are to fit on a multiprocessor."""
+    return room_for(config.warps_per_sm)
 
 
 def _cells(spec: StencilSpec, config: TemporalConfig) -> int:
