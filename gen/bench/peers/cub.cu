@@ -16,16 +16,17 @@
 using In = GEN_IN;
 using Accumulator = GEN_ACCUMULATOR;
 using Out = GEN_OUT;
+using Limits = cuda::std::numeric_limits<Accumulator>;
 
 #if defined(GEN_SUM)
 using Operator = cuda::std::plus<Accumulator>;
 static Accumulator identity() { return Accumulator(0); }
 #elif defined(GEN_MIN)
 using Operator = cuda::minimum<Accumulator>;
-static Accumulator identity() { return cuda::std::numeric_limits<Accumulator>::max(); }
+static Accumulator identity() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
 #elif defined(GEN_MAX)
 using Operator = cuda::maximum<Accumulator>;
-static Accumulator identity() { return cuda::std::numeric_limits<Accumulator>::lowest(); }
+static Accumulator identity() { return Limits::has_infinity ? -Limits::infinity() : Limits::lowest(); }
 #endif
 
 extern "C" int gen_cub_version() { return CUB_VERSION; }
