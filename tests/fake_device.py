@@ -206,6 +206,8 @@ class DyingBench:
         if misdeed == "wrong":
             raise RunError(base.name, "is wrong")
         self.do(misdeed)
+        if misdeed == "lose":
+            raise RunError(base.name, "reads where nothing is")
         return DyingSession(self)
 
     def do(self, misdeed: Misdeed) -> None:

@@ -191,11 +191,13 @@ class IsolatedDevice:
     def _answer(self, reply: Reply) -> None:
         pending = self._sent.popleft()
         assert pending.request.number == reply.number
-        if pending.again == "reopen":
-            self._reopened = 0
         if reply.error is None and pending.request.what in ("open", "close"):
             self._opened = pending.request if pending.request.what == "open" else None
         try:
+            if pending.again == "reopen" and reply.lost:
+                self._count_reopening(str(reply.error))
+            elif pending.again == "reopen":
+                self._reopened = 0
             if reply.lost:
                 self._restart()
         finally:  # also where no process starts any more: somebody waits

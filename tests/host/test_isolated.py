@@ -128,7 +128,7 @@ def test_an_opening_that_somebody_ends_is_begun_anew(start: Start, tmp_path: Pat
     assert notes(tmp_path) == ["start", f"open {BASE.name}", "killed", "start", f"open {BASE.name}"]
 
 
-@pytest.mark.parametrize("misdeed", ["crash", "killed"])
+@pytest.mark.parametrize("misdeed", ["crash", "killed", "lose"])
 def test_a_problem_that_cannot_be_opened_again_is_an_error_in_words(start: Start, tmp_path: Path, misdeed: str) -> None:
     device = start(first="crash", reopen=misdeed)
     session = device.open(PROBLEM, BASE)
