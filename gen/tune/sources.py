@@ -6,7 +6,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 
 from gen.emit.render import render
@@ -90,7 +90,7 @@ class Sources:
                 yield variant, source.future.result(left)
             except CompileError as error:
                 yield variant, error
-            except TimeoutError:
+            except (TimeoutError, CancelledError):  # cancelled for another of the same code
                 source.future.cancel()
 
     def foresee(self, to_come: Iterable[Variant | None]) -> None:

@@ -221,6 +221,20 @@ def test_finals_wait_for_no_code_longer_than_there_is_time(trials: Trials) -> No
     )
 
 
+def test_variants_of_one_source_that_is_not_there_in_time_are_both_left_out() -> None:
+    class Waiting(FakeFarm):
+        """Begins with nothing, so that all can be called off."""
+
+        def submit(self, name: str, text: str, arch: str) -> Future[Compiled]:
+            super().submit(name, text, arch)
+            return Future()
+
+    farm = Waiting()
+    sources = Sources(farm, H100.arch, lambda made: made.name)
+    assert list(sources.codes(ALL[1:4], deadline=time.monotonic() - 1)) == []
+    assert len(farm.compiled) == 1
+
+
 def test_what_one_problem_gave_up_another_of_the_run_tries_once(
     trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
