@@ -86,18 +86,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 def outcome_of(
-    problem: Problem, device: Device, done: Mapping[str, Trial], finalists: Sequence[Trial], found: Finals,
+    problem: Problem, floor_us: float, done: Mapping[str, Trial], finalists: Sequence[Trial], found: Finals,
     base: str, previous: str | None, seconds: float, left_out: int,
 ) -> Outcome:  # fmt: skip
     """Chooses the winner: among the finalists by their turns, else, where there were none, by their few samples."""
-    floor = device.floor_us(problem)
     trials = tuple(done.values())
     if finalists:
         winner, times = choose(finalists, found.times_us, tried_as(done, previous)), found.times_us
     else:
         right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
         if not right:
-            return Outcome(problem, trials, None, float("inf"), None, 0.0, floor, seconds, left_out, base=base)
+            return Outcome(problem, trials, None, float("inf"), None, 0.0, floor_us, seconds, left_out, base=base)
         winner = _fastest(right, done, previous)
         times = {winner.variant.name: winner.times_us}
     own = times[winner.variant.name]
@@ -108,8 +107,8 @@ def outcome_of(
         _spokesman(winner, trials, previous),
         interval.center,
         paired_ratio(own, times[base]) if base in times else None,
-        floor / interval.center,
-        floor,
+        floor_us / interval.center,
+        floor_us,
         seconds,
         left_out,
         times,

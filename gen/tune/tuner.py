@@ -94,14 +94,15 @@ def tune(
     sources = sources or Sources(farm, device.limits.arch, text)
     setting = setting_of(device, farm)
     pruning = Pruning(problem, device.limits, device.name, options.prune)
-    enough = 0.0 if options.stop_at is None else device.floor_us(problem) / options.stop_at
+    floor_us = device.floor_us(problem)  # a device that is lost says it no more
+    enough = 0.0 if options.stop_at is None else floor_us / options.stop_at
     likely = likely_variants(problem.family, problem.spec, problem.shape_class)
     search = First(options.search(sources.space(problem)), [*known(problem, [previous or ""]), *likely])
     attempts = Attempts(problem, device, sources, trials, setting, pruning, search, tick)
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
         seconds = time.monotonic() - start
-        return outcome_of(problem, device, attempts.done, finalists, found, base.name, previous, seconds, left)
+        return outcome_of(problem, floor_us, attempts.done, finalists, found, base.name, previous, seconds, left)
 
     entrant = attempts.base(base)
     session = device.open(problem, entrant)

@@ -157,16 +157,24 @@ def test_what_was_won_before_an_error_is_kept(home: Path) -> None:
 
 def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But not where base is wrong: then nothing that was held against it counts."""
-    submit = FakeSession.submit
+    submit, floor_us = FakeSession.submit, FakeDevice.floor_us
+
+    def check(device: FakeDevice) -> None:
+        if len(device.attempts) == 12:
+            raise RunError("The process that drives the GPU", "ended before it was ready")
 
     def lost(session: FakeSession, entrant: Entrant, give_up_us: float) -> Any:
-        if len(session._device.attempts) == 12:
-            raise RunError("The process that drives the GPU", "ended before it was ready")
+        check(session._device)
         return submit(session, entrant, give_up_us)
+
+    def floor(device: FakeDevice, problem: Problem) -> float:
+        check(device)  # it answers nothing any more
+        return floor_us(device, problem)
 
     device = FakeDevice(by_length)
     with monkeypatch.context() as patch:
         patch.setattr(FakeSession, "submit", lost)
+        patch.setattr(FakeDevice, "floor_us", floor)
         with pytest.raises(RunError, match="ended before it was ready"):
             tuned(home, TRANSPOSE, device)
     tried = {made.name: by_length(made) for made in tuner.candidates(TRANSPOSE[0], device.limits)[0]}

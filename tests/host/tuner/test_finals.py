@@ -146,7 +146,7 @@ def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
     done = {name: Trial(by_name[name], "ok", times_us=found) for name, found in times_us.items()}
     done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
     none = Finals({}, settled=False)
-    outcome = outcome_of(PROBLEM, FakeDevice(), done, [], none, BASE, previous, 1.0, 0)
+    outcome = outcome_of(PROBLEM, 5.0, done, [], none, BASE, previous, 1.0, 0)
     assert won(outcome) == (THIRD if previous == THIRD else wins)
     assert displaces(outcome, previous or "") is (won(outcome) == FIRST and previous is not None)
 
@@ -161,7 +161,7 @@ def test_the_winner_so_far_keeps_its_margin_where_another_of_its_code_was_timed(
     done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
     finals = Finals(times_us, settled=True)
     finalists = [done[FIRST], done[SECOND]]
-    outcome = outcome_of(PROBLEM, FakeDevice(), done, finalists, finals, BASE, THIRD, 1.0, 0)
+    outcome = outcome_of(PROBLEM, 5.0, done, finalists, finals, BASE, THIRD, 1.0, 0)
     assert won(outcome) == (THIRD if stays else FIRST)
     # Where the other is not known in this run, it was timed itself.
     alone = {THIRD: done[THIRD], FIRST: done[FIRST]}
