@@ -11,6 +11,7 @@ from gen.families.regions import Region
 from gen.gpu.trial import Device, Problem, Status, Trial
 from gen.store.tuned import Winner
 from gen.tune.choose import MARGIN, Interval, choose, median_interval, paired_ratio
+from gen.tune.known import known
 from gen.tune.race import Finals, noise
 
 
@@ -122,11 +123,13 @@ def outcome_of(
 def displaces(outcome: Outcome, previous: str) -> bool:
     """Whether an outcome is a reason to give up the winner so far, or to renew what is known of it.
 
-    One without finals is none, unless the winner so far turned out to be wrong, or clearly slower. Nor is one whose
-    runs of the winner so far were ended by others.
+    One without finals is none, unless the winner so far turned out to be wrong, or clearly slower. Nor is one that had
+    no time to try the winner so far, or whose runs of it were ended by others.
     """
     again = next((trial for trial in outcome.trials if trial.variant.name == previous), None)
     if outcome.winner is None or (again is not None and again.outside):
+        return False
+    if again is None and any(known(outcome.problem, [previous])):
         return False
     return outcome.finals is not None or (again is not None and outcome.winner.variant.name != previous)
 

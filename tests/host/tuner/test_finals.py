@@ -151,6 +151,16 @@ def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
     assert displaces(outcome, previous or "") is (won(outcome) == FIRST and previous is not None)
 
 
+@pytest.mark.parametrize(("previous", "stays"), [(FIRST, True), ("stencil_gone__naive_x64_y2_u2", False)])
+def test_finals_that_the_winner_so_far_was_too_late_for_say_nothing_against_it(previous: str, stays: bool) -> None:
+    """But a variant that is none any more makes room."""
+    base = Trial(ALL[0], "ok", times_us=(20.0, 20.0, 20.0))
+    finals = Finals({BASE: [20.0] * 30}, settled=True)
+    outcome = outcome_of(PROBLEM, 5.0, {BASE: base}, [base], finals, BASE, previous, 1.0, 9)
+    assert won(outcome) == BASE
+    assert displaces(outcome, previous) is not stays
+
+
 @pytest.mark.parametrize(("ratio", "stays"), [(1.006, True), (1.03, False)])
 def test_the_winner_so_far_keeps_its_margin_where_another_of_its_code_was_timed(ratio: float, stays: bool) -> None:
     by_name = {made.name: made for made in ALL}
