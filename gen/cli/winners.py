@@ -92,17 +92,19 @@ def report_regrets(regrets: Sequence[Regret]) -> None:
 
 def regret_as_json(regret: Regret) -> dict[str, Any]:
     """All of it that a program may want."""
+    from gen.tune.regret import told
+
     return {
         "problem": str(regret.outcome.problem),
         "shape_class": regret.outcome.problem.shape_class,
         "winner": regret.winner,
-        "regret": {str(point.problem): _finite(point.regret(regret.winner)) for point in regret.points},
+        "regret": {str(point.problem): told(point.regret(regret.winner)) for point in regret.points},
         "parts": [
             {
                 "for": part.region.words,
                 "within": part.region.to_json(),
                 "variant": part.variant,
-                "regret": _finite(part.regret),
+                "regret": told(part.regret),
             }
             for part in regret.parts
         ],
@@ -140,7 +142,3 @@ def _check_as_json(check: Check) -> dict[str, Any]:
 
 def _percent(regret: float) -> str:
     return "cannot run" if regret == float("inf") else f"{100 * regret:.1f} %"
-
-
-def _finite(regret: float) -> float | None:
-    return None if regret == float("inf") else round(regret, 4)

@@ -18,7 +18,7 @@ from gen.tune.choose import median_interval, paired_ratio
 from gen.tune.contest import after, contest
 from gen.tune.outcome import Outcome, winner_of
 from gen.tune.race import Finals, noise
-from gen.tune.regret import MOST_REGRET, Part, Point, probes, split, worst
+from gen.tune.regret import MOST_REGRET, Part, Point, probes, split, told, worst
 from gen.tune.run import keep
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, tune
@@ -97,8 +97,8 @@ def regret_of(
         outcomes.append(probe(problem, winner, share))
     names = list(dict.fromkeys([winner, *(one.winner.variant.name for one in outcomes if one.winner), *so_far]))
     outcomes = [one if _point(one).tells_of(winner) else _met(one, names, meet, deadline) for one in outcomes]
-    told = [point for point in map(_point, outcomes) if point.tells_of(winner)]
-    if told and worst(winner, told) > MOST_REGRET:
+    known = [point for point in map(_point, outcomes) if point.tells_of(winner)]
+    if known and worst(winner, known) > MOST_REGRET:
         outcomes = [_met(one, names, meet, deadline) for one in outcomes]
     timed = [one for one in outcomes if (point := _point(one)).times_us and point.tells_of(winner)]
     points = tuple(map(_point, timed))
@@ -126,8 +126,8 @@ def winners_of(
 
     What stands of the winner stays: that other sizes were looked at is no reason to give it up.
     """
-    told = {"regret": _told(regret.winner, regret.points), "split_regret": round(regret.after, 4)}
-    found = [replace(stands, evidence={**stands.evidence, **told})]
+    lost = {"regret": _told(regret.winner, regret.points), "split_regret": told(regret.after)}
+    found = [replace(stands, evidence={**stands.evidence, **lost})]
     for part in regret.special:
         problems = [point.problem for point in part.points if part.variant in point.times_us]
         outcomes = [one for one in regret.outcomes if one.problem in problems]
@@ -203,9 +203,9 @@ def _is_part(winner: Winner, whole: Winner) -> bool:
     return mine and bool(winner.region.bounds) and not winner.region.one and winner.region.lies_in(whole.region)
 
 
-def _told(variant: str, points: Sequence[Point]) -> dict[str, float]:
+def _told(variant: str, points: Sequence[Point]) -> dict[str, float | None]:
     """A variant's regret on each problem."""
-    return {str(point.problem): round(point.regret(variant), 4) for point in points}
+    return {str(point.problem): told(point.regret(variant)) for point in points}
 
 
 def _won_by(outcome: Outcome, part: Part) -> Outcome:

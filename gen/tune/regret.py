@@ -106,6 +106,11 @@ def worst(variant: str, points: Sequence[Point]) -> float:
     return max(point.regret(variant) for point in points)
 
 
+def told(regret: float) -> float | None:
+    """A regret as JSON has it: None where the variant cannot run."""
+    return None if regret == inf else round(regret, 4)
+
+
 def split(
     points: Sequence[Point], winner: str, region: Region = WHOLE, so_far: Collection[str] = ()
 ) -> tuple[Part, ...]:

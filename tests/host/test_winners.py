@@ -18,7 +18,7 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, space, variant
 from gen.families.regions import Bound, Region
-from gen.gpu.trial import Problem, Trial
+from gen.gpu.trial import Entrant, Problem, Trial
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, read_winners, text_of_winners
 from gen.tune.choose import Interval
@@ -33,7 +33,7 @@ from gen.tune.search import Space
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, base_of, tune
 from gen.tune.verify import MOST_TURNS, TURNS, Check, verdict_of, verify
-from tests.fake_device import FakeDevice, FakeFarm
+from tests.fake_device import FakeDevice, FakeFarm, FakeSession
 
 TRANSPOSE = problems(FAMILIES, "transpose_10_b32", {})[:1]
 FAMILY = find_family(FAMILIES, "transpose")
@@ -146,6 +146,25 @@ def test_a_winner_that_a_run_without_finals_left_in_place_stays_with_what_is_kno
     assert after.evidence["driver"] == "1.0"
     assert after.evidence["regret"][str(TRANSPOSE[0])] == pytest.approx(10 / 9.8 - 1, abs=1e-3)
     assert len(after.evidence["regret"]) == 8
+
+
+def test_where_a_winner_cannot_run_its_regret_is_no_number(home: Path) -> None:
+    """JSON has none for it: other programs could not read the file."""
+
+    class Picky(Sized):
+        def open(self, problem: Problem, base: Entrant) -> FakeSession:
+            self.bad = {WIDE.name: "launch_failed"} if problem.alignment < TRANSPOSE[0].alignment else {}
+            return super().open(problem, base)
+
+    device = Picky(lambda name, _: {WIDE.name: 10.0, TALL.name: 12.0}.get(name))
+    done = run(TRANSPOSE, FAMILIES, device, FakeFarm(), home)
+    (regret,) = regrets(done.outcomes, FAMILIES, device, FakeFarm(), home)
+    assert regret.before == float("inf")
+    assert "Infinity" not in (home / FILE).read_text()
+    whole, part = read_winners(home)
+    assert (whole.variant, part.variant) == (WIDE.name, TALL.name)
+    assert list(whole.evidence["regret"].values()).count(None) == 1
+    assert whole.evidence["split_regret"] == 0.0
 
 
 def test_where_a_winner_lags_all_that_won_a_size_meet_on_every_size(home: Path) -> None:
