@@ -13,6 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from gen.errors import RunError
+
 # Imported before anything is forked, where it is installed; none of it starts a thread.
 PRELOADED = ["numpy", "cuda.core", "gen.families", "gen.gpu.worker", "gen.toolchain.compiled", "gen.store.trials"]
 
@@ -21,7 +23,18 @@ def fork(target: Callable[..., None], *arguments: Any, name: str) -> tuple[BaseP
     """Starts a process, and gives our end of a pipe; `target` is called with the other end and the arguments.
 
     Ctrl-C does not reach it: whoever started it ends it. Its end of the pipe closes when this process ends.
+
+    Raises RunError where the system has no room for one more.
     """
+    try:
+        return _fork(target, *arguments, name=name)
+    except (OSError, EOFError) as error:  # on a thread of ours nobody else would hear of it
+        raise RunError(
+            f"A process ({name})", "cannot be started", error, next_step="End others and try again"
+        ) from error
+
+
+def _fork(target: Callable[..., None], *arguments: Any, name: str) -> tuple[BaseProcess, Connection]:
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which it inherits, if it starts now

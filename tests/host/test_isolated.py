@@ -195,6 +195,24 @@ def test_where_it_cannot_start_again_all_who_wait_hear_of_it(
     assert STARTS > 1
 
 
+@pytest.mark.parametrize("refusal", [BlockingIOError(11, "Resource temporarily unavailable"), EOFError("unexpected")])
+def test_where_the_system_starts_no_process_all_who_wait_hear_of_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
+    device = start(first="crash")
+    session = device.open(PROBLEM, BASE)
+    session.ready().result()
+
+    def refused(_: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr("multiprocessing.forkserver.connect_to_new_process", refused)
+    futures = [session.submit(one, 100.0) for one in (FIRST, SECOND)]
+    assert futures[0].result(20).status == "launch_failed"
+    with pytest.raises(RunError, match=r"A process \(gen-gpu\) cannot be started"):
+        futures[1].result(20)
+
+
 def test_closing_ends_the_process_whatever_it_is_at(start: Start) -> None:
     device = start(first="hang")
     session = device.open(PROBLEM, BASE)
