@@ -114,7 +114,8 @@ def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
         show.text(f"Left out for want of time: {count} {'variant' if count == 1 else 'variants'} of {spec}.")
     if len(done.variants) > 1:
         show.text("The base and named variants, and configs in which every pair of parameter values meets.")
-    show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
+    if done.variants:
+        show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
     infeasible = sum(one.infeasible is not None for one in done.variants)
     if infeasible:
         show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
