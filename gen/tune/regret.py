@@ -72,8 +72,8 @@ class Point:
             if trial.status == "ok" and trial.whole and timed is not None:
                 center = midmean_interval(rounds_us[leader]).center
                 times[trial.variant.name] = center * over(rounds_us[timed], rounds_us[leader]).center
-        untried = ("ok", "pruned")
-        unable = frozenset(trial.variant.name for trial in trials if trial.status not in untried)
+        tried = [one for one in trials if one.status not in ("ok", "pruned") and not one.outside]
+        unable = frozenset(trial.variant.name for trial in tried)
         return cls(problem, problem.sizes, times, unable)
 
     def tells_of(self, variant: str) -> bool:

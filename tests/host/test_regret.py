@@ -187,6 +187,8 @@ def test_a_point_holds_times_that_were_taken_in_the_same_turns_alone() -> None:
         True, True, False,
     )  # fmt: skip
     assert Point.of(TRANSPOSE, trials, {}).times_us == {}
+    ended = Trial(wrong, "launch_failed", outside=True)  # by others: which says nothing of it
+    assert not Point.of(TRANSPOSE, [trials[0], ended], turns).tells_of(wrong.name)
 
 
 def test_regret_is_that_of_the_turns_that_both_have_taken() -> None:
