@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from gen.proof.gpp import Gpp
 from gen.proof.native import Runtime
 from gen.proof.parameters import cluster, most_threads
 from gen.proof.prelude import preludes_in
+from gen.proof.workplace import Workplace
 from gen.toolchain.cache import Cache, write_whole
 
 VARIANTS_PER_UNIT = 20
@@ -200,9 +200,9 @@ class Builder:
         write_whole(self._kept(source), source.text.encode())
         return self._kept(source)
 
-    def _workplace(self) -> _Workplace:
+    def _workplace(self) -> Workplace:
         self.cache.mkdir(parents=True, exist_ok=True)
-        return _Workplace(self.cache)
+        return Workplace(self.cache)
 
     @cached_property
     def _runtime_library(self) -> Path:
@@ -252,16 +252,6 @@ class Builder:
     def _sources(self) -> Path:
         with as_file(files("gen.proof") / "cuda_on_host") as folder:
             return folder  # gen is never installed as an archive: the folder stays
-
-
-class _Workplace(tempfile.TemporaryDirectory[str]):
-    """A folder in the cache that goes when its work is done: what it holds can be renamed into the cache."""
-
-    def __init__(self, cache: Path) -> None:
-        super().__init__(dir=cache, prefix="building-")
-
-    def __enter__(self) -> Path:  # type: ignore[override]  # a path is what everyone needs
-        return Path(super().__enter__())
 
 
 def _unit(sources: Sequence[Source], prelude: Path) -> str:

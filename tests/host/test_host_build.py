@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +23,7 @@ from gen.proof.apart import GAP, LINE, aligned_as_declared, set_apart
 from gen.proof.build import VARIANTS_PER_UNIT, Builder, Source
 from gen.proof.gpp import Gpp
 from gen.proof.host import HostFault, HostRunner
+from gen.proof.workplace import ABANDONED, PREFIX, Workplace
 from gen.toolchain import headers
 from gen.toolchain.cache import Cache
 from gen.toolchain.headers import NEEDED
@@ -49,6 +52,18 @@ def result(cache: Path, label: str = "v7", text: Callable[[Variant], str] = stor
     out = np.zeros((), np.float32)
     kernel.run({}, {"out": out})
     return float(out)
+
+
+def test_what_killed_processes_left_behind_goes_a_day_later(tmp_path: Path) -> None:
+    old, young = (tmp_path / f"{PREFIX}{name}" for name in ("old", "young"))
+    for folder in (old, young):
+        (folder / "deep").mkdir(parents=True)
+    now = time.time()
+    os.utime(old, (now - ABANDONED - 60,) * 2)
+    os.utime(young, (now - ABANDONED + 3600,) * 2)
+    with Workplace(tmp_path) as place:
+        assert {*tmp_path.iterdir()} == {young, place}
+    assert {*tmp_path.iterdir()} == {young}
 
 
 @pytest.fixture(scope="module")
