@@ -38,6 +38,7 @@ check: .venv/installed ## all that a change must pass: format, lint, types, out/
 	.venv/bin/pytest -n auto --dist worksteal
 
 clean: ## remove what these targets made: .venv and caches
+	@[ Makefile -ef '$(firstword $(MAKEFILE_LIST))' ] || { echo "Run make clean in gen's own folder." >&2; exit 1; }
 	@[ ! -e .venv/made-by-make ] || rm -rf .venv
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache out/.cache
 	@for folder in $(wildcard gen tests bench); do \
@@ -45,10 +46,11 @@ clean: ## remove what these targets made: .venv and caches
 	done
 
 .venv/installed: pyproject.toml
-	@for python in $(PYTHONS); do \
+	@if [ -e .venv ] && [ ! -e .venv/made-by-make ]; then echo "Using the .venv that is here."; exit; fi; \
+	for python in $(PYTHONS); do \
 	  if $$python -c '$(SUITS)' >/dev/null 2>&1; then \
 	    echo "Setting up .venv with $$python: one or two minutes, once."; \
-	    $$python -m venv .venv && touch .venv/made-by-make; exit; \
+	    mkdir -p .venv && touch .venv/made-by-make && $$python -m venv .venv; exit; \
 	  fi; \
 	done; \
 	echo "gen needs Python 3.11 or newer with venv. None of these runs: $(PYTHONS)." >&2; \

@@ -145,3 +145,26 @@ def test_clean_leaves_an_environment_that_make_did_not_make(checkout: Path) -> N
     (checkout / ".venv").mkdir()
     assert make(checkout, "clean").returncode == 0
     assert (checkout / ".venv").exists()
+
+
+def test_an_environment_that_was_there_is_used_and_stays(checkout: Path) -> None:
+    put(checkout, "python3", WORKING)
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(checkout / "path" / "python3", checkout / ".venv" / "bin" / "python")
+    assert make(checkout, "setup").returncode == 0
+    assert [call.split()[:3] for call in calls(checkout)] == [["python", "-m", "pip"]]  # nothing is made anew
+    assert make(checkout, "clean").returncode == 0
+    assert (checkout / ".venv" / "bin" / "python").exists()
+
+
+def test_clean_called_from_another_folder_removes_nothing_there(checkout: Path) -> None:
+    elsewhere = checkout / "elsewhere"
+    (elsewhere / ".pytest_cache").mkdir(parents=True)
+    path = checkout / "path"
+    done = subprocess.run(
+        [path / "make", "-f", checkout / "Makefile", "clean"], cwd=elsewhere, env={**os.environ, "PATH": str(path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "Run make clean in gen's own folder." in done.stderr
+    assert (elsewhere / ".pytest_cache").exists()
