@@ -52,12 +52,13 @@ class Meeting:
 
     def with_itself(self, row: Row, again: Contender) -> tuple[Caches, ...]:
         """Times our kernel against itself: the noise. Gives the protocols for the peers: under 20 us, HOT too."""
-        self._send(Begun(OURS, "timing", TIME_SECONDS))
         asked = self._protocol
+        self._send(Begun(OURS, "timing", TIME_SECONDS, asked.value))
         first = self._alone[asked] = self._fight(again, asked)
         self._tell(row, asked, first)
         if asked is Caches.HOT or first.ours_us >= LATENCY_US or self._mine.is_graph:
             return (asked,)
+        self._send(Begun(OURS, "timing", TIME_SECONDS, Caches.HOT.value))
         try:
             self._alone[Caches.HOT] = hot = self._fight(again, Caches.HOT)
         except GenError as error:
@@ -106,7 +107,7 @@ class Meeting:
 
     def _time(self, row: Row, contender: Contender, protocol: Caches) -> None:
         """One protocol; what goes wrong in it leaves the rows of others as they are."""
-        self._send(Begun(row.peer, "timing", TIME_SECONDS))
+        self._send(Begun(row.peer, "timing", TIME_SECONDS, protocol.value))
         if protocol is Caches.HOT and contender.on_stream is None and not contender.is_graph:
             self._found(replace(row, note="cannot be captured in a graph"))
             return

@@ -32,11 +32,13 @@ class Begun:
         who: the contender at work.
         what: in words.
         seconds: after which it is taken for hung.
+        protocol: under which it is timed; empty for all else.
     """
 
     who: str
     what: str
     seconds: float
+    protocol: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import Protocol
@@ -19,6 +19,7 @@ from gen.errors import DeviceError, GenError
 
 OPEN_SECONDS = 240.0  # importing every library, and calibrating
 MOST_STRIKES = 2  # crashes and hangs, after which a peer is left out of the run
+_BEGINNING = Begun(OURS, "beginning", OPEN_SECONDS)
 
 
 class Line(Protocol):
@@ -171,19 +172,29 @@ class Bench:
                     rows[row.key] = row
                 return [] if culprit is None else list(rows.values())
             assert self._line is not None
-            who, reason = self._one(self._line, Order(case, tuple(remaining), seconds), rows)
-            if who is None:
+            order = Order(case, tuple(remaining), seconds)
+            step, reason = self._one(self._line, order, rows)
+            if not reason:
                 return list(rows.values())
             self._line.kill()
             self._line = None
+            who = step.who
             self.strikes[who] += 1
-            culprit = self._row(case, who, reason)
+            culprit = self._blamed(rows, case, step, reason)
             self._last = f"{who} {reason} on {case.name}"
             rows[culprit.key] = culprit
             if who == OURS:
                 return list(rows.values())
             done = {key[2] for key in rows}
             remaining = [name for name in remaining if name not in done]
+
+    def _blamed(self, rows: Mapping[tuple[str, ...], Row], case: Case, step: Begun, reason: str) -> Row:
+        """The row of who took the process down; what is known of a peer under this protocol already stays there."""
+        row = self._row(case, step.who, reason)
+        if step.protocol:
+            row = replace(row, protocol=step.protocol)
+        there = None if step.who == OURS else rows.get(row.key)
+        return row if there is None else replace(there, note="; ".join(filter(None, [there.note, reason])))
 
     def _reopened(self) -> bool:
         """Whether a process took the place of one that was taken down; if not, `lost` says after whom."""
@@ -199,26 +210,26 @@ class Bench:
             return False
         return True
 
-    def _one(self, line: Line, order: Order, rows: dict[tuple[str, ...], Row]) -> tuple[str | None, str]:
-        """Takes the rows of a case. Gives who took the process down, and how; None if nobody did."""
-        step = Begun(OURS, "beginning", OPEN_SECONDS)
+    def _one(self, line: Line, order: Order, rows: dict[tuple[str, ...], Row]) -> tuple[Begun, str]:
+        """Takes the rows of a case. Gives the last step, and how it took the process down; nothing if it did not."""
+        step = _BEGINNING
         try:
             line.send(order)
             while True:
                 message = line.receive(step.seconds)
                 if message is None:
-                    return step.who, f"hung for {step.seconds:.0f} s while {step.what}"
+                    return step, f"hung for {step.seconds:.0f} s while {step.what}"
                 if isinstance(message, Found):
                     rows[message.row.key] = message.row
                 elif isinstance(message, Begun):
                     step = message
                 elif isinstance(message, Lost | Refused):
-                    return step.who, f"took the device down while {step.what}: {message.reason}"
+                    return step, f"took the device down while {step.what}: {message.reason}"
                 elif isinstance(message, Finished):
-                    return None, ""
+                    return step, ""
         except (EOFError, OSError):
             how = getattr(line, "ended", "its process ended")
-            return step.who, f"crashed while {step.what}: {how}"
+            return step, f"crashed while {step.what}: {how}"
 
     def _row(self, case: Case, name: str, note: str) -> Row:
         return Row(case.family, case.name, name, self.setup.protocol.value, note=note)

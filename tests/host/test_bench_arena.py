@@ -119,12 +119,14 @@ def test_a_right_peer_is_timed_against_ours(home: Path, case: Case) -> None:
 
 def test_under_20_us_a_launch_in_a_graph_is_timed_too(home: Path) -> None:
     ring = FakeRing(times=(10.0, 9.0))
-    rows, _ = run(home, SUM, FakePeer(), ring=ring)
+    rows, told = run(home, SUM, FakePeer(), ring=ring)
     assert [(row.peer, row.protocol) for row in rows] == [
         (OURS, "cold"), (OURS, "hot"), ("other", "cold"), ("other", "hot")
     ]  # fmt: skip
     assert rows[3].ours_us == 10
     assert rows[3].verdict == "LOSS"
+    steps = [(step.who, step.protocol) for step in told if isinstance(step, Begun) and step.what == "timing"]
+    assert steps == [(row.peer, row.protocol) for row in rows]
     assert {protocol for protocol, _ in ring.turns} == {Protocol.COLD, Protocol.HOT}
     assert not ring.graphs, "a graph was not closed"
 

@@ -62,6 +62,8 @@ class Script:
         setups: of every process.
         ready: seconds that every contender took to get ready.
         processes: how many can begin; None: any number.
+        later: what a contender begins and crashes at when its row is there.
+        idle: cases before which the process has ended; each is taken out as it happens.
     """
 
     crash: frozenset[str] = frozenset()
@@ -76,6 +78,8 @@ class Script:
     setups: list[Setup] = field(default_factory=list)
     ready: float | None = None
     processes: int | None = None
+    later: dict[str, Begun] = field(default_factory=dict)
+    idle: set[str] = field(default_factory=set)
 
     def start(self, setup: Setup) -> FakeLine:
         self.setups.append(setup)
@@ -109,6 +113,9 @@ class FakeLine:
 
     def _follow(self, order: Order) -> Iterator[Message | None]:
         case = order.case
+        if case.name in self._script.idle:
+            self._script.idle.remove(case.name)
+            raise EOFError
         for name in (OURS, *order.peers):
             yield Begun(name, "timing", 5.0)
             for what in (name, f"{case.name} {name}"):
@@ -121,6 +128,9 @@ class FakeLine:
             ratio = 1.0 if name == OURS else 2.0
             row = Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN", pairs=30)
             yield Found(replace(row, seconds=self._script.ready))
+            if name in self._script.later:
+                yield self._script.later[name]
+                raise EOFError
         yield Finished()
 
 
@@ -197,6 +207,24 @@ def test_our_own_crash_is_a_row_and_the_next_case_has_its_turn(tmp_path: Path) -
     assert rows[CASES[0].name, OURS].note.startswith("crashed")
     assert (CASES[0].name, "torch") not in rows
     assert rows[CASES[1].name, OURS].verdict == "WIN"
+
+
+@pytest.mark.parametrize("who", [OURS, "torch"])
+def test_a_crash_under_another_protocol_leaves_what_was_timed_under_this_one(tmp_path: Path, who: str) -> None:
+    script = Script(later={who: Begun(who, "timing", 5.0, "hot")})
+    bench = Bench(setup_in(tmp_path), script.start)
+    bench.open()
+    ((_, found),) = bench.rows(CASES[:1])
+    rows = {(row.peer, row.protocol): row for row in found}
+    assert (rows[who, "cold"].verdict, rows[who, "cold"].note) == ("WIN", "")
+    assert (rows[who, "hot"].verdict, rows[who, "hot"].note) == ("-", "crashed while timing: signal 11")
+
+
+def test_a_crash_after_it_was_timed_is_a_note(tmp_path: Path) -> None:
+    rows, _ = rows_of(Script(later={"torch": Begun("torch", "timing", 5.0, "cold")}), tmp_path)
+    row = rows[CASES[0].name, "torch"]
+    assert (row.verdict, row.note) == ("WIN", "crashed while timing: signal 11")
+    assert rows[CASES[0].name, "cub"].verdict == "WIN"
 
 
 def test_what_the_budget_does_not_reach_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
