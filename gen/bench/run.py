@@ -165,6 +165,7 @@ class Bench:
                 row = self._row(case, name, note)
                 rows[row.key] = row
         culprit = None
+        begun_anew = False
         while True:
             if self._line is None and not self._reopened():
                 if culprit is not None:
@@ -178,6 +179,9 @@ class Bench:
                 return list(rows.values())
             self._line.kill()
             self._line = None
+            if step == _BEGINNING and not begun_anew:  # whoever ended it was at work on an earlier case, if anybody
+                begun_anew, self._last = True, f"its process {reason} on {case.name}"
+                continue
             who = step.who
             self.strikes[who] += 1
             culprit = self._blamed(rows, case, step, reason)

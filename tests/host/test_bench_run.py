@@ -227,6 +227,18 @@ def test_a_crash_after_it_was_timed_is_a_note(tmp_path: Path) -> None:
     assert rows[CASES[0].name, "cub"].verdict == "WIN"
 
 
+def test_nobody_is_blamed_for_a_process_that_ended_between_cases(tmp_path: Path) -> None:
+    script = Script(idle={CASES[1].name})
+    rows, _ = rows_of(script, tmp_path)
+    assert script.started == 2
+    assert len(rows) == len(CASES) * (1 + len(PEERS))
+    assert all(row.verdict == "WIN" for row in rows.values())
+    lost, bench = rows_of(Script(idle={CASES[1].name}, processes=1), tmp_path)
+    assert {case for case, _ in lost} == {CASES[0].name}
+    assert bench.left_out == list(CASES[1:])
+    assert f"its process crashed while beginning: signal 11 on {CASES[1].name}" in str(bench.lost)
+
+
 def test_what_the_budget_does_not_reach_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 10_000, 10))  # every look at the clock is 10 s later
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
