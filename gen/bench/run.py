@@ -17,13 +17,18 @@ from gen.bench.worker import Order, Setup, serve
 from gen.bench.works import Case
 from gen.errors import DeviceError, GenError
 
-OPEN_SECONDS = 240.0  # importing every library, and calibrating
+OPEN_SECONDS = 240.0  # opening the device, and calibrating
 MOST_STRIKES = 2  # crashes and hangs, after which a peer is left out of the run
 _BEGINNING = Begun(OURS, "beginning", OPEN_SECONDS)
 
 
 class Line(Protocol):
     """A line to a process that measures."""
+
+    @property
+    def ended(self) -> str:
+        """How the process ended, in words."""
+        ...
 
     def send(self, order: Order | None) -> None:
         """Orders a case; None ends the process."""
@@ -93,6 +98,7 @@ class Bench:
         strikes: how often each peer took its process down.
         left_out: cases that the budget did not reach, or that came after the device was lost.
         lost: why no process can begin any more, after a contender took the device down.
+        broken: how a peer took its process down as it was imported, by name.
     """
 
     setup: Setup
@@ -101,23 +107,28 @@ class Bench:
     strikes: Counter[str] = field(default_factory=Counter)
     left_out: list[Case] = field(default_factory=list)
     lost: DeviceError | None = None
+    broken: dict[str, str] = field(default_factory=dict)
     _line: Line | None = None
     _last: str = ""
 
     def open(self) -> Opened:
-        """Starts a process. Raises DeviceError if there is nothing to measure on."""
-        self._line = self.start(self.setup)
-        try:
-            message = self._line.receive(OPEN_SECONDS)
-        except EOFError:
-            message = Refused("its process ended")
-        if isinstance(message, Opened):
-            self.opened = self.opened or message
-            return message
-        self._line.kill()
-        self._line = None
-        reason = message.reason if isinstance(message, Refused) else f"nothing came for {OPEN_SECONDS:.0f} s"
-        raise DeviceError("The benchmark", f"cannot begin: {reason}", next_step=f"See {self.setup.log}")
+        """Starts a process, anew without each peer that takes it down as it is imported.
+
+        Raises DeviceError if there is nothing to measure on.
+        """
+        while True:
+            there = tuple(name for name in self.setup.peers if name not in self.broken)
+            self._line = self.start(replace(self.setup, peers=there))
+            message, step, reason = _first(self._line)
+            if message is not None:
+                found = replace(message, missing={**self.broken, **message.missing})
+                self.opened = self.opened or found
+                return found
+            self._line.kill()
+            self._line = None
+            if step.who not in there:
+                raise DeviceError("The benchmark", f"cannot begin: {reason}", next_step=f"See {self.setup.log}")
+            self.broken[step.who] = reason
 
     def rows(
         self, cases: Sequence[Case], budget: float | None = None, tune: Tune | None = None
@@ -158,8 +169,9 @@ class Bench:
 
     def _case(self, case: Case, seconds: float) -> list[Row]:
         rows: dict[tuple[str, ...], Row] = {}
-        remaining = [name for name in self.setup.peers if self.strikes[name] < MOST_STRIKES]
-        for name in self.setup.peers:
+        there = [name for name in self.setup.peers if name not in self.broken]
+        remaining = [name for name in there if self.strikes[name] < MOST_STRIKES]
+        for name in there:
             if name not in remaining:
                 note = f"left out: it took its process down {MOST_STRIKES} times before in this run"
                 row = self._row(case, name, note)
@@ -232,8 +244,21 @@ class Bench:
                 elif isinstance(message, Finished):
                     return step, ""
         except (EOFError, OSError):
-            how = getattr(line, "ended", "its process ended")
-            return step, f"crashed while {step.what}: {how}"
+            return step, f"crashed while {step.what}: {line.ended}"
 
     def _row(self, case: Case, name: str, note: str) -> Row:
         return Row(case.family, case.name, name, self.setup.protocol.value, note=note)
+
+
+def _first(line: Line) -> tuple[Opened | None, Begun, str]:
+    """What a new process says first; else None, the step that it did not survive, and why."""
+    step = _BEGINNING
+    try:
+        while isinstance(message := line.receive(step.seconds), Begun):
+            step = message
+    except (EOFError, OSError):
+        return None, step, f"its process crashed while {step.what}: {line.ended}"
+    if isinstance(message, Opened):
+        return message, step, ""
+    hung = f"its process hung for {step.seconds:.0f} s while {step.what}"
+    return None, step, message.reason if isinstance(message, Refused) else hung

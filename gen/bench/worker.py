@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -13,14 +13,17 @@ import numpy as np
 
 import gen
 from gen.bench.arena import Arena
-from gen.bench.messages import Finished, Lost, Message, Opened, Refused
+from gen.bench.messages import Begun, Finished, Lost, Message, Opened, Refused
 from gen.bench.peers import find
 from gen.bench.peers.base import Peer
 from gen.bench.ring import LostError
+from gen.bench.rows import OURS
 from gen.bench.works import Case
 from gen.errors import GenError, MissingToolError
 from gen.families import families
 from gen.gpu.timing import Protocol
+
+IMPORT_SECONDS, CALIBRATE_SECONDS = 120.0, 120.0  # after which that is taken for hung
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     show_only(setup.gpu, os.environ)
     compiler = Nvrtc(cache_home(setup.home))
     instruments = open_instruments(0, compiler)
-    peers, versions, missing = _peers(setup.peers)
+    peers, versions, missing = import_peers(setup.peers, tell)
     known = families(*setup.families)
     calibration = instruments.calibrate()
     place = GpuPlace(instruments, calibration, cache_home(setup.home))
@@ -107,9 +110,13 @@ def show_only(gpu: int, environment: MutableMapping[str, str]) -> None:
     environment["CUDA_VISIBLE_DEVICES"] = seen[gpu] if gpu < len(seen) and seen[gpu] else str(gpu)
 
 
-def _peers(names: tuple[str, ...]) -> tuple[dict[str, Peer], dict[str, str], dict[str, str]]:
+def import_peers(
+    names: Sequence[str], tell: Callable[[Message], None]
+) -> tuple[dict[str, Peer], dict[str, str], dict[str, str]]:
+    """The peers whose libraries can be imported, their versions, and why the others cannot, each by name."""
     peers, versions, missing = {}, {}, {}
     for name in names:
+        tell(Begun(name, "importing it", IMPORT_SECONDS))
         peer = find(name)
         try:
             versions[name] = peer.version()
@@ -119,6 +126,7 @@ def _peers(names: tuple[str, ...]) -> tuple[dict[str, Peer], dict[str, str], dic
             missing[name] = f"{type(error).__name__}: {error}"
         else:
             peers[name] = peer
+    tell(Begun(OURS, "calibrating", CALIBRATE_SECONDS))
     return peers, versions, missing
 
 

@@ -7,12 +7,16 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gen.bench import worker
 from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
+from gen.bench.peers import names
 from gen.bench.rows import OURS, Row
 from gen.bench.run import MOST_STRIKES, Bench, ChildLine
 from gen.bench.worker import Order, Setup, keep_compiled_in, show_only
@@ -302,6 +306,54 @@ def test_real_processes_crash_hang_and_end(tmp_path: Path) -> None:
     }  # fmt: skip
     assert time.monotonic() - begun < 50, "it waited for a process that hangs"
     assert len(lines) == 3
+
+
+def _imports(connection: Any, setup: Setup) -> None:
+    for name in setup.peers:
+        connection.send(Begun(name, "importing it", 0.5))
+        if name == "torch":
+            time.sleep(60)
+        if name == "cub":
+            os.kill(os.getpid(), signal.SIGSEGV)
+    connection.send(replace(OPENED, missing={"plain": "no"}))
+    _follows(connection)
+
+
+def _follows(connection: Any) -> None:
+    while (order := connection.recv()) is not None:
+        for name in order.peers:
+            connection.send(Found(Row(order.case.family, order.case.name, name, "cold", verdict="WIN")))
+        connection.send(Finished())
+
+
+def test_a_peer_that_takes_its_process_down_as_it_is_imported_is_missing(tmp_path: Path) -> None:
+    bench = Bench(setup_in(tmp_path), partial(ChildLine, target=_imports))
+    assert bench.open().missing == {
+        "torch": "its process hung for 0 s while importing it",
+        "cub": "its process crashed while importing it: signal 11",
+        "plain": "no",
+    }  # fmt: skip
+    ((_, rows),) = bench.rows(CASES[:1])
+    assert [row.peer for row in rows] == ["jax"]
+
+
+def test_whose_library_is_imported_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Message] = []
+    known = names(None)
+
+    def version(name: str) -> str:
+        assert isinstance(told[-1], Begun)
+        assert (told[-1].who, told[-1].what) == (name, "importing it")
+        if name == known[1]:
+            raise OSError("libcublas.so.13: undefined symbol")
+        return "1"
+
+    monkeypatch.setattr(worker, "find", lambda name: SimpleNamespace(version=partial(version, name)))
+    peers, versions, missing = worker.import_peers(known, told.append)
+    assert list(versions) == list(peers) == [name for name in known if name != known[1]]
+    assert missing == {known[1]: "OSError: libcublas.so.13: undefined symbol"}
+    assert isinstance(told[-1], Begun)
+    assert told[-1].who == OURS, "what follows is no peer's"
 
 
 def test_a_machine_without_a_gpu_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
