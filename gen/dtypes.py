@@ -118,6 +118,17 @@ DTYPES = {
 }
 
 
+def numpy_dtype(value: Any) -> np.dtype[Any] | None:
+    """What NumPy takes a caller's word, type or description of fields for; None where that is no dtype."""
+    if value is None:  # which NumPy would take for f64
+        return None
+    try:
+        meant: np.dtype[Any] = np.dtype(value)
+    except (TypeError, ValueError, SyntaxError, OverflowError):  # it parses some words as Python
+        return None
+    return meant
+
+
 def read_dtype(name: object, subject: str) -> DType:
     """The element type that JSON spells. Raises SpecError, about `subject`, for any other value."""
     if not isinstance(name, str) or name not in DTYPES:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import gen
 from gen.dtypes import B32, BF16, DTYPES, F16, F32, F64, DType, LoadModifier, StoreModifier, read_dtype
 from gen.emit.generate import all_of_catalogue
 from gen.errors import SpecError
@@ -369,3 +370,18 @@ def test_cache_operators_are_spelled_as_intrinsics() -> None:
         "", "__ldca", "__ldcg", "__ldcs", "__ldg", "__ldlu", "__ldcv", "ld_evict_last",
     ]  # fmt: skip
     assert [modifier.intrinsic for modifier in StoreModifier] == ["", "__stwb", "__stcg", "__stcs", "__stwt"]
+
+
+@pytest.mark.parametrize(
+    "dtype", [[("a", "f4"), ("a", "f4")], "f4,(", {"names": ["a"]}, ("f4", 10**30), "\ud800"], ids=repr
+)
+def test_what_numpy_takes_for_no_dtype_is_refused_by_name(dtype: Any) -> None:
+    for make, name in (
+        (lambda: gen.transpose(dtype=dtype), "transpose.dtype"),
+        (lambda: gen.transpose(to=dtype), "transpose.to"),
+        (lambda: gen.reduction("sum", dtype), "reduction.elements"),
+        (lambda: gen.reduction("sum", dtype=dtype), "reduction.dtype"),
+        (lambda: gen.stencil([1, 2, 1], dtype=dtype), "stencil.dtype"),
+    ):
+        with pytest.raises(SpecError, match=f"{name} must be one"):
+            make()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-import numpy as np
-
-from gen.dtypes import BOOL, DTYPES, F32, DType, read_dtype
+from gen.dtypes import BOOL, DTYPES, F32, DType, numpy_dtype, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.reduction.operators import OPERATORS, SEVERAL, Operator, Rounds, find_operators
@@ -266,10 +263,8 @@ def read(value: Any, subject: str) -> DType:
     numbers = {name: dtype for name, dtype in DTYPES.items() if dtype.kind != "bits"}
     if isinstance(value, str) and value in numbers:
         return numbers[value]
-    if value is not None:  # which NumPy would take for f64
-        with suppress(TypeError):
-            meant = np.dtype(value)
-            for known in numbers.values():
-                if known.numpy == meant:
-                    return known
+    meant = numpy_dtype(value)
+    for known in numbers.values():
+        if meant is not None and known.numpy == meant:
+            return known
     raise SpecError(subject, f"must be one of {', '.join(numbers)}", repr(value))

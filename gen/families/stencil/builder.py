@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from fractions import Fraction
 from math import factorial
 from numbers import Real
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DType
+from gen.dtypes import DType, numpy_dtype
 from gen.errors import SpecError
 from gen.families.base import Array
 from gen.families.stencil.spec import DTYPES, MOST_AXES, MOST_WEIGHTS, Boundary, StencilSpec
@@ -160,12 +159,10 @@ def _dtype_of(dtype: Any) -> DType:
     for known in DTYPES:
         if known.name == name:
             return known
-    if dtype is not None:  # which NumPy would take for f64
-        with suppress(TypeError):
-            meant = np.dtype(dtype)
-            for known in DTYPES:
-                if known.numpy == meant:
-                    return known
+    meant = numpy_dtype(dtype)
+    for known in DTYPES:
+        if meant is not None and known.numpy == meant:
+            return known
     raise SpecError("stencil.dtype", "must be one of " + ", ".join(known.name for known in DTYPES), repr(dtype))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DTYPES, DType
+from gen.dtypes import DTYPES, DType, numpy_dtype
 from gen.errors import SpecError
 from gen.families.transpose.spec import MOST_AXES, TransposeSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
@@ -94,11 +94,7 @@ def number_of(dtype: Any, subject: str) -> DType:
 
 
 def _numpy(dtype: Any, subject: str) -> np.dtype[Any]:
-    rule = "must be one that NumPy knows, or bfloat16"
-    if dtype is None:  # which NumPy would take for f64
-        raise SpecError(subject, rule, repr(dtype))
-    try:
-        known: np.dtype[Any] = np.dtype(dtype)
-    except TypeError as error:
-        raise SpecError(subject, rule, repr(dtype)) from error
+    known = numpy_dtype(dtype)
+    if known is None:
+        raise SpecError(subject, "must be one that NumPy knows, or bfloat16", repr(dtype))
     return known
