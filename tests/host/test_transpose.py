@@ -164,6 +164,8 @@ def test_forms_have_labels_and_json_that_give_them_back(arguments: dict[str, Any
         ({"alpha": 1j}, "transpose.alpha must be a finite real number (got 1j)"),
         ({"alpha": float("nan")}, "transpose.alpha must be a finite real number (got nan)"),
         ({"alpha": 1e300}, "transpose.alpha must be a number, finite as f32 (got 1e+300)"),
+        ({"dtype": "f8", "alpha": 10**309}, "transpose.alpha must be a finite real number (got 1000000000"),
+        ({"alpha": Fraction(10**309, 3)}, "transpose.alpha must be a finite real number (got Fraction(1000000000"),
         ({"dtype": "?", "to": "f4"}, "transpose.dtype must be one of f16, bf16"),
         ({"dtype": [("a", "u1"), ("b", "u1")], "alpha": 2.0}, "transpose.dtype must be one of f16, bf16"),
         ({"to": "f33"}, "transpose.to must be one that NumPy knows"),

@@ -72,10 +72,11 @@ class Values:
                     "transpose.to", rule, self.source.name, next_step="With alpha=1.0 they are rounded once"
                 )
             return
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
+        number = _finite(alpha)
+        if number is None:
             raise SpecError("transpose.alpha", "must be a finite real number", repr(alpha))
         with np.errstate(over="ignore"):
-            rounded = float(self.wide.numpy.type(float(alpha)))
+            rounded = float(self.wide.numpy.type(number))
         if not math.isfinite(rounded):
             raise SpecError("transpose.alpha", f"must be a number, finite as {self.wide.name}", repr(alpha))
         least, why = (-63, "is 0") if _is_integer(self.result) else (-1022, "is 0 or not rounded once")
@@ -229,6 +230,17 @@ def read_number(name: object, subject: str) -> DType:
     if not isinstance(name, str) or name not in NUMBERS:
         raise SpecError(subject, "must be one of " + ", ".join(NUMBERS), repr(name))
     return NUMBERS[name]
+
+
+def _finite(number: object) -> float | None:
+    """The f64 next to a real number; None where there is none."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return None
+    try:
+        found = float(number)
+    except OverflowError:  # of integers and fractions
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _is_integer(dtype: DType) -> bool:
