@@ -191,4 +191,5 @@ def at(address: int, layout: Layout) -> Array:
         "data": (address, False), "shape": layout.shape, "strides": layout.strides, "typestr": layout.dtype.str,
         "version": 3,
     }  # fmt: skip
-    return np.asarray(type("_At", (), {"__array_interface__": interface})())
+    found: Array = np.asarray(type("_At", (), {"__array_interface__": interface})())
+    return found if found.dtype == layout.dtype else found.view(layout.dtype)  # of bfloat16 the text says the size

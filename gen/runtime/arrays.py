@@ -204,6 +204,9 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
     subject = f"{name}.__cuda_array_interface__"
     shape = tuple(map(int, interface["shape"]))
     dtype = _dtype(interface["typestr"])
+    if dtype.kind == "V":  # of bfloat16 and of records it says the size alone
+        said = getattr(value, "dtype", None)
+        dtype = said if isinstance(said, np.dtype) and said.itemsize == dtype.itemsize else dtype
     address, read_only = interface["data"]
     strides = interface.get("strides")
     if strides is None:

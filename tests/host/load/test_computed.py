@@ -18,6 +18,15 @@ from tests.fake_backend import FakeBackend, OnDevice
 from tests.host.load.given import SUM, TRANSPOSE, arange
 
 
+class TypedOnDevice(OnDevice):
+    """An array that says its dtype beside its interface, as most libraries' do."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.array.dtype
+        return dtype
+
+
 def test_every_family_computes_what_numpy_does(computing: FakeBackend) -> None:
     matrix = arange(33, 65)
     assert gen.load(SUM, device=computing)(matrix) == matrix.sum()
@@ -108,3 +117,17 @@ def test_device_arrays_are_used_in_place_and_not_waited_for(computing: FakeBacke
     assert np.array_equal(made.numpy(), matrix.T)
     assert np.array_equal(kernel(made).numpy(), matrix)  # its interface is read as anybody's
     assert "shape=(6, 4)" in repr(made)
+
+
+def test_elements_whose_interface_says_but_their_size_are_what_their_array_says(computing: FakeBackend) -> None:
+    matrix = arange(4, 6)
+    narrow = gen.load(gen.transpose(dtype="f4", to="bfloat16"), device=computing)(OnDevice(matrix))
+    assert narrow.__cuda_array_interface__["typestr"][1:] == "V2"
+    turned = gen.load(gen.transpose(dtype="bfloat16"), device=computing)(narrow)
+    assert turned.dtype == narrow.dtype
+    assert np.array_equal(turned.numpy().astype(np.float32), matrix)
+    assert gen.load(gen.reduction("sum", "bf16", dtype="f32"), device=computing)(turned).numpy() == matrix.sum()
+    record = np.dtype([("tag", "u1"), ("more", "u1", 3)])
+    made = gen.load(gen.transpose(dtype=record), device=computing)(TypedOnDevice(matrix.view(record)))
+    assert made.dtype == record
+    assert made.numpy().tobytes() == np.ascontiguousarray(matrix.T).tobytes()
