@@ -115,3 +115,19 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(device: FakeBacke
     with pytest.raises(GenError, match="data must be writable"):
         load(transpose(in_place=True), device, tmp_path)(fixed)
     assert not device.launched
+
+
+@pytest.mark.parametrize("step", [0, 12, -20])
+def test_rows_that_lie_on_each_other_are_refused_whichever_axis_parts_them(
+    step: int, device: FakeBackend, tmp_path: Path
+) -> None:
+    memory, room = (FakeMemory(400).view((100,), np.float32) for _ in range(2))
+    rows = np.lib.stride_tricks.as_strided(room[40:], (4, 1, 5), (step, 20, 4))
+    turn = load(transpose((1, 0, 2)), device, tmp_path)
+    with pytest.raises(
+        GenError, match=rf"out must have rows a multiple of 4 and at least 20 bytes apart \(got {step}\)"
+    ):
+        turn(OnDevice(memory[:20].reshape(1, 4, 5)), out=OnDevice(rows))
+    with pytest.raises(GenError, match="in must have rows a multiple of 4 and at least 20 bytes apart"):
+        turn(OnDevice(rows))
+    assert not device.launched

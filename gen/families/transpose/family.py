@@ -81,7 +81,7 @@ class Permutations(DenseFamily[TransposeSpec]):
         found = measure(spec.operands, layouts)
         for operand in spec.operands:
             if operand.pitch and operand.name in layouts:
-                found[operand.pitch] = _pitch(layouts[operand.name])
+                found[operand.pitch] = _pitch(operand.name, layouts[operand.name])
         planned = {operand.name: layout_of(operand, found) for operand in spec.operands}
         for name, layout in layouts.items():
             expected = planned[name].strides
@@ -168,10 +168,19 @@ class Permutations(DenseFamily[TransposeSpec]):
         return tuple(dict.fromkeys(likely(spec, shape_class)))
 
 
-def _pitch(layout: Layout) -> int:
-    """Elements from one row to the next; of a single row, or none, its length."""
+def _pitch(name: str, layout: Layout) -> int:
+    """Elements from one row to the next, whichever axis parts them; of a single row, or none, its length.
+
+    Raises ShapeError for rows that lie on each other.
+    """
     rows = [stride for extent, stride in zip(layout.shape[:-1], layout.strides[:-1], strict=True) if extent > 1]
-    return rows[-1] // layout.dtype.itemsize if rows and 0 not in layout.shape else layout.shape[-1]
+    if not rows or 0 in layout.shape:
+        return layout.shape[-1]
+    size = layout.dtype.itemsize
+    if rows[-1] % size or rows[-1] < layout.shape[-1] * size:
+        rule = f"must have rows a multiple of {size} and at least {layout.shape[-1] * size} bytes apart"
+        raise ShapeError(name, rule, rows[-1])
+    return rows[-1] // size
 
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
