@@ -160,6 +160,8 @@ def bench(
         first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
         benched = Bench(setup)
         results = _measure(benched, wanted, json, before, budget, first, missing=missing)
+    if results is None:
+        return
     _end(results, wanted, tuned=tune is not None)
     if benched.lost is not None:
         raise benched.lost
@@ -181,8 +183,8 @@ def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[Case], peer
 def _measure(
     bench: Bench, cases: Sequence[Case], file: Path | None, before: Results | None, budget: float | None,
     tune: Tune | None, *, missing: bool,
-) -> Results:  # fmt: skip
-    """Measures, prints and keeps one case after another."""
+) -> Results | None:  # fmt: skip
+    """Measures, prints and keeps one case after another; None if nothing is missing."""
     from gen.bench.origin import origin
     from gen.bench.rows import Results, Run, read_results
     from gen.bench.table import COLUMNS, lines, text_of
@@ -209,6 +211,10 @@ def _measure(
     except GenError:
         bench.close()
         raise
+    if not cases:
+        bench.close()
+        show.text("Nothing is missing.")
+        return None
     show.text("  ".join(COLUMNS))
     rows: list[Row] = []
     if budget is not None:

@@ -103,8 +103,11 @@ def test_peers_that_are_not_installed_are_not_missing(script: Script, tmp_path: 
     script.opening = replace(OPENED, calibration=LIMITS, missing=dict.fromkeys(names(None)[1:], "not installed"))
     missing = (*ONE, "--json", tmp_path / "h100.json", "--missing")
     run("bench", *ONE, "--json", tmp_path / "h100.json", "--peers", names(None)[0])
-    assert run("bench", *missing).status == 0
+    ended = run("bench", *missing)
+    assert ended.status == 0
     assert len(script.orders) == 1
+    assert ended.out.endswith("Nothing is missing.\n")
+    assert script.killed == script.started
 
 
 @pytest.mark.parametrize("how", ["crash", "hang", "lose"])
