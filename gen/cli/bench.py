@@ -162,10 +162,10 @@ def bench(
         results = _measure(benched, wanted, json, before, budget, first, missing=missing)
     if results is None:
         return
-    _end(results, wanted, tuned=tune is not None)
+    _end(results, tuned=tune is not None)
     if benched.lost is not None:
         raise benched.lost
-    if before is not None and _compare(differences(before, results)):
+    if before is not None and _compare(differences(before, results), results):
         raise typer.Exit(1)
 
 
@@ -254,13 +254,14 @@ def _limits(calibration: Mapping[str, Any]) -> str:
     )
 
 
-def _end(results: Results, cases: Sequence[Case], *, tuned: bool) -> None:
+def _end(results: Results, *, tuned: bool) -> None:
     """What the run came to."""
     from gen.bench.rows import OURS
     from gen.bench.table import summary
 
     ours = [row for row in results.rows if row.peer == OURS]
-    untuned = {row.case for row in ours if row.untuned}
+    timed = {row.case for row in ours if row.ours_us is not None}
+    untuned = timed & {row.case for row in ours if row.untuned}
     compiled = [row.seconds for row in results.rows if row.peer == "torch.compile" and row.seconds]
     ready = [row.seconds for row in ours if row.seconds]
     show.text()
@@ -272,14 +273,16 @@ def _end(results: Results, cases: Sequence[Case], *, tuned: bool) -> None:
             line += f"; torch.compile, whose caches were empty, {sum(compiled) / len(compiled):.1f} s to compile one"
         show.text(line + ".")
     if untuned:
-        show.text(f"{len(untuned)} of {len(cases)} cases ran untuned: gen bench --tune SECONDS tunes them first.")
+        show.text(f"{len(untuned)} of {len(timed)} cases ran untuned: gen bench --tune SECONDS tunes them first.")
 
 
-def _compare(found: Sequence[Difference]) -> bool:
-    """Prints what became of each case; whether one is slower, or has no time any more.
+def _compare(found: Sequence[Difference], results: Results) -> bool:
+    """Prints what became of each case, and how many are new; whether one is slower, or has no time any more.
 
     Raises OptionError if there is nothing to compare.
     """
+    from gen.bench.rows import OURS
+
     if not found:
         raise OptionError("--against", "has none of the cases that were measured")
     rows = [
@@ -293,4 +296,8 @@ def _compare(found: Sequence[Difference]) -> bool:
     for one in found:
         if one.note:
             show.text(f"{one.case} ({one.protocol}): {one.note}")
+    measured = {row.case for row in results.rows if row.peer == OURS and row.ours_us is not None}
+    new = measured - {one.case for one in found}
+    if new:
+        show.text(f"{len(new)} of {len(measured)} cases have no time there to compare with.")
     return any(one.change.value in ("SLOWER", "BROKEN") for one in found)

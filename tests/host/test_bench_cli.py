@@ -154,6 +154,23 @@ def test_an_earlier_run_is_compared(script: Script, tmp_path: Path, before: floa
     assert script.started == 2
 
 
+def test_cases_without_an_earlier_time_are_counted(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    run("bench", *ONE, "--json", file)
+    ended = run("bench", "transpose", "--case", "1024x1024", "--against", file)
+    assert ended.status == 0
+    assert "3 of 4 cases have no time there to compare with" in ended.out
+    assert "no time there" not in run("bench", *ONE, "--against", file).out
+    assert script.killed == script.started
+
+
+def test_what_ran_untuned_is_counted_among_what_was_measured(script: Script) -> None:
+    script.note = "base: nothing is tuned for it on this device"
+    script.lose, script.processes = frozenset({"sum f32 2^16 torch"}), 1
+    cases = ("--case", "sum f32 2^10", "--case", "sum f32 2^16", "--case", "sum f32 2^20")
+    assert "2 of 2 cases ran untuned" in run("bench", *cases).out
+
+
 def test_a_kernel_that_fails_now_is_worse_than_slow(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
     run("bench", *ONE, "--json", file)

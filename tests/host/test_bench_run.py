@@ -66,6 +66,7 @@ class Script:
         setups: of every process.
         ready: seconds that every contender took to get ready.
         processes: how many can begin; None: any number.
+        note: of our rows.
         later: what a contender begins and crashes at when its row is there.
         idle: cases before which the process has ended; each is taken out as it happens.
     """
@@ -82,6 +83,7 @@ class Script:
     setups: list[Setup] = field(default_factory=list)
     ready: float | None = None
     processes: int | None = None
+    note: str = ""
     later: dict[str, Begun] = field(default_factory=dict)
     idle: set[str] = field(default_factory=set)
 
@@ -131,7 +133,8 @@ class FakeLine:
                     yield Lost("an illegal address")
             ratio = 1.0 if name == OURS else 2.0
             row = Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN", pairs=30)
-            yield Found(replace(row, seconds=self._script.ready))
+            note = self._script.note if name == OURS else ""
+            yield Found(replace(row, seconds=self._script.ready, note=note))
             if name in self._script.later:
                 yield self._script.later[name]
                 raise EOFError
