@@ -83,9 +83,9 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     from gen.toolchain.nvrtc import Nvrtc
 
     keep_compiled_in(setup.compiled, os.environ)
-    show_only(setup.gpu, os.environ)
+    number = show_only(setup.gpu, os.environ)
     compiler = Nvrtc(cache_home(setup.home))
-    instruments = open_instruments(0, compiler)
+    instruments = open_instruments(number, compiler)
     peers, versions, missing = import_peers(setup.peers, tell)
     known = families(*setup.families)
     calibration = instruments.calibrate()
@@ -104,10 +104,19 @@ def keep_compiled_in(folder: Path, environment: MutableMapping[str, str]) -> Non
         environment[name] = str(folder / name.partition("_")[0].lower())
 
 
-def show_only(gpu: int, environment: MutableMapping[str, str]) -> None:
-    """Hides every other GPU from this process, before a driver is opened: libraries take the first that they see."""
-    seen = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    environment["CUDA_VISIBLE_DEVICES"] = seen[gpu] if gpu < len(seen) and seen[gpu] else str(gpu)
+def show_only(gpu: int, environment: MutableMapping[str, str]) -> int:
+    """Hides every other GPU from this process, before a driver is opened: libraries take the first that they see.
+
+    Gives the number by which to open it: 0. A number beyond those that are visible stays one of no GPU.
+    """
+    visible, shown = environment.get("CUDA_VISIBLE_DEVICES"), str(gpu)
+    if visible is not None:
+        seen = list(filter(None, visible.split(",")))
+        if gpu >= len(seen):
+            return gpu
+        shown = seen[gpu]
+    environment["CUDA_VISIBLE_DEVICES"] = shown
+    return 0
 
 
 def import_peers(

@@ -31,12 +31,15 @@ OPENED = Opened("Fake GPU", "1", {}, {}, {})
 
 
 @pytest.mark.parametrize(
-    ("gpu", "visible", "shown"),
-    [(0, None, "0"), (3, None, "3"), (1, "GPU-a,GPU-b", "GPU-b"), (0, "5", "5"), (1, "", "1")],
-)
-def test_libraries_see_only_the_gpu_that_is_measured(gpu: int, visible: str | None, shown: str) -> None:
+    ("gpu", "visible", "shown", "number"),
+    [
+        (0, None, "0", 0), (3, None, "3", 0), (1, "GPU-a,GPU-b", "GPU-b", 0), (0, "5", "5", 0),
+        (0, "", "", 0), (1, "", "", 1), (2, "GPU-a,GPU-b", "GPU-a,GPU-b", 2),  # there is none of this number
+    ],
+)  # fmt: skip
+def test_libraries_see_only_the_gpu_that_is_measured(gpu: int, visible: str | None, shown: str, number: int) -> None:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    show_only(gpu, environment)
+    assert show_only(gpu, environment) == number
     assert environment == {"CUDA_VISIBLE_DEVICES": shown}
 
 
