@@ -9,6 +9,8 @@ from statistics import median
 from gen.bench.rows import NONE, NOT_OFFERED, OURS, Results, Row
 from gen.bench.statistics import PAIRS, Verdict, geometric_mean
 
+_WORST_FIRST = (Verdict.LOSS.value, Verdict.TIE.value, NONE, Verdict.WIN.value)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -16,7 +18,7 @@ class Line:
 
     Attributes:
         ours: our kernel against itself; how long it takes, and the noise.
-        best: the peer that comes closest, or beats us; None if none was timed.
+        best: the peer that beats us, else one that we do not beat, else one that comes closest; None if none was timed.
         peers: all rows of peers.
     """
 
@@ -44,7 +46,8 @@ def lines(results: Results) -> tuple[Line, ...]:
                 continue
             peers = tuple(row for row in same if row.peer != OURS)
             timed = [row for row in peers if row.ratio is not None]
-            best = min(timed, key=lambda row: row.ratio or 0.0, default=None)
+            aa = ours.noise
+            best = min(timed, key=lambda row: (_WORST_FIRST.index(row.against(aa)), row.ratio or 0.0), default=None)
             found.append(Line(family, case, protocol, ours, best, peers))
     return tuple(found)
 

@@ -125,6 +125,16 @@ def test_the_best_peer_is_the_one_that_comes_closest() -> None:
     assert text_of(missing)[2:] == ("-",) * 6
 
 
+def test_no_peer_that_may_be_faster_hides_behind_another() -> None:
+    ours, steady = row("a", OURS, 1.0), row("a", "torch", 1.05)
+    for low, high, word in ((0.95, 1.2, "TIE"), (0.5, 0.9, "LOSS"), (1.04, 1.2, "WIN")):
+        wide = replace(row("a", "cub", 1.1), low=low, high=high)
+        (line,) = lines(Results().with_run(RUN, [ours, steady, wide]))
+        assert line.verdict == word
+        assert line.best is not None
+        assert line.best.peer == ("torch" if word == "WIN" else "cub")
+
+
 def test_the_summary_counts_every_case_and_every_loss() -> None:
     text = summary(RESULTS)
     assert "| transpose | 3 | 2 | 0 | 1 | 0.900 | 1.754 | 2.289 | 1 | 0 |" in text
