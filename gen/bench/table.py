@@ -215,10 +215,17 @@ def _when(results: Results) -> str:
     days = sorted({run.date for run in results.runs})
     last = results.runs[-1]
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
+    names = dict.fromkeys(name for run in results.runs for name in run.versions)
+    versions = ", ".join(f"{name} {_each(run.versions.get(name, '') for run in results.runs)}" for name in names)
     origins = ", ".join(dict.fromkeys(run.origin for run in results.runs if run.origin))
     versions += f"; gen's {origins}" if origins else ""
     where, runs = f"one {last.device}", ""
     if len(results.runs) > 1:
         where, runs = f"{last.device}s, each run on one", f"in {len(results.runs)} runs, the last "
-    return f"Measured on {where} (driver {last.driver}), {span}, {runs}by `{last.command}`; {versions}. {_LEGEND}\n"
+    drivers = _each(run.driver for run in results.runs)
+    return f"Measured on {where} (driver {drivers}), {span}, {runs}by `{last.command}`; {versions}. {_LEGEND}\n"
+
+
+def _each(values: Iterable[str]) -> str:
+    """What runs have in common, or each of what they have."""
+    return " and ".join(filter(None, dict.fromkeys(values)))

@@ -212,6 +212,15 @@ def test_losses_are_told_by_peer_and_listed_worst_first() -> None:
     assert "Losses" not in summary(won) + full(won)
 
 
+def test_versions_and_drivers_of_all_runs_are_told() -> None:
+    later = replace(RUN, driver="590", versions={"torch": "2.12", "cub": "3.5.0"})
+    text = summary(RESULTS.with_run(later, ROWS[:1]))
+    assert "each run on one (driver 580 and 590)" in text
+    assert "; torch 2.11 and 2.12, cub 3.5.0. " in text
+    only_torch = replace(RUN, versions={})
+    assert "; torch 2.11. " in summary(RESULTS.with_run(only_torch, ROWS[:1])), "which other rows are by"
+
+
 def test_several_runs_are_counted_and_the_last_is_quoted() -> None:
     again = RESULTS.with_run(replace(RUN, command="gen bench --part 2/2"), ROWS[:1])
     assert "2026-11-22, in 2 runs, the last by `gen bench --part 2/2`" in summary(again)
