@@ -16,7 +16,7 @@ from gen.bench.ours import Ours
 from gen.bench.peers.base import Peer
 from gen.bench.referee import Referee
 from gen.bench.ring import LostError, Ring, check_alive
-from gen.bench.rows import FAILED, NOT_OFFERED, OURS, WRONG, Row
+from gen.bench.rows import FAILED, NOT_OFFERED, OURS, WRONG, Row, said
 from gen.bench.works import Case
 from gen.errors import GenError
 from gen.families.base import Family
@@ -74,7 +74,7 @@ class Arena:
         except LostError:
             raise
         except GenError as error:
-            self.tell(Found(replace(row, note=f"{FAILED}{error}")))
+            self.tell(Found(replace(row, note=f"{FAILED}{said(error)}")))
             check_alive(self.ring)
         finally:
             with suppress(Exception):  # the rows are told; whether the device is lost the next case finds out

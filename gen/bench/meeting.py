@@ -13,7 +13,7 @@ from gen.bench.messages import Begun, Found, Message
 from gen.bench.peers.base import Contender, NotOfferedError, Peer, Replay
 from gen.bench.referee import Referee
 from gen.bench.ring import LostError, Ring, check_alive
-from gen.bench.rows import FAILED, NOT_OFFERED, OURS, WRONG, Row
+from gen.bench.rows import FAILED, NOT_OFFERED, OURS, WRONG, Row, said
 from gen.bench.statistics import LATENCY_US, Duel, block_of, duel, pairs_within, parts, turns
 from gen.bench.works import Case
 from gen.errors import GenError
@@ -62,7 +62,7 @@ class Meeting:
         try:
             self._alone[Caches.HOT] = hot = self._fight(again, Caches.HOT)
         except GenError as error:
-            self._found(replace(row, protocol=Caches.HOT.value, note=f"{FAILED}{error}"))
+            self._found(replace(row, protocol=Caches.HOT.value, note=f"{FAILED}{said(error)}"))
             check_alive(self._ring)
             return (asked,)
         self._tell(row, Caches.HOT, hot)
@@ -92,7 +92,7 @@ class Meeting:
         except LostError:
             raise
         except Exception as error:  # noqa: BLE001  a library may raise anything, and the run goes on
-            self._found(replace(row, note=f"{FAILED}{_first_line(error)}"))
+            self._found(replace(row, note=f"{FAILED}{said(error)}"))
             check_alive(self._ring)
         finally:
             self._shut(contender)
@@ -114,7 +114,7 @@ class Meeting:
         try:
             found = self._fight(contender, protocol)
         except Exception as error:  # noqa: BLE001  as above
-            self._found(replace(row, note=f"{FAILED}{_first_line(error)}"))
+            self._found(replace(row, note=f"{FAILED}{said(error)}"))
             check_alive(self._ring)
         else:
             self._tell(row, protocol, found)
@@ -127,7 +127,7 @@ class Meeting:
             release()
         except Exception as error:  # noqa: BLE001  as above
             for row in self._told:
-                fault = f"closing it failed: {_first_line(error)}"
+                fault = f"closing it failed: {said(error)}"
                 self._send(Found(replace(row, note="; ".join(filter(None, [row.note, fault])))))
             check_alive(self._ring)
 
@@ -253,11 +253,6 @@ def _launches(contender: Contender, *, warm: bool) -> list[Sample]:
         return Sample(launch, launch) if warm else Sample(launch)
 
     return [sample(number) for number in range(contender.places)]
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0]
-    return text if isinstance(error, GenError) else f"{type(error).__name__}: {text}"[:300]
 
 
 def release() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gen.bench.statistics import FEWEST, Change, Verdict, change, noise, verdict
 from gen.emit.files import read, write_if_changed
-from gen.errors import GenError, StoreError
+from gen.errors import CompileError, GenError, StoreError, UnlinkedError
 
 SCHEMA = 1
 OURS = "gen"  # in the place of a peer: what became of a case as such
@@ -254,6 +254,16 @@ def write_results(path: Path, results: Results) -> None:
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:
     return {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in values.items()}
+
+
+def said(error: Exception) -> str:
+    """What an error says, as a note of one line: of a compiler's many its first error."""
+    if isinstance(error, CompileError) and not isinstance(error, UnlinkedError):
+        lines = error.log.strip().splitlines()
+        first = [*(line for line in lines if "error" in line), *lines, "the compiler does not say why"][0]
+        return f"{error.subject} {error.rule}: {first}"
+    text = str(error).strip().partition("\n")[0]
+    return text if isinstance(error, GenError) else f"{type(error).__name__}: {text}"[:300]
 
 
 @dataclass(frozen=True)

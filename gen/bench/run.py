@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from typing import Protocol
 
 from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
-from gen.bench.rows import OURS, Row
+from gen.bench.rows import FAILED, OURS, Row, said
 from gen.bench.tuning import Tune
 from gen.bench.worker import Order, Setup, serve
 from gen.bench.works import Case
@@ -164,7 +164,7 @@ class Bench:
         try:
             seconds = 0.0 if tune is None else tune(case)
         except GenError as error:
-            return [self._row(case, OURS, f"failed: {error}")]
+            return [self._row(case, OURS, f"{FAILED}{said(error)}")]
         return self._case(case, seconds)
 
     def _case(self, case: Case, seconds: float) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.bench import meeting
+from gen.bench import meeting, ours
 from gen.bench.arena import Arena
 from gen.bench.arrays import Shared
 from gen.bench.meeting import in_parts
@@ -26,7 +26,7 @@ from gen.bench.rows import OURS, Row
 from gen.bench.statistics import BLOCK, FEWEST, MOST, turns
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F16, F32, I32, DType
-from gen.errors import RunError
+from gen.errors import CompileError, RunError
 from gen.families import FAMILIES
 from gen.families.names import base_variants, space, variant
 from gen.gpu.timing import Protocol, Sample
@@ -217,6 +217,9 @@ def test_the_protocol_asked_for_is_used(home: Path, protocol: Protocol) -> None:
     assert {used for used, _ in ring.turns} == {protocol}
 
 
+LOG = "a.cu(2): warning: what\n\na.cu(3): error: no\n    int x\n"
+
+
 def _one_element(out: Any) -> None:
     out[(0,) * out.ndim] += 1
 
@@ -255,6 +258,10 @@ def test_another_type_of_the_same_value_is_said(home: Path) -> None:
         (RuntimeError("no kernel\nimage"), "failed: RuntimeError: no kernel"),
         (RunError("CUB", "failed", "status 3"), "failed: CUB failed (got status 3)"),
         (MemoryError(), "failed: MemoryError: "),
+        (
+            CompileError("CUB's sum", LOG, Path("/kept/cub.cu")),
+            "failed: CUB's sum does not compile: a.cu(3): error: no",
+        ),
     ],
 )
 def test_a_peer_that_cannot_is_a_row_and_the_next_has_its_turn(home: Path, error: Exception, note: str) -> None:
@@ -295,6 +302,15 @@ def test_our_own_wrong_result_is_a_row_and_nobody_is_timed(home: Path) -> None:
     (row,), told = run(home, SMALL, FakePeer(), ring=FakeRing(runner=runner))
     assert row.note.startswith("wrong: out")
     assert not any(isinstance(message, Begun) and message.who == "other" for message in told)
+
+
+def test_an_error_of_many_lines_is_a_note_of_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise CompileError("base", LOG, home / "base.cu")
+
+    monkeypatch.setattr(ours, "load", fail)
+    (row,), _ = run(home, SMALL, FakePeer())
+    assert row.note == "failed: base does not compile: a.cu(3): error: no"
 
 
 def test_what_is_often_fast_is_not_called_base(home: Path) -> None:

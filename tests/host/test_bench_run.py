@@ -22,7 +22,7 @@ from gen.bench.run import MOST_STRIKES, Bench, ChildLine
 from gen.bench.worker import Order, Setup, keep_compiled_in, show_only
 from gen.bench.works import Case, Reduce
 from gen.dtypes import F32
-from gen.errors import DeviceError, RunError
+from gen.errors import CompileError, DeviceError
 from gen.gpu.timing import Protocol
 
 CASES = tuple(Case(Reduce(("sum",)), F32, (n,)) for n in (10, 20, 30, 40))
@@ -264,13 +264,13 @@ def test_each_case_is_tuned_right_before_it_is_measured(tmp_path: Path) -> None:
     def tune(case: Case) -> float:
         seen.append((case.name, len(script.orders)))
         if case == CASES[1]:
-            raise RunError("base", "is wrong")
+            raise CompileError("base", "a.cu(3): error: no\n    int x", tmp_path / "base.cu")
         return 2.5
 
     rows, _ = rows_of(script, tmp_path, tune=tune)
     assert seen == [(CASES[0].name, 0), (CASES[1].name, 1), (CASES[2].name, 1), (CASES[3].name, 2)]
     assert script.seconds == [2.5] * 3
-    assert rows[CASES[1].name, OURS].note == "failed: base is wrong"
+    assert rows[CASES[1].name, OURS].note == "failed: base does not compile: a.cu(3): error: no"
     assert len(rows) == 3 * (1 + len(PEERS)) + 1
 
 
