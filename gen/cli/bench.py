@@ -109,7 +109,7 @@ def bench(
 
     Every result is checked before it is timed: against NumPy's, and stencils at each cell against a plain kernel in
     double at which NumPy looks. Two contenders are timed in turns, A B B A, in one process: 30 pairs or more, fewer
-    if a pair takes over 60 ms, never under 6. Their median ratio has a 95 % interval. It is a WIN or a LOSS if all of
+    if a pair takes over 66 ms, never under 6. Their median ratio has a 95 % interval. It is a WIN or a LOSS if all of
     that lies further from 1 than our kernel does from itself on this case, else a TIE. A library that crashes or hangs
     is named, and the case goes on without it; after a second time, the run does.
     """

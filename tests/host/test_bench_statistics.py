@@ -124,7 +124,8 @@ def test_there_are_always_enough_blocks_for_an_interval(pairs: int) -> None:
 def test_slow_pairs_are_fewer_and_never_too_few() -> None:
     assert pairs_within(10) == MOST
     assert pairs_within(1000) == 100
-    assert pairs_within(20_000) == PAIRS == 30
+    assert pairs_within(20_000) == pairs_within(66_000) == PAIRS == 30
+    assert pairs_within(67_000) < PAIRS
     assert pairs_within(200_000) == 10
     assert pairs_within(1e9) == FEWEST
     assert pairs_within(0) == MOST
