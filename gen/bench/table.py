@@ -69,7 +69,7 @@ _LEGEND = (
     "caches keep what is written. `peer / ours`: the median ratio of times taken in turns; over 1, gen is faster. A "
     "verdict holds against the best peer: WIN or LOSS only if all of the 95 % interval lies further from 1 than "
     "that of our kernel against itself reaches, the noise. cold: caches flushed; hot: one of 50 launches in a graph; "
-    "failed: our kernel was wrong, or ended in an error."
+    "verdicts of both are counted; failed: our kernel was wrong, or ended in an error."
 )
 _SUMMARY = (
     "family", "cases", "win", "tie", "loss", "of limit", "best peer / ours", "torch / ours", "not offered", "failed"
