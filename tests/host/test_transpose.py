@@ -177,6 +177,22 @@ def test_a_form_that_cannot_be_says_why(arguments: dict[str, Any], says: str) ->
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ("10_f32_to_i8", "does not hold every number that may come (got f32 to i8). With saturate=True"),
+        ("10_i8_times_40000000", "does not hold every number that may come (got i8 to i8 times 2.0)"),
+        ("10_f32_conj_to_f16", "transpose.conjugate is for complex numbers (got f32)"),
+        ("10_f32_to_f16_times_7fc00000", "transpose.alpha must be a finite real number (got nan)"),
+        ("10_f32_to_c64_in_place", "transpose.to must be complex where the input is"),
+    ],
+)
+def test_a_name_of_a_form_that_cannot_be_says_why_too(label: str, says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        FAMILY.parse(label, {})
+    assert says in str(caught.value)
+
+
 def test_integers_of_64_bits_become_bf16_by_one_rounding() -> None:
     near = 2**40 + 2**32 + np.array([-1, 0, 1, 2**32 - 1, 2**32, 2**32 + 1])  # bf16 has 2^40 + 2^33 next
     got = Values(I64, BF16, 1.0).apply(near).astype(np.float64)

@@ -176,7 +176,10 @@ class Values:
 
     @classmethod
     def spell(cls, words: list[str]) -> Values | None:
-        """The values whose label has these words; None if there are none."""
+        """The values whose label has these words; None if there are none.
+
+        Raises SpecError for words that do not go together.
+        """
         left = list(words)
 
         def take(word: str) -> bool:
@@ -191,14 +194,14 @@ class Values:
         bits = left.pop(0) if scaled and left else ""
         if source is None or result is None or left:
             return None
+        if not scaled:
+            return cls(source, result, None, conjugate, saturate)
+        wide = cls(source, result, 1.0, saturate=_is_integer(result)).wide
         try:
-            if not scaled:
-                return cls(source, result, None, conjugate, saturate)
-            wide = cls(source, result, 1.0, conjugate, saturate).wide
             alpha = float(np.frombuffer(bytes.fromhex(bits), wide.numpy.newbyteorder(">")).item())
-            return cls(source, result, alpha, conjugate, saturate)
-        except (SpecError, ValueError):
+        except ValueError:  # no such number of digits, or none
             return None
+        return cls(source, result, alpha, conjugate, saturate)
 
     def apply(self, elements: Array) -> Array:
         """What NumPy says of them."""
