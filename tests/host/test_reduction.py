@@ -21,6 +21,7 @@ from gen.families.base import Array, Layout, Limits, Variant
 from gen.families.config import Config
 from gen.families.names import variant
 from gen.families.reduction import GridConfig, Reduction, ReductionSpec
+from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.classes import problem
 from gen.families.reduction.cluster import ALONE, ClusterConfig
 from gen.families.reduction.columns import ColumnsConfig
@@ -362,6 +363,37 @@ def test_no_axes_take_each_element_for_itself(host_runner: HostRunner) -> None:
     array = np.arange(-20, 20, dtype=np.int8).reshape(5, 8)
     np.testing.assert_array_equal(run(host_runner, spec("sum", I8, axis=()), array)["out"], array.astype(np.int64))
     np.testing.assert_array_equal(run(host_runner, spec("var", I8, axis=()), array)["out"], np.zeros((5, 8)))
+
+
+CUBE = np.random.default_rng(7).integers(-9, 9, (6, 7, 40)).astype(np.float32)
+MATRIX = CUBE[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "array", "axis", "seen"),
+    [
+        ("sum", MATRIX.T, None, Form.WHOLE),
+        ("sum", MATRIX.T, 0, Form.ROWS),
+        ("sum", MATRIX.T, 1, Form.COLUMNS),
+        ("argmax", MATRIX.T, 0, Form.ROWS),
+        ("argmax", MATRIX.T, None, Form.STRIDED),  # places count in the order of the axes
+        ("max", CUBE.transpose(0, 2, 1), (0, 1), Form.STRIDED),
+        ("sum", CUBE.transpose(0, 2, 1), 2, Form.COLUMNS),
+        ("sum", CUBE.transpose(2, 1, 0), (1, 2), Form.COLUMNS),
+        ("sum", CUBE.transpose(2, 1, 0), 1, Form.STRIDED),  # results come in the order of the axes
+        ("sum", CUBE[:, :5].transpose(2, 0, 1), (1, 2), Form.STRIDED),
+        ("sum", np.broadcast_to(MATRIX[:1], MATRIX.shape), 1, Form.ROWS),
+        ("sum", MATRIX[:, 3:], (), Form.COLUMNS),
+        ("sum", CUBE[:, :1, 3:], 1, Form.COLUMNS),
+    ],
+)
+def test_axes_are_seen_as_they_lie_in_memory(
+    op: str, array: Array, axis: Any, seen: Form, host_runner: HostRunner
+) -> None:
+    made = spec(op, axis=axis)
+    extents = FAMILY.extents(made, {"in": Layout.of(array)})
+    assert form(extents) is seen
+    np.testing.assert_array_equal(run(host_runner, made, array)["out"], getattr(np, op)(array, axis=axis))
 
 
 def zeros(*shape: int, dtype: str = "float32") -> Layout:

@@ -1,7 +1,8 @@
 """From the axes of an array to the few sizes that kernels know: one form for all arrays that lie alike.
 
 Axes of extent 1 are dropped, and neighbours that are both reduced or both kept, and follow each other in memory, are
-merged. What is left is a matrix, most of the time:
+merged; axes that do not lie in memory as they follow each other in the array are taken as they lie, where that is
+simpler. What is left is a matrix, most of the time:
 
     whole    n elements that follow each other
     rows     `outer` rows of n elements each, `outer_pitch` apart
@@ -11,7 +12,7 @@ merged. What is left is a matrix, most of the time:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -101,7 +102,7 @@ def extents_of(spec: ReductionSpec, layouts: Mapping[str, Layout]) -> dict[str, 
             raise ShapeError(name, "must be contiguous", f"strides {layout.strides} at shape {layout.shape}")
     if spec.axis is None and not spec.keepdims and is_contiguous(array):
         return {"n": prod(array.shape)}
-    return _canonical(array, axes) | _shape(array)
+    return _canonical(spec, array, axes) | _shape(array)
 
 
 def layouts_of(spec: ReductionSpec, extents: Extents) -> dict[str, Layout]:
@@ -132,14 +133,20 @@ def _shape(array: Layout) -> dict[str, int]:
     return found
 
 
-def _canonical(array: Layout, axes: Sequence[int]) -> dict[str, int]:
+def _canonical(spec: ReductionSpec, array: Layout, axes: Sequence[int]) -> dict[str, int]:
     if 0 in array.shape:  # nothing is read: only how many results there are, and of how many elements
         kept = prod(extent for axis, extent in enumerate(array.shape) if axis not in axes)
         return _matrix(kept, prod(array.shape[axis] for axis in axes), 1, 0, 0)
     for extent, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0 and extent > 1:
             raise ShapeError("in", "must have no negative strides", array.strides)
-    groups = _merged(array, axes)
+    orders = [_merged(array, axes, order) for order in _orders(spec, array, axes)]
+    simple = next((found for found in map(_simple, orders) if found is not None), None)
+    return _strided(min(orders, key=len), array) if simple is None else simple
+
+
+def _simple(groups: Sequence[Group]) -> dict[str, int] | None:
+    """The sizes of a whole, of rows or of columns; None if axes are none of them."""
     match [(group.reduced, group.stride) for group in groups]:
         case []:
             return _matrix(1, 1, 1, 1, 1)
@@ -149,20 +156,35 @@ def _canonical(array: Layout, axes: Sequence[int]) -> dict[str, int]:
             return _matrix(groups[0].extent, 1, 1, pitch, 1)
         case [(False, pitch), (True, 1)]:
             return _matrix(groups[0].extent, groups[1].extent, 1, pitch, 1)
+        case [(False, pitch), (False, 1)]:  # matrices of one row each
+            return _matrix(groups[0].extent, 1, groups[1].extent, pitch, pitch)
         case [(True, pitch), (False, 1)]:
             return _matrix(1, groups[0].extent, groups[1].extent, 0, pitch)
         case [(False, outer_pitch), (True, pitch), (False, 1)]:
             return _matrix(groups[0].extent, groups[1].extent, groups[2].extent, outer_pitch, pitch)
-    return _strided(groups, array)
+    return None
 
 
-def _merged(array: Layout, axes: Sequence[int]) -> list[Group]:
-    """Axes of more than one element, neighbours merged."""
+def _orders(spec: ReductionSpec, array: Layout, axes: Sequence[int]) -> Iterator[list[int]]:
+    """Orders in which a kernel may take the axes of more than one element: the array's own, and that of memory.
+
+    Results keep the order of their axes, and so do elements where their places are counted.
+    """
+    own = [axis for axis, extent in enumerate(array.shape) if extent > 1]
+    yield own
+    lying = sorted(own, key=lambda axis: -array.strides[axis])
+    counted = spec.indexed and len(axes) > 1
+    fixed = [axis for axis in lying if counted or axis not in axes]
+    if fixed == sorted(fixed):
+        yield lying
+
+
+def _merged(array: Layout, axes: Sequence[int], order: Sequence[int]) -> list[Group]:
+    """Axes in this order, neighbours merged."""
     size = array.dtype.itemsize
     groups: list[Group] = []
-    for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        if extent == 1:
-            continue
+    for axis in order:
+        extent, stride = array.shape[axis], array.strides[axis]
         group = Group(axis in axes, extent, stride // size)
         last = groups[-1] if groups else None
         if last and last.reduced == group.reduced and last.stride == group.stride * extent:
