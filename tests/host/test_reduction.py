@@ -396,6 +396,16 @@ def test_axes_are_seen_as_they_lie_in_memory(
     np.testing.assert_array_equal(run(host_runner, made, array)["out"], getattr(np, op)(array, axis=axis))
 
 
+@pytest.mark.parametrize("gap", [0, 3])
+@given(specs(), st.lists(st.integers(1, 4), min_size=1, max_size=4), st.sampled_from((1, 2)))
+def test_every_problem_is_of_a_class_of_its_spec(gap: int, made: ReductionSpec, shape: list[int], step: int) -> None:
+    try:
+        extents = problem(made, [5 * extent for extent in shape], gap=gap, step=step)
+    except ShapeError:
+        assume(False)
+    assert FAMILY.shape_class(made, extents) in FAMILY.shape_classes(made)
+
+
 def zeros(*shape: int, dtype: str = "float32") -> Layout:
     return Layout.of(np.zeros(shape, dtype))
 

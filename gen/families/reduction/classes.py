@@ -157,10 +157,15 @@ def _several(spec: ReductionSpec) -> tuple[int, ...] | None:
 
 
 def _stands_for(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
+    if spec.axis == ():
+        return _element_by_element(spec, one)
     if one is ShapeClass.STRIDED:
         several = _several(spec)
         if several is not None:
-            found = problem(spec, tuple(64 * extent for extent in several[:3]) + several[3:])
+            shape = tuple(64 * extent for extent in several[:3]) + several[3:]
+            found = problem(spec, shape)
+            if form(found) is not Form.STRIDED:  # axes that are neighbours
+                found = problem(spec, shape, gap=1, step=2)
         else:
             shape = next(s for s in (shape_of(spec, o, n, 1) for o, n in ((4096, 4096), (1, 2**24), (2**24, 1))) if s)
             found = problem(spec, shape, step=2)
@@ -170,3 +175,17 @@ def _stands_for(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
             return None
         found = problem(spec, shape_or_none)
     return found if shape_class(found) is one else None
+
+
+def _element_by_element(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
+    """An element, elements that follow each other, those of pitched rows, those with gaps."""
+    match one:
+        case ShapeClass.FEW:
+            return problem(spec, (1,))
+        case ShapeClass.TINY_ROWS:
+            return problem(spec, (2**24,))
+        case ShapeClass.WIDE_COLUMNS:
+            return problem(spec, (4096, 4096), gap=64)
+        case ShapeClass.STRIDED:
+            return problem(spec, (4096, 4096), gap=1, step=2)
+    return None
