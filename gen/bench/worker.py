@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,6 +26,7 @@ from gen.errors import GenError, MissingToolError
 from gen.families import families
 from gen.gpu.timing import Protocol
 
+_PR_SET_PDEATHSIG = 1
 IMPORT_SECONDS, CALIBRATE_SECONDS = 120.0, 120.0  # after which that is taken for hung
 
 
@@ -60,6 +64,7 @@ class Order:
 
 def serve(connection: Connection[Message, Order | None], setup: Setup) -> None:
     """Opens the device, then measures what is ordered until None comes."""
+    end_with_parent()
     _print_to(setup.log)
     try:
         opened, arena, peers = _open(setup, connection.send)
@@ -96,6 +101,12 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     }  # fmt: skip
     opened = Opened(place.name, place.driver, asdict(calibration), versions, missing)
     return opened, Arena(place, known, setup.home, setup.protocol, tell), peers
+
+
+def end_with_parent() -> None:
+    """Lets the system kill this process with the one that started it: a library that hangs would stay on the GPU."""
+    with suppress(AttributeError):  # where no Linux is
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def keep_compiled_in(folder: Path, environment: MutableMapping[str, str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -360,6 +362,47 @@ def test_whose_library_is_imported_is_told_first(monkeypatch: pytest.MonkeyPatch
     assert missing == {known[1]: "OSError: libcublas.so.13: undefined symbol"}
     assert isinstance(told[-1], Begun)
     assert told[-1].who == OURS, "what follows is no peer's"
+
+
+HANGING = """
+import os, sys, time
+from pathlib import Path
+from gen.bench.messages import Begun
+from gen.bench.run import ChildLine
+from gen.bench.worker import end_with_parent
+
+def hangs(connection, _):
+    end_with_parent()
+    connection.send(Begun(str(os.getpid()), "", 1.0))
+    time.sleep(300)
+
+if __name__ == "__main__":
+    print(ChildLine(None, hangs).receive(60).who, flush=True)
+    time.sleep(300)
+"""
+
+
+def test_a_process_that_hangs_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    program = tmp_path / "hanging.py"
+    program.write_text(HANGING)
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        child = int(run.stdout.readline())
+        run.terminate()
+    end = time.monotonic() + 60
+    while _runs(child) and time.monotonic() < end:
+        time.sleep(0.05)
+    left = _runs(child)
+    if left:
+        os.kill(child, signal.SIGKILL)
+    assert not left
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_a_machine_without_a_gpu_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
