@@ -152,14 +152,15 @@ def bench(
         check_common(before, wanted, protocol)
     home = home_of(out)
     invocation = ctx.find_object(Invocation) or Invocation()
+    end = None if budget is None else time.monotonic() + budget
     with ExitStack() as opened:
         compiled = Path(opened.enter_context(TemporaryDirectory(prefix="gen-bench-", ignore_cleanup_errors=True)))
         log = cache_home(home) / "bench.log"
         setup = Setup(gpu, home, invocation.families, names, Protocol(protocol), log, compiled)
-        opened.enter_context(gpus.alone(gpu, None, _command()))
+        opened.enter_context(gpus.alone(gpu, budget, _command()))
         first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
         benched = Bench(setup)
-        results = _measure(benched, wanted, json, before, budget, first, missing=missing)
+        results = _measure(benched, wanted, json, before, end, first, missing=missing)
     if results is None:
         return
     _end(results, tuned=tune is not None)
@@ -181,15 +182,14 @@ def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[Case], peer
 
 
 def _measure(
-    bench: Bench, cases: Sequence[Case], file: Path | None, before: Results | None, budget: float | None,
+    bench: Bench, cases: Sequence[Case], file: Path | None, before: Results | None, end: float | None,
     tune: Tune | None, *, missing: bool,
 ) -> Results | None:  # fmt: skip
-    """Measures, prints and keeps one case after another; None if nothing is missing."""
+    """Measures, prints and keeps one case after another, until a time; None if nothing is missing."""
     from gen.bench.origin import origin
     from gen.bench.rows import Results, Run, read_results
     from gen.bench.table import COLUMNS, lines, text_of
 
-    start = time.monotonic()
     opened = bench.open()
     show.text(f"{opened.device}, driver {opened.driver}; " + _limits(opened.calibration))
     for name, reason in opened.missing.items():
@@ -217,8 +217,7 @@ def _measure(
         return None
     show.text("  ".join(COLUMNS))
     rows: list[Row] = []
-    if budget is not None:
-        budget -= time.monotonic() - start
+    budget = None if end is None else end - time.monotonic()
     for _, found in bench.rows(cases, budget, tune):
         rows += found
         for line in lines(Results(tuple(found))):

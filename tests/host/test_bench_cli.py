@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from gen.bench.peers import names
 from gen.bench.rows import lock_of, read_results
 from gen.bench.run import Bench
 from gen.bench.tuning import Tune
+from gen.cli import gpu as gpus
 from tests.host.cli.command import run
 from tests.host.test_bench_run import OPENED, Script
 
@@ -238,6 +240,21 @@ def test_rows_are_kept_and_the_status_says_so_when_the_device_is_lost(script: Sc
     kept = {row.peer: row for row in read_results(file).rows}
     assert kept["gen"].verdict == kept["torch"].verdict == "WIN"
     assert kept["cub"].note.endswith("after that the device did not come back")
+
+
+def test_waiting_for_another_run_is_in_the_budget(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float | None] = []
+
+    @contextmanager
+    def alone(_: int, seconds: float | None, __: str) -> Iterator[None]:
+        waits.append(seconds)
+        time.sleep(0.3)
+        yield
+
+    monkeypatch.setattr(gpus, "alone", alone)
+    ended = run("bench", *ONE, "--budget", "0.2")
+    assert (ended.status, waits, script.orders) == (0, [0.2], [])
+    assert "Left out for want of time: transpose f32 1024x1024" in ended.out
 
 
 def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
