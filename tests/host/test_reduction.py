@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import gen
 from gen.dtypes import BOOL, DTYPES, F16, F32, F64, I8, I16, I32, I64, U8, DType
 from gen.emit.render import render
-from gen.errors import GenError, ShapeError, SpecError
+from gen.errors import GenError, ShapeError, SpecError, UnknownNameError
 from gen.families.base import Array, Layout, Limits, Variant
 from gen.families.config import Config
-from gen.families.names import variant
+from gen.families.names import illegal, variant
 from gen.families.reduction import GridConfig, Reduction, ReductionSpec
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.classes import problem
@@ -305,6 +305,27 @@ def test_however_many_statistics_every_class_has_a_base(axis: int | None, dtype:
         for name in FAMILY.shape_classes(made):
             extents = FAMILY.representative(made, name)
             assert uncovered(base_of(made, extents), Case(extents), H100) is None
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        spec(ALL_TOGETHER, "bf16", axis=(0, 1, 2, 3), ddof=99, keepdims=True),
+        spec(ALL_TOGETHER, "f16", axis=-1),
+        spec("count_nonzero", "bool", axis=tuple(range(32))),
+    ],
+    ids=lambda made: f"{len(made.op)} along {len(made.axis)}",
+)
+def test_a_spec_that_no_name_can_hold_is_called_by_a_digest(made: ReductionSpec) -> None:
+    assert re.fullmatch(f"several_[0-9a-f]{{8}}_{made.dtype.name}", made.label)
+    assert FAMILY.parse(made.label, {made.label: made.to_json()}) == made
+    with pytest.raises(UnknownNameError):
+        FAMILY.parse(made.label, {})
+    assert replace(made, keepdims=not made.keepdims).label != made.label
+    for algorithm in FAMILY.algorithms.values():
+        for config in algorithm.config.space():
+            if illegal(algorithm, made, config) is None:
+                assert variant(FAMILY, made, algorithm, config).spec == made
 
 
 @pytest.mark.parametrize("shape", [(300, 5), (40, 70), (9, 1100), (1200,), (3, 4)], ids=str)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from gen.families.whole import whole
 
 MOST_AXIS = 63  # NumPy's arrays have at most 64 axes
 MOST_DDOF = 99
+MOST_LABEL = 64  # characters, beside which a variant's name has room for all else
+_DIGEST = re.compile(r"several_[0-9a-f]{8}_[a-z0-9]+")
 _AXES = re.compile(r"axis((?:m?[0-9]+)(?:x(?:m?[0-9]+))*)")
 
 
@@ -117,7 +121,10 @@ class ReductionSpec:
 
     @property
     def label(self) -> str:
-        """For instance `sum_f32`, `var_f32_ddof1_axis0x2_keep`, `sum_i8_to_f32`."""
+        """For instance `sum_f32`, `var_f32_ddof1_axis0x2_keep`, `sum_i8_to_f32`.
+
+        Where that would be too long, `several_3fa94c01_f32`, a digest of it all.
+        """
         together = next((name for name, several in SEVERAL.items() if several == self.op), None)
         words = [together.replace("_", "")] if together else [operator.label for operator in self.operators]
         words.append(self.dtype.name)
@@ -128,7 +135,11 @@ class ReductionSpec:
         if self.axis is not None:
             spelled = "x".join(f"m{-axis}" if axis < 0 else str(axis) for axis in self.axis)
             words.append(f"axis{spelled}" if spelled else "elementwise")
-        return "_".join([*words, "keep"] if self.keepdims else words)
+        label = "_".join([*words, "keep"] if self.keepdims else words)
+        if len(label) <= MOST_LABEL:
+            return label
+        content = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return f"several_{hashlib.sha256(content.encode()).hexdigest()[:8]}_{self.dtype.name}"
 
     @property
     def summary(self) -> str:
@@ -175,7 +186,12 @@ def from_json(content: Mapping[str, Any]) -> ReductionSpec:
 
 
 def spell(label: str) -> ReductionSpec | None:
-    """The spec of a label: `sum_f32_axism1`; None if no spec has it. Raises SpecError for words that do not fit."""
+    """The spec of a label: `sum_f32_axism1`; None if no spec has it, or the label does not say it.
+
+    Raises SpecError for words that do not fit.
+    """
+    if _DIGEST.fullmatch(label):
+        return None
     words = label.split("_")
     place = next((i for i, word in enumerate(words) if word in DTYPES), None)
     if not place:
