@@ -189,28 +189,38 @@ MUTANTS = (
         OUTSIDE_READ,
     ),
     Mutant(
-        "shifts: words past the last column", ON_SHIFTS, SHIFTS, "col >= left && col + kElements <= right",
-        "col >= left", OUTSIDE_READ,
+        "shifts: words past the last column", ON_SHIFTS, SHIFTS, "(col + kElements <= right || row < last)", "true",
+        OUTSIDE_READ,
     ),
     Mutant(
-        "shifts: words before the first column", ON_SHIFTS, SHIFTS, "col >= left && col + kElements <= right",
-        "col + kElements <= right", OUTSIDE_READ,
+        "shifts: words before the first column", ON_SHIFTS, SHIFTS, "(col >= left || row >= second)", "true",
+        OUTSIDE_READ,
+    ),
+    Mutant("shifts: a word after the last of all", ON_SHIFTS, SHIFTS, "rows - 1 - first_row", "rows - first_row", OUTSIDE_READ),
+    Mutant("shifts: a word before the first of all", ON_SHIFTS, SHIFTS, ": 1 - first_row", ": -first_row", OUTSIDE_READ),
+    Mutant(
+        "shifts: rows with gaps taken to follow", ON_SHIFTS, SHIFTS, "follow = in_pitch == cols && cols >= kElements",
+        "follow = cols >= kElements", OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: rows shorter than a word", ON_SHIFTS, SHIFTS, "follow = in_pitch == cols && cols >= kElements",
+        "follow = in_pitch == cols", OUTSIDE_READ,
     ),
     Mutant(
         "shifts: words that are there in part dropped [1]", ON_SHIFTS, SHIFTS,
         "across[s][i][0] = part_of_word(elements, col, left, right);", "", WRONG,
     ),
     Mutant(
-        "shifts: rows before the first", ON_SECTORS, SHIFTS, "row_there = row >= top && row < bottom",
-        "row_there = row < bottom", OUTSIDE_READ,
+        "shifts: rows before the first", ON_SECTORS, SHIFTS, "there = row >= top && row < bottom",
+        "there = row < bottom", OUTSIDE_READ,
     ),
     Mutant(
-        "shifts: rows past the last", ON_SHIFTS, SHIFTS, "row_there = row >= top && row < bottom",
-        "row_there = row >= top", OUTSIDE_READ,
+        "shifts: rows past the last", ON_SHIFTS, SHIFTS, "there = row >= top && row < bottom",
+        "there = row >= top", OUTSIDE_READ,
     ),
     Mutant(
-        "shifts: words in part past the last row", ON_SHIFTS, SHIFTS, "row >= top && row < bottom && (col < left",
-        "row >= top && (col < left", OUTSIDE_READ,
+        "shifts: words in part past the last row", ON_SHIFTS, SHIFTS, "row >= top && row < bottom && col < right && !",
+        "row >= top && col < right && !", OUTSIDE_READ,
     ),
     Mutant(
         "shifts: words written past the last row", ON_SHIFTS, SHIFTS, "row + kElements <= bottom", "row < bottom",
@@ -236,7 +246,7 @@ MUTANTS = (
         "shifts: columns written past the last", ON_SHIFTS, SHIFTS, "|| first + c < tile_cols",
         "|| first + c < kTileCols", (OUTSIDE_WRITE, RACE, UNINITIALISED),
     ),
-    Mutant("shifts: later rows begin as the first", ON_SHIFTS, SHIFTS, "(start + i * in_pitch);", "(start);", WRONG),
+    Mutant("shifts: later rows begin as the first", ON_SHIFTS, SHIFTS, "(start + i * in_pitch);", "(start);", (WRONG, OUTSIDE_READ)),
     Mutant(
         "shifts: one phase for columns that begin apart", ON_SECTORS, SHIFTS,
         "kAlign > kWarps * kSize ? kAlign / (kWarps * kSize) : 1", "1", REFUSED,

@@ -105,7 +105,7 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
 class ShiftTileConfig(Config):
     """How `shift_tile` cuts and moves its tiles."""
 
-    groups: int = tunable("g", (32, 64, 128), base=64, help="words down a tile, which are across it in the output")
+    groups: int = tunable("g", (16, 32, 64, 128), base=64, help="words down a tile, which are across it in the output")
     chunks: int = tunable("c", (1, 2, 4), base=1, help="31 words each, across a tile")
     warps: int = tunable("w", (8, 16, 32), base=8, help="warps of a block")
     align: int = tunable("a", (4, 32), base=32, help="bytes that divide where a block's stores begin")
