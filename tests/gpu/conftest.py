@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,15 @@ if TYPE_CHECKING:
     from gen.gpu.device import CudaDevice
     from gen.gpu.open import Instruments
     from gen.toolchain.nvrtc import Nvrtc
+
+
+@pytest.fixture(autouse=True)
+def taking_turns(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests in several processes share the GPU, but those marked `alone` have it to themselves."""
+    how = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
+    with (Path(tempfile.gettempdir()) / "gen-tests-gpu.lock").open("a") as file:
+        fcntl.flock(file, how)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -73,6 +73,7 @@ def test_nvcc_says_why_it_refuses_and_keeps_the_source(device: CudaDevice, tmp_p
     assert caught.value.source.is_file()
 
 
+@pytest.mark.alone
 def test_calibration_is_sane(instruments: Instruments) -> None:
     found = instruments.calibrate()
     assert 100 < found.copy < 20_000
@@ -81,6 +82,7 @@ def test_calibration_is_sane(instruments: Instruments) -> None:
     assert 0.1 < found.empty_node_us < found.empty_pair_us < 50
 
 
+@pytest.mark.alone
 def test_protocols_order_the_times_of_a_small_copy(instruments: Instruments) -> None:
     device, service, clock = instruments.device, instruments.service, instruments.clock
     size = device.l2_bytes // 8
