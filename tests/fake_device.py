@@ -35,6 +35,7 @@ class FakeDevice:
         interrupt: the user presses Ctrl-C before this attempt, counted from 1.
         attempts: every attempt, as variant and number of samples it was given.
         finals: the variants and the turns of every call of `rounds`.
+        hot: the same of those among many launches, which take `hot_us`.
         seen: every problem opened, with its base.
         open_sessions: those not closed.
         prepared: every problem announced.
@@ -57,6 +58,8 @@ class FakeDevice:
     seen: list[tuple[Problem, Variant]] = field(default_factory=list)
     open_sessions: int = 0
     prepared: list[Problem] = field(default_factory=list)
+    hot_us: Callable[[Variant], float] = lambda _: 4.0
+    hot: list[tuple[list[str], int]] = field(default_factory=list)
 
     def open(self, problem: Problem, base: Entrant) -> FakeSession:
         self.seen.append((problem, base.variant))
@@ -105,9 +108,10 @@ class FakeSession:
             future.set_result(replace(entrant.untimed("ok", ""), times_us=tuple(map(float, times))))
         return future
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
+    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
         device = self._device
-        device.finals.append(([entrant.name for entrant in entrants], turns))
+        (device.hot if hot else device.finals).append(([entrant.name for entrant in entrants], turns))
+        time_us = device.hot_us if hot else device.time_us
         for entrant in entrants:
             status = device.spoilt.get(entrant.name) or device.bad.get(entrant.name)
             if status is not None:
@@ -115,7 +119,7 @@ class FakeSession:
         disturbed = 1 + device.noise * self._random.random(turns)
         times = {
             entrant.name: [
-                device.time_us(entrant.variant) * float(by * (1 + device.own_noise * self._random.random()))
+                time_us(entrant.variant) * float(by * (1 + device.own_noise * self._random.random()))
                 for by in disturbed
             ]
             for entrant in entrants
@@ -249,14 +253,16 @@ class DyingSession:
             return entrant.untimed("wrong_result" if misdeed == "wrong" else "launch_failed", misdeed)
         return replace(entrant.untimed("ok", ""), times_us=(time_of(entrant.name),) * SAMPLES)
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
+    def rounds(
+        self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None], *, hot: bool = False
+    ) -> Rounds:
         for entrant in entrants:
             tell(entrant.name)
             misdeed = self._bench.misdeeds.get(f"final:{entrant.name}", "")
             self._bench.do(misdeed)
             if misdeed and "killed" not in misdeed:
                 return Rounds(faults=(entrant.untimed("wrong_result", misdeed),))
-        return Rounds({entrant.name: [time_of(entrant.name)] * turns for entrant in entrants})
+        return Rounds({entrant.name: [time_of(entrant.name) / (2 if hot else 1)] * turns for entrant in entrants})
 
     def close(self) -> None:
         self._bench.note("close")

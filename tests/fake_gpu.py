@@ -74,6 +74,7 @@ class FakeKernel:
 
     def __init__(self, variant: Variant, gpu: FakeGpu, *, skip: bool = False) -> None:
         self.variant, self.gpu, self.skip = variant, gpu, skip
+        self.cubin, self.symbol = b"", variant.name
         self.discarded = 0
         self._extents: Extents = {}
 

@@ -14,10 +14,10 @@ from gen.bench.peers.base import Contender, NotOfferedError, Peer, Replay
 from gen.bench.referee import Referee
 from gen.bench.ring import LostError, Ring, check_alive
 from gen.bench.rows import FAILED, NOT_OFFERED, OURS, WRONG, Row, said
-from gen.bench.statistics import LATENCY_US, Duel, block_of, duel, pairs_within, parts, turns
+from gen.bench.statistics import Duel, block_of, duel, pairs_within, parts, turns
 from gen.bench.works import Case
 from gen.errors import GenError
-from gen.gpu.timing import GRAPH_LAUNCHES, Sample
+from gen.gpu.timing import GRAPH_LAUNCHES, LATENCY_US, Sample
 from gen.gpu.timing import Protocol as Caches
 from gen.gpu.trial import Problem
 

@@ -17,7 +17,6 @@ FEWEST = 6  # of fewer values, the median has no interval of 95 %
 BLOCK = 4  # pairs that are timed one after another in the same memory: what they have in common is one value
 QUICK_US, SLOW_US = 1e5, 2e6  # more pairs than PAIRS within the first, fewer beyond the second
 PART = 20  # pairs between two looks at the clock
-LATENCY_US = 20.0  # under this, the time of one launch and that of one of many are two different figures
 
 
 class Verdict(Enum):

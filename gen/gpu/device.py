@@ -249,7 +249,7 @@ class CudaDevice:
     def graph(
         self, cubin: bytes, steps: Sequence[Step], symbol: str, addresses: Mapping[str, int], times: int
     ) -> Graph:
-        """A graph of the steps, carried out `times` times one after another."""
+        """A graph of the steps, carried out `times` times one after another; close it to have its memory back."""
         module = DriverModule(cubin)
 
         def queue(stream: int) -> None:
@@ -257,7 +257,7 @@ class CudaDevice:
                 for step in steps:
                     module.launch(symbol + step.entry, step, bind(step, addresses), stream)
 
-        return Graph(queue)
+        return Graph(queue, module.unload)
 
 
 class DriverModule:
@@ -284,6 +284,10 @@ class DriverModule:
         function = self.function(symbol, shared_bytes)
         return int(call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads_per_block, shared_bytes))
 
+    def unload(self) -> None:
+        """Gives its memory back, once nothing of it runs or will run."""
+        call("cuModuleUnload", self._module)
+
     def fill(self, constant: str, content: bytes) -> None:
         """Writes a `__constant__` variable."""
         call("cuMemcpyHtoD", call("cuModuleGetGlobal", self._module, constant.encode()), content, len(content))
@@ -303,14 +307,15 @@ class DriverModule:
 class Graph:
     """Launches captured once and replayed as one."""
 
-    def __init__(self, queue: Callable[[int], None]) -> None:
+    def __init__(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> None:
         """Captures.
 
         Args:
             queue: queues the launches on a stream, given as the driver's handle. It is kept, with all that the
                 launches need. It may allocate.
+            closed: is called when the driver holds nothing of it any more.
         """
-        self._queue = queue
+        self._queue, self._closed = queue, closed
         self.stream = call("cuStreamCreate", bindings.CUstream_flags.CU_STREAM_NON_BLOCKING)
         call("cuStreamBeginCapture", self.stream, bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
         try:
@@ -344,6 +349,7 @@ class Graph:
         call("cuGraphExecDestroy", self._executable)
         call("cuGraphDestroy", self._graph)
         call("cuStreamDestroy", self.stream)
+        self._closed()
 
 
 def open_device(index: int = 0) -> CudaDevice:

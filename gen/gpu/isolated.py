@@ -267,9 +267,9 @@ class IsolatedSession:
         """Queues an attempt."""
         return self._device.ask("attempt", entrant, give_up_us)
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
+    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
         """Times variants in turns."""
-        found: Rounds = self._device.ask("rounds", tuple(entrants), turns).result()
+        found: Rounds = self._device.ask("rounds", tuple(entrants), turns, hot).result()
         return found
 
     def close(self) -> None:

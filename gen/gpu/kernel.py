@@ -24,7 +24,7 @@ class CudaKernel:
 
     def __init__(self, variant: Variant, compiled: Compiled, device: CudaDevice, limits: Limits) -> None:
         self.variant = variant
-        self.cubin = compiled.cubin
+        self.cubin, self.symbol = compiled.cubin, compiled.name
         self._device = device
         self._limits = limits
         self._plan = variant.plan

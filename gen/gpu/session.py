@@ -19,7 +19,7 @@ from gen.gpu.device import CudaDevice, Memory
 from gen.gpu.kernel import CudaKernel
 from gen.gpu.nvml import Clocks, Nvml
 from gen.gpu.service import Service
-from gen.gpu.timing import Calibration, Clock
+from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock
 from gen.gpu.trial import Entrant, Problem, Rounds, Status, Trial
 from gen.proof.oracle import Allowance, disagreement, sharpened
 
@@ -165,7 +165,9 @@ class GpuSession:
         noted = replace(_with_resources(entrant, kernel), sm_mhz=seen.sm_mhz, throttled=", ".join(seen.reasons))
         return self._beside(replace(noted, status="ok", times_us=tuple(times)))
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
+    def rounds(
+        self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None], *, hot: bool = False
+    ) -> Rounds:
         """Times variants in turns, each in an order of its own, two in the same memory, two in the next.
 
         What a short launch takes hangs on its place in the sequence, on Hopper by a pattern that comes again every few
@@ -182,6 +184,7 @@ class GpuSession:
                     return Rounds(faults=faults)
             self._kernels.move_to_end(entrant.name)
         sets = self._rotation()
+        timed = self._hot_times if hot else self._times
         for turn in range(turns):
             pair = self._pairs + turn // 2
             buffers = sets[pair % len(sets)]
@@ -189,7 +192,7 @@ class GpuSession:
                 entrant = entrants[place]
                 tell(entrant.name)
                 try:
-                    times[entrant.name] += self._times(self._kernels[entrant.name], buffers, 1, place=pair % PLACES)
+                    times[entrant.name] += timed(self._kernels[entrant.name], buffers, 1, place=pair % PLACES)
                 except GenError as error:
                     fault = entrant.untimed("launch_failed", f"among the finalists: {error}")
                     return Rounds(faults=(self._beside(fault),))
@@ -357,6 +360,22 @@ class GpuSession:
             kernel.queue(before, addresses)
 
         return self._clock.times(lambda: kernel.queue(timed, addresses), samples, setup=setup)
+
+    def _hot_times(
+        self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0
+    ) -> list[float]:  # fmt: skip
+        """Of one of many launches that follow each other in a graph."""
+        planned = kernel.steps(self._problem.extents)
+        addresses = {**kernel.scratch(self._problem.extents, place), **buffers.addresses}
+        buffers.reset(poison)
+        kernel.queue([step for step in planned if step.setup], addresses)
+        self._device.synchronize()
+        timed = [step for step in planned if not step.setup]
+        graph = self._device.graph(kernel.cubin, timed, kernel.symbol, addresses, GRAPH_LAUNCHES)
+        try:
+            return self._clock.times_in_graph(graph, samples)
+        finally:
+            graph.close()
 
     def _beside(self, trial: Trial) -> Trial:
         """The trial with who else was on the GPU: whatever went wrong may be theirs."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # so that a benchmark's times can be judged where no driver i
     from gen.gpu.device import CudaDevice, Graph
 
 GRAPH_LAUNCHES = 50
+LATENCY_US = 20.0  # under this, the time of one launch and that of one of many are two different figures
 _SMALL, _LARGE = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
 _BATCH = 50  # samples queued behind one gate: the driver holds about a thousand launches
 _MOST_LATE = 5  # times that the host may be too late for one batch

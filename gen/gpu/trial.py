@@ -148,8 +148,11 @@ class Session(Protocol):
         """
         ...
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
-        """Times variants in turns, in orders and in memory that change; checks their results once more."""
+    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+        """Times variants in turns, in orders and in memory that change; checks their results once more.
+
+        Each launch from cold caches, or, if `hot`, as one of many that follow each other in a graph.
+        """
         ...
 
     def close(self) -> None:
@@ -184,7 +187,9 @@ class BenchSession(Protocol):
         """What `Session.submit` asks for."""
         ...
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None]) -> Rounds:
+    def rounds(
+        self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None], *, hot: bool = False
+    ) -> Rounds:
         """What `Session.rounds` asks for; `tell` is told the name of the variant that comes next."""
         ...
 

@@ -125,8 +125,8 @@ class _Desk:
             raise self._unopened
         if request.what == "attempt":
             return self._session.attempt(*request.arguments)
-        entrants, turns = request.arguments
-        return self._session.rounds(entrants, turns, self._tell)
+        entrants, turns, hot = request.arguments
+        return self._session.rounds(entrants, turns, self._tell, hot=hot)
 
     def _close(self) -> None:
         if self._session is not None:

@@ -118,14 +118,30 @@ def margin_of(name: str, previous: str | None) -> float:
     return MARGIN if name == previous else TIE
 
 
-def choose(finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], previous: str | None = None) -> Trial:
-    """The winner among finalists, given their times in turns.
+def alike(times: Mapping[str, Sequence[float]], previous: str | None = None) -> set[str]:
+    """Those within 1 % of the fastest, which is one of them; the winner so far if it is not shown to be further."""
+    leader = leader_of(times)
+    ratios = {name: over(times[name], times[leader]) for name in times}
+    return {name for name, ratio in ratios.items() if (ratio.low if name == previous else ratio.center) <= MARGIN}
+
+
+def choose(
+    finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], previous: str | None = None,
+    hot: Mapping[str, Sequence[float]] | None = None,
+) -> Trial:  # fmt: skip
+    """The winner among finalists, given their times in turns, and those of launches in a graph where they are alike.
 
     The fastest by its midmean leads. The previous winner takes its place unless the leader is shown to be over 1 %
     faster; else the simplest does, by registers, then shared memory, then name, of those that the leader was not over
     0.3 % faster than. Where that could not be settled, what was measured is the best guess there is: whoever is only
     not shown to be slower would win the oftener the less is known.
+
+    With `hot`, all of that is a matter among those that are within 1 % of the fastest in there; the previous winner is
+    one of them unless it is shown not to be.
     """
+    if hot:
+        names = alike(hot, previous)
+        finalists = [trial for trial in finalists if trial.variant.name in names]
     leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})
     behind = {trial.variant.name: over(times[trial.variant.name], times[leader]) for trial in finalists}
     for trial in finalists:

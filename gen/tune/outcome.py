@@ -10,7 +10,7 @@ from gen.errors import RunError
 from gen.families.regions import Region
 from gen.gpu.trial import Device, Problem, Status, Trial
 from gen.store.tuned import Winner
-from gen.tune.choose import MARGIN, Interval, choose, median_interval, paired_ratio
+from gen.tune.choose import MARGIN, Interval, choose, median_interval, midmean_interval, paired_ratio
 from gen.tune.known import known
 from gen.tune.race import Finals, noise
 
@@ -93,7 +93,7 @@ def outcome_of(
     """Chooses the winner: among the finalists by their turns, else, where there were none, by their few samples."""
     trials = tuple(done.values())
     if finalists:
-        winner, times = choose(finalists, found.times_us, tried_as(done, previous)), found.times_us
+        winner, times = choose(finalists, found.times_us, tried_as(done, previous), found.hot_us), found.times_us
     else:
         right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
         if not right:
@@ -167,6 +167,7 @@ def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping
         "interval_us": [round(outcome.interval.low, 3), round(outcome.interval.high, 3)],
         "samples": len(outcome.rounds_us[_timed(outcome)]),
         "noise": None if outcome.noise is None else round((outcome.noise.high - outcome.noise.low) / 2, 5),
+        "hot_us": None if finals is None else _hot_us(finals.hot_us.get(_timed(outcome))),
         "settled": finals is not None and finals.settled,
         "sm_mhz": list(finals.sm_mhz) if finals is not None and any(finals.sm_mhz) else None,
         "throttled": [] if finals is None else list(finals.throttled),
@@ -186,6 +187,10 @@ def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping
     }
     variant = outcome.winner.variant.name
     return Winner(device.name, problem.spec_name, problem.shape_class, variant, measured, problem.region)
+
+
+def _hot_us(times: Sequence[float] | None) -> float | None:
+    return None if times is None else round(midmean_interval(times).center, 3)
 
 
 def _timed(outcome: Outcome) -> str:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from gen.gpu.timing import LATENCY_US
 from gen.gpu.trial import Entrant, Rounds, Session, Trial
-from gen.tune.choose import Interval, leader_of, margin_of, midmean_interval, over
+from gen.tune.choose import Interval, alike, leader_of, margin_of, midmean_interval, over
 
 FINALISTS = 8
 FIRST_HEAT = 96  # the most that are timed again
@@ -25,6 +26,7 @@ ROUND = 10  # turns of the finals before it is asked whether their order is sett
 LEAST_TURNS = 30
 MOST_TURNS = 1000
 MOST_SECONDS = 1.5  # of the finals, once there are as many turns as are needed
+HOT_TURNS = 10  # of those that are alike from cold caches, each of many launches
 Faulty = Callable[[Trial], None]
 
 
@@ -35,6 +37,7 @@ class Finals:
     Attributes:
         times_us: by name, of those that stayed right; who was settled earlier has fewer, of the first turns.
         settled: whether more turns would not change who wins.
+        hot_us: of a launch among many, of those short ones that are alike from cold caches; empty if none are.
         sm_mhz: the lowest and the highest clock seen; 0 where nobody looked.
         throttled: why the GPU held it down, in words.
         foreign: processes of others on the GPU meanwhile, a text each.
@@ -45,6 +48,7 @@ class Finals:
     sm_mhz: tuple[int, int] = (0, 0)
     throttled: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    hot_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def turns(self) -> int:
@@ -110,6 +114,28 @@ def finals(
     return left, found
 
 
+def hot_finals(
+    session: Session, entrants: Sequence[Entrant], found: Finals, faulty: Faulty, previous: str | None = None
+) -> tuple[list[Entrant], Finals]:
+    """Those that stay right; and their finals, with the times of one launch among many where these decide.
+
+    A short kernel is called once, and also over and over on data that stay in the caches. So of those that a single
+    launch from cold caches does not tell apart, the fastest in a graph is the better choice.
+    """
+    left = list(entrants)
+    if not found.times_us or midmean_interval(found.times_us[leader_of(found.times_us)]).center >= LATENCY_US:
+        return left, found
+    names = alike(found.times_us, previous)
+    if len(names) == 1:
+        return left, found
+    rounds, right = _right(session, [one for one in left if one.name in names], HOT_TURNS, faulty, hot=True)
+    stayed = {entrant.name for entrant in right}
+    left = [entrant for entrant in left if entrant.name in stayed or entrant.name not in names]
+    kept = {entrant.name: found.times_us[entrant.name] for entrant in left}
+    others = tuple(sorted({*found.foreign, *rounds.foreign}))
+    return left, replace(found, times_us=kept, hot_us=rounds.times_us, foreign=others)
+
+
 def in_doubt(times: Mapping[str, Sequence[float]], previous: str | None = None) -> set[str]:
     """The fastest, and those of which it is neither shown that they are too slow to win, nor that they are not.
 
@@ -127,11 +153,13 @@ def noise(times: Sequence[float]) -> Interval:
     return midmean_interval([one / other for one, other in zip(times[::2], times[1::2], strict=False)])
 
 
-def _right(session: Session, entrants: list[Entrant], turns: int, faulty: Faulty) -> tuple[Rounds, list[Entrant]]:
+def _right(
+    session: Session, entrants: list[Entrant], turns: int, faulty: Faulty, *, hot: bool = False
+) -> tuple[Rounds, list[Entrant]]:  # fmt: skip
     """Rounds of those that stay right, and who they are."""
     left = list(entrants)
     while left:
-        rounds = session.rounds(left, turns)
+        rounds = session.rounds(left, turns, hot=hot)
         if not rounds.faults:
             return rounds, left
         names = {trial.variant.name for trial in rounds.faults}

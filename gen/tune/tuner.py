@@ -22,7 +22,7 @@ from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
 from gen.tune.known import known
 from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
-from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve
+from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve, hot_finals
 from gen.tune.search import First, Search, Space, exhaustive
 from gen.tune.sources import Sources
 
@@ -206,7 +206,10 @@ def _race(
         if name in entrants and name not in names and found[name].status == "ok":
             left.append(entrants[name])
             names.add(name)
-    right_to_the_end, times = finals(session, left, attempts.fail, deadline, tried_as(found, previous))
+    already = tried_as(found, previous)
+    right_to_the_end, times = finals(session, left, attempts.fail, deadline, already)
+    if deadline is None or time.monotonic() < deadline:
+        right_to_the_end, times = hot_finals(session, right_to_the_end, times, attempts.fail, already)
     times = replace(times, foreign=tuple(sorted(others.union(times.foreign))))
     return [found[entrant.name] for entrant in right_to_the_end], times
 

@@ -95,6 +95,7 @@ def beside(device: IsolatedDevice, farm: CompileFarm, made: Variant, other: Vari
     return paired_ratio(times[made.name], times[other.name])
 
 
+@pytest.mark.alone
 def test_a_space_seeded_with_faults_ends_with_the_right_winner(
     device: IsolatedDevice, farm: CompileFarm, tmp_path: Path
 ) -> None:
@@ -137,15 +138,34 @@ def test_a_process_that_somebody_kills_costs_no_trial(
     assert outcome.winner is not None
 
 
+@pytest.mark.alone
+def test_one_launch_among_many_takes_less_than_one_from_cold_caches(device: IsolatedDevice, farm: CompileFarm) -> None:
+    made = few(Space(SMALL.family, SMALL.spec)).ask(3)
+    entrants = [Entrant(one, farm.submit(one.name, render(one), device.limits.arch).result()) for one in made]
+    session = device.open(SMALL, entrants[0])
+    try:
+        cold, hot = (session.rounds(entrants, 10, hot=hot) for hot in (False, True))
+    finally:
+        session.close()
+    assert cold.faults == hot.faults == ()
+    for one in made:
+        assert len(hot.times_us[one.name]) == 10
+        assert min(hot.times_us[one.name]) > 0.5
+        assert max(hot.times_us[one.name]) < min(cold.times_us[one.name])
+
+
 def test_what_is_noted_with_a_winner(device: IsolatedDevice, farm: CompileFarm, tmp_path: Path) -> None:
     outcome = tune(SMALL, device, farm, Trials(tmp_path), options=Options(few))
     assert outcome.finals is not None
     assert outcome.interval is not None
+    assert outcome.winner is not None
+    assert outcome.finals.hot_us == {} or outcome.winner.variant.name in outcome.finals.hot_us
     assert outcome.finals.turns % 10 == 0
     assert outcome.interval.low <= outcome.median_us <= outcome.interval.high
     assert all(trial.registers > 0 for trial in outcome.trials if trial.status == "ok")
 
 
+@pytest.mark.alone
 def test_a_run_writes_winners_and_a_rerun_measures_nothing_anew(
     device: IsolatedDevice, farm: CompileFarm, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.families.base import Plan
 from gen.gpu.trial import Trial
-from gen.tune.choose import Interval, choose, midmean_interval, paired_ratio
+from gen.tune.choose import Interval, alike, choose, midmean_interval, paired_ratio
 from tests.fake_family import called_variant
 
 Random = np.random.Generator
@@ -193,3 +193,20 @@ def test_alone_it_wins() -> None:
 )
 def test_the_median_of_a_trial(times: tuple[float, ...], median: float) -> None:
     assert Trial(trial("a").variant, "ok", times).median_us == median
+
+
+def test_those_alike_are_within_1_percent_of_the_fastest_or_the_winner_so_far_in_doubt() -> None:
+    times = steady(a=10.0, b=10.09, c=10.2)
+    assert alike(times) == alike(times, "c") == {"a", "b"}
+    unsure = {"a": [10.0] * 8, "d": [10.0, 10.0, 10.0, 10.0, 10.4, 10.4, 10.4, 10.4]}
+    assert (alike(unsure), alike(unsure, "d")) == ({"a"}, {"a", "d"})
+
+
+def test_who_is_slower_among_many_launches_is_passed_over() -> None:
+    finalists = [trial("a", 10), trial("b", 20), trial("c", 30)]
+    times = steady(a=10.0, b=10.05, c=10.06)
+    hot = {"a": [3.1] * 10, "b": [3.02] * 10, "c": [3.0] * 10}
+    assert choose(finalists, times, hot=hot).variant.name == "b"
+    assert choose(finalists, times, "a", hot).variant.name == "b"
+    assert choose(finalists, times, "c", hot).variant.name == "c"
+    assert choose(finalists, times, hot={}).variant.name == "a"

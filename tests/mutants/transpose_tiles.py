@@ -196,8 +196,13 @@ MUTANTS = (
         "shifts: words before the first column", ON_SHIFTS, SHIFTS, "(col >= left || row >= second)", "true",
         OUTSIDE_READ,
     ),
-    Mutant("shifts: a word after the last of all", ON_SHIFTS, SHIFTS, "rows - 1 - first_row", "rows - first_row", OUTSIDE_READ),
-    Mutant("shifts: a word before the first of all", ON_SHIFTS, SHIFTS, ": 1 - first_row", ": -first_row", OUTSIDE_READ),
+    Mutant(
+        "shifts: a word after the last of all", ON_SHIFTS, SHIFTS, "rows - 1 - first_row", "rows - first_row",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "shifts: a word before the first of all", ON_SHIFTS, SHIFTS, ": 1 - first_row", ": -first_row", OUTSIDE_READ,
+    ),
     Mutant(
         "shifts: rows with gaps taken to follow", ON_SHIFTS, SHIFTS, "follow = in_pitch == cols && cols >= kElements",
         "follow = cols >= kElements", OUTSIDE_READ,
@@ -246,7 +251,10 @@ MUTANTS = (
         "shifts: columns written past the last", ON_SHIFTS, SHIFTS, "|| first + c < tile_cols",
         "|| first + c < kTileCols", (OUTSIDE_WRITE, RACE, UNINITIALISED),
     ),
-    Mutant("shifts: later rows begin as the first", ON_SHIFTS, SHIFTS, "(start + i * in_pitch);", "(start);", (WRONG, OUTSIDE_READ)),
+    Mutant(
+        "shifts: later rows begin as the first", ON_SHIFTS, SHIFTS, "(start + i * in_pitch);", "(start);",
+        (WRONG, OUTSIDE_READ),
+    ),
     Mutant(
         "shifts: one phase for columns that begin apart", ON_SECTORS, SHIFTS,
         "kAlign > kWarps * kSize ? kAlign / (kWarps * kSize) : 1", "1", REFUSED,

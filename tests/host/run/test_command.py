@@ -33,7 +33,7 @@ def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) 
 def test_the_command_says_who_else_was_on_the_gpu(gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = FakeSession.rounds
     others = ("process 7 (python, 400 MiB)", "process 9")
-    monkeypatch.setattr(FakeSession, "rounds", lambda *those: replace(rounds(*those), foreign=others))
+    monkeypatch.setattr(FakeSession, "rounds", lambda *those, **how: replace(rounds(*those, **how), foreign=others))
     _, said = gen("tune", "transpose", "--out", home)
     assert f"process 7 (python, 400 MiB), process 9 were on the GPU while {TRANSPOSE[0]} was tuned" in said
     _, told = gen("tune", "transpose", "--json", "--out", home)

@@ -117,8 +117,8 @@ class Bench:
         found: Trial = self.session.attempt(entrant(made), give_up_us)
         return found
 
-    def rounds(self, made: Sequence[Variant], turns: int) -> Rounds:
-        found: Rounds = self.session.rounds([entrant(one) for one in made], turns, self.told.append)
+    def rounds(self, made: Sequence[Variant], turns: int, *, hot: bool = False) -> Rounds:
+        found: Rounds = self.session.rounds([entrant(one) for one in made], turns, self.told.append, hot=hot)
         return found
 
 

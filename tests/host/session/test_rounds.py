@@ -127,3 +127,46 @@ def test_a_slow_base_warms_up_by_a_single_run(monkeypatch: pytest.MonkeyPatch, b
     monkeypatch.setattr(bench.clock, "times", times)
     bench.bench.open(PROBLEM, entrant(BASE)).close()
     assert asked == [1]
+
+
+class Replayed:
+    """A graph on the fake: all its launches, when it is timed."""
+
+    def __init__(self, queue: Callable[[], None]) -> None:
+        self.queue, self.closed = queue, False
+
+    def time(self) -> float:
+        assert not self.closed
+        self.queue()
+        return 100.0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_hot_rounds_time_graphs_of_many_launches_in_memory_that_changes(
+    bench: Bench, session_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs: list[tuple[str, int, int, Replayed]] = []
+
+    def graph(cubin: bytes, steps: Any, symbol: str, addresses: Mapping[str, int], times: int) -> Replayed:
+        assert cubin == b""
+        kernel = bench.session._kernels[symbol]
+        made = Replayed(lambda: kernel.queue(steps, addresses))
+        graphs.append((symbol, addresses["out"], times, made))
+        return made
+
+    def times_in_graph(graph: Replayed, samples: int) -> list[float]:
+        return [graph.time() / 50 for _ in range(samples)]
+
+    monkeypatch.setattr(bench.gpu, "graph", graph, raising=False)
+    monkeypatch.setattr(bench.clock, "times_in_graph", times_in_graph, raising=False)
+    found = bench.rounds([FIRST, SECOND], 8, hot=True)
+    assert found.times_us == {FIRST.name: [2.0] * 8, SECOND.name: [2.0] * 8}
+    assert {times for _, _, times, _ in graphs} == {session_module.GRAPH_LAUNCHES}
+    assert len(graphs) == 16
+    assert len({place for _, place, _, _ in graphs}) == 4
+    assert all(made.closed for _, _, _, made in graphs)
+    bench.faults[SECOND.name] = spoil("in", 1)
+    (fault,) = bench.rounds([FIRST, SECOND], 2, hot=True).faults
+    assert (fault.variant, fault.status) == (SECOND, "wrong_result")

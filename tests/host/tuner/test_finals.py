@@ -19,7 +19,7 @@ from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
 from gen.tune.choose import choose
 from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
-from gen.tune.race import FINALISTS, FIRST_HEAT, LEAST_TURNS, MOST_TURNS, ROUND, Finals
+from gen.tune.race import FINALISTS, FIRST_HEAT, HOT_TURNS, LEAST_TURNS, MOST_TURNS, ROUND, Finals
 from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
 from tests.fake_family import called_variant
 from tests.host.tuner.given import ALL, BASE, FIRST, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
@@ -111,17 +111,57 @@ def test_processes_of_others_are_noted_whenever_they_are_there(trials: Trials, m
         noted.set_result(replace(future.result(), foreign=seen.get(entrant.name, ())))
         return noted
 
-    def in_turns(session: FakeSession, entrants: Sequence[Entrant], turns: int) -> Rounds:
-        others = ("process 3",) if len(entrants) > FINALISTS + 2 else ("process 4",)
-        return replace(rounds(session, entrants, turns), foreign=others)
+    def in_turns(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+        others = "process 5" if hot else "process 3" if len(entrants) > FINALISTS + 2 else "process 4"
+        return replace(rounds(session, entrants, turns, hot=hot), foreign=(others,))
 
     monkeypatch.setattr(FakeSession, "submit", beside)
     monkeypatch.setattr(FakeSession, "rounds", in_turns)
-    fast = {f"_{place}": 10.0 + place / 10 for place in range(20)}
+    fast = {f"_{place}": 10.0 + place / 20 for place in range(20)}
     device = FakeDevice(times(**fast), bad={SECOND: "wrong_result"})
     outcome = tuned(device, trials)
-    assert outcome.foreign == ("process 1", "process 2", "process 3", "process 4")
-    assert winner_of(outcome, device, "fake 1.0", {}).evidence["beside"] == ["process 3", "process 4"]
+    assert outcome.foreign == ("process 1", "process 2", "process 3", "process 4", "process 5")
+    assert winner_of(outcome, device, "fake 1.0", {}).evidence["beside"] == ["process 3", "process 4", "process 5"]
+
+
+@pytest.mark.parametrize(
+    ("hot", "previous", "winner"),
+    [(2.0, None, SECOND), (2.98, None, FIRST), (2.0, FIRST, SECOND), (2.98, FIRST, FIRST), (2.98, SECOND, SECOND)],
+)
+def test_of_short_ones_that_are_alike_the_faster_among_many_launches_wins(
+    trials: Trials, hot: float, previous: str | None, winner: str
+) -> None:
+    device = FakeDevice(times(_10=10.0, _20=10.08, _30=10.3))
+    device.hot_us = lambda made: {SECOND: hot, THIRD: 1.0}.get(made.name, 3.0)
+    outcome = tuned(device, trials, previous=previous)
+    assert outcome.winner is not None
+    assert outcome.winner.variant.name == winner
+    assert device.hot == [([FIRST, SECOND], HOT_TURNS)]
+    assert winner_of(outcome, device, "fake 1.0", {}).evidence["hot_us"] == device.hot_us(outcome.winner.variant)
+
+
+@pytest.mark.parametrize(("first", "second"), [(20.0, 20.1), (10.0, 10.2)], ids=["long", "not alike"])
+def test_among_many_launches_nothing_else_is_timed(trials: Trials, first: float, second: float) -> None:
+    device = FakeDevice(lambda made: {FIRST: first, SECOND: second}.get(made.name, 100.0))
+    outcome = tuned(device, trials)
+    assert (won(outcome), device.hot) == (FIRST, [])
+    assert winner_of(outcome, device, "fake 1.0", {}).evidence["hot_us"] is None
+
+
+def test_what_breaks_among_many_launches_never_wins(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = FakeSession.rounds
+
+    def breaks(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+        broken = [one for one in entrants if one.name == FIRST] if hot else []
+        if broken:
+            return Rounds(faults=(broken[0].untimed("launch_failed", "among the finalists: made to"),))
+        return rounds(session, entrants, turns, hot=hot)
+
+    monkeypatch.setattr(FakeSession, "rounds", breaks)
+    outcome = tuned(FakeDevice(times(_10=10.0, _20=10.02)), trials)
+    assert won(outcome) == SECOND
+    assert FIRST not in outcome.rounds_us
+    assert next(trial for trial in outcome.trials if trial.variant.name == FIRST).status == "launch_failed"
 
 
 def test_a_winner_without_finals_has_no_clock_and_no_noise(trials: Trials) -> None:
@@ -222,7 +262,8 @@ class FlatField:
     def monotonic(self) -> float:
         return self.now
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int) -> Rounds:
+    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+        assert not hot
         pair = self.pairs + np.arange(turns) // 2
         self.pairs += (turns + 1) // 2
         times = {}
