@@ -15,7 +15,7 @@ from gen.bench.rows import FAILED, OURS, Row, said
 from gen.bench.tuning import Tune
 from gen.bench.worker import Order, Setup, serve
 from gen.bench.works import Case
-from gen.errors import DeviceError, GenError
+from gen.errors import DeviceError, GenError, MissingToolError, StoreError
 
 OPEN_SECONDS = 240.0  # opening the device, and calibrating
 MOST_STRIKES = 2  # crashes and hangs, after which a peer is left out of the run
@@ -160,9 +160,11 @@ class Bench:
             self._line = None
 
     def _tuned(self, case: Case, tune: Tune | None) -> list[Row]:
-        """The rows of a case; only why, if its base is wrong or does not compile."""
+        """The rows of a case; only why, if its base is wrong or does not compile. Raises what is no fault of a case."""
         try:
             seconds = 0.0 if tune is None else tune(case)
+        except (StoreError, MissingToolError):
+            raise
         except GenError as error:
             return [self._row(case, OURS, f"{FAILED}{said(error)}")]
         return self._case(case, seconds)

@@ -122,6 +122,7 @@ def bench(
     from gen.emit.files import check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
+    from gen.store.tuned import read_winners
 
     names = known_peers.names(None if peers is None else peers.split(","))
     if protocol not in [known.value for known in Protocol]:
@@ -151,6 +152,7 @@ def bench(
     if before is not None:
         check_common(before, wanted, protocol)
     home = home_of(out)
+    read_winners(home)  # gen.load would only warn, and all be measured untuned
     invocation = ctx.find_object(Invocation) or Invocation()
     end = None if budget is None else time.monotonic() + budget
     with ExitStack() as opened:

@@ -223,6 +223,18 @@ def test_a_file_that_is_no_text_is_told_of_with_what_to_do(script: Script, tmp_p
             assert "Give a file that gen bench --json wrote" in " ".join(ended.err.split())
 
 
+@pytest.mark.parametrize("tune", [(), ("--tune", "1")])
+def test_winners_that_cannot_be_read_are_told_of_before_anything_runs(
+    script: Script, tmp_path: Path, tune: tuple[str, ...]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "tuned.json").write_text('{"schema": 9}')
+    ended = run("bench", *ONE, *tune)
+    assert (ended.status, script.started) == (1, 0)
+    assert "tuned.json must have schema 1 (got 9)" in " ".join(ended.err.split())
+
+
 def test_runs_of_several_homes_take_turns_at_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert lock_of(Path("h100.json")) == lock_of(tmp_path / "x" / ".." / "h100.json")

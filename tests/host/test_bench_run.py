@@ -24,7 +24,7 @@ from gen.bench.run import MOST_STRIKES, Bench, ChildLine
 from gen.bench.worker import Order, Setup, keep_compiled_in, show_only
 from gen.bench.works import Case, Reduce
 from gen.dtypes import F32
-from gen.errors import CompileError, DeviceError
+from gen.errors import CompileError, DeviceError, StoreError
 from gen.gpu.timing import Protocol
 
 CASES = tuple(Case(Reduce(("sum",)), F32, (n,)) for n in (10, 20, 30, 40))
@@ -274,6 +274,14 @@ def test_each_case_is_tuned_right_before_it_is_measured(tmp_path: Path) -> None:
     assert script.seconds == [2.5] * 3
     assert rows[CASES[1].name, OURS].note == "failed: base does not compile: a.cu(3): error: no"
     assert len(rows) == 3 * (1 + len(PEERS)) + 1
+
+
+def test_winners_that_cannot_be_kept_are_no_fault_of_a_case(tmp_path: Path) -> None:
+    def tune(_: Case) -> float:
+        raise StoreError("tuned.json", "must have schema 1")
+
+    with pytest.raises(StoreError):
+        rows_of(Script(), tmp_path, tune=tune)
 
 
 @pytest.mark.parametrize("opening", [Refused("there is no GPU"), Finished()])
