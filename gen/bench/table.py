@@ -193,12 +193,12 @@ def _few(line: Line) -> str:
 
 
 def _why_not(own: Sequence[Line]) -> str:
-    """Who was not timed on what, reasons that are the same together; and what differs in meaning."""
+    """Who was not timed on what, and what differs in meaning: each reason once, with its cases."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for line in own:
         for row in (line.ours, *line.peers):
-            if row.note:
-                reasons.setdefault((row.peer, row.note), []).append(row.case)
+            for reason in _reasons(row):
+                reasons.setdefault((row.peer, reason), []).append(row.case)
     if not reasons:
         return ""
     found = []
@@ -207,6 +207,13 @@ def _why_not(own: Sequence[Line]) -> str:
         where = ", ".join(distinct[:3]) + (f" and {len(distinct) - 3} more" if len(distinct) > 3 else "")
         found.append(f"- {peer}: {note}: {where}")
     return "Notes:\n\n" + "\n".join(found) + "\n"
+
+
+def _reasons(row: Row) -> list[str]:
+    """What is noted of a row, but for the case, which stands beside it; of one that was timed, each by itself."""
+    note = row.note.replace(f" (got {row.case})", "")
+    parts = [note] if row.ours_us is None else note.split("; ")  # what a library says of a failure may hold any sign
+    return list(filter(None, parts))
 
 
 def _when(results: Results) -> str:

@@ -271,6 +271,23 @@ def test_the_full_table_has_every_peer_and_every_note() -> None:
     assert "- gen: not offered: no such dtype: c" in text
 
 
+def test_a_reason_that_several_cases_share_is_told_once() -> None:
+    refused = [row(case, "cub", note=f"not offered: CUB reduces rows (got {case})") for case in "abcd"]
+    timed = [
+        row("a", "torch", 2.0, note="accumulates in f32; gen took 6 us beside it"),
+        row("b", "torch", 2.0, note="accumulates in f32"),
+        row("c", "torch", 2.0),
+        row("d", "torch", note="failed: one; two"),
+    ]
+    text = full(Results().with_run(RUN, [*(row(case, OURS, 1.0) for case in "abcd"), *refused, *timed]))
+    assert [line for line in text.splitlines() if line.startswith("- ")] == [
+        "- cub: not offered: CUB reduces rows: a, b, c and 1 more",
+        "- torch: accumulates in f32: a, b",
+        "- torch: failed: one; two: d",
+        "- torch: gen took 6 us beside it: a",
+    ]
+
+
 def test_changes_are_told_by_our_own_times() -> None:
     now = Results().with_run(
         RUN,
