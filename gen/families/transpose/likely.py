@@ -128,6 +128,8 @@ def _little() -> Iterator[tuple[str, Config]]:
 def _odd() -> Iterator[tuple[str, Config]]:
     for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64)):
         yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
+    for chunks, align in ((1, 4), (2, 32), (2, 4), (1, 32)):
+        yield "shift_tile", ShiftTileConfig(groups=32, chunks=chunks, warps=16, align=align, block_order=Order.ROW)
     for groups, warps in ((64, 16), (32, 16), (64, 8)):
         for align in (32, 4):
             yield "shift_tile", ShiftTileConfig(groups=groups, warps=warps, align=align)
@@ -135,5 +137,7 @@ def _odd() -> Iterator[tuple[str, Config]]:
 
 def _odd_little() -> Iterator[tuple[str, Config]]:
     yield from _little()
-    yield "shift_tile", ShiftTileConfig(groups=32, warps=16, align=4, block_order=Order.ROW)
+    for groups, warps in ((16, 8), (16, 16), (32, 16)):
+        for order in (Order.ROW, Order.COL):
+            yield "shift_tile", ShiftTileConfig(groups=groups, warps=warps, align=4, block_order=order)
     yield "tiled", TiledConfig(tile_dim=16, block_rows=16, padding=2, unroll=2, dynamic=True)
