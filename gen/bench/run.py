@@ -16,6 +16,7 @@ from gen.bench.tuning import Tune
 from gen.bench.worker import Order, Setup, serve
 from gen.bench.works import Case
 from gen.errors import DeviceError, GenError, MissingToolError, StoreError
+from gen.tune.outcome import LostError
 
 OPEN_SECONDS = 240.0  # opening the device, and calibrating
 MOST_STRIKES = 2  # crashes and hangs, after which a peer is left out of the run
@@ -97,7 +98,7 @@ class Bench:
         opened: what the first process said of the device and the peers.
         strikes: how often each peer took its process down.
         left_out: cases that the budget did not reach, or that came after the device was lost.
-        lost: why no process can begin any more, after a contender took the device down.
+        lost: why the run ended early: the device was lost as a case was tuned, or did not come back after a contender.
         broken: how a peer took its process down as it was imported, by name.
     """
 
@@ -135,7 +136,7 @@ class Bench:
     ) -> Iterator[tuple[Case, list[Row]]]:
         """The rows of one case after another, each tuned first; what the budget, in seconds, bars is `left_out`.
 
-        Where the device does not come back after a contender took it down, the rows of that case are the last.
+        Where the device is lost, and does not come back, the rows so far are the last.
         """
         start, longest = time.monotonic(), 0.0
         for place, case in enumerate(cases):
@@ -165,6 +166,12 @@ class Bench:
             seconds = 0.0 if tune is None else tune(case)
         except (StoreError, MissingToolError):
             raise
+        except LostError as error:
+            self.lost = DeviceError(
+                "The benchmark", f"ended early: the GPU was lost while {case.name} was tuned", error,
+                next_step="Let --missing measure the rest",
+            )  # fmt: skip
+            return []
         except GenError as error:
             return [self._row(case, OURS, f"{FAILED}{said(error)}")]
         return self._case(case, seconds)

@@ -24,8 +24,9 @@ from gen.bench.run import MOST_STRIKES, Bench, ChildLine
 from gen.bench.worker import Order, Setup, keep_compiled_in, show_only
 from gen.bench.works import Case, Reduce
 from gen.dtypes import F32
-from gen.errors import CompileError, DeviceError, StoreError
+from gen.errors import CompileError, DeviceError, RunError, StoreError
 from gen.gpu.timing import Protocol
+from gen.tune.outcome import LostError
 
 CASES = tuple(Case(Reduce(("sum",)), F32, (n,)) for n in (10, 20, 30, 40))
 PEERS = ("torch", "cub", "jax")
@@ -274,6 +275,20 @@ def test_each_case_is_tuned_right_before_it_is_measured(tmp_path: Path) -> None:
     assert script.seconds == [2.5] * 3
     assert rows[CASES[1].name, OURS].note == "failed: base does not compile: a.cu(3): error: no"
     assert len(rows) == 3 * (1 + len(PEERS)) + 1
+
+
+def test_a_device_that_is_lost_while_a_case_is_tuned_ends_the_run_and_breaks_no_row(tmp_path: Path) -> None:
+    outcome: Any = None
+
+    def tune(case: Case) -> float:
+        if case == CASES[1]:
+            raise LostError(RunError("The GPU", "answers no more"), outcome)
+        return 1.0
+
+    rows, bench = rows_of(Script(), tmp_path, tune=tune)
+    assert {case for case, _ in rows} == {CASES[0].name}
+    assert bench.left_out == list(CASES[1:])
+    assert f"ended early: the GPU was lost while {CASES[1].name} was tuned (got The GPU answers no" in str(bench.lost)
 
 
 def test_winners_that_cannot_be_kept_are_no_fault_of_a_case(tmp_path: Path) -> None:
