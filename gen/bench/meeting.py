@@ -13,7 +13,7 @@ from gen.bench.messages import Begun, Found, Message
 from gen.bench.peers.base import Contender, NotOfferedError, Peer, Replay
 from gen.bench.referee import Referee
 from gen.bench.ring import LostError, Ring, check_alive
-from gen.bench.rows import FAILED, NOT_OFFERED, OURS, WRONG, Row, said
+from gen.bench.rows import FAILED, NOT_OFFERED, OURS, WRONG, Row, digits, said
 from gen.bench.statistics import Duel, block_of, duel, pairs_within, parts, turns
 from gen.bench.works import Case
 from gen.errors import GenError
@@ -139,7 +139,7 @@ class Meeting:
         ratio, alone = found.ratio, self._alone[protocol]
         notes, self._moved = [row.note, self._moved], ""
         if abs(found.ours_us / alone.ours_us - 1) > OTHERWISE:
-            notes.append(f"gen took {found.ours_us:.4g} us beside it, {alone.ours_us:.4g} us beside itself")
+            notes.append(f"gen took {digits(found.ours_us)} us beside it, {digits(alone.ours_us)} us beside itself")
         self._found(
             replace(
                 row,

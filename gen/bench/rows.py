@@ -256,6 +256,11 @@ def _rounded(values: dict[str, Any]) -> dict[str, Any]:
     return {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in values.items()}
 
 
+def digits(us: float) -> str:
+    """A time by its first four digits, written out."""
+    return f"{us:.4g}" if us < 9999.5 else f"{us:.0f}"
+
+
 def said(error: Exception) -> str:
     """What an error says, as a note of one line: of a compiler's many its first error."""
     if isinstance(error, CompileError) and not isinstance(error, UnlinkedError):

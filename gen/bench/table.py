@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gen.bench.rows import NONE, NOT_OFFERED, OURS, Results, Row
+from gen.bench.rows import NONE, NOT_OFFERED, OURS, Results, Row, digits
 from gen.bench.statistics import PAIRS, Verdict, geometric_mean
 
 _WORST_FIRST = (Verdict.LOSS.value, Verdict.TIE.value, NONE, Verdict.WIN.value)
@@ -57,7 +57,7 @@ def text_of(line: Line) -> tuple[str, ...]:
     ours, best = line.ours, line.best
     if ours.ours_us is None or ours.of_limit is None:
         return line.case, line.protocol, NONE, NONE, NONE, NONE, NONE, NONE
-    cells = (line.case, line.protocol, f"{ours.ours_us:.4g}", f"{ours.of_limit:.3f}", f"{100 * ours.noise:.1f} %")
+    cells = (line.case, line.protocol, digits(ours.ours_us), f"{ours.of_limit:.3f}", f"{100 * ours.noise:.1f} %")
     if best is None or best.ratio is None or best.low is None or best.high is None:
         return (*cells, NONE, NONE, NONE)
     interval = f"[{best.low:.3f}, {best.high:.3f}]" if best.has_interval else NONE
@@ -181,7 +181,7 @@ def _full_row(line: Line, peers: Sequence[str]) -> tuple[str, ...]:
     variant = ours.variant.partition("__")[2] + (f" ({ours.untuned})" if ours.untuned else "")
     cells = (f"{ratios[name].ratio:.3f}" if name in ratios else NONE for name in peers)
     return (
-        line.case, line.protocol, f"`{variant}`", f"{ours.ours_us or 0:.4g}", f"{ours.of_limit or 0:.3f}",
+        line.case, line.protocol, f"`{variant}`", digits(ours.ours_us or 0), f"{ours.of_limit or 0:.3f}",
         line.verdict + _few(line), *cells,
     )  # fmt: skip
 

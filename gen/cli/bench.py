@@ -282,13 +282,13 @@ def _compare(found: Sequence[Difference], results: Results) -> bool:
 
     Raises OptionError if there is nothing to compare.
     """
-    from gen.bench.rows import OURS
+    from gen.bench.rows import OURS, digits
 
     if not found:
         raise OptionError("--against", "has none of the cases that were measured")
     rows = [
         (
-            one.case, one.protocol, f"{one.before_us:.4g}", "-" if one.now_us is None else f"{one.now_us:.4g}",
+            one.case, one.protocol, digits(one.before_us), "-" if one.now_us is None else digits(one.now_us),
             one.change.value,
         )
         for one in found

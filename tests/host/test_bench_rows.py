@@ -260,6 +260,15 @@ def test_noise_is_how_far_a_kernel_is_from_itself() -> None:
     assert row("a", OURS).noise == 0
 
 
+@pytest.mark.parametrize(
+    ("us", "cell"), [(4.12345, "4.123"), (9999.4, "9999"), (20640.4, "20640"), (1234567.0, "1234567")]
+)
+def test_a_long_time_is_written_out(us: float, cell: str) -> None:
+    results = Results((replace(row("a", OURS, 1.0), ours_us=us),))
+    assert text_of(lines(results)[0])[2] == cell
+    assert f"| {cell} |" in full(results)
+
+
 def test_nothing_is_a_summary_too() -> None:
     assert summary(Results()) == "Nothing is measured yet.\n"
 
