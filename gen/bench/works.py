@@ -13,6 +13,7 @@ from gen.errors import SpecError
 from gen.families.reduction.operators import OPERATORS
 
 Shape = tuple[int, ...]
+MOST_ELEMENTS = 1 << 48  # more than any memory holds, and sizes in bytes still fit into 64 bits
 
 
 @dataclass(frozen=True)
@@ -175,14 +176,17 @@ class Case:
 def _check(case: Case) -> None:
     """Raises SpecError for values that no peer could make sense of."""
     work, rank = case.work, len(case.shape)
+    if case.elements > MOST_ELEMENTS:
+        raise SpecError("A case.shape", f"must have {MOST_ELEMENTS} elements or fewer", case.shape)
     if isinstance(work, Reduce):
         ops: object = work.ops  # which are of any type, as they were read; so are the axes
         if not isinstance(ops, tuple) or not ops or not all(op in list(OPERATORS) for op in ops):
             rule = "must be a list of operators, each one of " + ", ".join(OPERATORS)
             raise SpecError("A case.ops", rule, repr(ops))
         axes = () if work.axes is None else _ints(work.axes)
-        if axes is None or not all(0 <= axis < rank for axis in axes) or len(set(axes)) < len(axes):
-            raise SpecError("A case.axes", f"must be different axes, from 0 to {rank - 1}", repr(work.axes))
+        if axes is None or not all(0 <= axis < rank for axis in axes) or len(set(axes)) < len(axes) or work.axes == ():
+            rule = f"must be different axes, from 0 to {rank - 1}, or null for all"
+            raise SpecError("A case.axes", rule, repr(work.axes))
     elif isinstance(work, Permute):
         if sorted(_ints(work.axes) or ()) != list(range(rank)):
             raise SpecError("A case.axes", f"must be a permutation of {rank} axes", repr(work.axes))
