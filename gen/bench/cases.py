@@ -9,7 +9,7 @@ from typing import Literal
 
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import BF16, F16, F32, F64, I32, U8
-from gen.errors import StoreError
+from gen.errors import SpecError, StoreError
 
 SCHEMA = 1
 STATISTICS = ("sum", "sumsq", "min", "max")
@@ -97,7 +97,14 @@ def read_cases(path: Path) -> tuple[Case, ...]:
         raise StoreError(str(path), f"must have schema {SCHEMA} and a list of cases", next_step=again)
     if not content["cases"]:
         raise StoreError(str(path), "must have a case at least", next_step=again)
-    return tuple(Case.from_json(entry) for entry in content["cases"])
+    entries = content["cases"]
+    found = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            found.append(Case.from_json(entry))
+        except SpecError as error:
+            raise SpecError(f"{path}, case {number} of {len(entries)}:", str(error)) from error
+    return tuple(found)
 
 
 def text_of_cases(cases: Sequence[Case]) -> str:

@@ -88,8 +88,9 @@ def test_cases_are_read_back_from_a_file(tmp_path: Path) -> None:
 )
 def test_a_case_that_makes_no_sense_is_refused(tmp_path: Path, entry: object) -> None:
     file = tmp_path / "cases.json"
-    file.write_text(json.dumps({"schema": 1, "cases": [entry]}))
-    with pytest.raises(SpecError, match="A case"):
+    sound = {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [1, 0]}
+    file.write_text(json.dumps({"schema": 1, "cases": [sound, entry]}))
+    with pytest.raises(SpecError, match=r"cases.json, case 2 of 2: A case"):
         read_cases(file)
 
 
