@@ -15,6 +15,7 @@ from gen.families.backend import LEGACY_STREAM
 from gen.families.base import Array
 
 Shape = tuple[int, ...]
+_BEYOND = 1 << 64  # addresses, and handles of the driver
 
 
 class Kind(Enum):
@@ -208,6 +209,9 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
         said = getattr(value, "dtype", None)
         dtype = said if isinstance(said, np.dtype) and said.itemsize == dtype.itemsize else dtype
     address, read_only = interface["data"]
+    place = int(address or 0)
+    if not 0 <= place < _BEYOND:
+        raise ArgumentError(subject, "must have an address of 64 bits", place)
     strides = interface.get("strides")
     if strides is None:
         strides = [dtype.itemsize] * len(shape)
@@ -221,8 +225,8 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
     if interface.get("mask") is not None:
         raise ArgumentError(subject, "must have no mask")
     ready = interface.get("stream")
-    if ready is not None and (type(ready) is not int or ready < 1):
+    if ready is not None and (type(ready) is not int or not 1 <= ready < _BEYOND):
         raise ArgumentError(subject, "must have a stream that is None, 1, 2 or a handle", repr(ready))
     return Given(
-        Kind.OTHER, int(address or 0), shape, strides, dtype, not bool(read_only), None, ready, value
+        Kind.OTHER, place, shape, strides, dtype, not bool(read_only), None, ready, value
     )  # fmt: skip

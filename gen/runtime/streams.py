@@ -22,7 +22,7 @@ def handle_of(stream: Any) -> int:
             handle = _number(getattr(found, "value", found))  # Numba's handles are of ctypes
             if handle is not None:
                 break
-    if handle is None or handle < 0:
+    if handle is None or not 0 <= handle < 1 << 64:
         raise ArgumentError(
             "stream", "must be a stream of torch or CuPy, or the driver's handle of one", type(stream).__name__
         )

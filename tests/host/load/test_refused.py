@@ -41,6 +41,9 @@ def refused(value: Any) -> OnDevice:
         (refused({"typestr": "?!"}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
         (refused({"strides": (4,)}), ArgumentError, "must have as many strides as extents"),
         (refused({"data": None}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
+        (refused({"data": (-4, False)}), ArgumentError, r"must have an address of 64 bits \(got -4\)"),
+        (refused({"data": (2**64, False)}), ArgumentError, "must have an address of 64 bits"),
+        (refused({"stream": 2**64}), ArgumentError, "must have a stream that is None, 1, 2 or a handle"),
     ],
 )
 def test_an_input_that_does_not_fit(backend: FakeBackend, given: Any, error: type[GenError], message: str) -> None:

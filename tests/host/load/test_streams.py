@@ -31,7 +31,7 @@ def test_the_stream_is_the_callers(backend: FakeBackend) -> None:
         kernel(OnDevice(arange(5)), stream=stream)
     kernel(OnDevice(arange(5), {"stream": 2}))
     assert [one.stream for one in backend.launched] == [1, 1, 77, 5, 1, 2]
-    for wrong in ("main", 1.0, True, -1, object()):
+    for wrong in ("main", 1.0, True, -1, 2**64, object()):
         with pytest.raises(ArgumentError, match="stream must be a stream of torch or CuPy"):
             kernel(OnDevice(arange(5)), stream=wrong)
 
