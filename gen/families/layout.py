@@ -11,6 +11,14 @@ import numpy as np
 from gen.errors import ShapeError
 from gen.families.base import Extents, Family, Layout, Operand, Spec
 
+_COPY = "Pass a copy whose elements follow each other, such as numpy.ascontiguousarray(a) or a.contiguous() of torch"
+
+
+def lie_otherwise(name: str, rule: str, value: object, *, output: bool) -> ShapeError:
+    """The error for an array that holds what it should, where no kernel can find it."""
+    next_step = "Pass one that does, or none: then it is made" if output else _COPY
+    return ShapeError(name, rule, value, next_step=next_step)
+
 
 def shape_of(operand: Operand, extents: Extents) -> tuple[int, ...]:
     """An operand's shape in a problem of these extents."""
@@ -120,21 +128,22 @@ def is_contiguous(layout: Layout) -> bool:
 
 
 def _pitch(operand: Operand, layout: Layout) -> dict[str, int]:
-    size = operand.dtype.size
+    size, output = operand.dtype.size, operand.role == "out"
     if not operand.pitch:
         if not is_contiguous(layout):
-            raise ShapeError(operand.name, "must be contiguous", f"strides {layout.strides} at shape {layout.shape}")
+            what = f"strides {layout.strides} at shape {layout.shape}"
+            raise lie_otherwise(operand.name, "must be contiguous", what, output=output)
         return {}
     rows, cols = layout.shape[-2:]
     row_bytes, column_bytes = layout.strides[-2:]
     if 0 in layout.shape:
         return {operand.pitch: cols}  # strides between no elements mean nothing
     if cols > 1 and column_bytes != size:
-        raise ShapeError(operand.name, f"must have elements {size} bytes apart along its rows", column_bytes)
+        rule = f"must have elements {size} bytes apart along its rows"
+        raise lie_otherwise(operand.name, rule, column_bytes, output=output)
     if rows <= 1:
         return {operand.pitch: cols}  # no row follows another
     if row_bytes % size or row_bytes < cols * size:
-        raise ShapeError(
-            operand.name, f"must have rows a multiple of {size} and at least {cols * size} bytes apart", row_bytes
-        )
+        rule = f"must have rows a multiple of {size} and at least {cols * size} bytes apart"
+        raise lie_otherwise(operand.name, rule, row_bytes, output=output)
     return {operand.pitch: row_bytes // size}

@@ -19,7 +19,7 @@ from math import prod
 
 from gen.errors import ShapeError
 from gen.families.base import Extents, Layout
-from gen.families.layout import check_dtype, is_contiguous
+from gen.families.layout import check_dtype, is_contiguous, lie_otherwise
 from gen.families.reduction.spec import ReductionSpec
 
 MOST_GROUPS = 4
@@ -99,7 +99,8 @@ def extents_of(spec: ReductionSpec, layouts: Mapping[str, Layout]) -> dict[str, 
         if name != "in" and layout.shape != results:
             raise ShapeError(name, f"must have shape {results}" if results else "must have no axes", layout.shape)
         if name != "in" and not is_contiguous(layout):
-            raise ShapeError(name, "must be contiguous", f"strides {layout.strides} at shape {layout.shape}")
+            what = f"strides {layout.strides} at shape {layout.shape}"
+            raise lie_otherwise(name, "must be contiguous", what, output=True)
     if spec.axis is None and not spec.keepdims and is_contiguous(array):
         return {"n": prod(array.shape)}
     return _canonical(spec, array, axes) | _shape(array)
@@ -139,7 +140,7 @@ def _canonical(spec: ReductionSpec, array: Layout, axes: Sequence[int]) -> dict[
         return _matrix(kept, prod(array.shape[axis] for axis in axes), 1, 0, 0)
     for extent, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0 and extent > 1:
-            raise ShapeError("in", "must have no negative strides", array.strides)
+            raise lie_otherwise("in", "must have no negative strides", array.strides, output=False)
     orders = [_merged(array, axes, order) for order in _orders(spec, array, axes)]
     simple = next((found for found in map(_simple, orders) if found is not None), None)
     return _strided(min(orders, key=len), array) if simple is None else simple
@@ -205,7 +206,12 @@ def _strided(groups: Sequence[Group], array: Layout) -> dict[str, int]:
         if len(same) > MOST_GROUPS:
             what = "reduced" if reduced else "kept"
             rule = f"must have at most {MOST_GROUPS} {what} axes that are not neighbours in memory"
-            raise ShapeError("in", rule, f"{len(same)} at shape {array.shape}")
+            raise ShapeError(
+                "in",
+                rule,
+                f"{len(same)} at shape {array.shape}",
+                next_step="gen.transpose brings some of them together",
+            )
         same = [Group(reduced, 1, 0)] * (MOST_GROUPS - len(same)) + same
         for place, group in enumerate(same):
             found |= {f"{letter}{place}": group.extent, f"{letter}s{place}": group.stride}

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gen.dtypes import B8, DTYPES, read_dtype
-from gen.errors import ShapeError, SpecError
+from gen.errors import SpecError
 from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.kinds import Kinds
-from gen.families.layout import layout_of, measure
+from gen.families.layout import layout_of, lie_otherwise, measure
 from gen.families.transpose import square
 from gen.families.transpose.boxes import RUN, longest_run
 from gen.families.transpose.canonical import canonical
@@ -89,7 +89,7 @@ class Permutations(DenseFamily[TransposeSpec]):
                 n > 1 and a != b for n, a, b in zip(layout.shape, layout.strides, expected, strict=True)
             ):
                 rule = f"must have a gap after its rows at most, and none after other axes: strides {expected}"
-                raise ShapeError(name, rule, layout.strides)
+                raise lie_otherwise(name, rule, layout.strides, output=name == "out")
         if spec.in_place:
             return {**found, **square.counted(planned["data"])}
         found |= self._canonical(spec, planned)
@@ -179,7 +179,7 @@ def _pitch(name: str, layout: Layout) -> int:
     size = layout.dtype.itemsize
     if rows[-1] % size or rows[-1] < layout.shape[-1] * size:
         rule = f"must have rows a multiple of {size} and at least {layout.shape[-1] * size} bytes apart"
-        raise ShapeError(name, rule, rows[-1])
+        raise lie_otherwise(name, rule, rows[-1], output=name == "out")
     return rows[-1] // size
 
 

@@ -102,3 +102,37 @@ def test_memory_that_is_not_there(backend: FakeBackend) -> None:
     with pytest.raises(DeviceError, match="does not hold 65536 bytes more"):
         gen.load(TRANSPOSE, device=backend)(arange(128, 128))
     assert backend.depth == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "array"),
+    [
+        (gen.transpose(), arange(4, 6).T),
+        (gen.transpose(), arange(4, 6)[::-1]),
+        (gen.transpose((0, 2, 1)), arange(3, 4, 5)[:, 1:]),
+        (gen.transpose((1, 0, 2)), np.broadcast_to(arange(5), (3, 1, 5))),
+        (gen.transpose((0,)), arange(8)[::2]),
+        (gen.reduction("sum"), arange(8)[::-1]),
+    ],
+)
+def test_an_array_that_lies_in_memory_as_no_kernel_reads_it_is_to_be_copied(
+    backend: FakeBackend, spec: Any, array: Any
+) -> None:
+    with pytest.raises(ShapeError, match=r"Pass a copy .* numpy.ascontiguousarray\(a\) or a.contiguous\(\) of torch$"):
+        gen.load(spec, device=backend)(array)
+
+
+@pytest.mark.parametrize(
+    ("spec", "out"), [(gen.transpose(), arange(4, 6).T), (gen.reduction("sum", axis=0), arange(8)[::2])]
+)
+def test_a_result_that_lies_in_memory_as_no_kernel_writes_it_is_to_be_left_out(
+    backend: FakeBackend, spec: Any, out: Any
+) -> None:
+    with pytest.raises(ShapeError, match=r"Pass one that does, or none: then it is made$"):
+        gen.load(spec, device=backend)(arange(4, 6)[:, :4] if out.ndim == 1 else arange(4, 6), out=out)
+
+
+def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeBackend) -> None:
+    rule = r"in must have at most 4 kept axes that are not neighbours .* gen.transpose brings some of them together$"
+    with pytest.raises(ShapeError, match=rule):
+        gen.load(gen.reduction("sum", axis=(0, 2, 4, 6, 8)), device=backend)(arange(*[2] * 10))
