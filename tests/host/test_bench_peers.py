@@ -104,6 +104,13 @@ def prepare(name: str, case: Case, ring: FakeRing) -> tuple[Contender, Shared]:
     return find(name).prepare(case, source, ring), source
 
 
+@pytest.mark.parametrize("name", ["torch", "torch.compile", "cupy", "jax"])
+def test_squares_that_do_not_fit_are_not_called_wrong(name: str) -> None:
+    with pytest.raises(NotOfferedError, match="squares integers in their own type"):
+        prepare(name, Case(Reduce(("sum", "sumsq")), U8, (1000,)), FakeRing())
+    prepare(name, Case(Reduce(("sum", "sumsq")), F32, (1000,)), FakeRing())
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_peer_computes_each_case_it_takes(name: str) -> None:
     taken = 0

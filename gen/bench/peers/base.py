@@ -137,6 +137,12 @@ class Peer(Protocol):
         ...
 
 
+def check_squares(library: str, case: Case, ops: Sequence[str]) -> None:
+    """Raises NotOfferedError for sums of the squares of integers, as libraries write them: x * x does not fit."""
+    if "sumsq" in ops and case.dtype.kind != "float":
+        raise NotOfferedError(library, "squares integers in their own type, which most do not fit", case.dtype.name)
+
+
 def module(name: str, package: str = "") -> Any:
     """A library's module. Raises MissingToolError if it cannot be imported."""
     try:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import Contender, NotOfferedError, Outputs, Place, module, sweeps
+from gen.bench.peers.base import Contender, NotOfferedError, Outputs, Place, check_squares, module, sweeps
 from gen.bench.peers.torch_arrays import inner, window
 from gen.bench.works import Case, Permute, Reduce, Sweep
 from gen.runtime.results import cupy_stream
@@ -51,6 +51,7 @@ class Cupy:
                 return (out.now,)
 
             return Contender(copy, stream, places=out.places, use=out.use)
+        check_squares("CuPy", case, work.ops)
         functions = [partial(_reduce, cupy, op, work) for op in work.ops]
         return Contender(lambda: tuple(function(x) for function in functions), stream)
 

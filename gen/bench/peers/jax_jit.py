@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import Contender, NotOfferedError, Place, module
+from gen.bench.peers.base import Contender, NotOfferedError, Place, check_squares, module
 from gen.bench.peers.torch_arrays import tensor, window
 from gen.bench.works import Case, Permute, Reduce, Sweep
 
@@ -49,6 +49,7 @@ def _function(numpy: Any, case: Case) -> Callable[[Any], Sequence[Any]]:
     if isinstance(work, Permute):
         return lambda x: (numpy.transpose(x, work.axes),)
     if isinstance(work, Reduce):
+        check_squares("JAX", case, work.ops)
         operators = [_operator(numpy, op, work.axes) for op in work.ops]
         return lambda x: tuple(operator(x) for operator in operators)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gen.bench.arrays import Shared
-from gen.bench.peers.base import NotOfferedError
+from gen.bench.peers.base import NotOfferedError, check_squares
 from gen.bench.works import Case, Permute, Reduce, Sweep
 
 
@@ -29,6 +29,7 @@ def function(torch: Any, case: Case) -> Callable[[Any], Sequence[Any]]:
     if isinstance(work, Permute):
         return lambda x: (x.permute(work.axes).contiguous(),)
     assert isinstance(work, Reduce)
+    check_squares("torch", case, work.ops)
     operators = [_operator(torch, op, work.axes) for op in work.ops]
     return lambda x: tuple(operator(x) for operator in operators)
 
