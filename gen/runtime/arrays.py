@@ -209,9 +209,9 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
         said = getattr(value, "dtype", None)
         dtype = said if isinstance(said, np.dtype) and said.itemsize == dtype.itemsize else dtype
     address, read_only = interface["data"]
-    place = int(address or 0)
-    if not 0 <= place < _BEYOND:
-        raise ArgumentError(subject, "must have an address of 64 bits", place)
+    address = int(address or 0)
+    if not 0 <= address < _BEYOND:
+        raise ArgumentError(subject, "must have an address of 64 bits", address)
     strides = interface.get("strides")
     if strides is None:
         strides = [dtype.itemsize] * len(shape)
@@ -228,5 +228,5 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
     if ready is not None and (type(ready) is not int or not 1 <= ready < _BEYOND):
         raise ArgumentError(subject, "must have a stream that is None, 1, 2 or a handle", repr(ready))
     return Given(
-        Kind.OTHER, place, shape, strides, dtype, not bool(read_only), None, ready, value
+        Kind.OTHER, address, shape, strides, dtype, not bool(read_only), None, ready, value
     )  # fmt: skip

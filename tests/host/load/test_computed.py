@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from gen.errors import (
     ShapeError,
 )
 from gen.families import FAMILIES
+from gen.runtime.arrays import read
 from gen.runtime.results import DeviceArray
 from tests.fake_backend import FakeBackend, OnDevice
 from tests.host.load.given import SUM, TRANSPOSE, arange
@@ -117,6 +119,15 @@ def test_device_arrays_are_used_in_place_and_not_waited_for(computing: FakeBacke
     assert np.array_equal(made.numpy(), matrix.T)
     assert np.array_equal(kernel(made).numpy(), matrix)  # its interface is read as anybody's
     assert "shape=(6, 4)" in repr(made)
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3), (2, 3, 4)])
+def test_an_interface_without_strides_is_of_elements_that_follow_each_other(shape: tuple[int, ...]) -> None:
+    given = read("in", SimpleNamespace(__cuda_array_interface__={
+        "shape": shape, "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3,
+    }))  # fmt: skip
+    assert (given.address, given.shape) == (4096, shape)
+    assert given.strides == np.empty(shape, np.float32).strides
 
 
 def test_elements_whose_interface_says_but_their_size_are_what_their_array_says(computing: FakeBackend) -> None:
