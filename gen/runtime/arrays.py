@@ -191,7 +191,7 @@ def _other(name: str, value: Any) -> Given:
         )  # fmt: skip
     try:
         return _parse(name, interface, value)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, SyntaxError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArgumentError(f"{name}.__cuda_array_interface__", "cannot be read", reason) from error
 

@@ -39,6 +39,8 @@ def refused(value: Any) -> OnDevice:
         (np.ma.masked_less(arange(4, 4), 3), ArgumentError, r"in must have no mask. Pass array.filled\(value\), or"),
         (refused({"mask": 1}), ArgumentError, "in.__cuda_array_interface__ must have no mask"),
         (refused({"typestr": "?!"}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
+        (refused({"typestr": "(2,"}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
+        (refused({"shape": (float("inf"), 4)}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
         (refused({"strides": (4,)}), ArgumentError, "must have as many strides as extents"),
         (refused({"data": None}), ArgumentError, "in.__cuda_array_interface__ cannot be read"),
         (refused({"data": (-4, False)}), ArgumentError, r"must have an address of 64 bits \(got -4\)"),
