@@ -119,7 +119,7 @@ def bench(
     from gen.bench.run import Bench
     from gen.bench.tuning import tuning
     from gen.bench.worker import Setup
-    from gen.emit.files import check_writable
+    from gen.emit.files import ELSEWHERE, check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.store.tuned import read_winners
@@ -155,9 +155,10 @@ def bench(
     read_winners(home)  # gen.load would only warn, and all be measured untuned
     invocation = ctx.find_object(Invocation) or Invocation()
     end = None if budget is None else time.monotonic() + budget
+    log = cache_home(home) / "bench.log"
+    check_writable(log, ELSEWHERE)
     with ExitStack() as opened:
         compiled = Path(opened.enter_context(TemporaryDirectory(prefix="gen-bench-", ignore_cleanup_errors=True)))
-        log = cache_home(home) / "bench.log"
         setup = Setup(gpu, home, invocation.families, names, Protocol(protocol), log, compiled)
         opened.enter_context(gpus.alone(gpu, budget, _command()))
         first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gen.errors import GenError
 
+ELSEWHERE = "Name another folder with --out or $GEN_HOME"
 _ELSEWHERE = "Make room, or name another folder with --out or $GEN_HOME"
 
 
@@ -30,7 +31,7 @@ def write_if_changed(path: Path, text: str) -> bool:
     return True
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, next_step: str = "Name another file") -> None:
     """Raises GenError if the file could not be written, before what it is for is done."""
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -42,7 +43,7 @@ def check_writable(path: Path) -> None:
         finally:
             made.unlink(missing_ok=True)
     except OSError as error:
-        raise GenError(str(path), "cannot be written", error.strerror, next_step="Name another file") from error
+        raise GenError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
 
 
 def read(path: Path) -> str | None:

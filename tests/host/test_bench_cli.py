@@ -223,6 +223,15 @@ def test_a_file_that_is_no_text_is_told_of_with_what_to_do(script: Script, tmp_p
             assert "Give a file that gen bench --json wrote" in " ".join(ended.err.split())
 
 
+def test_a_cache_that_cannot_be_written_is_told_of_before_anything_runs(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".cache").touch()
+    ended = run("bench", *ONE)
+    assert (ended.status, script.started) == (1, 0)
+    assert "bench.log cannot be written" in ended.err
+    assert "Name another folder with --out or $GEN_HOME" in " ".join(ended.err.split())
+
+
 @pytest.mark.parametrize("tune", [(), ("--tune", "1")])
 def test_winners_that_cannot_be_read_are_told_of_before_anything_runs(
     script: Script, tmp_path: Path, tune: tuple[str, ...]
