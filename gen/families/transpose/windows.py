@@ -113,6 +113,10 @@ class ShiftTileConfig(Config):
         "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
     )
 
+    def problem(self) -> str | None:
+        """Every warp has a group."""
+        return f"{self.warps} warps for {self.groups} groups" if self.warps > self.groups else None
+
 
 class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
     """Elements of 1 and 2 bytes, in rows that begin anywhere."""

@@ -1,0 +1,50 @@
+"""Algorithms that take none of the catalogues' specs: every pair of their parameters' values compiles all the same."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+
+import pytest
+
+from gen.emit.render import render
+from gen.families import FAMILIES
+from gen.families.base import Variant
+from gen.families.cover import pairwise
+from gen.families.names import find_variant, space, variant
+from gen.toolchain.nvrtc import Nvrtc
+
+NAMES = (
+    "reduction_sum_f32_axis0__columns_x64_y8_u8_v4_bpm4_flags",
+    "reduction_sum_f32_axis0__stream_tpb512_u8_v8_bpm2_flags",
+    "reduction_sum_f32_axis1__rows_tpb128_g16_u8_v4_ldcs",
+    "transpose_10_b16__shift_tile_g32_c1_w16_a4_orow",
+    "transpose_10_b32_in_place__swap_tile_v16_x8_s1",
+    "transpose_10_b8__shift_tile_g32_c1_w16_a4_orow",
+)
+ELSEWHERE = {"overlapped", "packed"}  # whose own tests build such covers
+
+
+def cover(name: str) -> list[Variant]:
+    """Of the spec and the algorithm of a variant."""
+    one = find_variant(FAMILIES, name, {})
+    configs = pairwise(tuple(space(one.algorithm, one.spec)))
+    return [variant(one.family, one.spec, one.algorithm, config) for config in configs]
+
+
+def test_no_algorithm_is_left_out() -> None:
+    outside = {
+        algorithm.name
+        for family in FAMILIES
+        for algorithm in family.algorithms.values()
+        if next(chain.from_iterable(space(algorithm, spec) for spec in family.catalogue), None) is None
+    }
+    assert {find_variant(FAMILIES, name, {}).algorithm.name for name in NAMES} | ELSEWHERE == outside
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pair_of_values_compiles(name: str) -> None:
+    texts = [(made.name, render(made)) for made in cover(name)]
+    found = list(Nvrtc(None).compile_many(iter(texts), "sm_90", workers=min(os.cpu_count() or 1, 4)))
+    assert len(found) == len(texts)
+    assert [one for one in found if isinstance(one, Exception)] == []
