@@ -16,6 +16,7 @@ MARGIN = 1.01  # a difference within 1 % is no reason to give up what stands
 # What a simpler one may be slower by and win. Two runs that start from nothing may choose so far apart, and each be as
 # far from the truth: a third of the margin keeps their winners within it of each other.
 TIE = 1.003
+HOT_MARGIN = 1.03  # the same in a graph, which may be fast or slow by where its code and its arrays lie
 TAIL = 4  # a midmean drops one value in so many, at each end
 
 
@@ -118,11 +119,16 @@ def margin_of(name: str, previous: str | None) -> float:
     return MARGIN if name == previous else TIE
 
 
-def alike(times: Mapping[str, Sequence[float]], previous: str | None = None) -> set[str]:
-    """Those within 1 % of the fastest, which is one of them; the winner so far if it is not shown to be further."""
+def alike(times: Mapping[str, Sequence[float]], previous: str | None = None, margin: float = MARGIN) -> set[str]:
+    """Those within 1 % of the fastest, which is one of them; and the winner so far, if it is not shown to be slower.
+
+    Slower by more than `margin`, that is.
+    """
     leader = leader_of(times)
-    ratios = {name: over(times[name], times[leader]) for name in times}
-    return {name for name, ratio in ratios.items() if (ratio.low if name == previous else ratio.center) <= MARGIN}
+    behind = {name: over(times[name], times[leader]) for name in times}
+    return {
+        name for name in times if behind[name].center <= MARGIN or (name == previous and behind[name].low <= margin)
+    }
 
 
 def choose(
@@ -137,10 +143,10 @@ def choose(
     not shown to be slower would win the oftener the less is known.
 
     With `hot`, all of that is a matter among those that are within 1 % of the fastest in there; the previous winner is
-    one of them unless it is shown not to be.
+    one of them unless it is shown to be over 3 % slower there.
     """
     if hot:
-        names = alike(hot, previous)
+        names = alike(hot, previous, HOT_MARGIN)
         finalists = [trial for trial in finalists if trial.variant.name in names]
     leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})
     behind = {trial.variant.name: over(times[trial.variant.name], times[leader]) for trial in finalists}

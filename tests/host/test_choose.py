@@ -207,6 +207,7 @@ def test_who_is_slower_among_many_launches_is_passed_over() -> None:
     times = steady(a=10.0, b=10.05, c=10.06)
     hot = {"a": [3.1] * 10, "b": [3.02] * 10, "c": [3.0] * 10}
     assert choose(finalists, times, hot=hot).variant.name == "b"
+    assert choose(finalists, times, "a", {**hot, "a": [3.08] * 10}).variant.name == "a"
     assert choose(finalists, times, "a", hot).variant.name == "b"
     assert choose(finalists, times, "c", hot).variant.name == "c"
     assert choose(finalists, times, hot={}).variant.name == "a"
