@@ -15,6 +15,7 @@ from typing import Any
 from gen.bench.statistics import FEWEST, Change, Verdict, change, noise, verdict
 from gen.emit.files import read, write_if_changed
 from gen.errors import CompileError, GenError, StoreError, UnlinkedError
+from gen.gpu.timing import METHOD
 
 SCHEMA = 1
 OURS = "gen"  # in the place of a peer: what became of a case as such
@@ -103,6 +104,7 @@ class Run:
         calibration: what the device could do, measured in the same process.
         versions: of all that took part, by name.
         origin: of gen itself: the commit, or the digest of its files; empty where nobody wrote it down.
+        method: how times came about, as `gen.gpu.timing.METHOD` says it; empty where nobody wrote it down.
     """
 
     command: str
@@ -112,6 +114,7 @@ class Run:
     calibration: Mapping[str, Any]
     versions: Mapping[str, str]
     origin: str = ""
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,10 @@ class Results:
     rows: tuple[Row, ...] = ()
     runs: tuple[Run, ...] = ()
     path: Path | None = field(default=None, compare=False)
+
+    def is_old(self, row: Row) -> bool:
+        """Whether it was timed by another method than times are taken by now."""
+        return row.ours_us is not None and self.runs[row.run].method != METHOD
 
     @property
     def device(self) -> str:
@@ -137,8 +144,8 @@ class Results:
     def with_run(self, run: Run, rows: Iterable[Row]) -> Results:
         """These results with another run's rows in the place of those of the same case, peer and protocol.
 
-        Other rows of these cases stay if they belong to the kernel that is there now: of the same variant, and timed
-        beside it when it took as long, within ALIKE.
+        Other rows of these cases stay if they belong to the kernel that is there now: of the same variant, timed by the
+        same method, and beside it when it took as long, within ALIKE.
 
         Raises StoreError if it was measured on another device.
         """
@@ -149,7 +156,13 @@ class Results:
             )  # fmt: skip
         known, later = [*self.runs, run], [replace(row, run=len(self.runs)) for row in rows]
         ours = {(row.family, row.case, row.protocol): row for row in later if row.peer == OURS}
-        merged = {row.key: row for row in self.rows if not _is_stale(row, ours)}
+        anew = {(row.family, row.case) for row in later if row.ours_us is not None}
+        kept = [
+            row
+            for row in self.rows
+            if row.ours_us is None or (row.family, row.case) not in anew or self.runs[row.run].method == run.method
+        ]
+        merged = {row.key: row for row in kept if not _is_stale(row, ours)}
         merged.update({row.key: row for row in later})
         used = sorted({row.run for row in merged.values()})
         number = {old: new for new, old in enumerate(used)}
@@ -294,5 +307,7 @@ def differences(before: Results, now: Results) -> tuple[Difference, ...]:
             continue
         what = Change.BROKEN if row.ours_us is None else change(old.ours_us, row.ours_us, max(old.noise, row.noise))
         note = row.note if row.ours_us is None else ""
+        if row.ours_us is not None and before.is_old(old) != now.is_old(row):
+            what, note = Change.UNCLEAR, "one of them was timed by an older method"
         found.append(Difference(row.family, row.case, row.protocol, old.ours_us, row.ours_us, what, note))
     return tuple(found)

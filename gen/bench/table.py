@@ -230,7 +230,9 @@ def _when(results: Results) -> str:
     if len(results.runs) > 1:
         where, runs = f"{last.device}s, each run on one", f"in {len(results.runs)} runs, the last "
     drivers = _each(run.driver for run in results.runs)
-    return f"Measured on {where} (driver {drivers}), {span}, {runs}by `{last.command}`; {versions}. {_LEGEND}\n"
+    old = len({(row.family, row.case) for row in results.rows if results.is_old(row)})
+    again = "" if not old else f" {old} of the cases were timed by an older method, and are to be timed again."
+    return f"Measured on {where} (driver {drivers}), {span}, {runs}by `{last.command}`; {versions}. {_LEGEND}{again}\n"
 
 
 def _each(values: Iterable[str]) -> str:

@@ -192,6 +192,7 @@ def _measure(
     from gen.bench.origin import origin
     from gen.bench.rows import Results, Run, read_results
     from gen.bench.table import COLUMNS, lines, text_of
+    from gen.gpu.timing import METHOD
 
     opened = bench.open()
     show.text(f"{opened.device}, driver {opened.driver}; " + _limits(opened.calibration))
@@ -199,7 +200,7 @@ def _measure(
         show.text(f"Without {name}: {reason}")
     run = Run(
         _command(), time.strftime("%Y-%m-%d"), opened.device, opened.driver, opened.calibration, opened.versions,
-        origin(),
+        origin(), METHOD,
     )  # fmt: skip
     try:
         if before is not None and before.device != opened.device:

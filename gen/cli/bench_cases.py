@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def missing_in(
     cases: Sequence[Case], kept: Results, protocol: str, peers: Sequence[str]
 ) -> tuple[Case, ...]:  # fmt: skip
-    """The cases of which our row or a peer's is not there under a protocol, or has failed."""
+    """The cases of which our row or a peer's is not there under a protocol, has failed, or is of an older method."""
     from gen.bench.rows import NOT_OFFERED, OURS
 
     found = []
@@ -27,7 +27,7 @@ def missing_in(
         ours = there.get(OURS)
         if ours is not None and ours.note.startswith(NOT_OFFERED):
             continue
-        if not {OURS, *peers} <= there.keys() or not all(row.is_done for row in rows):
+        if not {OURS, *peers} <= there.keys() or not all(row.is_done and not kept.is_old(row) for row in rows):
             found.append(case)
     return tuple(found)
 

@@ -54,6 +54,44 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (fold == 0xdeadbeefu) atomicXor(sink, fold);
 }
 
+// Loads a vector, and asks the second-level cache to evict it last.
+__device__ __forceinline__ uint4 claimed(const uint4* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  uint4 loaded;
+  asm volatile("ld.global.L2::cache_hint.v4.u32 { %0, %1, %2, %3 }, [%4], %5;"
+               : "=r"(loaded.x), "=r"(loaded.y), "=r"(loaded.z), "=r"(loaded.w)
+               : "l"(from), "l"(policy));
+  return loaded;
+#else
+  return *from;
+#endif
+}
+
+// Reads everything as gen_read does, and takes as much of the second-level cache as it can, also
+// from what was read so before: normal reads and writes leave that where it is.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    gen_claim(const uint4* from, unsigned* sink, long long vectors) {
+  unsigned fold = 0;
+  for (long long i = first_index(); i < vectors; i += index_stride()) {
+    const uint4 loaded = claimed(from + i);
+    fold ^= loaded.x ^ loaded.y ^ loaded.z ^ loaded.w;
+  }
+  if (fold == 0xdeadbeefu) atomicXor(sink, fold);
+}
+
+// Lets the second-level cache evict what was claimed, which begins with a line of it, like all else.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    gen_release(const uint4* from, long long vectors) {
+  constexpr int kLine = 128 / sizeof(uint4);  // vectors
+  for (long long i = kLine * first_index(); i < vectors; i += kLine * index_stride()) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("applypriority.global.L2::evict_normal [%0], 128;" : : "l"(from + i) : "memory");
+#endif
+  }
+}
+
 // How an element is read, else as bits; gen/gpu/elements.py has the same numbers.
 constexpr int kFloat = 1;
 constexpr int kDouble = 2;

@@ -61,6 +61,14 @@ class Service:
         """Queues reading whole vectors."""
         self._run("gen_read", [("P", address), ("P", self._words.address), ("q", size // 16)], blocks)
 
+    def claim(self, address: int, size: int) -> None:
+        """Queues reading whole vectors that the second-level cache is asked to evict last."""
+        self._run("gen_claim", [("P", address), ("P", self._words.address), ("q", size // 16)])
+
+    def release(self, address: int, size: int) -> None:
+        """Queues what makes them like any others; the address is a multiple of 128."""
+        self._run("gen_release", [("P", address), ("q", size // 16)])
+
     def random(self, address: int, size: int, seed: int, dtype: DType) -> None:
         """Queues random elements: whole numbers from 1 to 8 of either sign, truth values, or any bits."""
         self._run("gen_random", [("P", address), ("I", seed), ("i", kind_of(dtype)), ("q", size // 4)])

@@ -15,6 +15,7 @@ from gen.emit.render import render
 from gen.errors import RunError
 from gen.families.base import Limits, Variant
 from gen.families.names import base_variants, likely_variants, variant
+from gen.gpu.timing import METHOD
 from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
@@ -26,8 +27,6 @@ from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve, hot_fina
 from gen.tune.search import First, Search, Space, exhaustive
 from gen.tune.sources import Sources
 
-# How times come about: the protocol, and the number of the method, raised when old times no longer compare.
-METHOD = "cold 4"
 FINALS_SHARE = 0.2  # of the time until the deadline, for the race
 FINALS_SECONDS = 3.0  # more than a race needs
 LATE_SECONDS = 0.5  # for the finals of a problem whose share is used up, while the run has time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,27 @@ def test_calibration_is_sane(instruments: Instruments) -> None:
     assert found.read > 0.8 * found.copy
     assert 0.5 < found.write / found.copy < 2
     assert 0.1 < found.empty_node_us < found.empty_pair_us < 50
+
+
+@pytest.mark.alone
+def test_a_flush_also_takes_what_a_kernel_asked_the_cache_to_keep(instruments: Instruments) -> None:
+    device, service, clock = instruments.device, instruments.service, instruments.clock
+    size = device.l2_bytes // 4
+    source = device.allocate(size)
+    service.random(source.address, size, 3, F32)
+
+    def read() -> None:
+        service.read(source.address, size)
+
+    def claim() -> None:
+        service.claim(source.address, size)
+
+    def median(protocol: Protocol, setup: Callable[[], None]) -> float:
+        return float(np.median(clock.times(read, 31, protocol, setup)))
+
+    cold, claimed, hot = median(Protocol.COLD, read), median(Protocol.COLD, claim), median(Protocol.HOT, read)
+    assert hot < 0.8 * cold  # else nothing would show
+    assert claimed > 0.97 * cold
 
 
 @pytest.mark.alone

@@ -20,6 +20,7 @@ from gen.bench.rows import lock_of, read_results
 from gen.bench.run import Bench
 from gen.bench.tuning import Tune
 from gen.cli import gpu as gpus
+from gen.gpu.timing import METHOD
 from tests.host.cli.command import run
 from tests.host.test_bench_run import OPENED, Script
 
@@ -99,6 +100,17 @@ def test_peers_and_protocols_that_were_not_measured_are_missing(script: Script, 
     assert len(script.orders) == 3
     run("bench", *missing, "--protocol", "dirty", "--peers", "torch")
     assert len(script.orders) == 4
+
+
+def test_what_an_older_method_timed_is_missing(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    missing = (*ONE, "--json", file, "--missing", "--peers", "torch")
+    run("bench", *missing)
+    assert "Nothing is missing." in run("bench", *missing).out
+    file.write_text(file.read_text().replace(f'"method": "{METHOD}"', '"method": "cold 4"'))
+    assert "Nothing is missing." not in run("bench", *missing).out
+    assert len(script.orders) == 2
+    assert {run.method for run in read_results(file).runs} == {METHOD}
 
 
 def test_peers_that_are_not_installed_are_not_missing(script: Script, tmp_path: Path) -> None:

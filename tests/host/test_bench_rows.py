@@ -16,8 +16,10 @@ from gen.bench.rows import OURS, Difference, Results, Row, Run, differences, in_
 from gen.bench.statistics import Change
 from gen.bench.table import full, lines, lost, summary, text_of
 from gen.errors import StoreError
+from gen.gpu.timing import METHOD
 
-RUN = Run("gen bench", "2026-11-22", "NVIDIA H100", "580", {"read": 3000.0}, {"torch": "2.11"})
+RUN = Run("gen bench", "2026-11-22", "NVIDIA H100", "580", {"read": 3000.0}, {"torch": "2.11"}, "", METHOD)
+OLD = replace(RUN, method="cold 4")
 
 
 def row(case: str, peer: str, ratio: float | None = None, protocol: str = "cold", **values: Any) -> Row:
@@ -252,6 +254,27 @@ def test_the_origin_is_a_commit_or_the_digest_of_what_is_installed(tmp_path: Pat
     assert re.fullmatch("commit [0-9a-f]{7,}", origin(code))
     (code / "a.py").write_text("a = 3\n")
     assert origin(code).endswith("-dirty")
+
+
+def test_times_of_an_older_method_go_with_the_first_of_the_new_one() -> None:
+    """Peers' too; what was never offered has no time, and stays."""
+    rows = [row("a", OURS, 1.0), row("a", "torch", 2.0), row("a", "jax", note="not offered: no"), row("b", OURS, 1.0)]
+    before = Results().with_run(OLD, rows)
+    assert [before.is_old(one) for one in before.rows] == [True, True, False, True]
+    after = before.with_run(RUN, [row("a", OURS, 1.0)])
+    assert sorted((one.case, one.peer) for one in after.rows) == [("a", OURS), ("a", "jax"), ("b", OURS)]
+    assert [one.case for one in after.rows if after.is_old(one)] == ["b"]
+    assert "1 of the cases were timed by an older method" in full(after)
+    assert "older method" not in full(RESULTS)
+    same = before.with_run(replace(OLD, date="2026-11-23"), [row("a", OURS, 1.0)])
+    assert len(same.rows) == len(rows)
+
+
+def test_times_of_two_methods_are_not_compared() -> None:
+    before = Results().with_run(OLD, [row("a", OURS, 1.0)])
+    (one,) = differences(before, Results().with_run(RUN, [replace(row("a", OURS, 1.0), ours_us=20.0)]))
+    assert one.change is Change.UNCLEAR
+    assert "older method" in one.note
 
 
 def test_noise_is_how_far_a_kernel_is_from_itself() -> None:

@@ -68,8 +68,9 @@ def timing(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "flush"), [("COLD", ["fill", "read"]), ("DIRTY", ["fill"]), ("HOT", [])]
-)  # fmt: skip
+    ("protocol", "flush"),
+    [("COLD", ["claim", "release", "fill", "read"]), ("DIRTY", ["claim", "release", "fill"]), ("HOT", [])],
+)
 def test_only_the_launch_lies_between_the_events(timing: Any, protocol: str, flush: list[str]) -> None:
     device = Device()
     clock = timing.Clock(device, Service(device))

@@ -54,6 +54,8 @@ ARGUMENTS: Mapping[str, tuple[str | tuple[DType, Expr], ...]] = {
     "fill": ("to", "seed", LONG),
     "copy": ("source", "to", LONG),
     "read": ("source", "sink", LONG),
+    "claim": ("source", "sink", LONG),
+    "release": ("source", LONG),
     "random": ("to", "seed", (I32, size("kind")), LONG),
     "checksum": ("source", "count", LONG),
     "compare_words": ("source", "other", "count", "first", LONG),
@@ -195,10 +197,18 @@ def test_copy_copies_whole_vectors(service: Service, n: int, blocks: int) -> Non
 
 
 @pytest.mark.parametrize("n", [*SIZES, 3 * 8 * THREADS])
-def test_read_normally_writes_nothing(service: Service, n: int) -> None:
+@pytest.mark.parametrize("entry", ["read", "claim"])
+def test_read_normally_writes_nothing(service: Service, entry: str, n: int) -> None:
     sink = np.full(1, 42, np.uint32)
-    service("read", n, sink=sink, source=words(4 * n))
+    service(entry, n, sink=sink, source=words(4 * n))
     assert sink[0] == 42
+
+
+@each_size
+def test_release_changes_nothing(service: Service, n: int) -> None:
+    source = words(4 * n)
+    service("release", n, source=source)
+    assert np.array_equal(source, words(4 * n))
 
 
 LAST = 4 * 8 * THREADS * 2 + 400 - 1  # of two rounds of eight vectors a thread, and some more
@@ -207,10 +217,11 @@ LAST = 4 * 8 * THREADS * 2 + 400 - 1  # of two rounds of eight vectors a thread,
 @pytest.mark.parametrize(
     "place", [0, 1, 2, 3, 4 * THREADS, 4 * 7 * THREADS + 1, 4 * 8 * THREADS - 1, 4 * 15 * THREADS, LAST - 401, LAST]
 )
-def test_read_folds_every_word(service: Service, place: int) -> None:
+@pytest.mark.parametrize("entry", ["read", "claim"])
+def test_read_folds_every_word(service: Service, entry: str, place: int) -> None:
     source, sink = np.zeros(LAST + 1, np.uint32), np.zeros(1, np.uint32)
     source[place] = 0xDEADBEEF  # the one fold that is written
-    service("read", len(source) // 4, blocks=1, sink=sink, source=source)
+    service(entry, len(source) // 4, blocks=1, sink=sink, source=source)
     assert sink[0] == 0xDEADBEEF
 
 

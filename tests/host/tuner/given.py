@@ -10,11 +10,12 @@ import pytest
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family, find_variant
+from gen.gpu.timing import METHOD
 from gen.gpu.trial import Problem
 from gen.store.trials import Setting, Trials
 from gen.tune.outcome import Outcome
 from gen.tune.search import Space
-from gen.tune.tuner import METHOD, candidates, tune
+from gen.tune.tuner import candidates, tune
 from tests.fake_device import FakeDevice, FakeFarm
 
 STENCIL = find_family(FAMILIES, "stencil")
