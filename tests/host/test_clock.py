@@ -12,6 +12,7 @@ import pytest
 from gen.errors import RunError
 
 MODULES = ("service", "timing")
+CLAIMED = ("claim", "release")
 
 
 class Device:
@@ -69,7 +70,7 @@ def timing(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     ("protocol", "flush"),
-    [("COLD", ["claim", "release", "fill", "read"]), ("DIRTY", ["claim", "release", "fill"]), ("HOT", [])],
+    [("COLD", [*CLAIMED, "fill", "read"]), ("DIRTY", [*CLAIMED, "fill"]), ("HOT", [])],
 )
 def test_only_the_launch_lies_between_the_events(timing: Any, protocol: str, flush: list[str]) -> None:
     device = Device()
