@@ -16,7 +16,7 @@ MARGIN = 1.01  # a difference within 1 % is no reason to give up what stands
 # What a simpler one may be slower by and win. Two runs that start from nothing may choose so far apart, and each be as
 # far from the truth: a third of the margin keeps their winners within it of each other.
 TIE = 1.003
-HOT_MARGIN = 1.03  # the same in a graph, which may be fast or slow by where its code and its arrays lie
+NEAR = 1.03  # of short kernels, what a launch from cold caches may take longer if one among many is that much faster
 TAIL = 4  # a midmean drops one value in so many, at each end
 
 
@@ -119,18 +119,6 @@ def margin_of(name: str, previous: str | None) -> float:
     return MARGIN if name == previous else TIE
 
 
-def alike(times: Mapping[str, Sequence[float]], previous: str | None = None, margin: float = MARGIN) -> set[str]:
-    """Those within 1 % of the fastest, which is one of them; and the winner so far, if it is not shown to be slower.
-
-    Slower by more than `margin`, that is.
-    """
-    leader = leader_of(times)
-    behind = {name: over(times[name], times[leader]) for name in times}
-    return {
-        name for name in times if behind[name].center <= MARGIN or (name == previous and behind[name].low <= margin)
-    }
-
-
 def choose(
     finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], previous: str | None = None,
     hot: Mapping[str, Sequence[float]] | None = None,
@@ -142,12 +130,11 @@ def choose(
     0.3 % faster than. Where that could not be settled, what was measured is the best guess there is: whoever is only
     not shown to be slower would win the oftener the less is known.
 
-    With `hot`, all of that is a matter among those that are within 1 % of the fastest in there; the previous winner is
-    one of them unless it is shown to be over 3 % slower there.
+    With `hot`, who is within 3 % of the leader competes by the product of both times; to stay, the previous winner must
+    be within 3 % of the least product, too.
     """
-    if hot:
-        names = alike(hot, previous, HOT_MARGIN)
-        finalists = [trial for trial in finalists if trial.variant.name in names]
+    if hot and any(trial.variant.name in hot for trial in finalists):
+        return _choose_for_both(finalists, times, hot, previous)
     leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})
     behind = {trial.variant.name: over(times[trial.variant.name], times[leader]) for trial in finalists}
     for trial in finalists:
@@ -155,4 +142,24 @@ def choose(
         if name == previous and behind[name].low <= margin_of(name, previous):
             return trial
     equals = [trial for trial in finalists if behind[trial.variant.name].center <= TIE]
-    return min(equals, key=lambda trial: (trial.registers, trial.shared_bytes, trial.variant.name))
+    return min(equals, key=_simplicity)
+
+
+def _choose_for_both(
+    finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], hot: Mapping[str, Sequence[float]],
+    previous: str | None,
+) -> Trial:  # fmt: skip
+    """The winner where a single launch counts as much as one among many: of those of which both times are known."""
+    both = {trial.variant.name: trial for trial in finalists if trial.variant.name in hot}
+    leader = leader_of({name: times[name] for name in both})
+    behind = {name: over(times[name], times[leader]) for name in both}
+    near = [name for name in both if behind[name].center <= NEAR]
+    products = {name: behind[name].center * midmean_interval(hot[name]).center for name in near}
+    least = min(products.values())
+    if previous in products and behind[previous].low <= MARGIN and products[previous] <= NEAR * least:
+        return both[previous]
+    return min((both[name] for name in products if products[name] <= TIE * least), key=_simplicity)
+
+
+def _simplicity(trial: Trial) -> tuple[int, int, str]:
+    return trial.registers, trial.shared_bytes, trial.variant.name

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from gen.gpu.timing import LATENCY_US
 from gen.gpu.trial import Entrant, Rounds, Session, Trial
-from gen.tune.choose import Interval, alike, leader_of, margin_of, midmean_interval, over
+from gen.tune.choose import NEAR, Interval, leader_of, margin_of, midmean_interval, over
 
 FINALISTS = 8
 FIRST_HEAT = 96  # the most that are timed again
@@ -26,7 +25,9 @@ ROUND = 10  # turns of the finals before it is asked whether their order is sett
 LEAST_TURNS = 30
 MOST_TURNS = 1000
 MOST_SECONDS = 1.5  # of the finals, once there are as many turns as are needed
-HOT_TURNS = 10  # of those that are alike from cold caches, each of many launches
+NEAREST = 16  # the most short ones that are timed in graphs too
+HOT_TURNS = 4  # of them, each of many launches
+HOT_SECONDS = 0.2  # that must be left for it
 Faulty = Callable[[Trial], None]
 
 
@@ -37,7 +38,7 @@ class Finals:
     Attributes:
         times_us: by name, of those that stayed right; who was settled earlier has fewer, of the first turns.
         settled: whether more turns would not change who wins.
-        hot_us: of a launch among many, of those short ones that are alike from cold caches; empty if none are.
+        hot_us: of a launch among many, of short ones that are near the fastest; empty where there are none, or no time.
         sm_mhz: the lowest and the highest clock seen; 0 where nobody looked.
         throttled: why the GPU held it down, in words.
         foreign: processes of others on the GPU meanwhile, a text each.
@@ -58,9 +59,9 @@ class Finals:
 
 def halve(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
-    deadline: float | None = None,
-) -> tuple[list[Entrant], frozenset[str]]:  # fmt: skip
-    """The fastest of those given, fastest first, at most as many as go to the finals; and who else was on the GPU.
+    deadline: float | None = None, finalists: int = FINALISTS,
+) -> tuple[list[Entrant], dict[str, float], frozenset[str]]:  # fmt: skip
+    """The fastest of those given, fastest first, at most so many; times of all; and who else was on the GPU.
 
     Args:
         session: where they are timed.
@@ -68,11 +69,13 @@ def halve(
         times_us: of each, as far as known.
         faulty: is told of those that turn out to be wrong, which go no further.
         deadline: of `time.monotonic()`; then the order known so far decides.
+        finalists: how many are left at most.
     """
     left = sorted(entrants.values(), key=lambda entrant: (times_us[entrant.name], entrant.name))[:FIRST_HEAT]
     taken: dict[str, list[float]] = {entrant.name: [] for entrant in left}
+    known = dict(times_us)
     others: set[str] = set()
-    while len(left) > FINALISTS and (deadline is None or time.monotonic() < deadline):
+    while len(left) > finalists and (deadline is None or time.monotonic() < deadline):
         seconds = HEAT_SECONDS if deadline is None else min(HEAT_SECONDS, (deadline - time.monotonic()) / 6)
         turn_us = sum(times_us[entrant.name] + SAMPLE_US for entrant in left)
         turns = min(max(round(1e6 * seconds / turn_us), HEAT_TURNS[0]), HEAT_TURNS[1])
@@ -80,9 +83,28 @@ def halve(
         others.update(rounds.foreign)
         for name, more in rounds.times_us.items():
             taken[name] += more
-        left.sort(key=lambda one: (midmean_interval(taken[one.name]).center, times_us[one.name]))
-        left = left[: max(FINALISTS, len(left) // 2)]
-    return left[:FINALISTS], frozenset(others)
+            known[name] = midmean_interval(taken[name]).center
+        left.sort(key=lambda one: (known[one.name], times_us[one.name]))
+        left = left[: max(finalists, len(left) // 2)]
+    return left[:finalists], known, frozenset(others)
+
+
+def hot_heat(
+    session: Session, entrants: Sequence[Entrant], cold_us: Mapping[str, float], faulty: Faulty,
+    previous: str | None = None,
+) -> tuple[list[Entrant], Rounds]:  # fmt: skip
+    """Those that go to the finals, and their times as one launch among many; all are given that are near the fastest.
+
+    A short kernel is called once, and also over and over on data that stay in the caches: both count. So the best are
+    those of the least product of both times, among those that are within 3 % of the fastest from cold caches.
+    """
+    fastest = min(cold_us[entrant.name] for entrant in entrants)
+    near = [one for one in entrants if cold_us[one.name] <= NEAR * fastest or one.name == previous]
+    if len(near) < 2:
+        return list(entrants), Rounds()
+    rounds, right = _right(session, near, HOT_TURNS, faulty, hot=True)
+    product = {name: cold_us[name] * midmean_interval(times).center for name, times in rounds.times_us.items()}
+    return sorted(right, key=lambda one: (product[one.name], one.name)), rounds
 
 
 def finals(
@@ -112,28 +134,6 @@ def finals(
             racing = [entrant for entrant in left if entrant.name in names]
             turns = min(found.turns, MOST_TURNS - found.turns)
     return left, found
-
-
-def hot_finals(
-    session: Session, entrants: Sequence[Entrant], found: Finals, faulty: Faulty, previous: str | None = None
-) -> tuple[list[Entrant], Finals]:
-    """Those that stay right; and their finals, with the times of one launch among many where these decide.
-
-    A short kernel is called once, and also over and over on data that stay in the caches. So of those that a single
-    launch from cold caches does not tell apart, the fastest in a graph is the better choice.
-    """
-    left = list(entrants)
-    if not found.times_us or midmean_interval(found.times_us[leader_of(found.times_us)]).center >= LATENCY_US:
-        return left, found
-    names = alike(found.times_us, previous)
-    if len(names) == 1:
-        return left, found
-    rounds, right = _right(session, [one for one in left if one.name in names], HOT_TURNS, faulty, hot=True)
-    stayed = {entrant.name for entrant in right}
-    left = [entrant for entrant in left if entrant.name in stayed or entrant.name not in names]
-    kept = {entrant.name: found.times_us[entrant.name] for entrant in left}
-    others = tuple(sorted({*found.foreign, *rounds.foreign}))
-    return left, replace(found, times_us=kept, hot_us=rounds.times_us, foreign=others)
 
 
 def in_doubt(times: Mapping[str, Sequence[float]], previous: str | None = None) -> set[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.families.base import Plan
 from gen.gpu.trial import Trial
-from gen.tune.choose import Interval, alike, choose, midmean_interval, paired_ratio
+from gen.tune.choose import Interval, choose, midmean_interval, paired_ratio
 from tests.fake_family import called_variant
 
 Random = np.random.Generator
@@ -195,19 +195,21 @@ def test_the_median_of_a_trial(times: tuple[float, ...], median: float) -> None:
     assert Trial(trial("a").variant, "ok", times).median_us == median
 
 
-def test_those_alike_are_within_1_percent_of_the_fastest_or_the_winner_so_far_in_doubt() -> None:
-    times = steady(a=10.0, b=10.09, c=10.2)
-    assert alike(times) == alike(times, "c") == {"a", "b"}
-    unsure = {"a": [10.0] * 8, "d": [10.0, 10.0, 10.0, 10.0, 10.4, 10.4, 10.4, 10.4]}
-    assert (alike(unsure), alike(unsure, "d")) == ({"a"}, {"a", "d"})
+def test_short_ones_compete_by_the_product_of_both_times() -> None:
+    finalists = [trial("a", 10), trial("b", 20), trial("c", 30), trial("d", 40)]
+    times = steady(a=10.0, b=10.2, c=10.25, d=10.4)  # d is too far from the fastest, however fast in a graph
+    hot = {"a": [4.0] * 4, "b": [3.0] * 4, "c": [2.99] * 4, "d": [1.0] * 4}
+    assert choose(finalists, times, hot=hot).variant.name == "b"  # by 0.2 %, a tie of which it is the simpler
+    assert choose(finalists, times, hot={**hot, "c": [2.9] * 4}).variant.name == "c"
+    assert choose(finalists, times, hot={name: [3.0] * 4 for name in "abc"}).variant.name == "a"
 
 
-def test_who_is_slower_among_many_launches_is_passed_over() -> None:
-    finalists = [trial("a", 10), trial("b", 20), trial("c", 30)]
-    times = steady(a=10.0, b=10.05, c=10.06)
-    hot = {"a": [3.1] * 10, "b": [3.02] * 10, "c": [3.0] * 10}
-    assert choose(finalists, times, hot=hot).variant.name == "b"
-    assert choose(finalists, times, "a", {**hot, "a": [3.08] * 10}).variant.name == "a"
-    assert choose(finalists, times, "a", hot).variant.name == "b"
-    assert choose(finalists, times, "c", hot).variant.name == "c"
-    assert choose(finalists, times, hot={}).variant.name == "a"
+def test_the_winner_so_far_of_short_ones_stays_within_3_percent_of_both() -> None:
+    finalists, times = [trial("a", 10), trial("b", 20)], steady(a=10.1, b=10.0)
+    for hot_us, winner in ((3.05, "a"), (3.08, "b")):
+        assert choose(finalists, times, "a", {"a": [hot_us] * 4, "b": [3.0] * 4}).variant.name == winner
+
+
+@pytest.mark.parametrize("hot", [None, {}, {"gone": [1.0] * 4}])
+def test_without_times_in_a_graph_those_from_cold_caches_decide(hot: dict[str, list[float]] | None) -> None:
+    assert choose([trial("a", 10), trial("b", 20)], steady(a=10.2, b=10.0), hot=hot).variant.name == "b"
