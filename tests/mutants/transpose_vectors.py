@@ -69,8 +69,12 @@ MUTANTS = (
         "  if (thread <= whole) {\n    unsigned rows_of", (OUTSIDE_READ, RACE, MISALIGNED),
     ),
     Mutant(
-        "interleave: vectors past the last row", ON_PARTED, INTERLEAVE, "if (warp + j * 32 < whole * kCount) loaded[j]",
-        "loaded[j]", (OUTSIDE_READ, MISALIGNED),
+        "interleave: vectors past the last row", ON_PARTED, INTERLEAVE, "min(warp + j * 32, last)", "warp + j * 32",
+        (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "interleave: the last of no vectors", ON_PARTED, INTERLEAVE, "if (last >= 0) {", "{",
+        (OUTSIDE_READ, MISALIGNED),
     ),
     Mutant(
         "interleave: bytes in each other's places", ON_JOINED, INTERLEAVE, "elements[2] | (4 + elements[3]) << 4",
