@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (fold == 0xdeadbeefu) atomicXor(sink, fold);
 }
 
-// Lets the second-level cache evict what was claimed, which begins with a line of it, like all else.
+// Lets the second-level cache evict like all else what was claimed, from the start of a line on.
 extern "C" __global__ void __launch_bounds__(kThreads)
     gen_release(const uint4* from, long long vectors) {
   constexpr int kLine = 128 / sizeof(uint4);  // vectors

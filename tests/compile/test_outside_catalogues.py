@@ -20,7 +20,6 @@ NAMES = (
     "reduction_sum_f32_axis1__rows_tpb128_g16_u8_v4_ldcs",
     "transpose_10_b16__shift_tile_g32_c1_w16_a4_orow",
     "transpose_10_b32_in_place__swap_tile_v16_x8_s1",
-    "transpose_10_b8__shift_tile_g32_c1_w16_a4_orow",
 )
 ELSEWHERE = {"overlapped", "packed"}  # whose own tests build such covers
 
