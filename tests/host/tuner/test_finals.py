@@ -156,6 +156,20 @@ def test_among_many_launches_nothing_else_is_timed(trials: Trials, first: float,
     assert winner_of(outcome, device, "fake 1.0", {}).evidence["hot_us"] is None
 
 
+def test_where_all_that_are_near_break_among_many_launches_the_next_win(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = FakeSession.rounds
+
+    def breaks(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+        if hot:
+            return Rounds(faults=tuple(one.untimed("launch_failed", "made to") for one in entrants))
+        return rounds(session, entrants, turns)
+
+    monkeypatch.setattr(FakeSession, "rounds", breaks)
+    assert won(tuned(FakeDevice(times(_10=10.0, _20=10.02, _30=12.0)), trials)) == THIRD
+
+
 def test_the_winner_so_far_is_timed_among_many_launches_wherever_it_is(trials: Trials) -> None:
     device = FakeDevice(times(_10=10.0, _20=10.2, _30=12.0))
     tuned(device, trials, previous=THIRD)
