@@ -104,7 +104,8 @@ def hot_heat(
         return list(entrants), Rounds()
     rounds, right = _right(session, near, HOT_TURNS, faulty, hot=True)
     product = {name: cold_us[name] * midmean_interval(times).center for name, times in rounds.times_us.items()}
-    return sorted(right, key=lambda one: (product[one.name], one.name)), rounds
+    right.sort(key=lambda one: (product[one.name], one.name))
+    return right or [one for one in entrants if one not in near], rounds
 
 
 def finals(
