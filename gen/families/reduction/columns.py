@@ -108,6 +108,7 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
             "unroll": config.unroll,
             "vec_bytes": config.vec_bytes,
             "item_bytes": spec.dtype.size,
+            "blocks_per_sm": config.blocks_per_sm,
             "load": config.load_modifier.intrinsic,
         }
 
