@@ -99,6 +99,7 @@ def test_a_flush_also_takes_what_a_kernel_asked_the_cache_to_keep(instruments: I
     def median(protocol: Protocol, setup: Callable[[], None]) -> float:
         return float(np.median(clock.times(read, 31, protocol, setup)))
 
+    median(Protocol.COLD, read)  # a device that was idle takes its time at first
     cold, claimed, hot = median(Protocol.COLD, read), median(Protocol.COLD, claim), median(Protocol.HOT, read)
     assert hot < 0.8 * cold  # else nothing would show
     assert claimed > 0.97 * cold
