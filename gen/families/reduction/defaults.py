@@ -109,6 +109,7 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     middle = max(min(narrow, 8), size)
     return (
         _columns(32, min(_room_for(middle // size * per_column) // 32, 8), 8, middle, 4), _columns(32, 8, 4, middle, 8),
+        _columns(32, 16, 8, single, 4), _columns(32, 16, 8, middle, 4, CS), _columns(32, 8, 8, middle, 4, CS),
         _columns(32, 4, 2, narrow, 2, CS), _columns(16, 16, 4, middle, 4),
     )  # fmt: skip
 
