@@ -1,0 +1,46 @@
+"""A folder of results that is the test's own, a class with a space of six variants, and a GPU that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from gen.tune.search import Space
+from tests.fake_device import FakeDevice, FakeFarm
+from tests.host.winners.given import BASE, EVERY, FAMILY, TRANSPOSE, Sized, tall_matrices
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One shape class with a space of six variants, and no winners that came with gen."""
+    extents = TRANSPOSE[0].extents
+    monkeypatch.setattr(type(FAMILY), "shape_classes", lambda *_: ("any size",))
+    monkeypatch.setattr(type(FAMILY), "shape_class", lambda *_: "any size")
+    monkeypatch.setattr(type(FAMILY), "representative", lambda *_: extents)
+    monkeypatch.setattr(type(FAMILY), "base", lambda *_: (BASE.algorithm.name, BASE.config))
+    monkeypatch.setattr(type(FAMILY), "likely", lambda *_: ())
+    monkeypatch.setattr(Space, "size", len(EVERY))
+    monkeypatch.setattr(Space, "count", len(EVERY))
+    monkeypatch.setattr(Space, "at", lambda _, number: EVERY[number])
+    monkeypatch.setattr(Space, "number", lambda _, made: EVERY.index(made))
+    monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
+    """A GPU that `gen tune` finds."""
+    device = Sized(tall_matrices)
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
+    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
+    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
+    yield device
+    assert device.open_sessions == 0

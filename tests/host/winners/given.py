@@ -1,0 +1,43 @@
+"""One shape class of a transpose, the few variants of it, and a GPU whose times depend on the size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gen.families import FAMILIES
+from gen.families.names import find_family, space, variant
+from gen.gpu.trial import Problem
+from gen.store.tuned import read_winners
+from gen.tune.problems import problems
+from gen.tune.tuner import base_of
+from tests.fake_device import FakeDevice
+
+TRANSPOSE = problems(FAMILIES, "transpose_10_b32", {})[:1]
+FAMILY = find_family(FAMILIES, "transpose")
+SPEC = TRANSPOSE[0].spec
+BASE = base_of(TRANSPOSE[0], FakeDevice())
+EVERY = (BASE, *(variant(FAMILY, SPEC, BASE.algorithm, config) for config in space(BASE.algorithm, SPEC)[10:60:10]))
+WIDE, TALL = EVERY[1:3]
+
+
+class Sized(FakeDevice):
+    """Its times depend on the problem too: `times` gives them, 20 us where it gives none."""
+
+    def __init__(self, times: Callable[[str, Problem], float | None]) -> None:
+        super().__init__(lambda made: times(made.name, self.seen[-1][0]) or 20.0)
+
+
+def tall_matrices(name: str, problem: Problem) -> float | None:
+    """WIDE is best, but for matrices of many rows and few columns."""
+    tall = problem.extents["rows"] > problem.extents["cols"]
+    return {WIDE.name: 14.0 if tall else 10.0, TALL.name: 10.0 if tall else 12.0}.get(name)
+
+
+def kept(home: Path) -> dict[str, str]:
+    return {winner.words: winner.variant for winner in read_winners(home)}
+
+
+def timed(us: float, **options: Any) -> FakeDevice:
+    return FakeDevice(lambda made: us if made == WIDE else 10.0, **options)

@@ -1,0 +1,123 @@
+"""`gen tune` with --regret, --verify and --frozen: what it says, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gen.cli.app import app
+from gen.families import FAMILIES
+from gen.store.tuned import FILE, read_winners, text_of_winners
+from gen.tune.problems import problems
+from gen.tune.regret import probes
+from gen.tune.run import run
+from tests.fake_device import FakeDevice
+from tests.host.winners.given import EVERY, TALL, WIDE, kept
+
+
+def gen(*arguments: str | Path, status: int = 0) -> str:
+    result = CliRunner(env={"COLUMNS": "250"}).invoke(app, ["tune", *map(str, arguments)], prog_name="gen")
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_the_command_splits_and_says_so(gpu: FakeDevice, home: Path) -> None:
+    said = gen("transpose_10_b32", "--regret", "--out", home)
+    assert "40.0 %" in said
+    assert f"Split off: transpose_10_b32, any size, rows over 2^16: {TALL.name.partition('__')[2]}" in said
+    again = json.loads(gen("transpose_10_b32", "--regret", "--out", home, "--json"))
+    assert [part["variant"] for part in again["regrets"][0]["parts"]] == [WIDE.name, TALL.name]
+    assert len(kept(home)) == 2
+    assert gpu.seen
+
+
+def test_frozen_measures_nothing_and_fails_where_a_winner_is_missing(gpu: FakeDevice, home: Path) -> None:
+    said = gen("transpose_10_b32", "--frozen", "--out", home, status=1)
+    assert "1 of 1 problems have no winner on Fake GPU (got transpose_10_b32, any size)" in said
+    assert "Run gen tune without --frozen" in said
+    gen("transpose_10_b32", "--out", home)
+    before = (len(gpu.seen), (home / FILE).read_text())
+    assert WIDE.name.partition("__")[2] in gen("transpose_10_b32", "--frozen", "--out", home)
+    shape = ("transpose_10_b32", "--shape", "64x96", "--frozen", "--out", home)
+    assert "have no winner on Fake GPU (got transpose_10_b32, any size, cols 96, rows 64" in gen(*shape, status=1)
+    assert before == (len(gpu.seen), (home / FILE).read_text())
+
+
+def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeDevice, home: Path) -> None:
+    assert "Nothing is tuned for this GPU" in gen("--verify", "--out", home)
+    gen("transpose_10_b32", "--regret", "--out", home)
+    before = (home / FILE).read_text()
+    said = gen("transpose_10_b32", "--verify", "--out", home)
+    assert said.count("FASTER") == 2
+    assert (home / FILE).read_text() == before
+    lines = [replace(winner, variant=EVERY[-1].name) for winner in read_winners(home)]
+    assert EVERY[-1] not in (WIDE, TALL)
+    gpu.time_us = lambda made: 30.0 if made == EVERY[-1] else 10.0
+    (home / FILE).write_text(text_of_winners(lines))
+    assert [one["verdict"] for one in json.loads(gen("--verify", "--json", "--out", home, status=1))] == ["SLOWER"] * 2
+    assert "Nothing is tuned" in gen("transpose_10_b32", "--shape", "64x96", "--verify", "--out", home)
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    "options",
+    [("--verify", "--frozen"), ("--regret", "--verify"), ("--shape", "4x4", "--class", "any size"),
+     ("--shape", "4x4", "--regret"), ("--class", "large"), ("--alignment", "3"), ("--frozen", "--budget", "5"),
+     ("--verify", "--search", "random"), ("--compiler", "clang"), ("--verify", "--alignment", "4"),
+     ("--frozen", "--compiler", "nvcc")],
+)  # fmt: skip
+def test_options_that_make_no_sense_together_are_refused(options: tuple[str, ...], home: Path) -> None:
+    assert "error: --" in gen("transpose_10_b32", *options, "--out", home, status=2)
+
+
+def test_a_winner_for_one_shape_is_verified_at_the_alignment_that_is_asked_for(gpu: FakeDevice, home: Path) -> None:
+    shape = ("transpose_10_b32", "--shape", "64x96")
+    gen(*shape, "--alignment", "8", "--out", home)
+    assert "Nothing is tuned" in gen(*shape, "--verify", "--out", home)
+    gpu.seen.clear()
+    assert json.loads(gen(*shape, "--alignment", "8", "--verify", "--json", "--out", home))[0]["verdict"] is not None
+    assert {problem.alignment for problem, _ in gpu.seen} == {8}
+
+
+def test_an_unknown_class_is_answered_with_those_there_are(gpu: FakeDevice, home: Path) -> None:
+    said = gen("transpose_10_b32", "--class", "any sise", "--out", home, status=2)
+    assert "--class must be one of any size (got 'any sise'). Did you mean any size?" in said
+    assert gpu.seen == []
+
+
+def test_frozen_asks_for_winners_of_the_gpu_that_is_meant(
+    gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gen("transpose_10_b32", "--out", home)
+    others = {0: gpu, 1: FakeDevice(name="Other GPU")}
+    monkeypatch.setattr("gen.tune.device.find_device", lambda index=0: others[index])
+    gen("transpose_10_b32", "--frozen", "--gpu", "0", "--out", home)
+    said = gen("transpose_10_b32", "--frozen", "--gpu", "1", "--out", home, status=1)
+    assert "have no winner on Other GPU" in said
+
+
+def test_with_regret_the_time_is_for_all_sizes(gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def note(*arguments: Any, budget: float | None, **options: Any) -> Any:
+        given.append(budget)
+        return run(*arguments, budget=budget, **options)
+
+    monkeypatch.setattr("gen.tune.run.run", note)
+    gen("transpose_10_b32", "--regret", "--budget", "60s", "--out", home)
+    gen("transpose_10_b32", "--budget", "60s", "--out", home)
+    others = len(probes(problems(FAMILIES, "transpose_10_b32", {})[0]))
+    assert given[0] == pytest.approx(60 / (1 + others), rel=0.1)
+    assert given[1] == pytest.approx(60, rel=0.1)
+    assert gpu.seen
+
+
+def test_one_class_and_less_alignment_can_be_tuned(gpu: FakeDevice, home: Path) -> None:
+    gen("transpose_10_b32", "--class", "any size", "--alignment", "8", "--out", home)
+    assert kept(home) == {"any size, aligned to 8 bytes at most": WIDE.name}
+    assert [problem.alignment for problem, _ in gpu.seen] == [8]

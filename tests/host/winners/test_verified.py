@@ -1,0 +1,92 @@
+"""Winners that there are, timed again beside base: faster, the same, slower, or not clear."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gen.families import FAMILIES
+from gen.families.base import Variant
+from gen.families.regions import Bound, Region
+from gen.store.tuned import FILE, Winner
+from gen.tune.choose import Interval
+from gen.tune.verify import MOST_TURNS, TURNS, Check, verdict_of, verify
+from tests.fake_device import FakeDevice, FakeFarm
+from tests.host.winners.given import BASE, TRANSPOSE, WIDE, timed
+
+
+def winner_line(made: Variant, **evidence: Any) -> Winner:
+    told = {"extents": dict(TRANSPOSE[0].extents), **evidence}
+    return Winner("Fake GPU", "transpose_10_b32", "any size", made.name, told)
+
+
+def verified(winner: Winner, device: FakeDevice, farm: FakeFarm | None = None) -> Check:
+    (check,) = verify([winner], FAMILIES, {}, device, farm or FakeFarm())
+    assert device.open_sessions == 0
+    return check
+
+
+@pytest.mark.parametrize(
+    ("us", "verdict", "bad"),
+    [(9.8, "FASTER", False), (10.05, "SAME", False), (9.95, "SAME", False), (10.3, "SLOWER", True)],
+)  # fmt: skip
+def test_a_winner_is_compared_with_base(us: float, verdict: str, bad: bool) -> None:
+    device = timed(us, noise=0.5)
+    check = verified(winner_line(WIDE), device)
+    assert (check.verdict, check.bad) == (verdict, bad)
+    assert check.ratio is not None
+    assert check.ratio.center == pytest.approx(us / 10)
+    assert device.finals == [([BASE.name, WIDE.name], TURNS)]
+
+
+def test_what_is_not_clear_is_timed_longer_and_then_said() -> None:
+    device = timed(10.1, own_noise=2.0)
+    assert verified(winner_line(WIDE), device).verdict == "UNCLEAR"
+    assert sum(turns for _, turns in device.finals) == MOST_TURNS
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.5, 0.99, "FASTER"), (0.5, 0.995, "UNCLEAR"), (0.995, 1.005, "SAME"), (1.02, 1.5, "SLOWER"),
+     (1.0, 1.5, "UNCLEAR")],
+)  # fmt: skip
+def test_a_verdict_is_what_the_interval_shows(low: float, high: float, verdict: str) -> None:
+    assert verdict_of(Interval((low + high) / 2, low, high)) == verdict
+
+
+def test_base_as_a_winner_is_the_same_and_needs_no_time() -> None:
+    device = timed(9.0)
+    assert verified(winner_line(BASE), device).verdict == "SAME"
+    assert device.seen == []
+
+
+def test_a_winner_that_cannot_be_timed_is_bad_and_says_why() -> None:
+    wrong = verified(winner_line(WIDE), timed(9.0, bad={WIDE.name: "wrong_result"}))
+    assert (wrong.verdict, wrong.bad) == (None, True)
+    assert f"{WIDE.name}: wrong_result: made to" in wrong.reason
+    spoilt = verified(winner_line(WIDE), timed(9.0, spoilt={WIDE.name: "wrong_result"}))
+    assert "among the finalists" in spoilt.reason
+    refused = verified(winner_line(WIDE), timed(9.0), FakeFarm(refused=(WIDE.name,)))
+    assert "does not compile" in refused.reason
+    assert "is wrong" in verified(winner_line(WIDE), timed(9.0, base_wrong=True)).reason
+    old = verified(replace(winner_line(WIDE), shape="an old class"), timed(9.0))
+    assert "must be for one of: any size (got an old class)" in old.reason
+    gone = verified(replace(winner_line(WIDE), variant="transpose_10_b32__magic"), timed(9.0))
+    assert "must be one of" in gone.reason
+
+
+@pytest.mark.parametrize("extents", [None, 7, {}, {"rows": 3}, {"rows": "3"}, {"rows": -1, "cols": 2}])
+def test_a_line_that_does_not_say_what_it_was_measured_at_is_bad(extents: object) -> None:
+    check = verified(winner_line(WIDE, extents=extents), timed(9.0))
+    assert check.bad
+    assert FILE in check.reason
+
+
+def test_a_winner_is_timed_at_its_alignment_and_other_devices_are_left_alone() -> None:
+    device = timed(9.0)
+    part = Region((Bound("alignment", 0, 15),))
+    winners = [replace(winner_line(WIDE), region=part), replace(winner_line(WIDE), device="Other GPU")]
+    assert len(list(verify(winners, FAMILIES, {}, device, FakeFarm()))) == 1
+    assert [problem.alignment for problem, _ in device.seen] == [8]
