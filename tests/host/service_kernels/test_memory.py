@@ -1,0 +1,72 @@
+"""Kernels that fill, copy and read memory touch every word of it and nothing behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.host.service_kernels.given import SIZES, THREADS, Service, each_grid, each_size, words
+
+
+@pytest.mark.parametrize("entry", ["empty", "gate"])
+def test_a_kernel_without_data_touches_none(service: Service, entry: str) -> None:
+    service(entry, 1000)
+
+
+@each_size
+@each_grid
+def test_fill_writes_one_word_everywhere_and_nothing_behind(service: Service, n: int, blocks: int) -> None:
+    to = np.zeros(4 * n + 4, np.uint32)
+    service("fill", n, blocks=blocks, to=to, seed=0x7FA15A5A)
+    assert (to[: 4 * n] == 0x7FA15A5A).all()
+    assert (to[4 * n :] == 0).all()
+
+
+@each_size
+@each_grid
+def test_copy_copies_whole_vectors(service: Service, n: int, blocks: int) -> None:
+    source, to = words(4 * n + 4), np.zeros(4 * n + 4, np.uint32)
+    service("copy", n, blocks=blocks, to=to, source=source)
+    assert np.array_equal(to[: 4 * n], source[: 4 * n])
+    assert (to[4 * n :] == 0).all()
+
+
+@pytest.mark.parametrize("n", [*SIZES, 3 * 8 * THREADS])
+@pytest.mark.parametrize("entry", ["read", "claim"])
+def test_read_normally_writes_nothing(service: Service, entry: str, n: int) -> None:
+    sink = np.full(1, 42, np.uint32)
+    service(entry, n, sink=sink, source=words(4 * n))
+    assert sink[0] == 42
+
+
+@each_size
+def test_release_changes_nothing(service: Service, n: int) -> None:
+    source = words(4 * n)
+    service("release", n, source=source)
+    assert np.array_equal(source, words(4 * n))
+
+
+LAST = 4 * 8 * THREADS * 2 + 400 - 1  # of two rounds of eight vectors a thread, and some more
+
+
+@pytest.mark.parametrize(
+    "place", [0, 1, 2, 3, 4 * THREADS, 4 * 7 * THREADS + 1, 4 * 8 * THREADS - 1, 4 * 15 * THREADS, LAST - 401, LAST]
+)
+@pytest.mark.parametrize("entry", ["read", "claim"])
+def test_read_folds_every_word(service: Service, entry: str, place: int) -> None:
+    source, sink = np.zeros(LAST + 1, np.uint32), np.zeros(1, np.uint32)
+    source[place] = 0xDEADBEEF  # the one fold that is written
+    service(entry, len(source) // 4, blocks=1, sink=sink, source=source)
+    assert sink[0] == 0xDEADBEEF
+
+
+def test_read_folds_all_words_of_a_thread_together(service: Service) -> None:
+    """Every thread's fold is the word: an even number of them cancels, an odd one does not."""
+    vectors = 11 * THREADS  # eight loads at once and three more
+    source = words(4 * vectors).reshape(11, THREADS, 4)
+    source[-1, :, 3] ^= np.bitwise_xor.reduce(source, axis=(0, 2)) ^ np.uint32(0xDEADBEEF)
+    for threads in (THREADS, THREADS - 1):
+        sink = np.zeros(1, np.uint32)
+        source[-1, threads:, 3] ^= 1
+        service("read", vectors, blocks=1, sink=sink, source=source.reshape(-1))
+        assert sink[0] == (0xDEADBEEF if threads % 2 else 0)
