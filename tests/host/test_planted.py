@@ -14,8 +14,9 @@ from gen.families.expr import constant
 from gen.proof import faults, native
 from gen.proof.host import HostFault, HostKernel, HostRunner
 from gen.proof.twice import called_twice
+from tests import races
 from tests.fake_family import fake_variant
-from tests.host import test_clusters, test_races
+from tests.host import test_clusters
 from tests.host.host_kernels import COUNT, H100, IN, OUT, N, arrays, grid
 
 
@@ -447,6 +448,6 @@ def test_every_kind_that_the_runtime_reports_has_a_planted_fault_and_a_clean_twi
     reported = {name for path in runtime.iterdir() for name in re.findall(r"\bKind::(k\w+)", path.read_text())}
     assert reported == set(names), "each is declared, and each is reported somewhere"
     kinds = dict(zip(names, native.KINDS, strict=True))
-    planted = {one.kind for table in (PLANTED, test_races.PLANTED, test_clusters.PLANTED) for one in table}
+    planted = {one.kind for table in (PLANTED, races.PLANTED, test_clusters.PLANTED) for one in table}
     assert planted == set(kinds.values()) - {kinds["kNone"]}
     assert set(faults.RULES) == planted
