@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, prod, sqrt
 from typing import Any, Protocol
 
@@ -115,20 +115,22 @@ class Judge:
     def _on_device(self, operand: Operand, expected: Expected, given: Given, roundings: int) -> str | None:
         elements = prod(given.shape)
         if expected.magnitude is None:
-            reference = self._keep(operand.name, "bits", np.ascontiguousarray(expected.value).view())
+            reference = self._keep(operand.name, "bits", lambda: np.ascontiguousarray(expected.value))
             count = self._comparer.differing(given.address, reference.address, given.dtype.itemsize, elements)
         else:
-            value = self._keep(operand.name, "value", np.ascontiguousarray(expected.value, np.float64))
-            magnitude = self._keep(operand.name, "magnitude", np.ascontiguousarray(expected.magnitude, np.float64))
+            value = self._keep(operand.name, "value", lambda: np.ascontiguousarray(expected.value, np.float64))
+            beside = expected.magnitude
+            magnitude = self._keep(operand.name, "magnitude", lambda: np.ascontiguousarray(beside, np.float64))
             allowed = Allowance.of(expected, roundings, operand.dtype)
             count = self._comparer.beyond(
                 given.address, operand.dtype, elements, value.address, magnitude.address, allowed
             )
         return f": {count} elements are wrong" if count else None
 
-    def _keep(self, name: str, what: str, content: Array) -> Any:
+    def _keep(self, name: str, what: str, content: Callable[[], Array]) -> Any:
+        """What NumPy says, on the device: made and brought there once, which may take it seconds."""
         if (name, what) not in self._kept:
-            self._kept[name, what] = self._comparer.upload(content)
+            self._kept[name, what] = self._comparer.upload(content())
         return self._kept[name, what]
 
 

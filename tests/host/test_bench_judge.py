@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from gen.bench.arrays import Shared
 from gen.bench.cases import STATISTICS, public_cases
 from gen.bench.judge import Judge, roundings
 from gen.bench.offers import problem_of
-from gen.bench.works import Case, Reduce
+from gen.bench.works import Case, Permute, Reduce
 from gen.dtypes import F16, F32, DType
 from gen.families import FAMILIES
 from gen.families.base import Array
@@ -81,3 +82,23 @@ def test_no_other_operator_or_type_may_be_narrow() -> None:
         value = float(getattr(x.astype(np.float64), op)())
         assert judge.wrong([given(ring, value, dtype)], narrow=True) is None
         assert judge.wrong([given(ring, value + 1, dtype)], narrow=True) is not None
+
+
+def test_what_numpy_says_of_a_large_case_is_brought_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = FakeRing()
+    judge, x = judged(ring, Case(Permute((1, 0)), F32, (600, 500)))
+    out = ring.array((500, 600), F32)
+    view(out)[...] = x.T
+    made: list[int] = []
+    contiguous = np.ascontiguousarray
+
+    def counted(array: Array, *rest: Any) -> Array:
+        made.append(array.size)
+        return contiguous(array, *rest)
+
+    monkeypatch.setattr(np, "ascontiguousarray", counted)
+    assert judge.wrong([out]) is None
+    assert made.count(x.size) == 1
+    view(out)[7, 9] += 1
+    assert judge.wrong([out]) is not None
+    assert made.count(x.size) == 1
