@@ -150,6 +150,19 @@ MUTANTS = (
     ),
     # shift_tile
     Mutant(
+        "shifts: the tile at the end never goes", ON_SHIFTS, TILES, "(number > 0 ? number : tiles_{{ along }}) - 1",
+        "number > 0 ? number - 1 : 0", (RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "shifts: the line at the end never goes", ON_SHIFTS, TILES, "(line > 0 ? line : tiles_{{ across }}) - 1",
+        "line > 0 ? line - 1 : 0", (RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "shifts: the last line of a matrix never goes", "transpose_0321_b8__shift_tile_g32_c1_w8_a4_ocol",
+        TILES, "(of_matrix > 0 ? of_matrix : tiles_{{ across }}) - 1", "of_matrix > 0 ? of_matrix - 1 : 0",
+        (RACE, UNTOUCHED),
+    ),
+    Mutant(
         "shifts: no barrier after filling the tile [5]", ON_SHIFTS, SHIFTS, "  __syncthreads();\n", "",
         (UNINITIALISED, RACE),
     ),
