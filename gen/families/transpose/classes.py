@@ -11,7 +11,7 @@ from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits
 from gen.families.config import Config
 from gen.families.transpose import square
-from gen.families.transpose.blocks import only_moves
+from gen.families.transpose.blocks import Order, only_moves
 from gen.families.transpose.boxes import axes_of, runs_of
 from gen.families.transpose.flat import FEW, Few, RowCopyConfig, SkinnyConfig, SmallConfig, stays
 from gen.families.transpose.packed import Packed, PackedConfig
@@ -122,13 +122,15 @@ def base(spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
             return "vector_tile", VectorTileConfig(lanes=8, groups=8)
         case "odd rows":
             if size < 4:
-                return "shift_tile", ShiftTileConfig(chunks=2, warps=16)
+                groups = 32 if size == 1 else 64
+                return "shift_tile", ShiftTileConfig(groups=groups, warps=8, block_order=Order.ROW)
             if size == 4:
                 return "window_tile", WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
             return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=16)
         case _:
             if size < 4:
-                return "shift_tile", ShiftTileConfig(groups=32, warps=8, align=4)
+                groups = 16 if size == 1 else 32
+                return "shift_tile", ShiftTileConfig(groups=groups, warps=16, align=4, block_order=Order.ROW)
             return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=8)
 
 

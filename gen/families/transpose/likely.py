@@ -117,6 +117,7 @@ def _little() -> Iterator[tuple[str, Config]]:
     for index_bits in (32, 64):
         for vec_bytes, lanes, groups in (
             (8, 8, 8), (4, 16, 16), (8, 16, 8), (8, 16, 16), (16, 8, 8), (16, 8, 16), (4, 16, 8), (4, 8, 8),
+            (4, 8, 32),
         ):  # fmt: skip
             made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=index_bits)
             yield "vector_tile", made
@@ -128,16 +129,18 @@ def _little() -> Iterator[tuple[str, Config]]:
 def _odd() -> Iterator[tuple[str, Config]]:
     for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64)):
         yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
-    for chunks, align in ((1, 4), (2, 32), (2, 4), (1, 32)):
-        yield "shift_tile", ShiftTileConfig(groups=32, chunks=chunks, warps=16, align=align, block_order=Order.ROW)
-    for groups, warps in ((64, 16), (32, 16), (64, 8)):
-        for align in (32, 4):
-            yield "shift_tile", ShiftTileConfig(groups=groups, warps=warps, align=align)
+    made = ShiftTileConfig(block_order=Order.ROW)
+    for groups, chunks, warps in ((32, 1, 8), (64, 1, 8), (64, 1, 16), (32, 2, 8), (64, 2, 16), (64, 2, 8)):
+        yield "shift_tile", replace(made, groups=groups, chunks=chunks, warps=warps)
+    for warps in (8, 16):
+        yield "shift_tile", replace(made, groups=32, warps=warps, align=4)
+    for chunks in (1, 2):
+        yield "shift_tile", ShiftTileConfig(groups=64, chunks=chunks, warps=16)
 
 
 def _odd_little() -> Iterator[tuple[str, Config]]:
     yield from _little()
-    for groups, warps in ((16, 8), (16, 16), (32, 16)):
+    for groups, warps in ((16, 16), (32, 16), (16, 8), (32, 8), (32, 32)):
         for order in (Order.ROW, Order.COL):
             yield "shift_tile", ShiftTileConfig(groups=groups, warps=warps, align=4, block_order=order)
     yield "tiled", TiledConfig(tile_dim=16, block_rows=16, padding=2, unroll=2, dynamic=True)
