@@ -55,8 +55,9 @@ MUTANTS = (
         (OUTSIDE_READ, OUTSIDE_WRITE),
     ),
     Mutant(
-        "vectors: columns of tiles are counted for rows", ON_VECTORS, TILES, "- line * tiles_{{ along }};",
-        "- line * tiles_{{ across }};", (WRONG, UNTOUCHED, OUTSIDE_READ),
+        "vectors: columns of tiles are counted for rows", ON_VECTORS, TILES,
+        "tile_{{ one }} = blockIdx.x - line * tiles_{{ along }};",
+        "tile_{{ one }} = blockIdx.x - line * tiles_{{ across }};", (WRONG, UNTOUCHED, OUTSIDE_READ),
     ),
     Mutant(
         "vectors: half the quotient", ON_VECTORS, TILES, "(2 * number + 2, inverse)", "(number + 1, inverse)",
