@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import ladder, predict, stencil_sweep
+from bench import goals, ladder, predict, stencil_sweep
 from bench.tune import table
 from gen.bench.cases import public_cases
 from gen.bench.rows import Results, read_results
@@ -56,9 +56,14 @@ def tables(readme: str) -> dict[Path, str]:
     files = [ROOT / found[2] for found in BLOCK.finditer(readme)]
     ladders = [ROOT / found[2] for found in LADDER.finditer(readme)]
     return {
-        **{file.with_suffix(".md"): full(read_results(file)) for file in files if file.is_file()},
+        **{file.with_suffix(".md"): _whole(read_results(file)) for file in files if file.is_file()},
         **{file.with_suffix(".md"): ladder.full(_content(file)) for file in ladders},
     }
+
+
+def _whole(results: Results) -> str:
+    """Every case, and those that are under their goals."""
+    return full(results) + "\n" + goals.section(results)
 
 
 def main() -> int:

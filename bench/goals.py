@@ -1,0 +1,231 @@
+"""What the public cases are to reach, and which of those measured do not, and why: `bench/readme.py` lists them.
+
+The goals are those of the project, set for an H100 before anything was measured. Of the limit, `of_limit`, or against
+the best peer of the same run, `peer / ours`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gen.bench.cases import public_cases
+from gen.bench.rows import Results
+from gen.bench.table import Line, lines
+from gen.bench.works import Case, Permute, Reduce, Sweep
+from gen.dtypes import F16, F32, F64, DType
+
+COLD, HOT = "cold", "hot"
+SKINNY, SMALL = 16, 32  # rows or columns, at most
+_MIB = 1 << 20
+_LAUNCH = "The launch is most of the time, theirs and ours."
+
+
+class Measure(Enum):
+    """What a goal is a number of."""
+
+    LIMIT = "of limit"
+    PEER = "peer / ours"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What some public cases are to reach.
+
+    Attributes:
+        name: of those cases.
+        measure, least: the number, and how much it should be at least.
+        takes: whether a case is one of them.
+        why: what keeps those from it that do not reach it.
+        protocol: under which it is meant.
+    """
+
+    name: str
+    measure: Measure
+    least: float
+    takes: Callable[[Case], bool] = field(compare=False)
+    why: str
+    protocol: str = COLD
+
+    def reached(self, line: Line) -> float | None:
+        """What a case reaches; None where nothing was timed, or under another protocol."""
+        if line.protocol != self.protocol:
+            return None
+        if self.measure is Measure.LIMIT:
+            return line.ours.of_limit
+        return min((row.ratio for row in line.peers if row.ratio is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A case under a goal."""
+
+    goal: Goal
+    case: str
+    reached: float
+
+    def __str__(self) -> str:
+        return f"{self.case} {self.reached:.3f}"
+
+
+def goals() -> tuple[Goal, ...]:
+    """All of them, families one after another."""
+    return (*_reductions(), *_transposes(), *_stencils())
+
+
+def missed(results: Results) -> tuple[Missed, ...]:
+    """The cases under their goals, goal by goal, the furthest from it first."""
+    cases = {(case.family, case.name): case for case in public_cases()}
+    measured = [(cases[line.family, line.case], line) for line in lines(results) if (line.family, line.case) in cases]
+    return tuple(one for goal in goals() for one in _missed(goal, measured))
+
+
+def section(results: Results) -> str:
+    """What stands at the end of the full table."""
+    parts = ["## Under their goals\n", _INTRODUCTION]
+    found = missed(results)
+    for goal in dict.fromkeys(one.goal for one in found):
+        own = "; ".join(str(one) for one in found if one.goal == goal)
+        parts.append(f"- {goal.name} ({goal.protocol}), {goal.measure.value} {goal.least:g}: {own}. {goal.why}")
+    if not found:
+        parts.append("None.")
+    return "\n".join(parts) + "\n"
+
+
+_INTRODUCTION = (
+    "Goals were set for an H100, whose memory is slower beside its launches and its arithmetic than an H200's. "
+    "Each case with what it reaches.\n"
+)
+
+
+def _missed(goal: Goal, measured: Iterable[tuple[Case, Line]]) -> list[Missed]:
+    found = []
+    for case, line in measured:
+        reached = goal.reached(line) if goal.takes(case) else None
+        if reached is not None and round(reached, 3) < goal.least:
+            found.append(Missed(goal, case.name, reached))
+    return sorted(found, key=lambda one: one.reached)
+
+
+def _bytes(case: Case) -> int:
+    return case.elements * case.dtype.size
+
+
+def _is_odd(case: Case) -> bool:
+    return isinstance(case.work, Permute) and any(extent % 2 for extent in case.shape) and min(case.shape) > SKINNY
+
+
+def _is_sum(case: Case, *, whole: bool) -> bool:
+    return isinstance(case.work, Reduce) and case.work.ops == ("sum",) and (case.work.axes is None) == whole
+
+
+def _is_matrix(case: Case, sizes: Sequence[int]) -> bool:
+    """Whether it is a transpose, of one or several, of whole vectors of such elements; neither skinny nor small."""
+    if not isinstance(case.work, Permute) or case.work.axes not in ((1, 0), (0, 2, 1)) or case.dtype.size not in sizes:
+        return False
+    rows = case.shape[-2:]
+    return min(rows) > SMALL and all(n * case.dtype.size % 16 == 0 for n in rows) and _bytes(case) > _MIB
+
+
+def _is_skinny(case: Case) -> bool:
+    return isinstance(case.work, Permute) and case.work.axes == (1, 0) and min(case.shape) <= SKINNY
+
+
+def _is_batch_of_small(case: Case) -> bool:
+    return isinstance(case.work, Permute) and case.work.axes == (0, 2, 1) and min(case.shape[-2:]) <= SMALL
+
+
+def _sweeps(case: Case, *, many: bool, radius: int | None = None, dtype: DType | None = None) -> bool:
+    work = case.work
+    if not isinstance(work, Sweep) or work.ndim != 2 or (work.steps > 1) != many:
+        return False
+    return radius in (None, work.radius) and dtype in (None, case.dtype)
+
+
+def _reductions() -> Iterator[Goal]:
+    ends = "The first loads and the last blocks take as long whatever the size; no peer comes nearer."
+    yield Goal(
+        "Reductions of 256 MiB and more", Measure.LIMIT, 0.98,
+        lambda case: isinstance(case.work, Reduce) and _bytes(case) >= 256 * _MIB, ends,
+    )  # fmt: skip
+    yield Goal(
+        "Reductions of 64 to 256 MiB", Measure.LIMIT, 0.96,
+        lambda case: isinstance(case.work, Reduce) and 64 * _MIB <= _bytes(case) < 256 * _MIB, ends,
+    )  # fmt: skip
+    yield Goal(
+        "Sums of 2^24", Measure.PEER, 1.1, lambda case: _is_sum(case, whole=True) and case.elements == 2**24,
+        "Launch and bytes alone are most of the time, theirs and ours.",
+    )  # fmt: skip
+    for protocol, least in ((COLD, 1.2), (HOT, 1.1)):
+        yield Goal(
+            "Sums of 2^16 and 2^20", Measure.PEER, least,
+            lambda case: _is_sum(case, whole=True) and case.elements in (2**16, 2**20), _LAUNCH, protocol,
+        )  # fmt: skip
+    yield Goal(
+        "Sums of rows and columns", Measure.PEER, 1.0, lambda case: _is_sum(case, whole=False), "Within the noise."
+    )
+    yield Goal("argmax f32", Measure.PEER, 1.02, lambda case: case.name.startswith("argmax f32"), ends)
+    yield Goal("argmax u8", Measure.PEER, 2.0, lambda case: case.name.startswith("argmax u8"), ends)
+    yield Goal(
+        "Four statistics", Measure.PEER, 1.02, lambda case: isinstance(case.work, Reduce) and len(case.work.ops) > 1,
+        ends,
+    )  # fmt: skip
+
+
+def _transposes() -> Iterator[Goal]:
+    memory = "Theirs and ours are near the limit of the memory."
+    sectors = "Blocks begin and end within sectors and lines of the cache, which their neighbours move too."
+    for measure, wide, narrow in ((Measure.LIMIT, 0.98, 0.97), (Measure.PEER, 1.01, 1.0)):
+        yield Goal(
+            "Matrices of larger elements, up to 8 MiB", measure, wide,
+            lambda case: _is_matrix(case, (2, 4, 8)) and _bytes(case) <= 8 * _MIB, _LAUNCH,
+        )  # fmt: skip
+        yield Goal(
+            "Matrices of larger elements", measure, wide,
+            lambda case: _is_matrix(case, (2, 4, 8)) and _bytes(case) > 8 * _MIB, memory,
+        )  # fmt: skip
+        yield Goal("Matrices of bytes", measure, narrow, lambda case: _is_matrix(case, (1,)), memory)
+    for size, of_limit, against in ((4, 0.95, 1.08), (2, 0.9, 1.2), (1, 0.85, 1.3)):
+        for measure, least in ((Measure.LIMIT, of_limit), (Measure.PEER, against)):
+            yield Goal(
+                f"Odd matrices of {8 * size} bits", measure, least,
+                lambda case, size=size: _is_odd(case) and case.dtype.size == size, sectors,
+            )  # fmt: skip
+    for measure in Measure:
+        yield Goal("Few rows or columns", measure, 1.0, _is_skinny, memory)
+    yield Goal("Small matrices, many", Measure.LIMIT, 0.92, _is_batch_of_small, memory)
+    yield Goal("Small matrices, many", Measure.PEER, 1.3, _is_batch_of_small, memory)
+    short = "Runs that are short in both arrays are parts of lines of the cache."
+    for measure, least, why in ((Measure.LIMIT, 0.92, short), (Measure.PEER, 1.15, memory)):
+        yield Goal(
+            "Four axes", measure, least, lambda case: isinstance(case.work, Permute) and len(case.shape) == 4, why
+        )
+    yield Goal(
+        "Matrices up to 1 MiB", Measure.PEER, 1.2,
+        lambda case: isinstance(case.work, Permute) and _bytes(case) <= _MIB, _LAUNCH,
+    )  # fmt: skip
+
+
+def _stencils() -> Iterator[Goal]:
+    registers = "Sums of many weights leave registers for few warps."
+    for dtypes, of_limit, against in (((F32, F64), 0.97, 1.1), ((F16,), 0.92, 1.5)):
+        for measure, least in ((Measure.LIMIT, of_limit), (Measure.PEER, against)):
+            yield Goal(
+                f"One step, {' and '.join(dtype.name for dtype in dtypes)}", measure, least,
+                lambda case, dtypes=dtypes: (
+                    _sweeps(case, many=False) and case.dtype in dtypes and _bytes(case) > 64 * _MIB
+                ), registers,
+            )  # fmt: skip
+    arithmetic = "Ours are bound by arithmetic, theirs by memory, which is faster on an H200 than on an H100."
+    for name, least, takes in (
+        ("5 points, f32", 8.5, lambda case: _points(case, 5, F32)),
+        ("5 points, f64", 6.0, lambda case: _points(case, 5, F64)),
+        ("9 points of a box, f32", 7.0, lambda case: _points(case, 9, F32) and _sweeps(case, many=True, radius=1)),
+        ("Radius 2", 3.0, lambda case: _sweeps(case, many=True, radius=2)),
+    ):
+        yield Goal(f"Many steps, {name}", Measure.PEER, least, takes, arithmetic)
+
+
+def _points(case: Case, number: int, dtype: DType) -> bool:
+    return _sweeps(case, many=True, dtype=dtype) and isinstance(case.work, Sweep) and len(case.work.taps) == number
