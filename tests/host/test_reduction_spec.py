@@ -148,6 +148,12 @@ def test_integers_of_numpy_are_axes_too() -> None:
     assert gen.reduction("sum", axis=np.int16(-1)) == gen.reduction("sum", axis=-1)
 
 
+@pytest.mark.parametrize("op", ["min", "minmax", "mean_var", "stats", ("any", "all")])
+def test_statistics_take_the_dtype_that_they_have(op: str | tuple[str, ...]) -> None:
+    dtype = BOOL if "any" in op else F32
+    assert gen.reduction(op, "f32", dtype=dtype) == gen.reduction(op, "f32")
+
+
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: spec("median"), "reduction.op must be one of sum, prod, min, max, any"),
     (lambda: spec("sum", "f33"), "reduction.elements must be one of bool, f16"),
@@ -158,7 +164,11 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: spec("sum", axis=64), "reduction.axis must be from -64 to 63 (got 64)"),
     (lambda: spec("argmin", axis=(0, 1)), "reduction.axis of argmin must be None or one axis (got (0, 1))"),
     (lambda: spec("sum", F32, dtype="i32"), "must be a floating-point type, since sum of these gives one (got i32)"),
-    (lambda: spec("max", F32, dtype="f64"), "must be f32, as NumPy has it: max take no dtype"),
+    (lambda: spec("max", F32, dtype="f64"), "reduction.dtype must be f32: max takes no other (got f64). Leave it out"),
+    (lambda: spec("minmax", dtype="f64"), "reduction.dtype must be f32: min and max take no other (got f64). Leave"),
+    (lambda: spec("stats", I8, dtype="i64"), "left out: sum, sumsq, min and max have dtypes of their own (got i64)"),
+    (lambda: ReductionSpec(("max",), F64, F32), "must be f64, or hold every f64: max takes no other (got f32). Leave"),
+    (lambda: ReductionSpec(("min", "max"), F32, F64), "must be f32: min and max take no other (got f64). Leave it out"),
     (lambda: spec("sum", ddof=1), "reduction.ddof must be 0 unless a variance is asked for"),
     (lambda: spec("var", ddof=-1), "reduction.ddof must be a whole number from 0 to 99 (got -1)"),
     (lambda: gen.reduction(("sum", "sum")), "must name each statistic once"),

@@ -82,8 +82,7 @@ class ReductionSpec:
         if asked not in DTYPES.values() or asked.kind == "bits" or asked == BOOL:
             raise SpecError(subject, "must be an integer or a floating-point type", name)
         if len(operators) > 1 or not (operators[0].takes_dtype or usual.casts_to(asked)):
-            rule = f"must be {usual.name}, as NumPy has it, or hold all of it: {' and '.join(self.op)} take no dtype"
-            raise SpecError(subject, rule, name)
+            raise _own_dtype(operators, self.dtype, name, wider=len(operators) == 1)
         if usual.kind == "float" and asked.kind != "float":
             raise SpecError(subject, f"must be a floating-point type, since {self.op[0]} of these gives one", name)
 
@@ -258,10 +257,9 @@ def reduction(
     operators = find_operators(op, "reduction.op")
     result = None if dtype is None else read(dtype, "reduction.dtype")
     if result is not None and (len(operators) > 1 or not operators[0].takes_dtype):
-        usual = operators[0].result(read(elements, "reduction.elements"))
-        if len(operators) > 1 or result != usual:
-            rule = f"must be {usual.name}, as NumPy has it: {' and '.join(x.name for x in operators)} take no dtype"
-            raise SpecError("reduction.dtype", rule, result.name)
+        own = read(elements, "reduction.elements")
+        if any(operator.result(own) != result for operator in operators):
+            raise _own_dtype(operators, own, result.name, wider=False)
     return ReductionSpec(
         tuple(operator.name for operator in operators),
         read(elements, "reduction.elements"),
@@ -270,6 +268,20 @@ def reduction(
         keepdims,
         whole(ddof),
     )
+
+
+def _own_dtype(operators: tuple[Operator, ...], elements: DType, got: str, *, wider: bool) -> SpecError:
+    """The error for a dtype that statistics do not take; `wider`: they would take one that holds all of their own."""
+    *others, last = [operator.name for operator in operators]
+    names = f"{', '.join(others)} and {last}" if others else last
+    own = {operator.result(elements).name for operator in operators}
+    if len(own) > 1:
+        rule = f"must be left out: {names} have dtypes of their own"
+    else:
+        usual = own.pop()
+        rule = f"must be {usual}{f', or hold every {usual}' if wider else ''}"
+        rule = f"{rule}: {names} {'take' if others else 'takes'} no other"
+    return SpecError("reduction.dtype", rule, got, next_step="Leave it out, or convert what the kernel gives")
 
 
 def read(value: Any, subject: str) -> DType:
