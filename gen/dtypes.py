@@ -129,6 +129,13 @@ def numpy_dtype(value: Any) -> np.dtype[Any] | None:
     return meant
 
 
+def name_of(dtype: np.dtype[Any]) -> str | None:
+    """What gen calls the type of an array's elements: `f16`; None where it has no name for it."""
+    return next(
+        (known.name for known in (*DTYPES.values(), C64, C128) if known.kind != "bits" and known.holds(dtype)), None
+    )
+
+
 def read_dtype(name: object, subject: str) -> DType:
     """The element type that JSON spells. Raises SpecError, about `subject`, for any other value."""
     if not isinstance(name, str) or name not in DTYPES:

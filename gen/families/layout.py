@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from gen.dtypes import name_of
 from gen.errors import ShapeError
 from gen.families.base import Extents, Family, Layout, Operand, Spec
 
 _COPY = "Pass a copy whose elements follow each other, such as numpy.ascontiguousarray(a) or a.contiguous() of torch"
 
 
+PASS_ANOTHER = "Pass one that does, or none: then it is made"
+"""What to do next where an output is not what the kernel writes."""
+
+
 def lie_otherwise(name: str, rule: str, value: object, *, output: bool) -> ShapeError:
     """The error for an array that holds what it should, where no kernel can find it."""
-    next_step = "Pass one that does, or none: then it is made" if output else _COPY
+    next_step = PASS_ANOTHER if output else _COPY
     return ShapeError(name, rule, value, next_step=next_step)
 
 
@@ -102,17 +107,35 @@ def measure(operands: Sequence[Operand], layouts: Mapping[str, Layout]) -> dict[
     return extents
 
 
-def check_dtype(operand: Operand, layout: Layout) -> None:
-    """Raises ShapeError unless the array holds the operand's elements, each at an address its size divides."""
+def check_dtype(operand: Operand, layout: Layout, *, wider: bool = False) -> None:
+    """Raises ShapeError unless the array holds the operand's elements, each at an address its size divides.
+
+    Args:
+        operand: which of the spec's.
+        layout: how the array lies.
+        wider: whether a call may bring it of a type that holds more, as the message then says.
+    """
     if not operand.dtype.holds(layout.dtype):
-        rule = f"must hold {operand.dtype.name} elements"
-        if operand.dtype.kind == "bits":
-            rule = f"must hold elements of {operand.dtype.size} bytes"
-        raise ShapeError(operand.name, rule, layout.dtype)
+        raise _holds_others(operand, layout.dtype, wider)
     if layout.alignment % min(operand.dtype.size, 16):
         raise ShapeError(
             operand.name, f"must start at, and step by, a multiple of {operand.dtype.size} bytes", layout.strides
         )
+
+
+def _holds_others(operand: Operand, got: np.dtype[Any], wider: bool) -> ShapeError:
+    wanted, known = operand.dtype.name, name_of(got)
+    if operand.dtype.kind == "bits":
+        rule, value = f"must hold elements of {operand.dtype.size} bytes", str(got)
+        kernel = f"elements of {got.itemsize} bytes" if got.itemsize in (1, 2, 4, 8, 16) and not got.hasobject else None
+    else:
+        rule, value, kernel = f"must hold {wanted} elements", known or str(got), known
+        if wider:
+            rule += f", or those of a type that holds every {wanted}"
+    if operand.role == "out":
+        return ShapeError(operand.name, rule, value, next_step=PASS_ANOTHER)
+    other = f", or load a kernel for {kernel}" if kernel else ""
+    return ShapeError(operand.name, rule, value, next_step=f"Convert it first{other}")
 
 
 def is_contiguous(layout: Layout) -> bool:

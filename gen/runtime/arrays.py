@@ -187,7 +187,7 @@ def _other(name: str, value: Any) -> Given:
     if interface is None:
         raise ArgumentError(
             name, "must be a NumPy array or have __cuda_array_interface__", f"{type(value).__module__}."
-            f"{type(value).__qualname__}",
+            f"{type(value).__qualname__}", next_step="Pass numpy.asarray(value), or an array on the GPU",
         )  # fmt: skip
     try:
         return _parse(name, interface, value)

@@ -13,8 +13,9 @@ from gen.errors import ArgumentError, ShapeError
 from gen.families.backend import Backend
 from gen.families.base import Extents, Family, Layout, Operand, Spec
 from gen.families.counts import counted
+from gen.families.layout import PASS_ANOTHER
 from gen.families.regions import WIDEST
-from gen.runtime.arrays import Given, Kind, Shape, overlap
+from gen.runtime.arrays import Given, Kind, Shape, overlap, read
 from gen.runtime.numbers import pack
 
 ALIGNMENT = 32  # bytes: the widest vector of any GPU
@@ -72,13 +73,18 @@ class Signature:
         return arguments[:count], {x.name: pack(x, by_name[x.name]) for x in self.numbers}
 
     def outs(self, out: Any) -> Sequence[Any]:
-        """What `out=` gives for each output; None for those not given. Raises ArgumentError for another number."""
+        """What `out=` gives for each output; None for those not given. Raises ArgumentError for no arrays or too many."""
         if out is None:
             return (None,) * len(self.outputs)
         outs = out if isinstance(out, tuple | list) else (out,)
         if len(outs) != len(self.outputs):
             names = ", ".join(x.name for x in self.outputs) or "none, since it works in place"
-            raise ArgumentError("out", f"must be as many arrays as there are outputs: {names}", len(outs))
+            for place, one in enumerate(outs):
+                if one is not None:
+                    read(f"out[{place}]", one)  # what is no array is not to be counted as one
+            rule = f"must be as many arrays as there are outputs: {names}"
+            next_step = "Pass them in this order, or no out=: then they are made" if self.outputs else "Leave out= out"
+            raise ArgumentError("out", rule, len(outs), next_step=next_step)
         return outs
 
     def check_kinds(self, given: Mapping[str, Given], backend: Backend) -> bool:
@@ -123,7 +129,8 @@ class Signature:
             if name in given and given[name].shape != shape:
                 raise ShapeError(name, f"must have shape {shape}", given[name].shape)
             if name in given and given[name].dtype != dtype:
-                raise ShapeError(name, f"must hold {dtype} elements", given[name].dtype)
+                rule = f"must hold {dtype} elements"
+                raise ShapeError(name, rule, given[name].dtype, next_step=PASS_ANOTHER)
         return extents, results
 
     def alignment(self, given: Mapping[str, Given]) -> int:

@@ -194,5 +194,5 @@ def test_tensors_that_are_refused(more: dict[str, Any], message: str) -> None:
 
 @pytest.mark.usefixtures("torch")
 def test_bfloat16_is_read() -> None:
-    with pytest.raises(ShapeError, match=r"in must hold f32 elements \(got bfloat16\)"):
+    with pytest.raises(ShapeError, match=r"in must hold f32 elements \(got bf16\)"):
         gen.load(SUM, device=FakeBackend())(Tensor(np.ones(4, np.int16), dtype="torch.bfloat16"))

@@ -84,7 +84,7 @@ def extents_of(spec: ReductionSpec, layouts: Mapping[str, Layout]) -> dict[str, 
     for name, layout in layouts.items():
         if name not in operands:
             raise ShapeError(name, "is no operand; there are " + ", ".join(operands))
-        check_dtype(operands[name], layout)
+        check_dtype(operands[name], layout, wider=name != "in" and len(spec.op) == 1)
     if "in" not in layouts:
         raise ShapeError("in", "is missing")
     array = layouts["in"]

@@ -82,6 +82,21 @@ def test_an_output_that_does_not_fit(backend: FakeBackend) -> None:
     assert backend.launched == []
 
 
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ([1, 2], r"out\[0\] must be a NumPy array or have __cuda_array_interface__ \(got builtins.int\). Pass"),
+        ((np.zeros(()), "b"), r"out\[1\] must be a NumPy array or have __cuda_array_interface__ \(got builtins.str\)"),
+        ((), r"out must be as many arrays as there are outputs: out \(got 0\). Pass them in this order, or no out="),
+        ([np.zeros(()), np.zeros(())], r"out must be as many arrays as there are outputs: out \(got 2\). Pass them"),
+        (3, r"out must be a NumPy array or have __cuda_array_interface__ \(got builtins.int\)"),
+    ],
+)
+def test_an_output_that_is_no_array_or_one_too_many(backend: FakeBackend, out: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{message}"):
+        gen.load(SUM, device=backend)(arange(4), out=out)
+
+
 def test_rows_between_rows_do_not_overlap(computing: FakeBackend) -> None:
     room = np.zeros((4, 8), np.float32)
     room[:, :4] = arange(4, 4)
