@@ -52,7 +52,7 @@ def dense(operand: Operand, shape: Sequence[int]) -> Layout:
 def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
     """The sizes of a problem whose first input has this shape, and is dense.
 
-    Raises ShapeError if the shape is none, or the spec takes no such input.
+    Raises ShapeError if the shape is none, the spec takes no such input, or an array would be too large to be counted.
     """
     numbers = (shape,) if isinstance(shape, int | np.integer) else shape
     if not isinstance(numbers, tuple | list) or not all(
@@ -67,7 +67,22 @@ def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
         if not all(isinstance(axis, int) or axis in known for axis in other.axes):
             raise ShapeError("shape", f"of {arrays[0].name} alone does not say that of {other.name}", first)
         shapes[other.name] = tuple(axis if isinstance(axis, int) else known[axis] for axis in other.axes)
-    return family.extents(spec, {operand.name: dense(operand, shapes[operand.name]) for operand in arrays})
+    given = {operand.name: dense(operand, shapes[operand.name]) for operand in arrays}
+    _check_shape(given, first)
+    extents = family.extents(spec, given)
+    _check_shape(family.layouts(spec, extents), first)
+    return extents
+
+
+def beyond_memory(shape: Sequence[int], size: int) -> bool:
+    """Whether kernels cannot count the bytes of an array: in signed integers of 64 bits, as NumPy, 0 taken for 1."""
+    return size * prod(max(extent, 1) for extent in shape) >= 2**63
+
+
+def _check_shape(layouts: Mapping[str, Layout], shape: tuple[int, ...]) -> None:
+    if any(beyond_memory(layout.shape, layout.dtype.itemsize) for layout in layouts.values()):
+        rule = "must be of arrays of less than 2^63 bytes each, as kernels count in 64 bits and sizes of 0 as 1"
+        raise ShapeError("shape", rule, shape, next_step="Call the kernel for parts of the array")
 
 
 def layouts_of(operands: Sequence[Operand], extents: Extents) -> dict[str, Layout]:

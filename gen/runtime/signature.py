@@ -13,7 +13,7 @@ from gen.errors import ArgumentError, ShapeError
 from gen.families.backend import Backend
 from gen.families.base import Extents, Family, Layout, Operand, Spec
 from gen.families.counts import counted
-from gen.families.layout import PASS_ANOTHER
+from gen.families.layout import PASS_ANOTHER, beyond_memory
 from gen.families.regions import WIDEST
 from gen.runtime.arrays import Given, Kind, Shape, overlap, read
 from gen.runtime.numbers import pack
@@ -73,7 +73,7 @@ class Signature:
         return arguments[:count], {x.name: pack(x, by_name[x.name]) for x in self.numbers}
 
     def outs(self, out: Any) -> Sequence[Any]:
-        """What `out=` gives for each output; None for those not given. Raises ArgumentError for no arrays or too many."""
+        """What `out=` gives for each output; None for those not given. Raises ArgumentError unless they match."""
         if out is None:
             return (None,) * len(self.outputs)
         outs = out if isinstance(out, tuple | list) else (out,)
@@ -120,6 +120,10 @@ class Signature:
 
     def check(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> tuple[Extents, Results]:
         """The problem's sizes and its results. Raises ShapeError if an array is not what its operand says."""
+        for name, one in given.items():
+            if beyond_memory(one.shape, one.dtype.itemsize):
+                rule = "must be of less than 2^63 bytes, as kernels count in 64 bits and extents of 0 as 1"
+                raise ShapeError(name, rule, one.shape, next_step="Pass it in parts")
         # In the order of the spec's operands, so that errors name the first that is wrong.
         layouts = {x.name: _layout(given[x.name]) for x in self._spec.operands if x.name in given}
         extents = {**self._family.extents(self._spec, layouts), **counts}

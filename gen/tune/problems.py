@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 from gen.errors import ShapeError, UnknownNameError
 from gen.families.base import Family, Spec
 from gen.families.counts import among, check_counts
-from gen.families.layout import extents_of
+from gen.families.layout import beyond_memory, extents_of
 from gen.families.names import Known, find_spec, named_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Bound, Region, sizes_of
 from gen.gpu.trial import Problem
@@ -110,7 +109,7 @@ def _problem(family: Family[Any], spec: Spec, text: str, counts: Mapping[str, in
     shape = read_shape(text)
     first = next(operand for operand in spec.operands if operand.role != "number")
     dtype = first.dtype.numpy
-    if dtype.itemsize * prod(max(extent, 1) for extent in shape) >= 2**63:
+    if beyond_memory(shape, dtype.itemsize):
         raise ShapeError("--shape", f"must be of less than 2^63 bytes as {first.dtype.name}", repr(text))
     if 0 in shape:
         raise ShapeError("--shape", "must have no extent of 0: there is nothing to time", repr(text))

@@ -153,3 +153,36 @@ def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeBa
     rule = r"in must have at most 4 kept axes that are not neighbours .* gen.transpose brings some of them together$"
     with pytest.raises(ShapeError, match=rule):
         gen.load(gen.reduction("sum", axis=(0, 2, 4, 6, 8)), device=backend)(arange(*[2] * 10))
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        (gen.reduction("sum"), 2**63),
+        (gen.reduction("sum"), 2**61),  # of 4 bytes each
+        (gen.reduction("sum", axis=0), (2**70, 2)),
+        (gen.reduction("sum", axis=0), (0, 2**70)),
+        (gen.reduction("sum", "i8", axis=1), (2**60, 1)),  # the results
+        (gen.transpose(), (2**40, 2**40)),
+        (gen.transpose((0,)), 2**61),
+        (gen.stencil(gen.star(2, 1)), (2**61, 1)),
+    ],
+    ids=lambda part: getattr(part, "label", str(part)),
+)
+def test_a_shape_beyond_what_kernels_count(backend: FakeBackend, spec: Any, shape: Any) -> None:
+    says = r"^shape must be of arrays of less than 2\^63 bytes each, .* \(got \(.*\)\). Call the kernel for parts of"
+    with pytest.raises(ShapeError, match=says):
+        gen.load(spec, shape=shape, device=backend)
+    with pytest.raises(ShapeError, match=says):
+        gen.load(spec, device=backend).variant_for(shape)
+
+
+def test_a_shape_of_as_many_bytes_as_kernels_count(backend: FakeBackend) -> None:
+    assert gen.load(gen.reduction("sum"), shape=2**61 - 1, device=backend).variant
+
+
+@pytest.mark.parametrize("shape", [(2**70, 2), (2**31, 2**31)])
+def test_an_array_that_says_it_is_larger_than_memory(backend: FakeBackend, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ShapeError, match=r"^in must be of less than 2\^63 bytes, .* \(got \(.*\)\). Pass it in parts$"):
+        gen.load(gen.reduction("sum"), device=backend)(refused({"shape": shape, "strides": None}))
+    assert backend.launched == []
