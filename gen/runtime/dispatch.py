@@ -106,7 +106,8 @@ class Chooser:
         base = self._base(self.family.shape_class(self.spec, extents))
         base_reason = self._uncovered(base, extents)
         if base_reason is not None:
-            raise ConfigError(base.name, "cannot take these sizes", base_reason)
+            next_step = "Call it for parts of the array"
+            raise ConfigError(base.name, f"cannot take these sizes: {base_reason}", next_step=next_step)
         if choice.tuned:
             log.warning("%s cannot take these sizes: %s. Base is used: %s", choice.variant.name, reason, base.name)
         return Choice(base, f"base, because {choice.variant.name} cannot take these sizes: {reason}", False)
@@ -155,7 +156,7 @@ class Chooser:
             raise ConfigError(winner.variant, f"must be asked for: {found.algorithm.only_if_asked}")
         reason = found.algorithm.infeasible(found.spec, found.config, self._limits)
         if reason is not None:
-            raise ConfigError(winner.variant, f"cannot run on {self._device}", reason)
+            raise ConfigError(winner.variant, f"cannot run on {self._device}: {reason}")
         return found
 
     def _base(self, shape_class: str) -> Variant:
@@ -167,7 +168,8 @@ class Chooser:
             if reason is None:
                 return made
             reasons.append(reason)
-        raise ConfigError(own.name, f"cannot run on {self._device}", reasons[0])
+        next_step = "Pass another as device="
+        raise ConfigError(own.name, f"cannot run on {self._device}: {reasons[0]}", next_step=next_step)
 
     def _uncovered(self, made: Variant, extents: Extents) -> str | None:
         return made.algorithm.uncovered(made.spec, made.config, extents, self._limits)
