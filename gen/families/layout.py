@@ -106,14 +106,18 @@ def measure(operands: Sequence[Operand], layouts: Mapping[str, Layout]) -> dict[
     for operand in given:
         layout = layouts[operand.name]
         check_dtype(operand, layout)
+        next_step = PASS_ANOTHER if operand.role == "out" else ""
         if len(layout.shape) != len(operand.axes):
-            raise ShapeError(operand.name, f"must have {len(operand.axes)} axes", layout.shape)
+            rule = f"must have {len(operand.axes)} axes"
+            raise ShapeError(operand.name, rule, layout.shape, next_step=next_step)
         for place, (axis, extent) in enumerate(zip(operand.axes, layout.shape, strict=True)):
             if isinstance(axis, int):
                 if extent != axis:
-                    raise ShapeError(operand.name, f"must have an extent of {axis} along axis {place}", layout.shape)
+                    rule = f"must have an extent of {axis} along axis {place}"
+                    raise ShapeError(operand.name, rule, layout.shape, next_step=next_step)
             elif extents.setdefault(axis, extent) != extent:
-                raise ShapeError(operand.name, f"must have {extents[axis]} {axis}", layout.shape)
+                rule = f"must have {extents[axis]} {axis}"
+                raise ShapeError(operand.name, rule, layout.shape, next_step=next_step)
     for operand in operands:
         if operand.name in layouts:
             extents |= _pitch(operand, layouts[operand.name])
@@ -133,9 +137,9 @@ def check_dtype(operand: Operand, layout: Layout, *, wider: bool = False) -> Non
     if not operand.dtype.holds(layout.dtype):
         raise _holds_others(operand, layout.dtype, wider)
     if layout.alignment % min(operand.dtype.size, 16):
-        raise ShapeError(
-            operand.name, f"must start at, and step by, a multiple of {operand.dtype.size} bytes", layout.strides
-        )
+        rule = f"must start at, and step by, a multiple of {operand.dtype.size} bytes"
+        value = f"multiples of {layout.alignment}, strides {layout.strides}"
+        raise lie_otherwise(operand.name, rule, value, output=operand.role == "out")
 
 
 def _holds_others(operand: Operand, got: np.dtype[Any], wider: bool) -> ShapeError:

@@ -131,7 +131,7 @@ class Signature:
         results = {x.name: (expected[x.name].shape, self._result_dtype(x, layouts)) for x in self.outputs}
         for name, (shape, dtype) in results.items():
             if name in given and given[name].shape != shape:
-                raise ShapeError(name, f"must have shape {shape}", given[name].shape)
+                raise ShapeError(name, f"must have shape {shape}", given[name].shape, next_step=PASS_ANOTHER)
             if name in given and given[name].dtype != dtype:
                 rule = f"must hold {dtype} elements"
                 raise ShapeError(name, rule, given[name].dtype, next_step=PASS_ANOTHER)

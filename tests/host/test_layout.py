@@ -101,8 +101,15 @@ def test_contiguous_is_what_numpy_calls_contiguous(name: str, shape: list[int]) 
         ({"in_": zeros(4, dtype="int32")}, "in must hold f32 elements (got i32). Convert it first, or load a"),
         ({"in_": zeros(4, dtype=">f4")}, "in must hold f32 elements (got >f4). Convert it first"),
         ({"in_": zeros(8)[::-1]}, "in must have no negative strides (got (-4,))"),
-        ({"in_": np.zeros(17, np.uint8)[1:].view("f4")}, "in must start at, and step by, a multiple of 4 bytes"),
-        ({"in_": zeros(4), "out": zeros(1)}, "out must have no axes (got (1,))"),
+        (
+            {"in_": np.zeros(17, np.uint8)[1:].view("f4")},
+            "a multiple of 4 bytes (got multiples of 1, strides (4,)). Pass a copy whose elements follow",
+        ),
+        (
+            {"in_": zeros(4), "out": np.zeros(5, np.uint8)[1:].view("f4")[0:1].reshape(())},
+            "a multiple of 4 bytes (got multiples of 1, strides ()). Pass one that does, or none",
+        ),
+        ({"in_": zeros(4), "out": zeros(1)}, "out must have no axes (got (1,)). Pass one that does, or none"),
         ({"in_": zeros(4), "out": zeros(dtype="float64")}, "out must hold f32 elements, or those of a type that"),
     ],
 )
@@ -121,7 +128,8 @@ def test_a_sum_refuses_arrays_that_do_not_fit(arrays: dict[str, Array], says: st
         ({"in_": zeros(4, 3, 2)}, "in must have 2 axes (got (4, 3, 2))"),
         ({"in_": zeros(4, 3, dtype="float64")}, "of 4 bytes (got float64). Convert it first, or load a kernel for"),
         ({"in_": np.zeros((4, 3), object)}, "in must hold elements of 4 bytes (got object). Convert it first"),
-        ({"in_": zeros(4, 3), "out": zeros(4, 3)}, "out must have 3 cols (got (4, 3))"),
+        ({"in_": zeros(4, 3), "out": zeros(4, 3)}, "out must have 3 cols (got (4, 3)). Pass one that does, or none"),
+        ({"in_": zeros(4, 3), "out": zeros(3)}, "out must have 2 axes (got (3,)). Pass one that does, or none"),
         ({"in_": zeros(4, 3), "out": zeros(3, 5)}, "out must have 4 rows (got (3, 5))"),
         ({"in_": zeros(4, 3).T}, "in must have elements 4 bytes apart along its rows (got 12)"),
         ({"in_": zeros(4, 6)[:, ::2]}, "in must have elements 4 bytes apart along its rows (got 8)"),

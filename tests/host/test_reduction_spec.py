@@ -173,9 +173,19 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: spec("var", ddof=-1), "reduction.ddof must be a whole number from 0 to 99 (got -1)"),
     (lambda: gen.reduction(("sum", "sum")), "must name each statistic once"),
     (lambda: gen.reduction(("sum", "argmax")), "must be alone where it is argmin or argmax"),
-    (lambda: FAMILY.extents(spec("sum", axis=2), {"in": zeros(3, 4)}), "in must have an axis 2, which is to be"),
-    (lambda: FAMILY.extents(spec("sum", axis=(1, -1)), {"in": zeros(3, 4)}), "but some are the same (got 2 axes)"),
-    (lambda: FAMILY.extents(spec("sum", axis=0), {"in": zeros(3, 4), "out": zeros(3)}), "out must have shape (4,)"),
+    (
+        lambda: FAMILY.extents(spec("sum", axis=2), {"in": zeros(3, 4)}),
+        "reduction.axis must be from -2 to 1, since in has 2 axes (got 2). Name another axis, or pass an array of more",
+    ),
+    (lambda: FAMILY.extents(spec("sum", axis=(0, -1)), {"in": zeros()}), "one of 0 and -1, since in has no axes (got"),
+    (
+        lambda: FAMILY.extents(spec("sum", axis=(1, -1)), {"in": zeros(3, 4)}),
+        "reduction.axis must name each axis once, and in has 2 axes (got (1, -1)). Leave out one of 1 and -1",
+    ),
+    (
+        lambda: FAMILY.extents(spec("sum", axis=0), {"in": zeros(3, 4), "out": zeros(3)}),
+        "out must have shape (4,) (got (3,)). Pass one that does, or none: then it is made",
+    ),
     (lambda: FAMILY.extents(spec("sum"), {"in": zeros(3), "out": zeros(dtype="int32")}), "out must hold f32 elements"),
 ]  # fmt: skip
 

@@ -19,7 +19,7 @@ from math import prod
 
 from gen.errors import ShapeError
 from gen.families.base import Extents, Layout
-from gen.families.layout import check_dtype, is_contiguous, lie_otherwise
+from gen.families.layout import PASS_ANOTHER, check_dtype, is_contiguous, lie_otherwise
 from gen.families.reduction.spec import ReductionSpec
 
 MOST_GROUPS = 4
@@ -58,13 +58,27 @@ def reduced_axes(spec: ReductionSpec, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     if rank == 0 and all(axis in (0, -1) for axis in spec.axis) and len(spec.axis) <= 1:
         return ()  # as NumPy: an array without axes lets itself be reduced along its first
+    has = f"in has {rank or 'no'} {'axis' if rank == 1 else 'axes'}"
     for axis in spec.axis:
         if not -rank <= axis < rank:
-            raise ShapeError("in", f"must have an axis {axis}, which is to be reduced", f"{rank} axes")
-    axes = sorted(axis % rank for axis in spec.axis)
-    if len(set(axes)) < len(axes):
-        raise ShapeError("in", f"must have an axis for each of {spec.axis}, but some are the same", f"{rank} axes")
-    return tuple(axes)
+            rule = f"must be from {-rank} to {rank - 1}" if rank else "must be None, or one of 0 and -1"
+            raise ShapeError(
+                "reduction.axis",
+                f"{rule}, since {has}",
+                axis if rank else spec.axis,
+                next_step="Name another axis, or pass an array of more",
+            )
+    by_axis: dict[int, int] = {}
+    for axis in spec.axis:
+        first = by_axis.setdefault(axis % rank, axis)
+        if first != axis:
+            raise ShapeError(
+                "reduction.axis",
+                f"must name each axis once, and {has}",
+                spec.axis,
+                next_step=f"Leave out one of {first} and {axis}",
+            )
+    return tuple(sorted(by_axis))
 
 
 def result_shape(spec: ReductionSpec, shape: Sequence[int]) -> tuple[int, ...]:
@@ -94,10 +108,12 @@ def extents_of(spec: ReductionSpec, layouts: Mapping[str, Layout]) -> dict[str, 
         for operator in spec.operators:
             if not operator.empty:
                 rule = f"must have elements along the reduced axes, since {operator.name} of none is nothing"
-                raise ShapeError("in", rule, array.shape)
+                next_step = f"Leave out such arrays, or append an element that is to be the {operator.name} of none"
+                raise ShapeError("in", rule, array.shape, next_step=next_step)
     for name, layout in layouts.items():
         if name != "in" and layout.shape != results:
-            raise ShapeError(name, f"must have shape {results}" if results else "must have no axes", layout.shape)
+            rule = f"must have shape {results}" if results else "must have no axes"
+            raise ShapeError(name, rule, layout.shape, next_step=PASS_ANOTHER)
         if name != "in" and not is_contiguous(layout):
             what = f"strides {layout.strides} at shape {layout.shape}"
             raise lie_otherwise(name, "must be contiguous", what, output=True)
