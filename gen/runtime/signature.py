@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import gcd, prod
 from typing import Any
@@ -13,7 +14,7 @@ from gen.errors import ArgumentError, ShapeError
 from gen.families.backend import Backend
 from gen.families.base import Extents, Family, Layout, Operand, Spec
 from gen.families.counts import counted
-from gen.families.layout import PASS_ANOTHER, beyond_memory
+from gen.families.layout import PASS_ANOTHER, beyond_memory, dense
 from gen.families.regions import WIDEST
 from gen.runtime.arrays import Given, Kind, Shape, overlap, read
 from gen.runtime.numbers import pack
@@ -125,7 +126,7 @@ class Signature:
                 rule = "must be of less than 2^63 bytes, as kernels count in 64 bits and extents of 0 as 1"
                 raise ShapeError(name, rule, one.shape, next_step="Pass it in parts")
         # In the order of the spec's operands, so that errors name the first that is wrong.
-        layouts = {x.name: _layout(given[x.name]) for x in self._spec.operands if x.name in given}
+        layouts = {x.name: _layout(x, given[x.name]) for x in self._spec.operands if x.name in given}
         extents = {**self._family.extents(self._spec, layouts), **counts}
         expected = self._family.layouts(self._spec, extents)
         results = {x.name: (expected[x.name].shape, self._result_dtype(x, layouts)) for x in self.outputs}
@@ -154,8 +155,10 @@ class Signature:
         return operand.dtype.numpy
 
 
-def _layout(given: Given) -> Layout:
-    # NumPy's arrays are copied to where they are aligned: packed records may need it, and pairs of numbers.
-    address = 0 if given.kind is Kind.NUMPY and given.array.flags.aligned else given.address
-    alignment = int(np.gcd.reduce([ALIGNMENT, address % ALIGNMENT, *given.strides]))
+def _layout(operand: Operand, given: Given) -> Layout:
+    host = given.kind is Kind.NUMPY  # what kernels read and write then is a dense copy, which is aligned
+    size = max(given.dtype.itemsize, 1)
+    if host and any(stride % size for stride in given.strides):  # fields of packed records
+        return replace(dense(operand, given.shape), dtype=given.dtype)
+    alignment = int(np.gcd.reduce([ALIGNMENT, 0 if host else given.address % ALIGNMENT, *given.strides]))
     return Layout(given.shape, given.strides, given.dtype, alignment)

@@ -14,6 +14,7 @@ from gen.errors import (
     ShapeError,
 )
 from gen.families import FAMILIES
+from gen.families.base import Array
 from gen.runtime.arrays import read
 from gen.runtime.results import DeviceArray
 from tests.fake_backend import FakeBackend, OnDevice
@@ -105,6 +106,36 @@ def test_pitched_numpy_arrays_are_read_and_written_in_their_places(computing: Fa
     gen.load(TRANSPOSE, device=computing)(whole[2:6, 3:8], out=room[1:6, 2:6])
     assert np.array_equal(room[1:6, 2:6], whole[2:6, 3:8].T)
     assert (room == -1).sum() == 81 - 20
+
+
+PACKED = np.dtype([("tag", "u1"), ("value", "f4")])
+
+
+def packed(*shape: int) -> Array:
+    """The fields of records without padding: no address or stride is a multiple of their size."""
+    field = np.zeros(shape, PACKED)["value"]
+    field[...] = arange(*shape)
+    return field
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (4, 6), (1, 6), (4, 1)])
+def test_fields_of_packed_records_are_read_and_written(computing: FakeBackend, shape: tuple[int, ...]) -> None:
+    assert gen.load(SUM, device=computing)(packed(*shape)) == arange(*shape).sum()
+    if len(shape) == 2:
+        kernel, out = gen.load(TRANSPOSE, device=computing), packed(*shape[::-1])
+        assert kernel(packed(*shape), out=out) is out
+        assert np.array_equal(out, arange(*shape).T)
+        square = packed(7, 7)
+        assert gen.load(gen.transpose(in_place=True), device=computing)(square) is square
+        assert np.array_equal(square, arange(7, 7).T)
+
+
+def test_elements_that_start_anywhere_are_read_and_written(computing: FakeBackend) -> None:
+    given, out = (np.zeros(4 * 24 + 1, np.uint8)[1:].view(np.float32) for _ in range(2))
+    given[:] = arange(24)
+    assert gen.load(SUM, device=computing)(given) == arange(24).sum()
+    gen.load(TRANSPOSE, device=computing)(given.reshape(4, 6), out=out.reshape(6, 4))
+    assert np.array_equal(out.reshape(6, 4), arange(4, 6).T)
 
 
 def test_moved_elements_keep_their_type(computing: FakeBackend) -> None:

@@ -32,7 +32,7 @@ def refused(value: Any) -> OnDevice:
         (arange(4, 4).T, ShapeError, "in must have elements 4 bytes apart along its rows"),
         (arange(4, 4)[::-1], ShapeError, "in must have rows a multiple of 4 and at least 16 bytes apart .*-16"),
         (arange(4, 4)[:, ::-1], ShapeError, "in must have elements 4 bytes apart along its rows .*-4"),
-        (np.zeros(65, np.uint8)[1:].view(np.float32).reshape(4, 4), ShapeError, "in must start at"),
+        (OnDevice(np.zeros(65, np.uint8)[1:].view("f4").reshape(4, 4)), ShapeError, r"in must start .*Pass a copy"),
         (refused({"data": (2, False)}), ShapeError, "in must start at, and step by, a multiple of 4"),
         (refused({"stream": 0}), ArgumentError, r"in.__cuda_array_interface__ must have a stream .*\(got 0\)"),
         (refused({"shape": (-3,), "strides": None}), ArgumentError, "must have no negative extent"),
