@@ -159,7 +159,7 @@ MUTANTS = (
         "line > 0 ? line - 1 : 0", (RACE, UNTOUCHED),
     ),
     Mutant(
-        "shifts: the last line of a matrix never goes", "transpose_0321_b8__shift_tile_g32_c1_w8_a4_ocol",
+        "shifts: the last line of a matrix never goes", "transpose_021_b16__shift_tile_g16_c1_w8_a4_orow",
         TILES, "(of_matrix > 0 ? of_matrix : tiles_{{ across }}) - 1", "of_matrix > 0 ? of_matrix - 1 : 0",
         (RACE, UNTOUCHED),
     ),
