@@ -8,10 +8,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
@@ -271,3 +273,11 @@ class DyingSession:
 def time_of(name: str) -> float:
     """A time for each variant, whatever it is."""
     return 5.0 + sum(name.encode()) % 101 / 10
+
+
+def let_tune_find(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has `gen tune` find this device, and compile nothing."""
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
+    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
+    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))

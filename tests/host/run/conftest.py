@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from gen.families.transpose import Transpose
 from gen.tune.search import Space
-from tests.fake_device import FakeDevice, FakeFarm
+from tests.fake_device import FakeDevice, let_tune_find
 from tests.host.run.given import TRANSPOSE, by_length
 
 
@@ -34,9 +33,6 @@ def home(tmp_path: Path) -> Path:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
     """A GPU that `gen tune` finds."""
     device = FakeDevice(by_length)
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
-    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
-    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
-    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
+    let_tune_find(device, monkeypatch)
     yield device
     assert device.open_sessions == 0
