@@ -7,8 +7,7 @@ A protocol says what the caches hold when a kernel starts:
 * HOT: what the launch before it left, in a CUDA graph of many launches.
 
 A kernel may ask the cache to evict what it reads last. No normal read or write does, so these lines would be there
-still when the next kernel reads the same input. Reading four times the cache in that way takes their place first: one
-such line does not take the place of the oldest, so that twice the cache would leave some.
+still when the next kernel reads the same input. Reading four times the cache in that way takes their place first.
 """
 
 from __future__ import annotations
