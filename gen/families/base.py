@@ -20,12 +20,21 @@ from gen.dtypes import DType
 from gen.errors import UnknownNameError
 from gen.families.arrays import Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
-from gen.families.plans import MAX_GRID_X, STATIC_SHARED_BYTES, Launch, Limits, Plan, Scratch, beyond_grid
+from gen.families.plans import (
+    MAX_GRID_X,
+    MAX_GRID_YZ,
+    STATIC_SHARED_BYTES,
+    Launch,
+    Limits,
+    Plan,
+    Scratch,
+    beyond_grid,
+)
 
 __all__ = [
-    "MAX_GRID_X", "OWN_SPECS", "STATIC_SHARED_BYTES", "Algorithm", "Array", "Expected", "Extents", "Family", "Kernel",
-    "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner", "Scratch", "Spec", "Variant", "Work",
-    "beyond_grid",
+    "MAX_GRID_X", "MAX_GRID_YZ", "OWN_SPECS", "STATIC_SHARED_BYTES", "Algorithm", "Array", "Expected", "Extents",
+    "Family", "Kernel", "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner", "Scratch", "Spec",
+    "Variant", "Work", "beyond_grid",
 ]  # fmt: skip
 
 OWN_SPECS = "In Python, gen.remember(spec) writes one of your own down and says its name"

@@ -54,7 +54,8 @@ _LIMITS = {
     "sm_120": (170, 101376, 65536, 1536),
 }
 STATIC_SHARED_BYTES = 49152  # more must be dynamic, on every architecture
-MAX_GRID_X = 2**31 - 1  # grid.y and grid.z end at 65,535: everything is folded into x
+MAX_GRID_X = 2**31 - 1
+MAX_GRID_YZ = 65535  # along y, and along z: so most fold everything into x
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ class Plan:
     constants: tuple[tuple[str, bytes], ...] = ()
 
 
-def beyond_grid(blocks: int) -> str | None:
-    """Why a grid cannot hold so many blocks, all along x; None if it can."""
-    return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+def beyond_grid(blocks: int, *behind: int) -> str | None:
+    """Why a grid cannot hold so many blocks along x, and so many along y and z; None if it can."""
+    if blocks > MAX_GRID_X:
+        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}"
+    most = max(behind, default=0)
+    return f"it takes {most} blocks along y or z; a grid has at most {MAX_GRID_YZ}" if most > MAX_GRID_YZ else None

@@ -1,4 +1,4 @@
-"""Matrices cut into tiles, one block each, folded into grid.x: grid.y and grid.z end at 65,535."""
+"""Matrices cut into tiles, one block each."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class Tiles:
         return tiles if self.matrices == ONE else tiles * self.matrices
 
     def uncovered(self, extents: Extents) -> str | None:
-        """Why a grid cannot hold them."""
+        """Why a grid cannot hold them, all folded into its x."""
         return beyond_grid(self.count.at(extents))

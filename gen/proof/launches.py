@@ -9,7 +9,7 @@ import numpy as np
 
 from gen.dtypes import DType
 from gen.errors import RunError
-from gen.families.base import MAX_GRID_X, STATIC_SHARED_BYTES, Limits
+from gen.families.base import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.families.steps import Step
 from gen.proof.code import Kernel
 from gen.toolchain.occupancy import (
@@ -23,7 +23,6 @@ from gen.toolchain.occupancy import (
 
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK_Z = 64
-MAX_GRID_YZ = 65535
 MAX_CLUSTER = 8  # more must be allowed kernel by kernel, and not every device has them
 POINTER = "p8"  # a parameter, as `entry.h` spells its type
 

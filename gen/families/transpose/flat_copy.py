@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import I32, U32, U64, DType, LoadModifier, StoreModifier
-from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.transpose.blocks import (
@@ -21,7 +21,6 @@ from gen.families.transpose.blocks import (
 from gen.families.transpose.flat import stays
 from gen.families.transpose.spec import TransposeSpec
 
-_MOST_YZ = 65535  # blocks of a grid along y, and along z
 _MOST_PLACES = 2**32  # of vectors
 
 
@@ -60,9 +59,8 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         vectors = blocks * config.threads_per_block * config.unroll
         if vectors > MOST:
             return f"threads copy {vectors} vectors; it takes {MOST} at most"
-        most = max(behind)
-        if most > _MOST_YZ:
-            return f"it takes {most} blocks along y or z; a grid has at most {_MOST_YZ}"
+        if found := beyond_grid(blocks, *behind):
+            return found
         furthest = max(self.spanned(spec, extents, end) for end in ("_in", "_out"))
         return (
             f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
