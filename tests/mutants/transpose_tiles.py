@@ -22,6 +22,8 @@ SHIFTS = "transpose/shift_tile.cu.jinja"
 
 ON_VECTORS = "transpose_10_b32__vector_tile_v16_x8_g8_swz_ocol_ldg"
 ON_BATCHED = "transpose_0321_b32__vector_tile_v16_x8_g8_swz_ocol_ldg"
+ON_AXES = "transpose_10_b32__vector_tile_v16_x8_g8_swz_ocol_ldg_i32"
+ON_BATCHED_AXES = "transpose_0321_b32__vector_tile_v16_x8_g8_swz_ocol_ldg_i32"
 ON_WINDOWS = "transpose_10_b32__window_tile_t64_c32_w8_a32_ocol"
 ON_SHIFTS = "transpose_10_b8__shift_tile_g32_c1_w8_a4_ocol"
 ON_SECTORS = "transpose_10_b8__shift_tile_g32_c1_w8_a32_ocol"
@@ -107,6 +109,28 @@ MUTANTS = (
     Mutant(
         "vectors: wrong pitch of the output", ON_VECTORS, VECTORS, "out[(first_col + c) * out_pitch",
         "out[(first_col + c) * rows", OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "axes: the grid's exchanged", ON_AXES, TILES, "const {{ index }} tile_{{ one }} = blockIdx.x;",
+        "const {{ index }} tile_{{ one }} = blockIdx.y;", (WRONG, UNTOUCHED),
+        (("const {{ index }} tile_{{ other }} = blockIdx.y;", "const {{ index }} tile_{{ other }} = blockIdx.x;"),),
+    ),
+    Mutant(
+        "axes: one line of tiles", ON_AXES, TILES, "const {{ index }} tile_{{ other }} = blockIdx.y;",
+        "const {{ index }} tile_{{ other }} = 0;", (RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "axes: matrices are counted by the grid's y", ON_BATCHED_AXES, TILES,
+        'place_batch(batches, "blockIdx.z", true)', 'place_batch(batches, "blockIdx.y", true)',
+        (WRONG, UNTOUCHED, RACE, OUTSIDE_READ),
+    ),
+    Mutant(
+        "axes: wrong pitch of the input", ON_AXES, VECTORS, "in + (row * in_pitch + col)", "in + (row * cols + col)",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "axes: vectors of the edge begin where the matrix does", ON_AXES, VECTORS,
+        "move_by_vectors<false>(\n        tile, {{ from }},", "move_by_vectors<false>(\n        tile, in,", WRONG,
     ),
     # window_tile
     Mutant(

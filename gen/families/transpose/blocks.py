@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from gen.dtypes import I64, U32, U64, DType, LoadModifier, StoreModifier
+from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Plan
 from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, constant, size
@@ -76,11 +76,11 @@ def batch_arguments(spec: MatrixSpec) -> tuple[tuple[DType, Expr], ...]:
 
 
 def arguments(
-    spec: MatrixSpec, down: Expr, across: Expr, index: DType = I64
+    spec: MatrixSpec, *counts: Expr, index: DType = I64
 ) -> tuple[str | tuple[DType, Expr], ...]:  # fmt: skip
-    """What every kernel is told, as `parameters` of the templates declares it."""
+    """What every kernel is told, as `parameters` of the templates declares it; counts are of tiles, down and across."""
     numbers = tuple((index, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
-    return ("in", "out", *numbers, *batch_arguments(spec), (U32, down), (U32, across))
+    return ("in", "out", *numbers, *batch_arguments(spec), *((U32, count) for count in counts))
 
 
 def tiled_launch(
@@ -91,13 +91,11 @@ def tiled_launch(
     *,
     in_kernel: bool = False,
     order: Order | None = None,
-    index: DType = I64,
 ) -> Plan:
     """Launches with a block for each tile, which it finds by `place_tile` of the templates.
 
     As many as there are repetitions; `in_kernel`: one, which is told how many there are. With an order, which is ROW or
-    COL, a block is told by what it multiplies numbers instead of dividing them. `index` is the type of elements' places
-    in a matrix.
+    COL, a block is told by what it multiplies numbers instead of dividing them.
     """
     times = repetitions(spec)
     told: tuple[tuple[DType, Expr], ...] = ((I64, times),) if in_kernel else ()
@@ -106,11 +104,33 @@ def tiled_launch(
     launch = Launch(
         grid=(tiles.count, ONE, ONE),
         block=block,
-        arguments=(*arguments(spec, tiles.down, tiles.across, index), *told),
+        arguments=(*arguments(spec, tiles.down, tiles.across), *told),
         shared_bytes=constant(shared_bytes),
         times=ONE if in_kernel else times,
     )
     return Plan((launch,))
+
+
+def launch_on_axes(
+    spec: TransposeSpec, tiles: Tiles, block: tuple[int, int, int], shared_bytes: int, order: Order
+) -> Plan:  # fmt: skip
+    """A launch with a block for each tile, which it finds by `place_on_axes` of the templates: it divides nothing.
+
+    But for a matrix's number, where there are several axes of them. Elements' places in a matrix have 32 bits.
+    """
+    launch = Launch(
+        grid=axes(tiles, order),
+        block=block,
+        arguments=(*arguments(spec, index=I32), *inverses(tiles, extents_of_batch(spec))),
+        shared_bytes=constant(shared_bytes),
+    )
+    return Plan((launch,))
+
+
+def axes(tiles: Tiles, order: Order) -> tuple[Expr, Expr, Expr]:
+    """Blocks along x, as the order goes, which is ROW or COL; along y, across it; and along z, for the matrices."""
+    along, across = (tiles.across, tiles.down) if order is Order.ROW else (tiles.down, tiles.across)
+    return along, across, tiles.matrices
 
 
 def divisors(spec: MatrixSpec, order: Order) -> tuple[str, ...]:

@@ -6,12 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from gen.dtypes import I32, I64, LoadModifier, StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
+from gen.dtypes import LoadModifier, StoreModifier
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.tiles import Tiles
-from gen.families.transpose.blocks import Order, changing, matrices, only_apart, store_modifiers, telling, tiled_launch
+from gen.families.transpose.blocks import (
+    Order,
+    axes,
+    changing,
+    extents_of_batch,
+    launch_on_axes,
+    matrices,
+    only_apart,
+    store_modifiers,
+    telling,
+    tiled_launch,
+)
 from gen.families.transpose.spec import TransposeSpec
 
 VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
@@ -45,7 +56,9 @@ class VectorTileConfig(Config):
         help="cache operator of the loads",
     )
     store_modifier: StoreModifier = store_modifiers()
-    index_bits: int = tunable("i", (64, 32), base=64, off=64, help="bits of an element's place in a matrix")
+    index_bits: int = tunable(
+        "i", (64, 32), base=64, off=64, help="bits of an element's place in a matrix; 32: with a grid of three axes"
+    )
 
     def problem(self) -> str | None:
         """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
@@ -87,13 +100,17 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         return too_large(self.tile_bytes(spec, config), limits)
 
     def uncovered(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, limits: Limits) -> str | None:
-        """The tiles must fit in a grid, and what they cover, past the edges too, in an index."""
+        """The tiles must fit in a grid, and what they cover, past the edges too, in an index.
+
+        A grid that finds tiles without a division has an axis for each of their numbers, two of them short.
+        """
         tiles = self.tiles(spec, config)
         if config.index_bits == 32:
             down, across = tiles.down.at(extents) * tiles.tile_rows, tiles.across.at(extents) * tiles.tile_cols
             furthest = max(down * extents["in_pitch"] + across, across * extents["out_pitch"] + down)
             if furthest > _MOST_PLACES:
                 return f"an element's place may be {furthest}; with 32 bits it is {_MOST_PLACES} at most"
+            return beyond_grid(*(along.at(extents) for along in axes(tiles, config.block_order)))
         return tiles.uncovered(extents)
 
     def elements(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
@@ -112,10 +129,12 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
 
     def inputs(self, spec: TransposeSpec, config: VectorTileConfig) -> Mapping[str, object]:
         """All that the template reads."""
+        on_axes = config.index_bits == 32
         return {
             **telling(spec, config.block_order),
             **changing(spec),
-            "index": "int" if config.index_bits == 32 else "long long",
+            **({"inverses": extents_of_batch(spec)} if on_axes else {}),
+            "index": "int" if on_axes else "long long",
             "size": spec.dtype.size,
             "vec_bytes": config.vec_bytes,
             "vector": VECTORS[config.vec_bytes],
@@ -129,10 +148,11 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
 
     def plan(self, spec: TransposeSpec, config: VectorTileConfig) -> Plan:
         """One launch."""
-        block = (config.lanes * config.groups, 1, 1)
+        tiles, block = self.tiles(spec, config), (config.lanes * config.groups, 1, 1)
         shared = dynamic_bytes(self.tile_bytes(spec, config))
-        index = I32 if config.index_bits == 32 else I64
-        return tiled_launch(spec, self.tiles(spec, config), block, shared, order=config.block_order, index=index)
+        if config.index_bits == 32:
+            return launch_on_axes(spec, tiles, block, shared, config.block_order)
+        return tiled_launch(spec, tiles, block, shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """A square."""
