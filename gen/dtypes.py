@@ -171,8 +171,11 @@ class StoreModifier(Enum):
     CG = "cg"  # cache in L2 only
     CS = "cs"  # streaming: evict first
     WT = "wt"  # write through
+    EVICT_LAST = "el"  # leaves L2 after all else: no intrinsic, but a function of the templates
 
     @property
     def intrinsic(self) -> str:
-        """The CUDA function, or an empty string for a plain store."""
+        """The CUDA function, or that of the templates, or an empty string for a plain store."""
+        if self is StoreModifier.EVICT_LAST:
+            return "st_evict_last"
         return f"__st{self.value}" if self.value else ""

@@ -369,7 +369,9 @@ def test_cache_operators_are_spelled_as_intrinsics() -> None:
     assert [modifier.intrinsic for modifier in LoadModifier] == [
         "", "__ldca", "__ldcg", "__ldcs", "__ldg", "__ldlu", "__ldcv", "ld_evict_last",
     ]  # fmt: skip
-    assert [modifier.intrinsic for modifier in StoreModifier] == ["", "__stwb", "__stcg", "__stcs", "__stwt"]
+    assert [modifier.intrinsic for modifier in StoreModifier] == [
+        "", "__stwb", "__stcg", "__stcs", "__stwt", "st_evict_last",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

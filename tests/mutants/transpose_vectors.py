@@ -8,10 +8,13 @@ from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, 
 INTERLEAVE = "transpose/interleave.cu.jinja"
 SQUARES = "transpose/squares.cu.jinja"
 FLAT_COPY = "transpose/flat_copy.cu.jinja"
+EVICT = "transpose/_evict.cu.jinja"
 
 ON_JOINED = "transpose_10_b8__interleave_rows_n3_tpb64"
 ON_PARTED = "transpose_10_b16__interleave_cols_n3_tpb64"
 ON_EVEN = "transpose_10_b32__interleave_cols_n16_tpb64"
+ON_STORES_THAT_STAY = "transpose_10_b32__interleave_cols_n3_tpb64_stel"
+ON_WINDOWS_THAT_STAY = "transpose_10_b64__window_tile_t64_c32_w8_a32_ocol_stel"
 ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
 ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
 ON_LONG_RUNS = "transpose_102_b128__flat_copy_tpb128_u4"
@@ -142,6 +145,15 @@ MUTANTS = (
     Mutant(
         "all runs: a run that ends stays counted", ON_LONG_RUNS, FLAT_COPY,
         "      if (ends) part -= tiles_across;\n", "", (WRONG, OUTSIDE_READ, UNTOUCHED),
+    ),
+    # stores that leave the second-level cache last
+    Mutant(
+        "stores that stay: a vector further on", ON_STORES_THAT_STAY, EVICT, "  *to = value;", "  to[1] = value;",
+        (OUTSIDE_WRITE, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "stores that stay: half of each element", ON_WINDOWS_THAT_STAY, EVICT, "  *to = value;", "  to->x = value.x;",
+        (WRONG, UNTOUCHED),
     ),
 )  # fmt: skip
 

@@ -37,11 +37,11 @@ class Order(Enum):
         return None if down == across else f"its order needs a square of tiles, and these are {down} x {across}"
 
 
-def store_modifiers() -> Any:
-    """The parameter of the stores' cache operator: what is written is not read again."""
+def store_modifiers(*more: StoreModifier) -> Any:
+    """The parameter of the stores' cache operator: the kernel itself does not read again what it writes."""
     return tunable(
         "st",
-        (StoreModifier.DEFAULT, StoreModifier.CS),
+        (StoreModifier.DEFAULT, StoreModifier.CS, *more),
         base=StoreModifier.DEFAULT,
         off=StoreModifier.DEFAULT,
         help="cache operator of the stores",

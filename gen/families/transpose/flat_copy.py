@@ -31,7 +31,7 @@ class FlatCopyConfig(Config):
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="vectors of each thread")
     load_modifier: LoadModifier = load_modifiers()
-    store_modifier: StoreModifier = store_modifiers()
+    store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
 
 
 class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):

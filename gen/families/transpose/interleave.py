@@ -32,7 +32,7 @@ class InterleaveConfig(Config):
     count: int = tunable("n", (2, 3, 4, 8, 16), base=3, help="how many of them there are")
     threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=128, help="threads of a block")
     load_modifier: LoadModifier = load_modifiers()
-    store_modifier: StoreModifier = store_modifiers()
+    store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
 
 
 class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):

@@ -30,10 +30,11 @@ from gen.families.transpose.vector import VectorTileConfig
 from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
 
 _LAST = LoadModifier.EVICT_LAST
+_STAYS = StoreModifier.EVICT_LAST
 
 
 def likely(spec: TransposeSpec, shape_class: str) -> Iterator[tuple[str, Config]]:
-    """Base, and what was fast on an H200 at one of the public sizes; some is illegal for some elements."""
+    """Base, and what was fast on an H100 or an H200 at one of the public sizes; some is illegal for some elements."""
     yield base(spec, shape_class)
     if spec.in_place or spec.values is not None:
         return
@@ -64,12 +65,16 @@ def _runs() -> Iterator[tuple[str, Config]]:
 
 
 def _small() -> Iterator[tuple[str, Config]]:
-    for load in (LoadModifier.LDG, _LAST):
-        for threads in (128, 256, 64):
-            yield "squares", SquaresConfig(threads_per_block=threads, load_modifier=load)
+    for threads in (128, 256, 64):
+        made = SquaresConfig(threads_per_block=threads)
+        yield "squares", replace(made, store_modifier=_STAYS)
+        yield "squares", made
+        yield "squares", replace(made, load_modifier=_LAST)
     yield "small", SmallConfig(piece=8192, threads_per_block=128)
     for load in (LoadModifier.LDG, _LAST):
         yield "vector_tile", VectorTileConfig(lanes=8, groups=8, load_modifier=load)
+    for load, store in ((LoadModifier.LDG, StoreModifier.CS), (LoadModifier.LDG, _STAYS), (_LAST, _STAYS)):
+        yield "vector_tile", VectorTileConfig(vec_bytes=8, load_modifier=load, store_modifier=store)
 
 
 def _few_rows() -> Iterator[tuple[str, Config]]:
@@ -82,7 +87,9 @@ def _few_cols() -> Iterator[tuple[str, Config]]:
     yield from _interleaved(Few.COLS)
     for order in (Order.COL, Order.ROW):
         for load in (_LAST, LoadModifier.LDG):
-            yield "vector_tile", VectorTileConfig(lanes=8, groups=16, block_order=order, load_modifier=load)
+            made = VectorTileConfig(lanes=8, groups=16, block_order=order, load_modifier=load)
+            yield "vector_tile", replace(made, store_modifier=_STAYS)
+            yield "vector_tile", made
     yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=8)
     yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=4)
     yield "skinny", SkinnyConfig(piece=8192, threads_per_block=128, vec_bytes=16)
@@ -93,9 +100,12 @@ def _interleaved(few: Few) -> Iterator[tuple[str, Config]]:
     for count in (3, 8, 16, 4, 2):
         made = InterleaveConfig(few=few, count=count)
         for threads in (128, 256, 64):
-            yield "interleave", replace(made, threads_per_block=threads, load_modifier=_LAST)
-            yield "interleave", replace(made, threads_per_block=threads)
-            yield "interleave", replace(made, threads_per_block=threads, store_modifier=StoreModifier.CS)
+            sized = replace(made, threads_per_block=threads)
+            yield "interleave", replace(sized, load_modifier=_LAST, store_modifier=_STAYS)
+            yield "interleave", replace(sized, store_modifier=_STAYS)
+            yield "interleave", replace(sized, load_modifier=_LAST)
+            yield "interleave", sized
+            yield "interleave", replace(sized, store_modifier=StoreModifier.CS)
 
 
 def _aligned() -> Iterator[tuple[str, Config]]:
@@ -103,6 +113,7 @@ def _aligned() -> Iterator[tuple[str, Config]]:
         for load in (_LAST, LoadModifier.LDG):
             made = VectorTileConfig(block_order=order, load_modifier=load)
             for lanes, groups in ((16, 16), (16, 32), (32, 16)):
+                yield "vector_tile", replace(made, lanes=lanes, groups=groups, store_modifier=_STAYS)
                 yield "vector_tile", replace(made, lanes=lanes, groups=groups)
     for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 8), (8, 32, 16), (16, 8, 16)):
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups)
@@ -128,7 +139,9 @@ def _little() -> Iterator[tuple[str, Config]]:
 
 def _odd() -> Iterator[tuple[str, Config]]:
     for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64)):
-        yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
+        window = WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
+        yield "window_tile", replace(window, store_modifier=_STAYS)
+        yield "window_tile", window
     made = ShiftTileConfig(block_order=Order.ROW)
     for groups, chunks, warps in ((32, 1, 8), (64, 1, 8), (64, 1, 16), (32, 2, 8), (64, 2, 16), (64, 2, 8)):
         yield "shift_tile", replace(made, groups=groups, chunks=chunks, warps=warps)

@@ -55,7 +55,7 @@ class VectorTileConfig(Config):
         base=LoadModifier.LDG,
         help="cache operator of the loads",
     )
-    store_modifier: StoreModifier = store_modifiers()
+    store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
     index_bits: int = tunable(
         "i", (64, 32), base=64, off=64, help="bits of an element's place in a matrix; 32: with a grid of three axes"
     )
@@ -65,6 +65,8 @@ class VectorTileConfig(Config):
         others = (self.block_order, self.load_modifier, self.store_modifier)
         if self.spread is Spread.PADDING and others != (Order.COL, LoadModifier.LDG, StoreModifier.DEFAULT):
             return "a padded tile is tried in the base's block order and with its cache operators"
+        if self.load_modifier is LoadModifier.CS and self.store_modifier is StoreModifier.EVICT_LAST:
+            return "loads that leave the cache first are tried with stores that do not leave it last"
         if self.index_bits == 32 and others[1:] != (LoadModifier.LDG, StoreModifier.DEFAULT):
             return "places of 32 bits, which are for what caches hold, are tried with the base's cache operators"
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.dtypes import LoadModifier
+from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import size
@@ -28,6 +28,13 @@ class WindowTileConfig(Config):
     align: int = tunable("a", (0, 32), base=32, off=0, help="bytes that divide where a block's stores begin")
     block_order: Order = tunable(
         "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+    )
+    store_modifier: StoreModifier = tunable(
+        "st",
+        (StoreModifier.DEFAULT, StoreModifier.EVICT_LAST),
+        base=StoreModifier.DEFAULT,
+        off=StoreModifier.DEFAULT,
+        help="cache operator of the stores",
     )
 
     def problem(self) -> str | None:
@@ -54,6 +61,8 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
             return only_apart(spec)
         if spec.dtype.size < 4 and spec.values is None:
             return "elements of less than 4 bytes are moved in words, by shift_tile"
+        if config.store_modifier is StoreModifier.EVICT_LAST and spec.result.size < 4:
+            return "elements of less than 4 bytes are stored without a hint to the cache"
         return None
 
     def infeasible(self, spec: TransposeSpec, config: WindowTileConfig, limits: Limits) -> str | None:
@@ -88,6 +97,8 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
             "warps": config.warps,
             "align": config.align,
             "load": LOAD.intrinsic,
+            "store": config.store_modifier.intrinsic,
+            "result_size": spec.result.size,
             "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
         }
 
