@@ -1,0 +1,164 @@
+"""What lines kept in the L2 cost or save what comes next: `python bench/afterwards.py [--json FILE]`, on a GPU.
+
+A transpose may ask the L2 to evict what it reads, or what it writes, after all else (`ldel`, `stel`). That it is
+faster alone is not enough: what it leaves dirty is written back later, and what it keeps there takes room from others.
+So a few public cases are timed from cold caches with what may come next: a kernel that reads its output, one that reads
+or writes other memory, one that needs the cache for data of its own, the same again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gen.bench.cases import public_cases
+from gen.bench.offers import problem_of
+from gen.cli.common import as_called
+from gen.cli.gpu import alone
+from gen.dtypes import B32, LoadModifier, StoreModifier
+from gen.emit.render import render
+from gen.families.base import Extents, Variant
+from gen.families.names import variant
+from gen.families.transpose import Transpose
+from gen.families.transpose.flat import Few
+from gen.families.transpose.interleave import InterleaveConfig
+from gen.families.transpose.squares import SquaresConfig
+from gen.families.transpose.vector import VectorTileConfig
+from gen.toolchain.nvrtc import Nvrtc
+
+FAMILY = Transpose()
+TURNS = 15
+OTHER = 1 << 28  # bytes of other memory
+SMALL = 24 << 20  # bytes that fit in the L2
+CASES: tuple[tuple[str, str, Any], ...] = (
+    ("transpose f32 10000000x3", "interleave", InterleaveConfig(few=Few.COLS, count=3, threads_per_block=128)),
+    ("transpose u8 10000000x16", "interleave", InterleaveConfig(few=Few.COLS, count=16, threads_per_block=64)),
+    ("transpose f32 65536x16x16 to 021", "squares", SquaresConfig(threads_per_block=128)),
+    ("transpose f32 8192x8192", "vector_tile", VectorTileConfig(lanes=8)),
+)
+MODIFIERS = tuple(
+    (load, store)
+    for store in (StoreModifier.DEFAULT, StoreModifier.EVICT_LAST)
+    for load in (LoadModifier.LDG, LoadModifier.EVICT_LAST)
+)
+Launch = Callable[[], None]
+if TYPE_CHECKING:
+    from gen.gpu.kernel import CudaKernel
+    from gen.gpu.open import Instruments
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case, and what comes next: microseconds of both together, by variant."""
+
+    case: str
+    afterwards: str
+    us: dict[str, float]
+
+
+def variants(case: str, algorithm: str, config: Any) -> tuple[Variant, ...]:
+    """Of a case, one for each pair of cache operators."""
+    (found,) = (one for one in public_cases() if one.name == case)
+    spec = problem_of(found, [FAMILY]).spec
+    return tuple(
+        variant(FAMILY, spec, algorithm, replace(config, load_modifier=load, store_modifier=store))
+        for load, store in MODIFIERS
+    )
+
+
+def measure(instruments: Instruments, case: str, made: Sequence[Variant]) -> list[Row]:
+    """Times each variant with each of what may come next. Raises SystemExit if their results differ."""
+    from gen.gpu.buffers import Buffers
+    from gen.gpu.kernel import CudaKernel
+
+    device, clock, service = instruments.device, instruments.clock, instruments.service
+    (found,) = (one for one in public_cases() if one.name == case)
+    problem = problem_of(found, [FAMILY])
+    buffers = Buffers(device, service, problem)
+    (out,) = buffers.outputs
+    other = device.allocate(OTHER)
+    service.random(other.address, OTHER, 5, B32)
+    launches: dict[str, Launch] = {}
+    digests = set()
+    for one in made:
+        compiled = instruments.compiler.compile(one.name, render(one), device.limits.arch)
+        kernel = CudaKernel(one, compiled, device, device.limits)
+        launches[one.name] = _launch(kernel, problem.extents, buffers.addresses)
+        buffers.poison(0x7FA15A5A)
+        launches[one.name]()
+        digests.add(service.checksum(out.start, out.size))
+    if len(digests) != 1:
+        raise SystemExit(f"{case}: variants disagree")
+    afterwards: dict[str, Callable[[Launch], None]] = {
+        "nothing": lambda _: None,
+        "its output is read": lambda _: service.read(out.address, out.size // 16 * 16),
+        "256 MiB of other memory are read": lambda _: service.read(other.address, OTHER),
+        "256 MiB of other memory are written": lambda _: service.fill(other.address, OTHER, 7),
+        "24 MiB of other memory are read 8 times": lambda _: _repeat(lambda: service.read(other.address, SMALL), 8),
+        "the same 9 times more": lambda launch: _repeat(launch, 9),
+    }
+    rows = []
+    order = np.random.default_rng(0)
+    for name, follow in afterwards.items():
+        times: dict[str, list[float]] = {one: [] for one in launches}
+        for _ in range(TURNS):
+            for one in order.permutation(list(launches)):
+                times[one] += clock.times(_both(launches[one], follow), 1)
+        rows.append(Row(case, name, {one: round(statistics.median(all_of), 2) for one, all_of in times.items()}))
+    buffers.free()
+    other.free()
+    return rows
+
+
+def _launch(kernel: CudaKernel, extents: Extents, addresses: Mapping[str, int]) -> Launch:
+    steps = kernel.steps(extents)
+    return lambda: kernel.queue(steps, addresses)
+
+
+def _both(launch: Launch, follow: Callable[[Launch], None]) -> Launch:
+    def queue() -> None:
+        launch()
+        follow(launch)
+
+    return queue
+
+
+def _repeat(launch: Launch, times: int) -> None:
+    for _ in range(times):
+        launch()
+
+
+def main() -> int:
+    """Prints a line a case and what comes next."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args()
+    from gen.gpu.open import open_instruments
+
+    rows: list[Row] = []
+    with alone(0, None, "bench/afterwards.py"):
+        instruments = open_instruments(0, Nvrtc(None))
+        for case, algorithm, config in CASES:
+            for row in measure(instruments, case, variants(case, algorithm, config)):
+                rows.append(row)
+                times = "  ".join(f"{name.partition('__')[2]} {us}" for name, us in row.us.items())
+                print(f"{row.case}, then {row.afterwards}: {times}", flush=True)
+    if options.json:
+        meta = {"command": as_called("python bench/afterwards.py"), "date": date.today().isoformat(),
+                "device": instruments.device.name, "driver": instruments.device.driver}  # fmt: skip
+        content = {"meta": meta, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
