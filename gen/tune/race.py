@@ -3,8 +3,12 @@
 A trial's few samples are enough to drop what is slow, not to tell apart what is fast. So the best are timed again in
 turns, in orders and in memory that change: half of them stays, then half of those, in heats that take equally long, and
 so tell more and more apart; all that are left have taken the same turns, so a heat judges by those of the heats before
-it too. The least of many noisy numbers flatters the one that has it: no time from before the finals decides who wins
-them.
+it too. The least of many noisy numbers flatters the one that has it: what was timed from cold caches before the finals
+decides who comes to them, never who wins.
+
+A short kernel is called once, and also over and over on data that stay in the caches: both count. Dozens that are alike
+from cold caches, to a step of the timer, may be far from alike among many launches. So all that are within 3 % of the
+fastest are timed in graphs of many launches too, and halved by the product of both times.
 """
 
 from __future__ import annotations
@@ -12,7 +16,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from math import inf
 
+from gen.gpu.timing import GRAPH_LAUNCHES
 from gen.gpu.trial import Entrant, Rounds, Session, Trial
 from gen.tune.choose import NEAR, Interval, leader_of, margin_of, midmean_interval, over
 
@@ -25,9 +32,12 @@ ROUND = 10  # turns of the finals before it is asked whether their order is sett
 LEAST_TURNS = 30
 MOST_TURNS = 1000
 MOST_SECONDS = 1.5  # of the finals, once there are as many turns as are needed
-NEAREST = 16  # the most short ones that are timed in graphs too
-HOT_TURNS = 4  # of them, each of many launches
-HOT_SECONDS = 0.2  # that must be left for it
+MOST_HOT = 64  # short ones that are timed in graphs too
+HOT_TURNS = 2  # of a look at them, each a graph of many launches
+LAST_TURNS = 4  # of the last look, at those that go to the finals
+BESIDE = 2  # who may come along: the fastest from cold caches, and the winner so far
+HOT_SAMPLE_US = 2000.0  # what a sample of them takes beside the launches, which run twice: the graph is made
+HOT_SHARE = 1 / 3  # of the time that is left, for a look
 Faulty = Callable[[Trial], None]
 
 
@@ -57,11 +67,93 @@ class Finals:
         return max((len(times) for times in self.times_us.values()), default=0)
 
 
+@dataclass
+class _Heats:
+    """The heats of a race, and what they have told so far.
+
+    Attributes:
+        times_us: of each, from before.
+        cold_us: from cold caches, of all turns so far.
+        hot_us: among many launches, the same.
+        foreign: processes of others on the GPU meanwhile.
+    """
+
+    session: Session
+    faulty: Faulty
+    deadline: float | None
+    times_us: Mapping[str, float]
+    cold_us: dict[str, list[float]] = field(default_factory=dict)
+    hot_us: dict[str, list[float]] = field(default_factory=dict)
+    foreign: set[str] = field(default_factory=set)
+
+    @property
+    def seconds(self) -> float:
+        """What is left until the deadline."""
+        return inf if self.deadline is None else self.deadline - time.monotonic()
+
+    def cold(self, left: list[Entrant]) -> list[Entrant]:
+        """Times them once more from cold caches, while there is time; those that are right, fastest first."""
+        if left and self.seconds > 0:
+            turn_us = sum(self.times_us[one.name] + SAMPLE_US for one in left)
+            turns = round(1e6 * min(HEAT_SECONDS, self.seconds / 6) / turn_us)
+            rounds, left = _right(self.session, left, min(max(turns, HEAT_TURNS[0]), HEAT_TURNS[1]), self.faulty)
+            self._add(rounds, self.cold_us)
+        known = {one.name: self._cold(one).center for one in left}
+        return sorted(left, key=lambda one: (known[one.name], self.times_us[one.name], one.name))
+
+    def hot(self, left: list[Entrant], turns: int) -> list[Entrant]:
+        """Times them once more among many launches; those that are right."""
+        rounds, left = _right(self.session, left, turns, self.faulty, hot=True)
+        self._add(rounds, self.hot_us)
+        return left
+
+    def best(self, left: Sequence[Entrant], most: int, previous: str | None) -> list[Entrant]:
+        """So many that are near the fastest from cold caches, by all that is known; it and `previous` beside them.
+
+        Near is who is not shown to be over 3 % slower. Against the fastest the finals hold the others.
+        """
+        cold = {one.name: self._cold(one) for one in left}
+        fastest = min(cold, key=lambda name: (cold[name].center, name), default="")
+        near = [one for one in left if cold[one.name].low <= NEAR * cold[fastest].center]
+        hot = {name: midmean_interval(self.hot_us.get(name, [1.0])).center for name in cold}
+        product = {name: cold[name].center * hot[name] for name in cold}
+        near.sort(key=lambda one: (product[one.name], one.name))
+        stay = [one for one in left if one.name in (previous, fastest)]
+        return stay + [one for one in near[:most] if one not in stay]
+
+    def in_time(self, left: Sequence[Entrant], turns: int) -> int:
+        """How many of them, from the first, there is time to look at among many launches."""
+        each = (turns * (HOT_SAMPLE_US + 2 * GRAPH_LAUNCHES * self._cold(one).center) / 1e6 for one in left)
+        return sum(seconds <= HOT_SHARE * self.seconds for seconds in accumulate(each))
+
+    def _cold(self, entrant: Entrant) -> Interval:
+        return midmean_interval(self.cold_us.get(entrant.name) or [self.times_us[entrant.name]])
+
+    def _add(self, rounds: Rounds, times: dict[str, list[float]]) -> None:
+        self.foreign.update(rounds.foreign)
+        for name, more in rounds.times_us.items():
+            times.setdefault(name, []).extend(more)
+
+
+@dataclass(frozen=True)
+class Halved:
+    """Who goes to the finals.
+
+    Attributes:
+        hot_us: by name, of a launch among many: of the last look, or of all if there was no time for that one.
+        foreign: processes of others on the GPU meanwhile, a text each.
+    """
+
+    left: list[Entrant]
+    hot_us: Mapping[str, Sequence[float]]
+    foreign: frozenset[str]
+
+
 def halve(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
-    deadline: float | None = None, finalists: int = FINALISTS,
-) -> tuple[list[Entrant], dict[str, float], frozenset[str]]:  # fmt: skip
-    """The fastest of those given, fastest first, at most so many; times of all; and who else was on the GPU.
+    deadline: float | None = None,
+) -> Halved:  # fmt: skip
+    """The fastest of those given, fastest first, at most so many as go to the finals.
 
     Args:
         session: where they are timed.
@@ -69,43 +161,55 @@ def halve(
         times_us: of each, as far as known.
         faulty: is told of those that turn out to be wrong, which go no further.
         deadline: of `time.monotonic()`; then the order known so far decides.
-        finalists: how many are left at most.
     """
-    left = sorted(entrants.values(), key=lambda entrant: (times_us[entrant.name], entrant.name))[:FIRST_HEAT]
-    taken: dict[str, list[float]] = {entrant.name: [] for entrant in left}
-    known = dict(times_us)
-    others: set[str] = set()
-    while len(left) > finalists and (deadline is None or time.monotonic() < deadline):
-        seconds = HEAT_SECONDS if deadline is None else min(HEAT_SECONDS, (deadline - time.monotonic()) / 6)
-        turn_us = sum(times_us[entrant.name] + SAMPLE_US for entrant in left)
-        turns = min(max(round(1e6 * seconds / turn_us), HEAT_TURNS[0]), HEAT_TURNS[1])
-        rounds, left = _right(session, left, turns, faulty)
-        others.update(rounds.foreign)
-        for name, more in rounds.times_us.items():
-            taken[name] += more
-            known[name] = midmean_interval(taken[name]).center
-        left.sort(key=lambda one: (known[one.name], times_us[one.name]))
-        left = left[: max(finalists, len(left) // 2)]
-    return left[:finalists], known, frozenset(others)
+    heats, left = _begin(session, entrants, times_us, faulty, deadline)
+    while len(left) > FINALISTS and heats.seconds > 0:
+        left = heats.cold(left)
+        left = left[: max(FINALISTS, len(left) // 2)]
+    return Halved(left[:FINALISTS], {}, frozenset(heats.foreign))
 
 
-def hot_heat(
-    session: Session, entrants: Sequence[Entrant], cold_us: Mapping[str, float], faulty: Faulty,
-    previous: str | None = None,
-) -> tuple[list[Entrant], Rounds]:  # fmt: skip
-    """Those that go to the finals, and their times as one launch among many; all are given that are near the fastest.
+def halve_short(
+    session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
+    deadline: float | None = None, previous: str | None = None,
+) -> Halved:  # fmt: skip
+    """The best of short ones, by the product of a launch's time from cold caches and of one's among many.
 
-    A short kernel is called once, and also over and over on data that stay in the caches: both count. So the best are
-    those of the least product of both times, among those that are within 3 % of the fastest from cold caches.
+    All that are near the fastest from cold caches get a look among many launches, as far as there is time, and the
+    better half of them the next, until few are left; one more tells what these take. `previous`, the name of the winner
+    so far, takes part to the end. Where there is no time, or none of them stays right, the others that are fastest from
+    cold caches are left.
     """
-    fastest = min(cold_us[entrant.name] for entrant in entrants)
-    near = [one for one in entrants if cold_us[one.name] <= NEAR * fastest or one.name == previous]
-    if len(near) < 2:
-        return list(entrants), Rounds()
-    rounds, right = _right(session, near, HOT_TURNS, faulty, hot=True)
-    product = {name: cold_us[name] * midmean_interval(times).center for name, times in rounds.times_us.items()}
-    right.sort(key=lambda one: (product[one.name], one.name))
-    return right or [one for one in entrants if one not in near], rounds
+    heats, left = _begin(session, entrants, times_us, faulty, deadline, previous)
+    left = heats.cold(left)
+    racing, looked = heats.best(left, MOST_HOT, previous), list[Entrant]()
+    while len(racing) > FINALISTS + BESIDE:
+        fit = heats.in_time(racing, HOT_TURNS)
+        if fit < (FINALISTS if looked else 2):
+            break
+        looked = looked or racing[:fit]
+        racing = heats.hot(racing[:fit], HOT_TURNS)
+        most = max(FINALISTS, len(racing) // 2)
+        racing = heats.best(racing, most, previous)
+        if len(racing) > FINALISTS + BESIDE:
+            racing = heats.best(heats.cold(racing), most, previous)
+    fit = heats.in_time(racing, LAST_TURNS)
+    if fit >= (len(racing) if looked else 2):
+        looked = looked or racing[:fit]
+        heats.hot_us.clear()  # what decided who comes here flatters who does
+        racing = heats.hot(racing[:fit], LAST_TURNS)
+    best = heats.best(racing, FINALISTS, previous) if looked else []
+    best = best or [one for one in left if one not in looked][:FINALISTS]
+    return Halved(best, heats.hot_us, frozenset(heats.foreign))
+
+
+def _begin(
+    session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
+    deadline: float | None, previous: str | None = None,
+) -> tuple[_Heats, list[Entrant]]:  # fmt: skip
+    """The heats, and the fastest of those given."""
+    by_time = sorted(entrants.values(), key=lambda one: (one.name != previous, times_us[one.name], one.name))
+    return _Heats(session, faulty, deadline, times_us), by_time[:FIRST_HEAT]
 
 
 def finals(

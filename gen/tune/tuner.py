@@ -16,14 +16,14 @@ from gen.errors import RunError
 from gen.families.base import Limits, Variant
 from gen.families.names import base_variants, likely_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
-from gen.gpu.trial import Device, Problem, Rounds, Session, Trial
+from gen.gpu.trial import Device, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
 from gen.tune.known import known
 from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
-from gen.tune.race import FINALISTS, FIRST_HEAT, HOT_SECONDS, NEAREST, Finals, finals, halve, hot_heat
+from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve, halve_short
 from gen.tune.search import First, Search, Space, exhaustive
 from gen.tune.sources import Sources
 
@@ -197,19 +197,16 @@ def _race(
     entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values(), deadline)}
     if any(name not in entrants and found[name].status == "ok" for name in wanted):  # no time: all race, or none
         return [], Finals({}, settled=False)
-    times_us = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
     already, short = tried_as(found, previous), bool(fast) and fast[0].median_us < LATENCY_US
+    times_us = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
+    if short and already in entrants:
+        times_us.setdefault(already, found[already].median_us)
     field = {name: entrants[name] for name in times_us}
-    left, cold_us, others = halve(
-        session, field, times_us, attempts.fail, deadline, NEAREST if short else FINALISTS
-    )  # fmt: skip
-    hot = Rounds()
-    if short and left and (deadline is None or time.monotonic() < deadline - HOT_SECONDS):
-        if already in entrants and already not in {entrant.name for entrant in left}:
-            left.append(entrants[already])
-            cold_us.setdefault(already, found[already].median_us)
-        left, hot = hot_heat(session, left, cold_us, attempts.fail, already)
-    left = left[:FINALISTS]
+    if short:
+        halved = halve_short(session, field, times_us, attempts.fail, deadline, already)
+    else:
+        halved = halve(session, field, times_us, attempts.fail, deadline)
+    left = list(halved.left)
     names = {entrant.name for entrant in left}
     for trial in always:
         name = trial.variant.name
@@ -217,7 +214,7 @@ def _race(
             left.append(entrants[name])
             names.add(name)
     right_to_the_end, times = finals(session, left, attempts.fail, deadline, already)
-    times = replace(times, foreign=tuple(sorted(others.union(times.foreign, hot.foreign))), hot_us=hot.times_us)
+    times = replace(times, foreign=tuple(sorted(halved.foreign.union(times.foreign))), hot_us=halved.hot_us)
     return [found[entrant.name] for entrant in right_to_the_end], times
 
 

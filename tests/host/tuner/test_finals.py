@@ -19,7 +19,7 @@ from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
 from gen.tune.choose import choose
 from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
-from gen.tune.race import FINALISTS, FIRST_HEAT, HOT_TURNS, LEAST_TURNS, MOST_TURNS, ROUND, Finals
+from gen.tune.race import FINALISTS, FIRST_HEAT, LAST_TURNS, LEAST_TURNS, MOST_TURNS, ROUND, Finals
 from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
 from tests.fake_family import called_variant
 from tests.host.tuner.given import ALL, BASE, FIRST, MAY_WIN, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
@@ -137,7 +137,7 @@ def test_of_short_ones_the_faster_by_both_times_wins(
     outcome = tuned(device, trials, previous=previous)
     assert outcome.winner is not None
     assert outcome.winner.variant.name == winner
-    assert device.hot == [([FIRST, SECOND], HOT_TURNS)]
+    assert device.hot == [([FIRST, SECOND], LAST_TURNS)]
     assert winner_of(outcome, device, "fake 1.0", {}).evidence["hot_us"] == device.hot_us(outcome.winner.variant)
 
 
@@ -318,7 +318,7 @@ def test_a_hundred_variants_within_3_percent_end_within_1_percent(monkeypatch: p
         session: Any = FlatField(truth, seed)
         monkeypatch.setattr(race, "time", session)
         few = {name: sorted(one)[1] for name, one in session.rounds(list(entrants.values()), 3).times_us.items()}
-        left, _, _ = race.halve(session, entrants, few, faulty)
+        left = race.halve(session, entrants, few, faulty).left
         right, found = race.finals(session, left, faulty)
         winners.append(choose([by_name[entrant.name] for entrant in right], found.times_us).variant.name)
     assert max(truth[name] for name in winners) <= 1.007 * truth["v000"], winners
