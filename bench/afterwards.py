@@ -12,7 +12,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """A case, and what comes next: microseconds of both together, by variant."""
+    """A case, and what comes next: microseconds of both together, by variant, in the order of MODIFIERS."""
 
     case: str
     afterwards: str
@@ -135,6 +135,31 @@ def _both(launch: Launch, follow: Callable[[Launch], None]) -> Launch:
 def _repeat(launch: Launch, times: int) -> None:
     for _ in range(times):
         launch()
+
+
+def table(content: Mapping[str, Any]) -> str:
+    """What the README shows of a file: over all cases, times over those of the variant that asks for nothing."""
+    meta = content["meta"]
+    names = [" ".join(_tags(load, store)) for load, store in MODIFIERS[1:]]
+    where = f"Measured on one {meta['device']} (driver {meta['driver']}), {meta['date']}, by `{meta['command']}`"
+    lines = [
+        f"{where}: the time of both, over that where the transpose asks for nothing.\n",
+        f"| what comes next | {' | '.join(f'`{name}`' for name in names)} |",
+        f"| --- |{' --- |' * len(names)}",
+    ]
+    for follows in dict.fromkeys(row["afterwards"] for row in content["rows"]):
+        times = [list(row["us"].values()) for row in content["rows"] if row["afterwards"] == follows]
+        ratios = [[us / plain for us in others] for plain, *others in times]
+        cells = (f"{min(column):.3f} to {max(column):.3f}" for column in zip(*ratios, strict=True))
+        lines.append(f"| {follows} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _tags(load: LoadModifier, store: StoreModifier) -> Iterator[str]:
+    if load is LoadModifier.EVICT_LAST:
+        yield "ldel"
+    if store is StoreModifier.EVICT_LAST:
+        yield "stel"
 
 
 def main() -> int:

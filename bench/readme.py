@@ -2,7 +2,8 @@
 
 The comparison with other libraries, by `gen bench`, and the ladders, by `bench/ladder.py`, with the full tables beside
 their files; what tuning reached, by `bench/tune.py`; how well predictions rank, by `bench/predict.py`; stencils against
-the copy, by `bench/stencil_sweep.py`. The README names the files.
+the copy, by `bench/stencil_sweep.py`; what lines that a kernel keeps in the L2 cost what comes next, by
+`bench/afterwards.py`. The README names the files.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import goals, ladder, predict, stencil_sweep
+from bench import afterwards, goals, ladder, predict, stencil_sweep
 from bench.tune import table
 from gen.bench.cases import public_cases
 from gen.bench.rows import Results, read_results
@@ -25,6 +26,7 @@ BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LADDER = re.compile(r"(<!-- ladder: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 PREDICTED = re.compile(r"(<!-- predicted: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 STENCILS = re.compile(r"(<!-- stencils: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+AFTERWARDS = re.compile(r"(<!-- afterwards: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -35,6 +37,7 @@ def updated(readme: str) -> str:
     readme = LADDER.sub(lambda found: found[1] + ladder.short(_content(ROOT / found[2])) + found[4], readme)
     readme = PREDICTED.sub(lambda found: found[1] + predict.sentence(_content(ROOT / found[2])) + found[4], readme)
     readme = STENCILS.sub(lambda found: found[1] + stencil_sweep.table(_content(ROOT / found[2])) + found[4], readme)
+    readme = AFTERWARDS.sub(lambda found: found[1] + afterwards.table(_content(ROOT / found[2])) + found[4], readme)
     return BLOCK.sub(lambda found: found[1] + compared(read_results(ROOT / found[2])) + found[4], readme)
 
 

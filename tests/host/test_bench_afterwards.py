@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.afterwards import CASES, FAMILY, MODIFIERS, variants
+from bench.afterwards import CASES, FAMILY, MODIFIERS, table, variants
 from gen.bench.cases import public_cases
 from gen.bench.offers import problem_of
 from gen.families.base import Limits
@@ -27,3 +27,21 @@ def test_variants_of_a_case_take_it_and_differ_in_both_cache_operators_alone(num
         assert one.algorithm.uncovered(problem.spec, one.config, problem.extents, Limits.of("sm_90")) is None
     assert asked == set(MODIFIERS)
     assert len(made) == len(MODIFIERS) == 4
+
+
+def test_the_table_has_the_range_of_times_over_those_that_ask_for_nothing() -> None:
+    meta = {"device": "a GPU", "driver": "1", "date": "today", "command": "python bench/afterwards.py"}
+    rows = [
+        {"case": case, "afterwards": follows, "us": dict(zip("abcd", us, strict=True))}
+        for case, follows, us in (
+            ("one", "nothing", (100, 110, 90, 80)), ("two", "nothing", (50, 40, 55, 50)), ("one", "all", (4, 2, 1, 8)),
+        )
+    ]  # fmt: skip
+    said = table({"meta": meta, "rows": rows}).splitlines()
+    assert "`python bench/afterwards.py`" in said[0]
+    assert said[2:] == [
+        "| what comes next | `ldel` | `stel` | `ldel stel` |",
+        "| --- | --- | --- | --- |",
+        "| nothing | 0.800 to 1.100 | 0.900 to 1.100 | 0.800 to 1.000 |",
+        "| all | 0.500 to 0.500 | 0.250 to 0.250 | 2.000 to 2.000 |",
+    ]

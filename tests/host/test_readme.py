@@ -21,7 +21,8 @@ def test_the_excerpt_stands_in_the_file_it_names() -> None:
 
 
 def test_the_measured_figures_are_those_of_the_files_they_name() -> None:
-    assert len(re.findall(r"<!-- (?:measured|bench): \S+ -->", README)) == 2
+    named = re.findall(r"<!-- (?:measured|bench|afterwards): bench/(\S+)\.json -->", README)
+    assert named == ["tune-h200", "h100", "afterwards-h100", "h200"]
     assert updated(README) == README, "stale: run python bench/readme.py"
 
 
