@@ -11,14 +11,19 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import afterwards, goals, ladder, predict, stencil_sweep
 from bench.tune import table
 from gen.bench.cases import public_cases
+from gen.bench.offers import problem_of
 from gen.bench.rows import Results, read_results
-from gen.bench.table import full, summary
+from gen.bench.table import full, lines, summary
+from gen.bench.works import Case, Sweep
+from gen.errors import GenError
+from gen.families import FAMILIES
 from gen.store.tuned import read_winners
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +32,7 @@ LADDER = re.compile(r"(<!-- ladder: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 PREDICTED = re.compile(r"(<!-- predicted: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 STENCILS = re.compile(r"(<!-- stencils: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 AFTERWARDS = re.compile(r"(<!-- afterwards: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+STEPS = re.compile(r"(<!-- steps: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -38,15 +44,53 @@ def updated(readme: str) -> str:
     readme = PREDICTED.sub(lambda found: found[1] + predict.sentence(_content(ROOT / found[2])) + found[4], readme)
     readme = STENCILS.sub(lambda found: found[1] + stencil_sweep.table(_content(ROOT / found[2])) + found[4], readme)
     readme = AFTERWARDS.sub(lambda found: found[1] + afterwards.table(_content(ROOT / found[2])) + found[4], readme)
+    readme = STEPS.sub(lambda found: found[1] + many_steps([ROOT / found[2], ROOT / found[3]]) + found[5], readme)
     return BLOCK.sub(lambda found: found[1] + compared(read_results(ROOT / found[2])) + found[4], readme)
 
 
 def compared(results: Results) -> str:
-    """The comparison in short, and how many of the public cases it lacks."""
-    public = {(case.family, case.name) for case in public_cases()}
-    missing = len(public - results.cases().keys())
-    said = f"\nNot measured yet: {missing} of the {len(public)} public cases.\n" if missing and results.rows else ""
-    return summary(results) + said
+    """The comparison in short, and which of the public cases it lacks."""
+    if not results.rows:
+        return summary(results)
+    offered = [case for case in public_cases() if _is_offered(case)]
+    missing = [case.name for case in offered if (case.family, case.name) not in results.cases()]
+    without = len(public_cases()) - len(offered)
+    said = f"\nOf the {len(public_cases())} public cases, gen has no kernel for {without}: stencils of three axes."
+    if missing:
+        said += f" Of the others {len(missing)} are not measured yet: {', '.join(missing)}."
+    return f"{summary(results)}{said}\n"
+
+
+def _is_offered(case: Case) -> bool:
+    try:
+        problem_of(case, FAMILIES)
+    except GenError:
+        return False
+    return True
+
+
+def many_steps(files: Sequence[Path]) -> str:
+    """How far a second takes five points of f32, and how much faster that is than the best peer, on each device."""
+    goal = next(one for one in goals.goals() if one.name == "Many steps, 5 points, f32")
+    cases = {case.name: case for case in public_cases() if goal.takes(case)}
+    said = []
+    for file in files:
+        results = read_results(file)
+        found = [
+            (cases[line.case], line.ours.ours_us, goal.reached(line)) for line in lines(results) if line.case in cases
+        ]
+        cells = [case.elements * _steps(case) / us / 1e6 for case, us, _ in found if us]
+        ratios = [ratio for _, _, ratio in found if ratio is not None]
+        if cells and ratios:
+            said.append(
+                f"{results.device}: {min(cells):.1f} to {max(cells):.1f} x 10^12 cells a second, {min(ratios):.1f} to "
+                f"{max(ratios):.1f} times as fast as the best peer"
+            )
+    return f"Five points of f32, 8192^2 and 16384^2 cells, 16 and 1,000 steps. {'; '.join(said)}.\n"
+
+
+def _steps(case: Case) -> int:
+    return case.work.steps if isinstance(case.work, Sweep) else 1
 
 
 def _content(file: Path) -> dict[str, Any]:

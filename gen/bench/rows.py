@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
@@ -26,6 +27,7 @@ NOT_OFFERED = "not offered: "  # begins the note of a row
 FAILED, WRONG, LEFT_OUT = "failed: ", "wrong: ", "left out: "  # so do these
 CRASHED, HUNG, TOOK_DOWN = "crashed ", "hung ", "took the device down "
 BASE, UNTUNED = "base: ", "untuned: "  # and so that of ours, where nothing is tuned: what `gen.load` gives then
+_FOLDERS = re.compile(r"(?<![^\s'\"(])(?:/[^\s/]+)+/")  # of a path: those of one machine say nothing elsewhere
 AGAIN = (FAILED, LEFT_OUT, CRASHED, HUNG, TOOK_DOWN)  # what may end otherwise another time
 
 
@@ -257,12 +259,24 @@ def lock_of(path: Path) -> Path:
 
 
 def write_results(path: Path, results: Results) -> None:
-    """Writes them, a row a line."""
-    rows = ",\n".join(f"    {json.dumps(_rounded(asdict(row)))}" for row in results.rows)
+    """Writes them, a row a line; verdicts are those of the numbers as they are written."""
+    rows = ",\n".join(f"    {json.dumps(asdict(row))}" for row in _as_written(results.rows))
     runs = ",\n".join(f"      {json.dumps(asdict(run))}" for run in results.runs)
     meta = f'{{\n    "device": {json.dumps(results.device)},\n    "runs": [\n{runs}\n    ]\n  }}'
     text = f'{{\n  "schema": {SCHEMA},\n  "meta": {meta},\n  "rows": [\n{rows}\n  ]\n}}\n'
     write_if_changed(path, text)
+
+
+def _as_written(rows: Sequence[Row]) -> list[Row]:
+    """Rows by their first five digits, and what these say."""
+    rounded = [Row(**_rounded(asdict(row))) for row in rows]
+    noises = {(row.family, row.case, row.protocol): row.noise for row in rounded if row.peer == OURS}
+    return [
+        row
+        if row.peer == OURS or row.ratio is None
+        else replace(row, verdict=row.against(noises.get((row.family, row.case, row.protocol), 0.0)))
+        for row in rounded
+    ]
 
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:
@@ -281,7 +295,7 @@ def said(error: Exception) -> str:
         first = [*(line for line in lines if "error" in line), *lines, "the compiler does not say why"][0]
         return f"{error.subject} {error.rule}: {first}"
     text = str(error).strip().partition("\n")[0]
-    return text if isinstance(error, GenError) else f"{type(error).__name__}: {text}"[:300]
+    return text if isinstance(error, GenError) else f"{type(error).__name__}: {_FOLDERS.sub('', text)}"[:300]
 
 
 @dataclass(frozen=True)

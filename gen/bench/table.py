@@ -109,19 +109,7 @@ def summary(results: Results) -> str:
     for family in dict.fromkeys(line.family for line in all_lines):
         own = [line for line in all_lines if line.family == family]
         rows.append(_summary_row(family, own))
-    columns = (
-        "family",
-        "cases",
-        "win",
-        "tie",
-        "loss",
-        "of limit",
-        "best peer / ours",
-        "torch / ours",
-        "not offered",
-        "failed",
-    )
-    return "\n".join([_when(results), markdown(columns, rows), *_losses_in_short(lost(all_lines))])
+    return "\n".join([_when(results), markdown(_SUMMARY, rows), *_losses_in_short(lost(all_lines))])
 
 
 @dataclass(frozen=True)
@@ -223,7 +211,8 @@ def _when(results: Results) -> str:
     last = results.runs[-1]
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     names = dict.fromkeys(name for run in results.runs for name in run.versions)
-    versions = ", ".join(f"{name} {_each(run.versions.get(name, '') for run in results.runs)}" for name in names)
+    said = {name: _each(_versions(results, name)) for name in names}
+    versions = ", ".join(f"{name} {version}" for name, version in said.items() if version)
     origins = ", ".join(dict.fromkeys(run.origin for run in results.runs if run.origin))
     versions += f"; gen's {origins}" if origins else ""
     where, runs = f"one {last.device}", ""
@@ -233,6 +222,12 @@ def _when(results: Results) -> str:
     old = len({(row.family, row.case) for row in results.rows if results.is_old(row)})
     again = "" if not old else f" {old} of the cases were timed by an older method, and are to be timed again."
     return f"Measured on {where} (driver {drivers}), {span}, {runs}by `{last.command}`; {versions}. {_LEGEND}{again}\n"
+
+
+def _versions(results: Results, name: str) -> list[str]:
+    """Of a library in each run that timed it, or of what is no library in each run."""
+    timed = {row.run for row in results.rows if row.peer == name and row.ours_us is not None}
+    return [run.versions.get(name, "") for number, run in enumerate(results.runs) if not timed or number in timed]
 
 
 def _each(values: Iterable[str]) -> str:

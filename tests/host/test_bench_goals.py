@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from bench.goals import COLD, HOT, Goal, Measure, goals, missed, section
+from bench.goals import COLD, HOT, Goal, Measure, goals, means, missed, section
 from gen.bench.cases import public_cases
 from gen.bench.rows import OURS, Results, Row
 from gen.bench.works import Case, Permute, Reduce
+from gen.dtypes import F16, F64
 
 GOALS = goals()
 
@@ -59,3 +60,17 @@ def test_the_nearest_peer_counts_and_a_case_that_was_not_timed_does_not() -> Non
     nothing = Results((Row(case.family, case.name, OURS, COLD, note="not offered: no kernel"),))
     assert missed(nothing) == ()
     assert section(nothing).endswith("None.\n")
+
+
+def test_a_family_is_under_its_mean_if_the_geometric_mean_is() -> None:
+    (case,) = (case for case in public_cases() if case.name == "transpose f32 4096x4096")
+    rows = Results().rows
+    for number, ratio in enumerate((2.0, 8.0)):
+        of_case = results(replace(case, dtype=(F16, F64)[number]), COLD, 1.0, ratio)
+        rows += tuple(replace(row, peer="torch") if row.peer != OURS else row for row in of_case.rows)
+    assert means(Results(rows)) == (), "their mean is 4"
+    lower = [replace(row, ratio=1.0) if row.ratio == 2.0 else row for row in rows]
+    (mean,) = means(Results(tuple(lower)))
+    assert (mean.family, mean.peer, mean.least) == ("transpose", "torch", 3.8)
+    assert mean.reached == pytest.approx(8**0.5)
+    assert "2.828" in section(Results(tuple(lower)))

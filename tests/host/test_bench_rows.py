@@ -12,7 +12,18 @@ from typing import Any
 import pytest
 
 from gen.bench.origin import origin
-from gen.bench.rows import OURS, Difference, Results, Row, Run, differences, in_order, read_results, write_results
+from gen.bench.rows import (
+    OURS,
+    Difference,
+    Results,
+    Row,
+    Run,
+    differences,
+    in_order,
+    read_results,
+    said,
+    write_results,
+)
 from gen.bench.statistics import Change
 from gen.bench.table import full, lines, lost, summary, text_of
 from gen.errors import StoreError
@@ -53,6 +64,31 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     }  # fmt: skip
     assert all(wanted <= set(one) for one in content["rows"])
     assert len(file.read_text().splitlines()) == len(ROWS) + 11
+
+
+def test_what_is_written_is_judged_by_the_digits_that_are_written(tmp_path: Path) -> None:
+    ours = replace(row("a", OURS, 1.0), low=0.99908, high=1.0)
+    peer = replace(row("a", "torch", 1.0017), low=1.00094, high=1.0023, verdict="WIN")
+    assert peer.against(ours.noise) == "WIN"
+    file = tmp_path / "h100.json"
+    write_results(file, Results().with_run(RUN, (ours, peer)))
+    read = {one.peer: one for one in read_results(file).rows}
+    assert read["torch"].low == 1.0009
+    assert read["torch"].verdict == read["torch"].against(read[OURS].noise) == "TIE"
+
+
+def test_the_measured_files_say_what_their_numbers_say() -> None:
+    for name in ("h100", "h200"):
+        results = read_results(Path(__file__).parents[2] / "bench" / f"{name}.json")
+        ours = {(one.family, one.case, one.protocol): one for one in results.rows if one.peer == OURS}
+        for one in results.rows:
+            if one.peer != OURS and one.ratio is not None:
+                assert one.verdict == one.against(ours[one.family, one.case, one.protocol].noise), one
+
+
+def test_a_failure_is_told_without_the_folders_of_a_machine() -> None:
+    error = ValueError("/tmp/tmp1/x/ab.cu(80): error: a/b is no 'path', see (/usr/include/c.h)")
+    assert said(error) == "ValueError: ab.cu(80): error: a/b is no 'path', see (c.h)"
 
 
 def test_no_file_is_no_results(tmp_path: Path) -> None:
@@ -216,9 +252,10 @@ def test_losses_are_told_by_peer_and_listed_worst_first() -> None:
 
 def test_versions_and_drivers_of_all_runs_are_told() -> None:
     later = replace(RUN, driver="590", versions={"torch": "2.12", "cub": "3.5.0"})
-    text = summary(RESULTS.with_run(later, ROWS[:1]))
+    text = summary(RESULTS.with_run(later, ROWS[:3]))
     assert "each run on one (driver 580 and 590)" in text
     assert "; torch 2.11 and 2.12, cub 3.5.0. " in text
+    assert "; torch 2.11, cub 3.5.0. " in summary(RESULTS.with_run(later, ROWS[:1])), "torch was not timed again"
     only_torch = replace(RUN, versions={})
     assert "; torch 2.11. " in summary(RESULTS.with_run(only_torch, ROWS[:1])), "which other rows are by"
 
