@@ -9,4 +9,5 @@ import numpy as np
 
 def whole(value: Any) -> Any:
     """NumPy's integers as Python's; anything else as it is, for whoever checks it."""
-    return int(value) if isinstance(value, np.integer) else value
+    # NumPy counts spans of time among its integers.
+    return int(value) if isinstance(value, np.integer) and not isinstance(value, np.timedelta64) else value

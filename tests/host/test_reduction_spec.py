@@ -161,6 +161,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: spec("sum", dtype="what"), "reduction.dtype must be one of bool, f16"),
     (lambda: spec("sum", axis=(0, 0)), "reduction.axis must name each axis once (got (0, 0))"),
     (lambda: spec("sum", axis=1.5), "reduction.axis must be None, a number or a tuple of numbers"),
+    (lambda: spec("sum", axis=np.timedelta64(1)), "reduction.axis must be None, a number or a tuple of numbers"),
     (lambda: spec("sum", axis=64), "reduction.axis must be from -64 to 63 (got 64)"),
     (lambda: spec("argmin", axis=(0, 1)), "reduction.axis of argmin must be None or one axis (got (0, 1))"),
     (lambda: spec("sum", F32, dtype="i32"), "must be a floating-point type, since sum of these gives one (got i32)"),

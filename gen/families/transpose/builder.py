@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ def transpose(
     """The spec that `gen.load` takes: axis i of the result is axis `axes[i]` of the input.
 
     Args:
-        axes: as for `numpy.transpose`: each of 0 ... n - 1 once, for n of 1 to 8; -1 is the last.
+        axes: as for `numpy.transpose`: a sequence (tuple, list, array of one axis, range) of each of 0 ... n - 1 once,
+            for n of 1 to 8; -1 is the last.
         dtype: of the elements, as NumPy takes it, or `bfloat16`, or, which goes first, gen's name of it (`f16`, `b32`,
             `i8` of 8 bits): anything of 1, 2, 4, 8 or 16 bytes, structured dtypes too. Elements are moved as bits, so
             all dtypes of a size share a spec, unless one of the following changes them.
@@ -42,9 +44,10 @@ def transpose(
         SpecError: the axes are no permutation, elements have another size, or an argument makes no sense with another;
             it names the argument, the rule and the value.
     """
-    given = tuple(whole(axis) for axis in axes) if isinstance(axes, Iterable) else None
+    given = _in_order(axes)
     if given is None or any(type(axis) is not int for axis in given):
-        raise SpecError("transpose.axes", "must be a sequence of whole numbers", repr(axes))
+        rule, step = "must be a sequence of whole numbers", "Give a tuple, in the order of the result's axes"
+        raise SpecError("transpose.axes", rule, repr(axes), next_step=step)
     positive = tuple(axis + len(given) if -len(given) <= axis < 0 else axis for axis in given)
     if sorted(positive) != list(range(len(given))) or not 1 <= len(given) <= MOST_AXES:
         rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"
@@ -58,6 +61,19 @@ def transpose(
     if result == source and alpha is None and conjugate is False and saturate is False:
         return TransposeSpec(positive, bits_of(dtype), in_place=in_place)  # nothing changes
     return TransposeSpec(positive, source, Values(source, result, alpha, conjugate, saturate), in_place)
+
+
+def _in_order(axes: Any) -> tuple[Any, ...] | None:
+    """What axes may hold, and one more at most; None where they are no sequence.
+
+    Sets have no order, and that of a mapping is of its keys. What is gone once it is read (generators) is refused, as
+    NumPy does: no error could show it. Bytes are numbers by accident.
+    """
+    if isinstance(axes, np.ndarray):
+        is_sequence = axes.ndim == 1
+    else:
+        is_sequence = isinstance(axes, Sequence) and not isinstance(axes, str | bytes | bytearray | memoryview)
+    return tuple(whole(axis) for axis in islice(axes, MOST_AXES + 1)) if is_sequence else None
 
 
 def bits_of(dtype: Any) -> DType:
