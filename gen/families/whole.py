@@ -9,5 +9,5 @@ import numpy as np
 
 def whole(value: Any) -> Any:
     """NumPy's integers as Python's; anything else as it is, for whoever checks it."""
-    # NumPy counts spans of time among its integers.
-    return int(value) if isinstance(value, np.integer) and not isinstance(value, np.timedelta64) else value
+    counts = isinstance(value, np.integer) and value.dtype.kind in "iu"  # spans of time are integers to NumPy, too
+    return int(value) if counts else value
