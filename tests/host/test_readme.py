@@ -21,8 +21,17 @@ def test_the_excerpt_stands_in_the_file_it_names() -> None:
 
 
 def test_the_measured_figures_are_those_of_the_files_they_name() -> None:
-    named = re.findall(r"<!-- (?:measured|bench|afterwards): bench/(\S+)\.json -->", README)
-    assert named == ["tune-h200", "h100", "afterwards-h100", "h200"]
+    named = re.findall(r"<!-- (\w+): (bench/[^>]+) -->", README)
+    assert named == [
+        ("measured", "bench/tune-h200.json"),
+        ("stencils", "bench/stencil-nvidia-h200.json"),
+        ("bench", "bench/h100.json"),
+        ("afterwards", "bench/afterwards-h100.json"),
+        ("bench", "bench/h200.json"),
+        ("steps", "bench/h100.json bench/h200.json"),
+        ("predicted", "bench/predict.json"),
+        ("ladder", "bench/ladder-h200.json"),
+    ]
     assert updated(README) == README, "stale: run python bench/readme.py"
 
 
