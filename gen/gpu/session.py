@@ -157,8 +157,8 @@ class GpuSession:
             reason = (self._differs(kernel.variant, buffers) if len(times) > 1 else None) or buffers.input_changed()
             if reason is not None:
                 return ended("wrong_result", f"after the timing loop: {reason}")
-        except DeviceError as error:  # no memory: another time there may be
-            return self._beside(entrant.untimed("infeasible", str(error)))
+        except DeviceError as error:
+            return self._beside(entrant.untimed(_failed(error), str(error)))
         except GenError as error:
             return ended("launch_failed", str(error))
         seen = self._bench.clocks()
@@ -194,7 +194,7 @@ class GpuSession:
                 try:
                     times[entrant.name] += timed(self._kernels[entrant.name], buffers, 1, place=pair % PLACES)
                 except GenError as error:
-                    fault = entrant.untimed("launch_failed", f"among the finalists: {error}")
+                    fault = entrant.untimed(_failed(error), f"among the finalists: {error}")
                     return Rounds(faults=(self._beside(fault),))
             clocks.append(self._bench.clocks())
             others.update(self._bench.others())
@@ -231,7 +231,7 @@ class GpuSession:
             reason = self._check(self._kernels[entrant.name], buffers, poisons)
             status: Status = "wrong_result"
         except GenError as error:
-            reason, status = str(error), "launch_failed"
+            reason, status = str(error), _failed(error)
         if reason is None:
             return ()
         self._repair(buffers)
@@ -380,6 +380,11 @@ class GpuSession:
     def _beside(self, trial: Trial) -> Trial:
         """The trial with who else was on the GPU: whatever went wrong may be theirs."""
         return replace(trial, foreign=self._bench.others())
+
+
+def _failed(error: GenError) -> Status:
+    """What a failure says of a variant: without memory nothing, and another time there may be some."""
+    return "infeasible" if isinstance(error, DeviceError) else "launch_failed"
 
 
 def _provable(problem: Problem) -> Problem:

@@ -102,10 +102,15 @@ class _Heats:
         return sorted(left, key=lambda one: (known[one.name], self.times_us[one.name], one.name))
 
     def hot(self, left: list[Entrant], turns: int) -> list[Entrant]:
-        """Times them once more among many launches; those that are right."""
-        rounds, left = _right(self.session, left, turns, self.faulty, hot=True)
+        """Times them once more among many launches; those that are right. Where none has memory for it, all stay."""
+        faults: list[Trial] = []
+        rounds, right = _right(self.session, left, turns, faults.append, hot=True)
+        if not right and not self.hot_us and all(fault.status == "infeasible" for fault in faults):
+            return left
+        for fault in faults:
+            self.faulty(fault)
         self._add(rounds, self.hot_us)
-        return left
+        return right
 
     def best(self, left: Sequence[Entrant], most: int, previous: str | None) -> list[Entrant]:
         """So many that are near the fastest from cold caches, by all that is known; it and `previous` beside them.
@@ -185,16 +190,19 @@ def halve_short(
     racing, looked = heats.best(left, MOST_HOT, previous), list[Entrant]()
     while len(racing) > FINALISTS + BESIDE:
         fit = heats.in_time(racing, HOT_TURNS)
-        if fit < (FINALISTS if looked else 2):
+        if fit < FINALISTS:
             break
         looked = looked or racing[:fit]
         racing = heats.hot(racing[:fit], HOT_TURNS)
+        if not heats.hot_us:
+            break
         most = max(FINALISTS, len(racing) // 2)
         racing = heats.best(racing, most, previous)
         if len(racing) > FINALISTS + BESIDE:
             racing = heats.best(heats.cold(racing), most, previous)
     fit = heats.in_time(racing, LAST_TURNS)
-    if fit >= (len(racing) if looked else 2):
+    needed = len(racing) if looked else min(len(racing), FINALISTS)
+    if fit >= needed > 1 and (heats.hot_us or not looked):
         looked = looked or racing[:fit]
         heats.hot_us.clear()  # what decided who comes here flatters who does
         racing = heats.hot(racing[:fit], LAST_TURNS)

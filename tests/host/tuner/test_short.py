@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from gen.gpu.trial import Entrant
+from gen.gpu.trial import Entrant, Rounds
 from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, race, tuner
 from gen.tune.race import BESIDE, FINALISTS, HOT_TURNS, LAST_TURNS, MOST_HOT, ROUND
 from gen.tune.tuner import candidates
-from tests.fake_device import FakeDevice
+from tests.fake_device import FakeDevice, FakeSession
 from tests.host.tuner.given import ALL, H100, PROBLEM, tuned, won
 from tests.host.tuner.test_reruns import Ticking
 
@@ -125,6 +126,47 @@ def test_before_a_deadline_as_many_are_looked_at_as_there_is_time_for(
     finals = len(outcome.finals.times_us) * ROUND * COLD_US / 1e6
     if seconds < 0.6:  # all of them would take longer
         assert spent() <= seconds + finals + 0.02  # a heat takes a few turns, however little time there is
+
+
+def test_where_no_graph_has_memory_the_fastest_from_cold_caches_wins_and_none_is_given_up(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold, rounds, short = alike(50), FakeSession.rounds, []
+
+    def without_memory(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+        if hot:
+            short.append(entrants[0].name)
+            return Rounds(faults=(entrants[0].untimed("infeasible", "no memory for a graph"),))
+        return rounds(session, entrants, turns)
+
+    monkeypatch.setattr(FakeSession, "rounds", without_memory)
+    outcome = tuned(device_of(cold, {}), trials)
+    assert len(short) == 50
+    assert cold[won(outcome)] <= 1.003 * min(cold.values())
+    assert outcome.finals is not None
+    assert not outcome.finals.hot_us
+    monkeypatch.setattr(FakeSession, "rounds", rounds)
+    device = device_of(cold, {})
+    assert won(tuned(device, trials)) in cold
+    assert device.attempts == [], "all are known"
+    assert samples(device) > 0
+
+
+def test_as_many_go_to_the_finals_where_there_is_time_for_a_look_at_few(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = device_of(alike(8), {})
+
+    def spent() -> float:
+        cold = sum(len(names) * turns for names, turns in device.finals)
+        return (COLD_US * cold + HOT_US * samples(device)) / 1e6
+
+    for module in (attempts, race, tuner):
+        monkeypatch.setattr(module, "time", Ticking(spent))
+    for seconds in (0.05, 0.1, 0.2, 0.3):
+        outcome = tuned(device, trials, deadline=spent() + seconds)
+        assert outcome.finals is not None
+        assert len(outcome.finals.times_us) >= 8
 
 
 def test_of_none_there_is_none() -> None:
