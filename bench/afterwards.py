@@ -22,7 +22,7 @@ import numpy as np
 
 from gen.bench.cases import public_cases
 from gen.bench.offers import problem_of
-from gen.cli.common import as_called
+from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone
 from gen.dtypes import B32, LoadModifier, StoreModifier
 from gen.emit.render import render
@@ -186,4 +186,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gen.cli.common import ended
 from gen.emit.generate import all_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -150,4 +151,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

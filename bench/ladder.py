@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gen.cli.common import ended
 from gen.cli.gpu import alone
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits
@@ -174,4 +175,4 @@ def _table(rungs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

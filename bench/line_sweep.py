@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gen.cli.common import as_called
+from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
@@ -214,4 +214,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.cli.common import ended
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -166,4 +167,4 @@ def theirs(problem: Problem) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

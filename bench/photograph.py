@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import gen
+from gen.cli.common import ended
 from gen.families.stencil import Stencil, StencilSpec
 from gen.runtime.kernel import Kernel
 
@@ -75,4 +76,4 @@ def panel(images: list[Image]) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.cli.common import as_called
+from gen.cli.common import as_called, ended
 from gen.emit.render import render
 from gen.errors import GenError
 from gen.families import FAMILIES
@@ -166,4 +166,4 @@ def ranks(values: Array) -> Array:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

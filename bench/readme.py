@@ -22,6 +22,7 @@ from gen.bench.offers import problem_of
 from gen.bench.rows import Results, read_results
 from gen.bench.table import full, lines, summary
 from gen.bench.works import Case, Sweep
+from gen.cli.common import ended
 from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.store.tuned import read_winners
@@ -125,4 +126,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

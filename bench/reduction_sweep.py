@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gen
-from gen.cli.common import as_called
+from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone
 from gen.dtypes import LoadModifier
 from gen.emit.render import render
@@ -300,4 +300,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -22,6 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gen.cli.common import ended
 from gen.store import tuned
 from gen.tune.device import find_device
 
@@ -158,4 +159,4 @@ def rows(home: Path) -> int:
 STEPS: tuple[Step, ...] = (kills, two_at_once, regret, verified, insisted)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.cli.common import as_called
+from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -147,4 +147,4 @@ def deviations_of(run: Fresh, reference: Mapping[str, float]) -> list[float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gen.cli.common import as_called
+from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
@@ -253,4 +253,4 @@ def table(content: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

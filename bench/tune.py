@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gen.cli.common import ended
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -160,4 +161,4 @@ def show(done: Run) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,6 +53,18 @@ _USAGE = (UnknownNameError, ConfigError, SpecError, ShapeError, OptionError)
 def status_of(error: GenError) -> int:
     """The exit status: 2 for what the user asked for wrongly, 1 for everything else."""
     return 2 if isinstance(error, _USAGE) else 1
+
+
+def ended(program: Callable[[], int]) -> int:
+    """Runs a program of `bench/`; gives its exit status. What a user can cause ends in one message, no traceback."""
+    try:
+        return program()
+    except GenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return status_of(error)
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return 130
 
 
 def families_of(ctx: typer.Context) -> tuple[Family[Any], ...]:

@@ -6,7 +6,7 @@ From the field derive the search space, the tag in a name and its parser, JSON, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -119,18 +119,21 @@ class Config:
         subject = f"The tag of {algorithm or f'a {cls.__name__}'}"
         left = tag.split("_") if tag else []
         values: dict[str, Value] = {}
+        passed: list[Parameter] = []  # that are off, since the last that is not
         for parameter in cls.parameters():
             token = left[0] if left else ""  # empty too where two underscores meet, which no tag has
             match = next((v for v in parameter.values if token and parameter.token(v) == token), None)
             if match is not None:
                 left.pop(0)
+                passed = []
             elif parameter.off is not None:
                 match = parameter.off
+                passed.append(parameter)
             else:
                 raise _unreadable(subject, tag, parameter, left)
             values[parameter.field] = match
         if left:
-            raise _unreadable(subject, tag, None, left)
+            raise _beyond(subject, tag, passed, left)
         return cls(**values)
 
     def values(self) -> dict[str, int | bool | str]:
@@ -170,11 +173,18 @@ class Config:
                 yield config
 
 
-def _unreadable(subject: str, tag: str, parameter: Parameter | None, left: list[str]) -> UnknownNameError:
+def _unreadable(subject: str, tag: str, parameter: Parameter, left: list[str]) -> UnknownNameError:
     place = f"at {left[0]!r}" if left else "at its end"
-    if parameter is None:
-        rule = f"cannot be read {place}: nothing follows the last parameter"
-    else:
-        choices = ", ".join(parameter.token(value) for value in parameter.values if parameter.token(value))
-        rule = f"cannot be read {place}: {parameter.field} comes there, one of {choices}"
+    rule = f"cannot be read {place}: {parameter.field} comes there, one of {', '.join(_tokens(parameter))}"
     return UnknownNameError(subject, rule, repr(tag))
+
+
+def _beyond(subject: str, tag: str, passed: Sequence[Parameter], left: list[str]) -> UnknownNameError:
+    """An error for what comes after all that was read; parameters that are off might have come there."""
+    choices = [token for parameter in passed for token in _tokens(parameter)]
+    rest = f"only {', '.join(choices)} may follow" if choices else "nothing follows the last parameter"
+    return UnknownNameError(subject, f"cannot be read at {left[0]!r}: {rest}", repr(tag))
+
+
+def _tokens(parameter: Parameter) -> list[str]:
+    return [parameter.token(value) for value in parameter.values if parameter.token(value)]

@@ -86,3 +86,8 @@ def asked_for(config: Config, opcodes: Counter[str]) -> Iterator[str]:
             there = "is" if holds_operator(opcodes, intrinsic) else "is not"
             marks = ", ".join(CACHE_OPERATORS[intrinsic])
             yield f"Its {kind} ask for {intrinsic}, which {there} in the machine code ({marks})."
+        elif value is LoadModifier.EVICT_LAST:
+            there = "is" if any(one.startswith("LDG") and ".EL" in one for one in opcodes) else "is not"
+            yield f"What its loads bring is to leave the caches last, which {there} in the machine code (.EL)."
+        elif value is StoreModifier.EVICT_LAST:
+            yield "What its stores write is to leave the L2 last, by a policy that no opcode shows."

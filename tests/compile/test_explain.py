@@ -291,4 +291,11 @@ def test_an_operator_that_a_variant_asks_for_is_said_to_be_there_or_not() -> Non
     assert list(asked_for(config, Counter({"LDG.E.128": 4}))) == [
         "Its loads ask for __ldcs, which is not in the machine code (.EF)."
     ]
+    kept = one("transpose_10_b32__interleave_cols_n3_tpb128_ldel_stel", "--shape", "4096x3")["sentences"]
+    assert "What its loads bring is to leave the caches last, which is in the machine code (.EL)." in kept
+    assert "What its stores write is to leave the L2 last, by a policy that no opcode shows." in kept
+    plain = find_variant(FAMILIES, "transpose_10_b32__interleave_cols_n3_tpb128_ldel", {}).config
+    assert list(asked_for(plain, Counter({"LDG.E.128.CONSTANT": 4}))) == [
+        "What its loads bring is to leave the caches last, which is not in the machine code (.EL)."
+    ]
     assert not any("ask for" in sentence for sentence in one("reduceShfl", "--shape", "64")["sentences"])
