@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -39,6 +39,18 @@ def device_of(cold: dict[str, float], hot: dict[str, float], noise: float = 0.0)
 
 def samples(device: FakeDevice) -> int:
     return sum(len(names) * turns for names, turns in device.hot)
+
+
+def clock_of(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
+    """Lets the tuner's clock go on as far as the device's samples take; gives how far that is, in seconds."""
+
+    def spent() -> float:
+        cold = sum(len(names) * turns for names, turns in device.finals)
+        return (COLD_US * cold + HOT_US * samples(device)) / 1e6
+
+    for module in (attempts, race, tuner):
+        monkeypatch.setattr(module, "time", Ticking(spent))
+    return spent
 
 
 @pytest.mark.parametrize("place", [0, 12, 24, 37, 49])
@@ -113,12 +125,7 @@ def test_before_a_deadline_as_many_are_looked_at_as_there_is_time_for(
     """And finals are held. The clock goes on as far as samples take."""
     device = device_of(alike(60), {})
 
-    def spent() -> float:
-        cold = sum(len(names) * turns for names, turns in device.finals)
-        return (COLD_US * cold + HOT_US * samples(device)) / 1e6
-
-    for module in (attempts, race, tuner):
-        monkeypatch.setattr(module, "time", Ticking(spent))
+    spent = clock_of(device, monkeypatch)
     outcome = tuned(device, trials, deadline=seconds)
     assert least <= samples(device) <= most
     assert outcome.finals is not None
@@ -157,12 +164,7 @@ def test_as_many_go_to_the_finals_where_there_is_time_for_a_look_at_few(
 ) -> None:
     device = device_of(alike(8), {})
 
-    def spent() -> float:
-        cold = sum(len(names) * turns for names, turns in device.finals)
-        return (COLD_US * cold + HOT_US * samples(device)) / 1e6
-
-    for module in (attempts, race, tuner):
-        monkeypatch.setattr(module, "time", Ticking(spent))
+    spent = clock_of(device, monkeypatch)
     for seconds in (0.05, 0.1, 0.2, 0.3):
         outcome = tuned(device, trials, deadline=spent() + seconds)
         assert outcome.finals is not None
