@@ -41,9 +41,14 @@ def test_base_comes_first_and_others_are_legal(axes: tuple[int, ...], dtype: DTy
         ((1, 0), B32, (8192, 8192), "vector_tile_v16_x16_g16_swz_ocol_ldel"),
         ((1, 0), B64, (4096, 16384), "vector_tile_v16_x32_g16_swz_orow_ldel"),
         ((1, 0), B8, (1024, 1024), "vector_tile_v4_x16_g16_swz_ocol_ldg_i32"),
+        ((1, 0), B8, (1024, 1024), "vector_tile_v4_x16_g16_pad_ocol_ldg_i32"),
+        ((1, 0), B32, (10_000_000, 3), "interleave_cols_n3_tpb64_stel"),
+        ((1, 0), B32, (4097, 4099), "window_tile_t128_c64_w32_a32_ocol_stel"),
+        ((0, 2, 1), B32, (65536, 16, 16), "squares_tpb128_u1_stel"),
+        ((0, 2, 1), B32, (4096, 32, 32), "vector_tile_v8_x16_g16_swz_orow_ldg_stcs"),
     ],
 )
-def test_what_was_fast_on_an_h200_is_tried_early(
+def test_what_was_fast_on_an_h100_or_an_h200_is_tried_early(
     axes: tuple[int, ...], dtype: DType, shape: tuple[int, ...], name: str
 ) -> None:
     spec = TransposeSpec(axes, dtype)

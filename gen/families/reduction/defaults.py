@@ -2,7 +2,8 @@
 
 Both follow `python bench/reduction_sweep.py` of 2026-11-22 on an NVIDIA H200, for f32 mostly: what stands first takes
 least at the worst over all problems of its class that were swept, up to a tenth more than the fastest of one, and the
-others are the fastest of some. Wide columns, and the largest arrays of narrow types, were swept at a few sizes only.
+others are the fastest of some, there or of the public cases on an H100. Wide columns, and the largest arrays of narrow
+types, were swept at a few sizes only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from gen.families.reduction.classes import ShapeClass
 from gen.families.reduction.columns import MOST_SHARED_BYTES, ColumnsConfig
 from gen.families.reduction.finish import Finish
 from gen.families.reduction.flags import FlagsConfig
+from gen.families.reduction.grid import GridConfig
 from gen.families.reduction.rows import RowsConfig
 from gen.families.reduction.single import Ending, SingleConfig
 from gen.families.reduction.spec import ReductionSpec
@@ -51,6 +53,7 @@ def likely(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
             return (
                 _flags(256, 2, 16, 2), _flags(256, 4, 16, 2), _flags(256, 4, 16, 4), _flags(512, 4, 8, 4),
                 _flags(128, 2, 8, 2), _flags(128, 2, 16, 1), _flags(256, 2, 16, 8), _flags(512, 8, 16, 1),
+                _flags(128, 4, 16, 1), _flags(128, 8, 16, 1), _flags(128, 4, 16, 4), _flags(512, 8, 8, 2),
             )  # fmt: skip
         case ShapeClass.FEW_LONG_ROWS:
             return (
@@ -60,6 +63,7 @@ def likely(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
             return (
                 _flags(512, 8, 16, 2), _flags(512, 8, 16, 2, CS), _flags(512, 4, 16, 4), _flags(1024, 8, 16, 2),
                 _flags(512, 8, 8, 4), _flags(512, 4, 16, 2, CS), _flags(256, 8, 16, 4),
+                *(_grid(1024, 4, vec, 64, load) for vec in (16, 8) for load in (PLAIN, CS)),
             )  # fmt: skip
         case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS | ShapeClass.LONG_ROWS:
             return _rows_of(size, one)
@@ -131,6 +135,12 @@ def _single(
 
 def _flags(threads: int, unroll: int, vec: int, per_sm: int, load: LoadModifier = PLAIN) -> Choice:
     return "flags", FlagsConfig(
+        threads_per_block=threads, unroll=unroll, vec_bytes=vec, blocks_per_sm=per_sm, load_modifier=load
+    )
+
+
+def _grid(threads: int, unroll: int, vec: int, per_sm: int, load: LoadModifier = PLAIN) -> Choice:
+    return "grid", GridConfig(
         threads_per_block=threads, unroll=unroll, vec_bytes=vec, blocks_per_sm=per_sm, load_modifier=load
     )
 

@@ -26,7 +26,7 @@ from gen.families.transpose.interleave import InterleaveConfig
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.squares import SquaresConfig
 from gen.families.transpose.tiled import Lanes, NaiveConfig, TiledConfig
-from gen.families.transpose.vector import VectorTileConfig
+from gen.families.transpose.vector import Spread, VectorTileConfig
 from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
 
 _LAST = LoadModifier.EVICT_LAST
@@ -61,6 +61,8 @@ def _copies() -> Iterator[tuple[str, Config]]:
 def _runs() -> Iterator[tuple[str, Config]]:
     for threads, unroll in ((256, 4), (128, 4), (256, 2), (128, 2), (256, 1), (512, 1)):
         yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll)
+    for threads, unroll in ((128, 4), (256, 2)):
+        yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll, store_modifier=StoreModifier.CS)
     yield "row_copy", RowCopyConfig(lanes=4, unroll=2)
 
 
@@ -73,8 +75,10 @@ def _small() -> Iterator[tuple[str, Config]]:
     yield "small", SmallConfig(piece=8192, threads_per_block=128)
     for load in (LoadModifier.LDG, _LAST):
         yield "vector_tile", VectorTileConfig(lanes=8, groups=8, load_modifier=load)
-    for load, store in ((LoadModifier.LDG, StoreModifier.CS), (LoadModifier.LDG, _STAYS), (_LAST, _STAYS)):
-        yield "vector_tile", VectorTileConfig(vec_bytes=8, load_modifier=load, store_modifier=store)
+    for order in (Order.COL, Order.ROW):
+        for load, store in ((LoadModifier.LDG, StoreModifier.CS), (LoadModifier.LDG, _STAYS), (_LAST, _STAYS)):
+            eight = VectorTileConfig(vec_bytes=8, block_order=order, load_modifier=load)
+            yield "vector_tile", replace(eight, store_modifier=store)
 
 
 def _few_rows() -> Iterator[tuple[str, Config]]:
@@ -90,6 +94,9 @@ def _few_cols() -> Iterator[tuple[str, Config]]:
             made = VectorTileConfig(lanes=8, groups=16, block_order=order, load_modifier=load)
             yield "vector_tile", replace(made, store_modifier=_STAYS)
             yield "vector_tile", made
+    for vec_bytes, lanes, groups in ((8, 8, 32), (16, 16, 16)):
+        made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, load_modifier=_LAST)
+        yield "vector_tile", replace(made, store_modifier=_STAYS)
     yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=8)
     yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=4)
     yield "skinny", SkinnyConfig(piece=8192, threads_per_block=128, vec_bytes=16)
@@ -115,10 +122,12 @@ def _aligned() -> Iterator[tuple[str, Config]]:
             for lanes, groups in ((16, 16), (16, 32), (32, 16)):
                 yield "vector_tile", replace(made, lanes=lanes, groups=groups, store_modifier=_STAYS)
                 yield "vector_tile", replace(made, lanes=lanes, groups=groups)
-    for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 8), (8, 32, 16), (16, 8, 16)):
+    for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 8), (8, 32, 16), (16, 8, 16), (8, 32, 32)):
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups)
         yield "vector_tile", made
         yield "vector_tile", replace(made, block_order=Order.ROW)
+        for order in (Order.COL, Order.ROW):
+            yield "vector_tile", replace(made, block_order=order, load_modifier=_LAST, store_modifier=_STAYS)
     for tile_rows, tile_cols, warps in ((64, 64, 16), (64, 32, 16), (128, 32, 32), (128, 32, 16), (64, 64, 32)):
         for align in (0, 32):
             yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=warps, align=align)
@@ -133,6 +142,9 @@ def _little() -> Iterator[tuple[str, Config]]:
             made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=index_bits)
             yield "vector_tile", made
             yield "vector_tile", replace(made, block_order=Order.ROW)
+    for vec_bytes, lanes, groups in ((4, 16, 16), (4, 32, 16), (4, 8, 32), (8, 8, 16), (8, 32, 16), (16, 16, 8)):
+        made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=32)
+        yield "vector_tile", replace(made, spread=Spread.PADDING)
     yield "tiled", TiledConfig(tile_dim=16, block_rows=16, unroll=4, dynamic=True)
     yield "tiled", TiledConfig(tile_dim=32, block_rows=16, unroll=4, tile_rows=16, dynamic=True)
 
@@ -140,7 +152,8 @@ def _little() -> Iterator[tuple[str, Config]]:
 def _odd() -> Iterator[tuple[str, Config]]:
     for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64)):
         window = WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
-        yield "window_tile", replace(window, store_modifier=_STAYS)
+        for warps in (16, 32):
+            yield "window_tile", replace(window, warps=warps, store_modifier=_STAYS)
         yield "window_tile", window
     made = ShiftTileConfig(block_order=Order.ROW)
     for groups, chunks, warps in ((32, 1, 8), (64, 1, 8), (64, 1, 16), (32, 2, 8), (64, 2, 16), (64, 2, 8)):
