@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gen.dtypes import B8, B16, B32, B64, B128
+from gen.emit.render import render
 from gen.families.base import Kernel, Limits
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import variant
@@ -66,3 +69,15 @@ def test_the_axes_behind_must_fit_in_a_grid(shape: tuple[int, ...], says: str | 
     extents = extents_of(FAMILY, spec, shape)
     found = FLAT_COPY.uncovered(spec, FlatCopyConfig(), extents, Limits.of("sm_90"))
     assert found == says if says is None else says in str(found)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, 2, 1), (0, 2, 1, 3), (1, 0, 3, 2, 4), (2, 1, 0, 4, 3, 5)])
+def test_where_vectors_are_whole_nothing_waits_for_the_numbers_of_elements(axes: tuple[int, ...]) -> None:
+    made = variant(FAMILY, TransposeSpec(axes, B16), FLAT_COPY, FlatCopyConfig())
+    head, body = render(made).rpartition(f"    {made.name}(")[2].split(") {", 1)
+    numbers, of_elements = head.split("int whole")
+    by_vectors = body.partition("if (!whole")[0] + body.partition("return;")[2]
+    assert "long long" not in numbers.replace("unsigned long long", "")
+    names = re.findall(r"long long (\w+)", of_elements)
+    assert names[0] == "run_elements"
+    assert not [name for name in names if re.search(rf"\b{name}\b", by_vectors)]

@@ -353,10 +353,17 @@ def test_nothing_over_no_tiles_fits_an_argument() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "says"), [(32768, 32768, None), (65536, 32768, "with 32 bits"), (1, 2**31 - 64, "with 32 bits")]
+    ("shape", "says"),
+    [
+        ((32768, 32768), None),
+        ((65536, 32768), "with 32 bits"),
+        ((1, 2**31 - 64), "with 32 bits"),
+        ((511, 2048, 2048), None),
+        ((512, 2048, 2048), "with 32 bits"),
+    ],
 )
-def test_places_of_32_bits_are_for_matrices_that_have_as_many(rows: int, cols: int, says: str | None) -> None:
-    spec, limits = TransposeSpec(), Limits.of("sm_90")
+def test_places_of_32_bits_are_for_arrays_that_have_as_many(shape: tuple[int, ...], says: str | None) -> None:
+    spec, limits = TransposeSpec((1, 0) if len(shape) == 2 else (0, 2, 1)), Limits.of("sm_90")
     made = variant(FAMILY, spec, "vector_tile", VectorTileConfig(vec_bytes=16, index_bits=32))
-    found = made.algorithm.uncovered(spec, made.config, extents_of(FAMILY, spec, (rows, cols)), limits)
+    found = made.algorithm.uncovered(spec, made.config, extents_of(FAMILY, spec, shape), limits)
     assert found == says if says is None else says in str(found)

@@ -68,11 +68,23 @@ def matrices(spec: MatrixSpec) -> Expr:
     return count
 
 
-def batch_arguments(spec: MatrixSpec) -> tuple[tuple[DType, Expr], ...]:
+def batch_arguments(spec: MatrixSpec, index: DType = I64) -> tuple[tuple[DType, Expr], ...]:
     """What a kernel is told of the other axes."""
     return tuple(
-        (I64, size(f"batch{place}{end}")) for place in range(spec.batches) for end in ("", "_in", "_out")
+        (index, size(f"batch{place}{end}")) for place in range(spec.batches) for end in ("", "_in", "_out")
     )  # fmt: skip
+
+
+def spanned(spec: MatrixSpec, extents: Extents, end: str) -> int:
+    """Elements from an array's first matrix to its last; where an axis has one place, to where it would have the next.
+
+    Args:
+        spec: the spec.
+        extents: its sizes.
+        end: `_in` or `_out`.
+    """
+    steps = [(extents[f"batch{place}"], extents[f"batch{place}{end}"]) for place in range(spec.batches)]
+    return sum(max(extent - 1, 1) * step for extent, step in steps)
 
 
 def arguments(
@@ -80,7 +92,7 @@ def arguments(
 ) -> tuple[str | tuple[DType, Expr], ...]:  # fmt: skip
     """What every kernel is told, as `parameters` of the templates declares it; counts are of tiles, down and across."""
     numbers = tuple((index, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
-    return ("in", "out", *numbers, *batch_arguments(spec), *((U32, count) for count in counts))
+    return ("in", "out", *numbers, *batch_arguments(spec, index), *((U32, count) for count in counts))
 
 
 def tiled_launch(
@@ -116,7 +128,7 @@ def launch_on_axes(
 ) -> Plan:  # fmt: skip
     """A launch with a block for each tile, which it finds by `place_on_axes` of the templates: it divides nothing.
 
-    But for a matrix's number, where there are several axes of them. Elements' places in a matrix have 32 bits.
+    But for a matrix's number, where there are several axes of them. Elements' places have 32 bits.
     """
     launch = Launch(
         grid=axes(tiles, order),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.dtypes import I32, U32, U64, DType, LoadModifier, StoreModifier
+from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.transpose.blocks import (
     MOST,
-    arguments,
     elements,
     inverse_of,
     load_modifiers,
     only_moves,
+    spanned,
     store_modifiers,
 )
 from gen.families.transpose.flat import stays
@@ -61,7 +61,8 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
             return f"threads copy {vectors} vectors; it takes {MOST} at most"
         if found := beyond_grid(blocks, *behind):
             return found
-        furthest = max(self.spanned(spec, extents, end) for end in ("_in", "_out"))
+        apart = max(spanned(spec, extents, end) for end in ("_in", "_out"))
+        furthest = self.vectors(spec).at(extents) + apart * spec.dtype.size // 16
         return (
             f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
         )
@@ -73,14 +74,6 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
     def vectors(self, spec: TransposeSpec) -> Expr:
         """Vectors of a run, the last perhaps filled in part."""
         return (size("rows") * size("cols")).ceil_div(16 // spec.dtype.size)
-
-    def spanned(self, spec: TransposeSpec, extents: Extents, end: str) -> int:
-        """Vectors from an array's first to its last; where an axis has one place, to where it would have the next."""
-        found = self.vectors(spec).at(extents)
-        for place in range(spec.batches):
-            extent, step = (extents[f"batch{place}{which}"] for which in ("", end))
-            found += max(extent - 1, 1) * (step * spec.dtype.size // 16)
-        return found
 
     def grid(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[Expr, Expr, Expr]:
         """Blocks along those runs, along the axis before, and along all others."""
@@ -94,13 +87,19 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
 
     def divisors(self, spec: TransposeSpec) -> tuple[str, ...]:
         """What numbers are divided by: a vector's by those of a run, a block's along z by axes' extents."""
-        return ("tiles_across", *(f"batch{place}" for place in range(1, spec.batches - 2)))
+        return ("run_vectors", *(f"batch{place}" for place in range(1, spec.batches - 2))) if spec.batches else ()
 
     def told(self, spec: TransposeSpec) -> tuple[tuple[DType, Expr], ...]:
-        """Inverses of those; vectors from place to place along every axis; and 1 if all are whole, else 0."""
-        divisors = [self.vectors(spec), *(size(name) for name in self.divisors(spec)[1:])]
+        """Numbers, as the template declares them.
+
+        First what every thread needs: inverses of divisors; vectors from place to place along every axis; divisors
+        but the first; runs, and vectors of each; 1 if all are whole, else 0. Then what only those need that copy
+        elements: those of a run, and from place to place.
+        """
+        vectors = self.vectors(spec)
         inverses = [
-            inverse_of(of).called(f"{name}_inverse") for name, of in zip(self.divisors(spec), divisors, strict=True)
+            inverse_of(vectors if name == "run_vectors" else size(name)).called(f"{name}_inverse")
+            for name in self.divisors(spec)
         ]
         vector = 16 // spec.dtype.size
         steps = [size(f"batch{place}{end}") for place in range(spec.batches) for end in ("_in", "_out")]
@@ -108,7 +107,14 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         for step in steps:
             left = left + step % vector
         whole = (ONE - left.at_most(1)).called("whole")
-        return (*((U64, one) for one in inverses), *((U32, step // vector) for step in steps), (I32, whole))
+        counts = (self.runs(spec), vectors) if spec.batches else (vectors,)
+        numbers = (*(step // vector for step in steps), *map(size, self.divisors(spec)[1:]), *counts)
+        return (
+            *((U64, inverse) for inverse in inverses),
+            *((U32, number) for number in numbers),
+            (I32, whole),
+            *((I64, number) for number in (size("rows") * size("cols"), *steps)),
+        )
 
     def inputs(self, spec: TransposeSpec, config: FlatCopyConfig) -> Mapping[str, object]:
         """All that the template reads."""
@@ -127,7 +133,7 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         launch = Launch(
             grid=self.grid(spec, config),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*arguments(spec, self.runs(spec), self.vectors(spec)), *self.told(spec)),
+            arguments=("in", "out", *self.told(spec)),
         )
         return Plan((launch,))
 

@@ -19,6 +19,7 @@ from gen.families.transpose.blocks import (
     launch_on_axes,
     matrices,
     only_apart,
+    spanned,
     store_modifiers,
     telling,
     tiled_launch,
@@ -57,7 +58,7 @@ class VectorTileConfig(Config):
     )
     store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
     index_bits: int = tunable(
-        "i", (64, 32), base=64, off=64, help="bits of an element's place in a matrix; 32: with a grid of three axes"
+        "i", (64, 32), base=64, off=64, help="bits of an element's place; 32: with a grid of three axes"
     )
 
     def problem(self) -> str | None:
@@ -109,7 +110,10 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         tiles = self.tiles(spec, config)
         if config.index_bits == 32:
             down, across = tiles.down.at(extents) * tiles.tile_rows, tiles.across.at(extents) * tiles.tile_cols
-            furthest = max(down * extents["in_pitch"] + across, across * extents["out_pitch"] + down)
+            furthest = max(
+                spanned(spec, extents, "_in") + down * extents["in_pitch"] + across,
+                spanned(spec, extents, "_out") + across * extents["out_pitch"] + down,
+            )
             if furthest > _MOST_PLACES:
                 return f"an element's place may be {furthest}; with 32 bits it is {_MOST_PLACES} at most"
             return beyond_grid(*(along.at(extents) for along in axes(tiles, config.block_order)))
