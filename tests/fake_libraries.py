@@ -73,7 +73,7 @@ def torch() -> Any:
     made.compiled = []
 
     def compile_(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        made.compiled.append(options)
+        made.compiled.append((function, options))
         return function
 
     made.compile = compile_
@@ -99,6 +99,21 @@ def _wide(function: Callable[..., Any], x: Any, axis: Any) -> Any:
 
 def _over(function: Callable[..., Any]) -> Callable[..., Array]:
     return lambda x, axis: np.asarray(_wide(function, x, axis))
+
+
+def inductor() -> Any:
+    """What empties torch's caches of compiled kernels."""
+    made: Any = ModuleType("torch._inductor.utils")
+    made.emptied = []
+
+    @contextmanager
+    def fresh_cache() -> Iterator[None]:
+        made.emptied.append(True)
+        yield
+        made.emptied.append(False)
+
+    made.fresh_cache = fresh_cache
+    return made
 
 
 def triton() -> Any:
@@ -249,7 +264,8 @@ class FakeCub:
 
 
 MODULES: dict[str, Callable[[], Any]] = {
-    "torch": torch, "triton": triton, "cupy": cupy, "cupyx.scipy.ndimage": cupyx, "jax": jax, "jax.numpy": jax_numpy,
+    "torch": torch, "torch._inductor.utils": inductor, "triton": triton, "cupy": cupy, "cupyx.scipy.ndimage": cupyx,
+    "jax": jax, "jax.numpy": jax_numpy,
 }  # fmt: skip
 
 

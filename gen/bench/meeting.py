@@ -27,7 +27,7 @@ MOST_WARM_UPS = 2000
 CLOCK_MOVED = 0.02  # more than this, and times are taken again
 CAPTURES = 3  # of each side, in turn: a graph may be fast or slow by where it lies
 OTHERWISE = 0.05  # ours, beside a peer, is noted if it takes so much more or less than beside itself
-# How long a step may take before the process that takes it is taken for hung.
+# How long a step may take before the process that takes it is taken for hung; timing longer if calls are so slow.
 PREPARE_SECONDS, CHECK_SECONDS, TIME_SECONDS = 240.0, 120.0, 120.0
 
 Tell = Callable[[Message], None]
@@ -45,6 +45,7 @@ class Meeting:
         self._mine, self._referee = mine, referee
         self._graphs: list[Replay] = []
         self._moved = ""
+        self._timing = Begun(OURS, "timing", TIME_SECONDS)
         self._warm_us = WARM_UP_US
         self._alone: dict[Caches, Duel] = {}
         self._told: list[Row] = []
@@ -53,12 +54,12 @@ class Meeting:
     def with_itself(self, row: Row, again: Contender) -> tuple[Caches, ...]:
         """Times our kernel against itself: the noise. Gives the protocols for the peers: under 20 us, HOT too."""
         asked = self._protocol
-        self._send(Begun(OURS, "timing", TIME_SECONDS, asked.value))
+        self._begin_timing(OURS, asked)
         first = self._alone[asked] = self._fight(again, asked)
         self._tell(row, asked, first)
         if asked is Caches.HOT or first.ours_us >= LATENCY_US or self._mine.is_graph:
             return (asked,)
-        self._send(Begun(OURS, "timing", TIME_SECONDS, Caches.HOT.value))
+        self._begin_timing(OURS, Caches.HOT)
         try:
             self._alone[Caches.HOT] = hot = self._fight(again, Caches.HOT)
         except GenError as error:
@@ -77,7 +78,7 @@ class Meeting:
             tell(Begun(peer.name, "getting ready", PREPARE_SECONDS))
             contender = peer.prepare(self._case, source, self._ring)
             self._ring.synchronize()
-            row = replace(row, seconds=time.monotonic() - start)
+            row = replace(row, seconds=contender.seconds or time.monotonic() - start)
             tell(Begun(peer.name, "checking", CHECK_SECONDS))
             notes = [contender.note, *self._differences(contender), self._referee.note]
             wrong = self._referee.wrong_peer(contender)
@@ -107,7 +108,7 @@ class Meeting:
 
     def _time(self, row: Row, contender: Contender, protocol: Caches) -> None:
         """One protocol; what goes wrong in it leaves the rows of others as they are."""
-        self._send(Begun(row.peer, "timing", TIME_SECONDS, protocol.value))
+        self._begin_timing(row.peer, protocol)
         if protocol is Caches.HOT and contender.on_stream is None and not contender.is_graph:
             self._found(replace(row, note="cannot be captured in a graph"))
             return
@@ -118,6 +119,10 @@ class Meeting:
             check_alive(self._ring)
         else:
             self._tell(row, protocol, found)
+
+    def _begin_timing(self, who: str, protocol: Caches) -> None:
+        self._timing = Begun(who, "timing", TIME_SECONDS, protocol.value)
+        self._send(self._timing)
 
     def _shut(self, contender: Contender | None) -> None:
         """Ends with a contender; a fault in that is told in the rows that it has already."""
@@ -194,6 +199,9 @@ class Meeting:
         self._warm_up(first, pair_us)
         self._warm_us = WARM_AGAIN_US
         pairs = pairs_within(pair_us)
+        seconds = 2 * pairs * pair_us / 1e6  # each part may be timed twice
+        if seconds > TIME_SECONDS / 2:
+            self._send(replace(self._timing, seconds=TIME_SECONDS + 2 * seconds))
         times: list[float] = []
         for samples in in_parts(mine, others, pairs):
             times += self._part(samples, protocol)

@@ -131,6 +131,24 @@ def test_under_20_us_a_launch_in_a_graph_is_timed_too(home: Path) -> None:
     assert not ring.graphs, "a graph was not closed"
 
 
+@pytest.mark.parametrize(("call_us", "seconds"), [(1e6, 120), (2e7, 600)])
+def test_timing_slow_calls_may_take_as_long_as_they_do(home: Path, call_us: float, seconds: float) -> None:
+    _, told = run(home, SUM, FakePeer(), ring=FakeRing(times=(30.0, call_us)))
+    begun = [step for step in told if isinstance(step, Begun)]
+    allowed = [step.seconds for step in begun if (step.who, step.what) == ("other", "timing")]
+    assert allowed[0] == 120
+    assert allowed[-1] == pytest.approx(seconds, rel=1e-3)
+
+
+def test_a_peer_that_is_made_ready_several_times_says_how_long_one_took(home: Path) -> None:
+    class Thrice(FakePeer):
+        def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
+            return replace(super().prepare(case, source, place), seconds=41.5)
+
+    (_, row), _ = run(home, SUM, Thrice(), ring=FakeRing(times=(40.0, 50.0)))
+    assert row.seconds == 41.5
+
+
 def test_a_difference_within_the_noise_is_a_tie(home: Path) -> None:
     for again, word in ((1.0, "WIN"), (1.2, "WIN"), (0.75, "TIE"), (1.3, "TIE")):
         rows, _ = run(home, SUM, FakePeer(), ring=FakeRing(times=(40.0, 50.0), again=again))

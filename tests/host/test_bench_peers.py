@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gen.bench.arrays import Shared
 from gen.bench.peers import MODULES, base, cub, cublas_geam, find, names
@@ -165,11 +168,65 @@ def test_cublas_is_told_the_stream(libraries: fake_libraries.FakeCublas) -> None
     assert libraries.streams == [None, 1234, None]
 
 
+SUM = Case(Reduce(("sum",)), F32, (64,))
+
+
 def test_torch_compile_is_asked_for_its_best() -> None:
-    made, _ = prepare("torch.compile", Case(Reduce(("sum",)), F32, (64,)), FakeRing())
+    made, _ = prepare("torch.compile", SUM, FakeRing())
+    assert made.note == "max-autotune-no-cudagraphs, the fastest of 3 compilations"
+    options = {"mode": "max-autotune-no-cudagraphs", "fullgraph": True, "dynamic": False}
+    assert [given for _, given in sys.modules["torch"].compiled] == [options] * 3
+    assert len({function.__code__ for function, _ in sys.modules["torch"].compiled}) == 3
+    assert sys.modules["torch._inductor.utils"].emptied == [True, False] * 3
+
+
+def test_torch_that_cannot_empty_its_caches_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys.modules["torch._inductor.utils"], "fresh_cache")
+    made, _ = prepare("torch.compile", SUM, FakeRing())
     assert made.note == "max-autotune-no-cudagraphs"
-    (options,) = sys.modules["torch"].compiled
-    assert options == {"mode": "max-autotune-no-cudagraphs", "fullgraph": True, "dynamic": False}
+    assert len(sys.modules["torch"].compiled) == 1
+
+
+@pytest.mark.parametrize("steps", [None, 1, 5])
+@given(
+    st.lists(st.floats(1, 100), min_size=3, max_size=3, unique=True),
+    st.lists(st.floats(1, 100), min_size=3, max_size=3, unique=True),
+)
+def test_the_fastest_of_several_compilations_is_taken(
+    steps: int | None, alone: list[float], among_many: list[float]
+) -> None:
+    """By the time of one call; where that is under 20 us, by its product with that of one among many."""
+    called: list[int] = []
+    torch = sys.modules["torch"]
+
+    def compile_(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        number = int(function.__code__.co_name.rpartition("_")[2])
+
+        def numbered(*arguments: Any) -> Any:
+            called.append(number)
+            return function(*arguments)
+
+        return numbered
+
+    class Timing(FakeRing):
+        def time_us(self, launch: Callable[[], None]) -> float:
+            called.clear()
+            launch()
+            (number,) = set(called)
+            return alone[number] if len(called) == 1 else 50 * among_many[number]
+
+    ring = Timing()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", compile_)
+        case = SUM if steps is None else Case(Sweep("star", 2, 1, "wrap", steps), F32, (8, 8))
+        made, _ = prepare("torch.compile", case, ring)
+        called.clear()
+        made.launch()
+        made.close()
+    assert not ring.graphs
+    product = [one * many for one, many in zip(alone, among_many, strict=True)]
+    times = product if min(alone) < 20 else alone
+    assert set(called) == {times.index(min(times))}
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ class Contender:
         close: gives memory back.
         places: how many arrays it can write its results to: how fast it is may depend on their addresses.
         use: chooses one of these for the launches that follow.
+        seconds: what making it ready takes a user, where more was done; 0: what it took.
     """
 
     launch: Launch
@@ -91,6 +92,7 @@ class Contender:
     close: Callable[[], None] = lambda: None
     places: int = 1
     use: Callable[[int], None] = lambda _: None
+    seconds: float = 0.0
 
 
 class Outputs:
