@@ -140,11 +140,11 @@ MUTANTS = (
     ),
     Mutant(
         "all runs: a thread's next vector in the same run", ON_LONG_RUNS, FLAT_COPY,
-        "part >= tiles_across;", "part > 2 * tiles_across;", (WRONG, OUTSIDE_READ, UNTOUCHED),
+        "part >= run_vectors;", "part > 2 * run_vectors;", (WRONG, OUTSIDE_READ, UNTOUCHED),
     ),
     Mutant(
         "all runs: a run that ends stays counted", ON_LONG_RUNS, FLAT_COPY,
-        "      if (ends) part -= tiles_across;\n", "", (WRONG, OUTSIDE_READ, UNTOUCHED),
+        "      if (ends) part -= run_vectors;\n", "", (WRONG, OUTSIDE_READ, UNTOUCHED),
     ),
     # stores that leave the second-level cache last
     Mutant(
