@@ -123,16 +123,6 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         """Of a vector."""
         return config.vec_bytes // spec.dtype.size
 
-    def crowded(self, spec: TransposeSpec, config: VectorTileConfig) -> bool:
-        """Whether threads have few registers, so that all blocks of a small array are at work at once.
-
-        A square of 16 words takes a few more than that otherwise. Padded tiles would spill, but for those that are as
-        many squares across as down.
-        """
-        words = self.elements(spec, config) * config.vec_bytes // 4
-        fits = config.spread is Spread.SWIZZLE or config.lanes == config.groups
-        return config.index_bits == 32 and words == 16 and fits
-
     def tile_bytes(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """Shared memory of a block."""
         groups = config.groups + (config.spread is Spread.PADDING)
@@ -154,7 +144,6 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
             "size": spec.dtype.size,
             "vec_bytes": config.vec_bytes,
             "vector": VECTORS[config.vec_bytes],
-            "crowded": self.crowded(spec, config),
             "lanes": config.lanes,
             "groups": config.groups,
             "swizzle": config.spread is Spread.SWIZZLE,
