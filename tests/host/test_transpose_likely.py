@@ -46,6 +46,11 @@ def test_base_comes_first_and_others_are_legal(axes: tuple[int, ...], dtype: DTy
         ((1, 0), B32, (4097, 4099), "window_tile_t128_c64_w32_a32_ocol_stel"),
         ((0, 2, 1), B32, (65536, 16, 16), "squares_tpb128_u1_stel"),
         ((0, 2, 1), B32, (4096, 32, 32), "vector_tile_v8_x16_g16_swz_orow_ldg_stcs"),
+        ((1, 0), B32, (4096, 4096), "window_tile_t64_c64_w16_ocol_stel"),
+        ((1, 0), B8, (8192, 8192), "vector_tile_v16_x16_g8_swz_ocol_ldg_stel"),
+        ((1, 0), B32, (1024, 1024), "vector_tile_v8_x16_g16_swz_ocol_ldg_i32"),
+        ((3, 2, 1, 0), B32, (128, 128, 128, 16), "packed_r2_tpb256_u8_swz_orow_stcs"),
+        ((0, 2, 1, 3), B16, (32, 128, 16, 64), "flat_copy_tpb128_u2_stcs"),
     ],
 )
 def test_what_was_fast_on_an_h100_or_an_h200_is_tried_early(

@@ -23,6 +23,7 @@ from gen.families.transpose.classes import (
 from gen.families.transpose.flat import Few, RowCopyConfig, SkinnyConfig, SmallConfig
 from gen.families.transpose.flat_copy import FlatCopyConfig
 from gen.families.transpose.interleave import InterleaveConfig
+from gen.families.transpose.packed import PackedConfig
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.squares import SquaresConfig
 from gen.families.transpose.tiled import Lanes, NaiveConfig, TiledConfig
@@ -61,7 +62,7 @@ def _copies() -> Iterator[tuple[str, Config]]:
 def _runs() -> Iterator[tuple[str, Config]]:
     for threads, unroll in ((256, 4), (128, 4), (256, 2), (128, 2), (256, 1), (512, 1)):
         yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll)
-    for threads, unroll in ((128, 4), (256, 2)):
+    for threads, unroll in ((128, 4), (256, 2), (128, 2), (512, 2)):
         yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll, store_modifier=StoreModifier.CS)
     yield "row_copy", RowCopyConfig(lanes=4, unroll=2)
 
@@ -83,6 +84,7 @@ def _small() -> Iterator[tuple[str, Config]]:
 
 def _few_rows() -> Iterator[tuple[str, Config]]:
     yield from _interleaved(Few.ROWS)
+    yield "vector_tile", VectorTileConfig(lanes=16, groups=8, load_modifier=_LAST, store_modifier=_STAYS)
     yield "skinny", SkinnyConfig(few=Few.ROWS, piece=4096, threads_per_block=128)
     yield "skinny", SkinnyConfig(few=Few.ROWS, piece=8192, threads_per_block=128)
 
@@ -97,6 +99,7 @@ def _few_cols() -> Iterator[tuple[str, Config]]:
     for vec_bytes, lanes, groups in ((8, 8, 32), (16, 16, 16)):
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, load_modifier=_LAST)
         yield "vector_tile", replace(made, store_modifier=_STAYS)
+        yield "vector_tile", made
     yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=8)
     yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=4)
     yield "skinny", SkinnyConfig(piece=8192, threads_per_block=128, vec_bytes=16)
@@ -122,27 +125,42 @@ def _aligned() -> Iterator[tuple[str, Config]]:
             for lanes, groups in ((16, 16), (16, 32), (32, 16)):
                 yield "vector_tile", replace(made, lanes=lanes, groups=groups, store_modifier=_STAYS)
                 yield "vector_tile", replace(made, lanes=lanes, groups=groups)
-    for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 8), (8, 32, 16), (16, 8, 16), (8, 32, 32)):
+    for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 8), (8, 32, 16), (16, 8, 16), (8, 32, 32), (16, 16, 8)):
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups)
         yield "vector_tile", made
         yield "vector_tile", replace(made, block_order=Order.ROW)
         for order in (Order.COL, Order.ROW):
-            yield "vector_tile", replace(made, block_order=order, load_modifier=_LAST, store_modifier=_STAYS)
+            for load in (_LAST, LoadModifier.LDG):
+                yield "vector_tile", replace(made, block_order=order, load_modifier=load, store_modifier=_STAYS)
+    four = VectorTileConfig(vec_bytes=4, lanes=32, groups=16, load_modifier=_LAST)
+    yield "vector_tile", replace(four, store_modifier=StoreModifier.CS)
+    for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 16), (16, 32, 8), (16, 16, 8), (4, 16, 16)):
+        yield "vector_tile", VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=32)
+    yield "packed", PackedConfig(unroll=8, block_order=Order.ROW, store_modifier=StoreModifier.CS)
     for tile_rows, tile_cols, warps in ((64, 64, 16), (64, 32, 16), (128, 32, 32), (128, 32, 16), (64, 64, 32)):
         for align in (0, 32):
             yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=warps, align=align)
+    yield "window_tile", WindowTileConfig(tile_rows=64, tile_cols=64, warps=16, align=0, store_modifier=_STAYS)
 
 
 def _little() -> Iterator[tuple[str, Config]]:
     for index_bits in (32, 64):
         for vec_bytes, lanes, groups in (
             (8, 8, 8), (4, 16, 16), (8, 16, 8), (8, 16, 16), (16, 8, 8), (16, 8, 16), (4, 16, 8), (4, 8, 8),
-            (4, 8, 32),
+            (4, 8, 32), (8, 32, 16),
         ):  # fmt: skip
             made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=index_bits)
             yield "vector_tile", made
             yield "vector_tile", replace(made, block_order=Order.ROW)
-    for vec_bytes, lanes, groups in ((4, 16, 16), (4, 32, 16), (4, 8, 32), (8, 8, 16), (8, 32, 16), (16, 16, 8)):
+    for vec_bytes, lanes, groups in (
+        (4, 16, 16),
+        (4, 32, 16),
+        (4, 8, 32),
+        (4, 16, 32),
+        (8, 8, 16),
+        (8, 32, 16),
+        (16, 16, 8),
+    ):
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=32)
         yield "vector_tile", replace(made, spread=Spread.PADDING)
     yield "tiled", TiledConfig(tile_dim=16, block_rows=16, unroll=4, dynamic=True)
@@ -150,7 +168,7 @@ def _little() -> Iterator[tuple[str, Config]]:
 
 
 def _odd() -> Iterator[tuple[str, Config]]:
-    for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64)):
+    for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64), (64, 128)):
         window = WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
         for warps in (16, 32):
             yield "window_tile", replace(window, warps=warps, store_modifier=_STAYS)
