@@ -27,7 +27,8 @@ MOST_WARM_UPS = 2000
 CLOCK_MOVED = 0.02  # more than this, and times are taken again
 CAPTURES = 3  # of each side, in turn: a graph may be fast or slow by where it lies
 OTHERWISE = 0.05  # ours, beside a peer, is noted if it takes so much more or less than beside itself
-# How long a step may take before the process that takes it is taken for hung; timing longer if calls are so slow.
+# How long a step may take before the process that takes it is taken for hung. Timing
+# may take longer once a pair has shown that calls are slow.
 PREPARE_SECONDS, CHECK_SECONDS, TIME_SECONDS = 240.0, 120.0, 120.0
 
 Tell = Callable[[Message], None]
@@ -199,9 +200,9 @@ class Meeting:
         self._warm_up(first, pair_us)
         self._warm_us = WARM_AGAIN_US
         pairs = pairs_within(pair_us)
-        seconds = 2 * pairs * pair_us / 1e6  # each part may be timed twice
+        seconds = 4 * pairs * pair_us / 1e6  # each part may be timed twice, and warmed up as long
         if seconds > TIME_SECONDS / 2:
-            self._send(replace(self._timing, seconds=TIME_SECONDS + 2 * seconds))
+            self._send(replace(self._timing, seconds=TIME_SECONDS + seconds))
         times: list[float] = []
         for samples in in_parts(mine, others, pairs):
             times += self._part(samples, protocol)

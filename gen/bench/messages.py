@@ -26,7 +26,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Begun:
-    """A step begins that may crash or hang.
+    """A step begins that may crash or hang; or it turned out that it needs longer, from now on.
 
     Attributes:
         who: the contender at work.

@@ -43,7 +43,8 @@ class Row:
         verdict: WIN, TIE or LOSS; `-` where nothing was timed.
         variant: of ours.
         pairs: how many were timed.
-        seconds: what the contender took to get ready: compiling and tuning of its own included.
+        seconds: what the contender took to get ready: compiling and tuning of its own included; of several
+            compilations, what one took on average.
         note: what differs in meaning, and what else a reader must know; why nothing was timed.
         run: the run that measured it.
     """

@@ -20,7 +20,7 @@ from gen.bench.messages import Begun, Found, Message
 from gen.bench.offers import problem_of
 from gen.bench.ours import NOTHING_BASE, NOTHING_OFTEN
 from gen.bench.peers import find
-from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Place
+from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Peer, Place
 from gen.bench.ring import LostError
 from gen.bench.rows import OURS, Row
 from gen.bench.statistics import BLOCK, FEWEST, MOST, turns
@@ -93,7 +93,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def run(
-    home: Path, case: Case, *peers: FakePeer, ring: FakeRing | None = None, protocol: Protocol = Protocol.COLD,
+    home: Path, case: Case, *peers: Peer, ring: FakeRing | None = None, protocol: Protocol = Protocol.COLD,
 ) -> tuple[list[Row], list[Message]]:  # fmt: skip
     told: list[Message] = []
     Arena(ring or FakeRing(), FAMILIES, home, protocol, told.append).run(case, peers)
@@ -131,7 +131,18 @@ def test_under_20_us_a_launch_in_a_graph_is_timed_too(home: Path) -> None:
     assert not ring.graphs, "a graph was not closed"
 
 
-@pytest.mark.parametrize(("call_us", "seconds"), [(1e6, 120), (2e7, 600)])
+@pytest.mark.parametrize("captures", [6, 7, 9])
+def test_a_graph_of_torch_compile_that_fails_leaves_what_was_timed_cold(
+    home: Path, captures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_libraries.install(monkeypatch)
+    rows, _ = run(home, SUM, find("torch.compile"), ring=FakeRing(times=(10.0, 9.0), captures=captures))
+    found = {(row.peer, row.protocol): row for row in rows}
+    assert found["torch.compile", "cold"].verdict == "LOSS"
+    assert found["torch.compile", "hot"].note.startswith("failed: cuGraphInstantiate failed")
+
+
+@pytest.mark.parametrize(("call_us", "seconds"), [(1e6, 120), (8e6, 312), (2e7, 600)])
 def test_timing_slow_calls_may_take_as_long_as_they_do(home: Path, call_us: float, seconds: float) -> None:
     _, told = run(home, SUM, FakePeer(), ring=FakeRing(times=(30.0, call_us)))
     begun = [step for step in told if isinstance(step, Begun)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -189,21 +190,28 @@ def test_torch_that_cannot_empty_its_caches_compiles_once(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("steps", [None, 1, 5])
 @given(
-    st.lists(st.floats(1, 100), min_size=3, max_size=3, unique=True),
-    st.lists(st.floats(1, 100), min_size=3, max_size=3, unique=True),
+    st.lists(st.integers(1, 100), min_size=3, max_size=3, unique=True),
+    st.lists(st.integers(1, 100), min_size=3, max_size=3, unique=True),
 )
 def test_the_fastest_of_several_compilations_is_taken(
-    steps: int | None, alone: list[float], among_many: list[float]
+    steps: int | None, alone: list[int], among_many: list[int]
 ) -> None:
     """By the time of one call; where that is under 20 us, by its product with that of one among many."""
-    called: list[int] = []
+    called: list[tuple[int, int]] = []  # a compilation, and the stream it is called on
     torch = sys.modules["torch"]
+    now = [0]
+
+    @contextmanager
+    def stream(handle: int) -> Iterator[None]:
+        now.append(handle)
+        yield
+        now.pop()
 
     def compile_(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
         number = int(function.__code__.co_name.rpartition("_")[2])
 
         def numbered(*arguments: Any) -> Any:
-            called.append(number)
+            called.append((number, now[-1]))
             return function(*arguments)
 
         return numbered
@@ -212,12 +220,14 @@ def test_the_fastest_of_several_compilations_is_taken(
         def time_us(self, launch: Callable[[], None]) -> float:
             called.clear()
             launch()
-            (number,) = set(called)
+            ((number, on),) = set(called)
+            assert on == (0 if len(called) == 1 else 7), "what is captured is queued on the stream that captures"
             return alone[number] if len(called) == 1 else 50 * among_many[number]
 
     ring = Timing()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "compile", compile_)
+        patch.setattr(torch.cuda, "stream", stream)
         case = SUM if steps is None else Case(Sweep("star", 2, 1, "wrap", steps), F32, (8, 8))
         made, _ = prepare("torch.compile", case, ring)
         called.clear()
@@ -226,7 +236,32 @@ def test_the_fastest_of_several_compilations_is_taken(
     assert not ring.graphs
     product = [one * many for one, many in zip(alone, among_many, strict=True)]
     times = product if min(alone) < 20 else alone
-    assert set(called) == {times.index(min(times))}
+    assert {number for number, _ in called} == {times.index(min(times))}
+
+
+@pytest.mark.parametrize("steps", [None, 1, 5])
+def test_each_compilation_finds_empty_caches_and_the_time_of_one_is_told(
+    steps: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch, inductor = sys.modules["torch"], sys.modules["torch._inductor.utils"]
+    first: dict[Any, bool] = {}
+
+    def compile_(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            first.setdefault(function, bool(inductor.emptied and inductor.emptied[-1]))
+            return function(*arguments)
+
+        return called
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    clock = SimpleNamespace(monotonic=iter((0.0, 1.0, 10.0, 12.0, 20.0, 26.0)).__next__)
+    monkeypatch.setattr("gen.bench.peers.torch_compiled.time", clock)
+    case = SUM if steps is None else Case(Sweep("star", 2, 1, "wrap", steps), F32, (8, 8))
+    made, _ = prepare("torch.compile", case, FakeRing())
+    monkeypatch.undo()
+    made.close()
+    assert list(first.values()) == [True] * 3, "what is compiled when it is first called is compiled there"
+    assert made.seconds == 3
 
 
 @pytest.mark.parametrize(

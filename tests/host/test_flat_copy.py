@@ -71,6 +71,18 @@ def test_the_axes_behind_must_fit_in_a_grid(shape: tuple[int, ...], says: str | 
     assert found == says if says is None else says in str(found)
 
 
+@pytest.mark.parametrize(("in_row", "out_row", "fits"), [(8, 2**32, False), (2**32, 8, False), (2**26, 8, True)])
+def test_neither_array_may_lie_further_apart_than_its_vectors_are_numbered(
+    in_row: int, out_row: int, fits: bool
+) -> None:
+    spec = TransposeSpec((0, 2, 1, 3), B32)
+    known = {"axis0": 2, "axis1": 4, "axis2": 4, "axis3": 8, "in_row": in_row, "out_row": out_row}
+    extents = FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
+    found = FLAT_COPY.uncovered(spec, FlatCopyConfig(), extents, Limits.of("sm_90"))
+    assert (found is None) == fits
+    assert fits or "a vector's place may be" in str(found)
+
+
 @pytest.mark.parametrize("axes", [(0, 1), (0, 2, 1), (0, 2, 1, 3), (1, 0, 3, 2, 4), (2, 1, 0, 4, 3, 5)])
 def test_where_vectors_are_whole_nothing_waits_for_the_numbers_of_elements(axes: tuple[int, ...]) -> None:
     made = variant(FAMILY, TransposeSpec(axes, B16), FLAT_COPY, FlatCopyConfig())

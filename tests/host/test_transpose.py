@@ -348,6 +348,16 @@ def test_one_more_than_a_number_times_the_inverse_has_the_quotient_as_its_upper_
         assert (2 * near + 2) * inverse >> 64 == near // divisor
 
 
+@pytest.mark.parametrize(("in_row", "out_row", "says"), [(64, 2**23, True), (2**23, 64, True), (2**21, 64, False)])
+def test_places_of_32_bits_are_for_outputs_and_inputs_that_have_as_many(in_row: int, out_row: int, says: bool) -> None:
+    spec, known = TransposeSpec((0, 2, 1)), {"axis0": 8, "axis1": 64, "axis2": 64, "in_row": in_row, "out_row": out_row}
+    extents = FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
+    made = variant(FAMILY, spec, "vector_tile", VectorTileConfig(vec_bytes=16, index_bits=32))
+    found = made.algorithm.uncovered(spec, made.config, extents, Limits.of("sm_90"))
+    assert (found is not None) == says
+    assert found is None or "with 32 bits" in found
+
+
 def test_nothing_over_no_tiles_fits_an_argument() -> None:
     assert 0 < inverse_of(size("n")).at({"n": 0}) < 2**64
 

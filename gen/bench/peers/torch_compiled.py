@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
@@ -59,7 +59,7 @@ class _Compiled:
     Attributes:
         function: what came of it.
         launch: calls it as it was called first.
-        seconds: that one took.
+        seconds: how long one takes.
         note: says how many there were.
     """
 
@@ -99,12 +99,16 @@ def _another(computation: Callable[..., Any], number: int) -> Callable[..., Any]
 
 
 def _best(made: Sequence[_Compiled], place: Place, stream: OnStream) -> _Compiled:
-    """The fastest; of short ones, which are timed among many launches as well, by the product of both times."""
+    """The fastest, with the seconds that one took on average.
+
+    Short ones are timed among many launches as well, where those can be captured: the least product of both times wins.
+    """
     if len(made) == 1:
         return made[0]
     times = [place.time_us(one.launch) for one in made]
     if min(times) < LATENCY_US:
-        times = [alone * _among_many_us(one, place, stream) for alone, one in zip(times, made, strict=True)]
+        with suppress(Exception):  # which is told where it is timed against ours
+            times = [alone * _among_many_us(one, place, stream) for alone, one in zip(times, made, strict=True)]
     fastest = made[times.index(min(times))]
     return replace(fastest, seconds=sum(one.seconds for one in made) / len(made))
 

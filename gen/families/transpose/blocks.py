@@ -76,7 +76,7 @@ def batch_arguments(spec: MatrixSpec, index: DType = I64) -> tuple[tuple[DType, 
 
 
 def spanned(spec: MatrixSpec, extents: Extents, end: str) -> int:
-    """Elements from an array's first matrix to its last; where an axis has one place, to where it would have the next.
+    """Elements from an array's first matrix to its last; an axis counts two places at least, so that its step is in it.
 
     Args:
         spec: the spec.
