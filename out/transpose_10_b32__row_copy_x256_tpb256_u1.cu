@@ -10,7 +10,7 @@
 //           tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 1}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 988381802a3274a1
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 e6360119b5f991fa
 //
 // Written by gen: change the template, not this file.
 

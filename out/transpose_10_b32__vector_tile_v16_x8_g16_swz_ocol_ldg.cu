@@ -13,7 +13,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "g", "spread":
 //           "swz", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 eb36c0fc541968ab
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 bdac60d159f8dee5
 //
 // Written by gen: change the template, not this file.
 
@@ -89,13 +89,14 @@ __device__ __forceinline__ void move_by_vectors(
   __syncthreads();
   const int below = threadIdx.x % kGroups;
   if (kWhole || first_row + below * kElements < rows) {
-    unsigned* start = out + (first_col + threadIdx.x / kGroups) * out_pitch + first_row;
+    const Index first = (first_col + threadIdx.x / kGroups) * out_pitch + first_row;
+    unsigned* start = out + (first + below * kElements);
 #pragma unroll
     for (int k = 0; k < kTileCols; k += kSquaresAcross) {
       const int c = k + threadIdx.x / kGroups;
       if (kWhole || first_col + c < cols) {
         uint4* to = reinterpret_cast<uint4*>(start);
-        to[below] = tile[slot(c, below)];
+        to[0] = tile[slot(c, below)];
       }
       start += kSquaresAcross * out_pitch;
     }
@@ -147,7 +148,7 @@ __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__vector_tile_v16_x8_g16_swz_ocol_ldg(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
-        Index rows, Index cols, Index in_pitch, Index out_pitch,
+        long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned tiles_down, unsigned tiles_across,
         unsigned long long tiles_down_inverse) {
   __shared__ Tile tile;

@@ -65,6 +65,29 @@ def test_elements_are_where_numpy_has_them(
     assert failure is None, str(failure)
 
 
+@pytest.mark.parametrize(
+    ("axes", "known"),
+    [
+        ((1, 0), {"rows": 256, "cols": 256, "in_pitch": 257, "out_pitch": 256}),
+        ((1, 0), {"rows": 256, "cols": 256, "in_pitch": 256, "out_pitch": 257}),
+        ((2, 1, 0), {"axis0": 64, "axis1": 2, "axis2": 38, "in_row": 38, "out_row": 64}),
+        ((2, 1, 0), {"axis0": 38, "axis1": 2, "axis2": 64, "in_row": 64, "out_row": 38}),
+    ],
+    ids=["pitch of the input", "of the output", "matrices of the input", "of the output"],
+)
+def test_no_tile_is_whole_where_one_step_is_no_multiple_of_a_vector(
+    kernels: list[Kernel], host_runner: HostRunner, axes: tuple[int, ...], known: dict[str, int]
+) -> None:
+    kernel = kernels[AXES.index(axes)]
+    spec = kernel.variant.spec
+    assert isinstance(spec, TransposeSpec)
+    extents = FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
+    steps_of = [step for name, step in extents.items() if name.endswith(("_pitch", "_in", "_out"))]
+    assert len([step for step in steps_of if step * spec.dtype.size % 16]) == 1
+    failure = check(kernel, host_runner.limits, Case(extents))
+    assert failure is None, str(failure)
+
+
 # Of axes of one place there are none: those beside them are merged.
 @given(*[st.just(0) | st.integers(2, 3000)] * 2, st.integers(0, 9), st.sampled_from(ORDERS))
 def test_a_grid_has_an_axis_for_tiles_along_the_order_for_those_across_it_and_for_matrices(

@@ -91,8 +91,8 @@ MUTANTS = (
         (UNINITIALISED, OUTSIDE_WRITE),
     ),
     Mutant(
-        "vectors: exchanged once only", ON_VECTORS, VECTORS, '"below", "tile[slot(c, below)]"',
-        '"below", "tile[c * kGroups + below]"', (WRONG, UNINITIALISED),
+        "vectors: exchanged once only", ON_VECTORS, VECTORS, '"0", "tile[slot(c, below)]"',
+        '"0", "tile[c * kGroups + below]"', (WRONG, UNINITIALISED),
     ),
     Mutant(
         "vectors: elements unguarded", ON_VECTORS, VECTORS, f"{GUARD}\n      elements", "{\n      elements",
@@ -111,18 +111,29 @@ MUTANTS = (
         "out[(first_col + c) * rows", OUTSIDE_WRITE,
     ),
     Mutant(
-        "axes: the grid's exchanged", ON_AXES, TILES, "const {{ index }} tile_{{ one }} = blockIdx.x;",
-        "const {{ index }} tile_{{ one }} = blockIdx.y;", (WRONG, UNTOUCHED),
-        (("const {{ index }} tile_{{ other }} = blockIdx.y;", "const {{ index }} tile_{{ other }} = blockIdx.x;"),),
+        "axes: the grid's exchanged", ON_AXES, TILES, "const Index tile_{{ one }} = blockIdx.x;",
+        "const Index tile_{{ one }} = blockIdx.y;", (WRONG, UNTOUCHED),
+        (("const Index tile_{{ other }} = blockIdx.y;", "const Index tile_{{ other }} = blockIdx.x;"),),
     ),
     Mutant(
-        "axes: one line of tiles", ON_AXES, TILES, "const {{ index }} tile_{{ other }} = blockIdx.y;",
-        "const {{ index }} tile_{{ other }} = 0;", (RACE, UNTOUCHED),
+        "axes: one line of tiles", ON_AXES, TILES, "const Index tile_{{ other }} = blockIdx.y;",
+        "const Index tile_{{ other }} = 0;", (RACE, UNTOUCHED),
     ),
     Mutant(
         "axes: matrices are counted by the grid's y", ON_BATCHED_AXES, TILES,
         'place_batch(batches, "blockIdx.z", true)', 'place_batch(batches, "blockIdx.y", true)',
         (WRONG, UNTOUCHED, RACE, OUTSIDE_READ),
+    ),
+    Mutant(
+        "axes: whole tiles begin between vectors", ON_AXES, VECTORS, "if (aligned && tile_row", "if (tile_row",
+        MISALIGNED,
+    ),
+    Mutant(
+        "axes: the last tiles down count as whole", ON_AXES, VECTORS, "tile_row < whole_down && ", "", OUTSIDE_READ,
+    ),
+    Mutant(
+        "axes: the last tiles across count as whole", ON_AXES, VECTORS, " && tile_col < whole_across", "",
+        OUTSIDE_READ,
     ),
     Mutant(
         "axes: wrong pitch of the input", ON_AXES, VECTORS, "in + (row * in_pitch + col)", "in + (row * cols + col)",

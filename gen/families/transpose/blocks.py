@@ -9,7 +9,7 @@ from typing import Any
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Plan
 from gen.families.config import tunable
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.moves import MatrixSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
@@ -87,12 +87,10 @@ def spanned(spec: MatrixSpec, extents: Extents, end: str) -> int:
     return sum(max(extent - 1, 1) * step for extent, step in steps)
 
 
-def arguments(
-    spec: MatrixSpec, *counts: Expr, index: DType = I64
-) -> tuple[str | tuple[DType, Expr], ...]:  # fmt: skip
-    """What every kernel is told, as `parameters` of the templates declares it; counts are of tiles, down and across."""
-    numbers = tuple((index, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
-    return ("in", "out", *numbers, *batch_arguments(spec, index), *((U32, count) for count in counts))
+def arguments(spec: MatrixSpec, *counts: Expr) -> tuple[str | tuple[DType, Expr], ...]:
+    """What most kernels are told, as `parameters` of the templates has it; counts are of tiles, down and across."""
+    numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
+    return ("in", "out", *numbers, *batch_arguments(spec), *((U32, count) for count in counts))
 
 
 def tiled_launch(
@@ -124,16 +122,42 @@ def tiled_launch(
 
 
 def launch_on_axes(
-    spec: TransposeSpec, tiles: Tiles, block: tuple[int, int, int], shared_bytes: int, order: Order
+    spec: TransposeSpec, tiles: Tiles, vector: int, block: tuple[int, int, int], shared_bytes: int, order: Order
 ) -> Plan:  # fmt: skip
     """A launch with a block for each tile, which it finds by `place_on_axes` of the templates: it divides nothing.
 
     But for a matrix's number, where there are several axes of them. Elements' places have 32 bits.
+
+    Args:
+        spec: the spec.
+        tiles: of each matrix.
+        vector: its elements. Unless all steps are multiples of it no tile counts as whole.
+        block: the shape of a block.
+        shared_bytes: that it is given.
+        order: in which blocks go over tiles.
     """
+    of_batches = [f"batch{place}{end}" for place in range(spec.batches) for end in ("_in", "_out")]
+    left = ZERO
+    for step in ("in_pitch", "out_pitch", *of_batches):
+        left = left + size(step) % vector
+    whole = ONE - left.at_most(1)
+    numbers = (
+        size("in_pitch"), size("out_pitch"),
+        (size("rows") // tiles.tile_rows * whole).called("whole_down"),
+        (size("cols") // tiles.tile_cols * whole).called("whole_across"),
+    )  # fmt: skip
     launch = Launch(
         grid=axes(tiles, order),
         block=block,
-        arguments=(*arguments(spec, index=I32), *inverses(tiles, extents_of_batch(spec))),
+        arguments=(
+            "in",
+            "out",
+            *((I32, number) for number in numbers),
+            *batch_arguments(spec, I32),
+            *inverses(tiles, extents_of_batch(spec)),
+            (I32, size("rows")),
+            (I32, size("cols")),
+        ),
         shared_bytes=constant(shared_bytes),
     )
     return Plan((launch,))

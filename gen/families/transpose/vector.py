@@ -157,7 +157,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         tiles, block = self.tiles(spec, config), (config.lanes * config.groups, 1, 1)
         shared = dynamic_bytes(self.tile_bytes(spec, config))
         if config.index_bits == 32:
-            return launch_on_axes(spec, tiles, block, shared, config.block_order)
+            return launch_on_axes(spec, tiles, self.elements(spec, config), block, shared, config.block_order)
         return tiled_launch(spec, tiles, block, shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
