@@ -242,8 +242,14 @@ def _transposes() -> Iterator[Goal]:
         yield Goal("Few rows or columns", measure, 1.0, _is_skinny, memory)
     yield Goal("Small matrices, many", Measure.LIMIT, 0.92, _is_batch_of_small, memory)
     yield Goal("Small matrices, many", Measure.PEER, 1.3, _is_batch_of_small, memory)
-    short = "Runs that are short in both arrays are parts of lines of the cache."
-    copies = "Theirs and ours move the same runs near the limit; where theirs are faster, the cause was not found."
+    short = (
+        "Runs that are short in both arrays are parts of lines of the cache; and what packs them best a few seconds of "
+        "tuning do not always find."
+    )
+    copies = (
+        "Theirs and ours move the same runs near the limit, or a few seconds of tuning did not find what moves them "
+        "best; where theirs are faster, the cause was not found."
+    )
     for measure, least, why in ((Measure.LIMIT, 0.92, short), (Measure.PEER, 1.15, copies)):
         yield Goal(
             "Four axes", measure, least, lambda case: isinstance(case.work, Permute) and len(case.shape) == 4, why

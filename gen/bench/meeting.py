@@ -27,8 +27,8 @@ MOST_WARM_UPS = 2000
 CLOCK_MOVED = 0.02  # more than this, and times are taken again
 CAPTURES = 3  # of each side, in turn: a graph may be fast or slow by where it lies
 OTHERWISE = 0.05  # ours, beside a peer, is noted if it takes so much more or less than beside itself
-# How long a step may take before the process that takes it is taken for hung. Timing
-# may take longer once a pair has shown that calls are slow.
+# How long a step may take before the process that takes it is taken for hung. Timing may take longer once a pair has
+# shown that calls are slow.
 PREPARE_SECONDS, CHECK_SECONDS, TIME_SECONDS = 240.0, 120.0, 120.0
 
 Tell = Callable[[Message], None]

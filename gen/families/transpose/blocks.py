@@ -141,23 +141,14 @@ def launch_on_axes(
     for step in ("in_pitch", "out_pitch", *of_batches):
         left = left + size(step) % vector
     whole = ONE - left.at_most(1)
-    numbers = (
-        size("in_pitch"), size("out_pitch"),
-        (size("rows") // tiles.tile_rows * whole).called("whole_down"),
-        (size("cols") // tiles.tile_cols * whole).called("whole_across"),
-    )  # fmt: skip
+    whole_down = (size("rows") // tiles.tile_rows * whole).called("whole_down")
+    whole_across = (size("cols") // tiles.tile_cols * whole).called("whole_across")
+    first = [(I32, number) for number in (size("in_pitch"), size("out_pitch"), whole_down, whole_across)]
+    batches = (*batch_arguments(spec, I32), *inverses(tiles, extents_of_batch(spec)))
     launch = Launch(
         grid=axes(tiles, order),
         block=block,
-        arguments=(
-            "in",
-            "out",
-            *((I32, number) for number in numbers),
-            *batch_arguments(spec, I32),
-            *inverses(tiles, extents_of_batch(spec)),
-            (I32, size("rows")),
-            (I32, size("cols")),
-        ),
+        arguments=("in", "out", *first, *batches, (I32, size("rows")), (I32, size("cols"))),
         shared_bytes=constant(shared_bytes),
     )
     return Plan((launch,))

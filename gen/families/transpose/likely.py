@@ -152,15 +152,8 @@ def _little() -> Iterator[tuple[str, Config]]:
             made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=index_bits)
             yield "vector_tile", made
             yield "vector_tile", replace(made, block_order=Order.ROW)
-    for vec_bytes, lanes, groups in (
-        (4, 16, 16),
-        (4, 32, 16),
-        (4, 8, 32),
-        (4, 16, 32),
-        (8, 8, 16),
-        (8, 32, 16),
-        (16, 16, 8),
-    ):
+    of_four, wider = ((16, 16), (32, 16), (8, 32), (16, 32)), ((8, 8, 16), (8, 32, 16), (16, 16, 8))
+    for vec_bytes, lanes, groups in (*((4, *sides) for sides in of_four), *wider):
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=32)
         yield "vector_tile", replace(made, spread=Spread.PADDING)
     yield "tiled", TiledConfig(tile_dim=16, block_rows=16, unroll=4, dynamic=True)
