@@ -112,6 +112,17 @@ class Algorithm(ABC, Generic[S, C]):
         """Why this variant cannot take these sizes."""
         return None
 
+    def slow(self, spec: S, config: C, extents: Extents, alignment: int) -> str | None:
+        """Why it takes these sizes the long way, slower than a variant that is made for them; None if this one is.
+
+        Args:
+            spec: the spec.
+            config: the variant's.
+            extents: sizes that it can take.
+            alignment: the most bytes, up to 16, that divide the address of every array.
+        """
+        return None
+
     @abstractmethod
     def inputs(self, spec: S, config: C) -> Mapping[str, object]:
         """All that the template reads, beside `name`: text, integers, booleans, frozen records and tuples of these."""
@@ -326,7 +337,7 @@ class Family(ABC, Generic[S]):
     def likely(self, spec: S, shape_class: str) -> Sequence[tuple[str, Config]]:
         """What is often faster than base, the best first; some may be illegal for a spec, or not take all sizes.
 
-        An untuned device gets the first that is legal, and tuning tries them early.
+        An untuned device gets the first that is legal, takes the sizes and is not slow at them; tuning tries all early.
         """
         return ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,10 @@ class Chooser:
         return Chooser(self.family, spec, self._all, self._device, self._limits, self._driver)
 
     def choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
-        """The tuned variant of a problem, else base; a winner that cannot be used is reported.
+        """The tuned variant of a problem, else what is often fast, or base; a winner that cannot be used is reported.
+
+        What was tuned for a class was measured at sizes that stand for it: where it takes others of the class the long
+        way, or not at all, they get what is made for them.
 
         Args:
             extents: the problem's sizes.
@@ -86,14 +89,15 @@ class Chooser:
         if any(winner.region.bounds for winner in winners):
             sizes = sizes_of(self.family, self.spec, extents, alignment)
             winners = [winner for winner in winners if winner.region.holds(sizes)]
-        return self._chosen(shape_class, winners[0] if winners else None)
+        return self._fitting(shape_class, winners[0] if winners else None, extents, alignment)
 
     def choices(self, shape_class: str) -> list[tuple[str, Choice]]:
         """What a shape class gets, in words, with what each part of it gets that was tuned for itself."""
         winners = self._winners.get(shape_class, [])
         parts = [(winner.words, self._chosen(shape_class, winner)) for winner in winners if winner.region.bounds]
         whole = next((winner for winner in winners if not winner.region.bounds), None)
-        return [(shape_class, self._chosen(shape_class, whole)), *parts]
+        extents = self.family.representative(self.spec, shape_class)
+        return [(shape_class, self._fitting(shape_class, whole, extents, WIDEST)), *parts]
 
     def covering(self, choice: Choice, extents: Extents) -> Choice:
         """The choice, or base if the chosen variant cannot take these sizes.
@@ -112,6 +116,28 @@ class Chooser:
             log.warning("%s cannot take these sizes: %s. Base is used: %s", choice.variant.name, reason, base.name)
         return Choice(base, f"base, because {choice.variant.name} cannot take these sizes: {reason}", False)
 
+    def _fitting(self, shape_class: str, winner: Winner | None, extents: Extents, alignment: int) -> Choice:
+        """The winner, or if others are made for these sizes, and it is not, the first of them that is often fast."""
+        choice = self._chosen(shape_class, winner)
+        measured = winner is not None and bool(winner.region.bounds)
+        uncovered = self._uncovered(choice.variant, extents)
+        slow = None if uncovered or measured else self._slow(choice.variant, extents, alignment)
+        if uncovered is None and slow is None:
+            return choice
+        for made in self._others(shape_class):
+            if self._uncovered(made, extents) is None and self._slow(made, extents, alignment) is None:
+                break
+        else:
+            return choice
+        called = self._called(made, shape_class)
+        if winner is None:
+            return Choice(made, f"{called}, {self._untuned(shape_class)}", False)
+        reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {uncovered}"
+        if choice.tuned:
+            level = logging.INFO if slow else logging.WARNING
+            log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
+        return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
+
     def say_once(self, choice: Choice) -> None:
         """Logs the first choice of a process for a spec on a device."""
         if (self._device, self.name) not in _said:
@@ -127,15 +153,8 @@ class Chooser:
 
     def _choose(self, shape_class: str, winner: Winner | None) -> Choice:
         if winner is None:
-            why = f"because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
-            why = f"{why}; gen tune {self.name} would find the fastest"
-            base = self._base(shape_class)
-            for made in likely_variants(self.family, self.spec, shape_class):
-                if made == base:
-                    break
-                if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
-                    return Choice(made, f"what is often fast, {why}", False)
-            return Choice(base, f"base, {why}", False)
+            first = next(self._others(shape_class))
+            return Choice(first, f"{self._called(first, shape_class)}, {self._untuned(shape_class)}", False)
         try:
             return Choice(self._usable(winner), self._why(winner), True)
         except (GenError, TypeError, ValueError, AttributeError, LookupError) as error:  # a file edited by hand
@@ -170,6 +189,23 @@ class Chooser:
             reasons.append(reason)
         next_step = "Pass another as device="
         raise ConfigError(own.name, f"cannot run on {self._device}: {reasons[0]}", next_step=next_step)
+
+    def _others(self, shape_class: str) -> Iterator[Variant]:
+        """What is often fast in a class, as far as the device can run it, the best first; then base."""
+        for made in likely_variants(self.family, self.spec, shape_class):
+            if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
+                yield made
+        yield self._base(shape_class)
+
+    def _untuned(self, shape_class: str) -> str:
+        why = f"because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
+        return f"{why}; gen tune {self.name} would find the fastest"
+
+    def _called(self, made: Variant, shape_class: str) -> str:
+        return "base" if made == self._base(shape_class) else "what is often fast"
+
+    def _slow(self, made: Variant, extents: Extents, alignment: int) -> str | None:
+        return made.algorithm.slow(made.spec, made.config, extents, alignment)
 
     def _uncovered(self, made: Variant, extents: Extents) -> str | None:
         return made.algorithm.uncovered(made.spec, made.config, extents, self._limits)

@@ -1,4 +1,4 @@
-"""What tuning tries first of a transpose: base, then kernels that are legal and take the sizes they are meant for."""
+"""What is often fast for a transpose: kernels that are legal and take the sizes they are meant for, base among them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ ELEMENTS = (B8, B16, B32, B64, B128)
 
 @pytest.mark.parametrize("dtype", ELEMENTS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("axes", [(1, 0), (0, 2, 1), (0, 2, 1, 3), (0, 3, 1, 2)], ids=str)
-def test_base_comes_first_and_others_are_legal(axes: tuple[int, ...], dtype: DType) -> None:
+def test_before_base_comes_only_what_is_made_for_some_sizes_and_others_are_legal(
+    axes: tuple[int, ...], dtype: DType
+) -> None:
     spec = TransposeSpec(axes, dtype)
     for shape_class in FAMILY.shape_classes(spec):
         pairs = FAMILY.likely(spec, shape_class)
-        assert pairs[0] == FAMILY.base(spec, shape_class)
+        before = pairs[: pairs.index(FAMILY.base(spec, shape_class))]
+        assert {name for name, _ in before} <= {"interleave", "squares", "flat_copy"}
         assert len(set(pairs)) == len(pairs)
         made = list(likely_variants(FAMILY, spec, shape_class))
         assert made[0].algorithm.name == pairs[0][0]

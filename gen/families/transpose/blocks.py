@@ -87,6 +87,31 @@ def spanned(spec: MatrixSpec, extents: Extents, end: str) -> int:
     return sum(max(extent - 1, 1) * step for extent, step in steps)
 
 
+def between_vectors(
+    spec: TransposeSpec,
+    extents: Extents,
+    alignment: int,
+    vec_bytes: int = 16,
+    pitches: Sequence[str] = ("in_pitch", "out_pitch"),
+) -> str | None:
+    """Why rows or matrices begin between vectors of so many bytes; None if none does.
+
+    Args:
+        spec: the spec.
+        extents: its sizes.
+        alignment: bytes that divide the address of every array.
+        vec_bytes: of a vector.
+        pitches: from row to row, as far as there is more than one.
+    """
+    if alignment < vec_bytes:
+        return f"addresses are multiples of {alignment} bytes, and its vectors have {vec_bytes}"
+    for name in (*pitches, *(f"batch{place}{end}" for place in range(spec.batches) for end in ("_in", "_out"))):
+        size = spec.dtype.size if "in" in name.split("_") else spec.result.size
+        if extents[name] * size % vec_bytes:
+            return f"{name} is {extents[name]}, no multiple of the {vec_bytes // size} elements of its vectors"
+    return None
+
+
 def arguments(spec: MatrixSpec, *counts: Expr) -> tuple[str | tuple[DType, Expr], ...]:
     """What most kernels are told, as `parameters` of the templates has it; counts are of tiles, down and across."""
     numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))

@@ -164,7 +164,7 @@ class Permutations(DenseFamily[TransposeSpec]):
         return base(spec, shape_class)
 
     def likely(self, spec: TransposeSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
-        """Base first, so that an untuned device has it; then what was fast on an H100 or an H200."""
+        """What an untuned device gets, made for its sizes, or base; then what was fast on an H100 or an H200."""
         return tuple(dict.fromkeys(likely(spec, shape_class)))
 
 

@@ -11,6 +11,7 @@ from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.transpose.blocks import (
     MOST,
+    between_vectors,
     elements,
     inverse_of,
     load_modifiers,
@@ -66,6 +67,13 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         return (
             f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
         )
+
+    def slow(self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int) -> str | None:
+        """Runs must be made of whole vectors."""
+        run, vector = extents["rows"] * extents["cols"], 16 // spec.dtype.size
+        if run % vector:
+            return f"runs have {run} elements, no multiple of the {vector} of its vectors"
+        return between_vectors(spec, extents, alignment, pitches=())
 
     def runs(self, spec: TransposeSpec) -> Expr:
         """Runs along the last of the other axes."""

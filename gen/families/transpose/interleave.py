@@ -12,6 +12,7 @@ from gen.families.expr import ONE, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.blocks import (
     Order,
+    between_vectors,
     load_modifiers,
     matrices,
     only_moves,
@@ -63,6 +64,11 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
         return self.tiles(spec, config).uncovered(extents)
+
+    def slow(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int) -> str | None:
+        """The long rows must begin at whole vectors, and so must matrices."""
+        long = "out_pitch" if config.few is Few.COLS else "in_pitch"
+        return between_vectors(spec, extents, alignment, pitches=(long,))
 
     def staged_bytes(self, config: InterleaveConfig) -> int:
         """Shared memory of a block."""

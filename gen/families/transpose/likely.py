@@ -32,12 +32,19 @@ from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
 
 _LAST = LoadModifier.EVICT_LAST
 _STAYS = StoreModifier.EVICT_LAST
+_COUNTS = (3, 8, 16, 4, 2)  # of few rows or columns
 
 
 def likely(spec: TransposeSpec, shape_class: str) -> Iterator[tuple[str, Config]]:
-    """Base, and what was fast on an H100 or an H200 at one of the public sizes; some is illegal for some elements."""
+    """What is made for the sizes of a class, base, and what was fast on an H100 or an H200 at one of the public sizes.
+
+    Some is illegal for some elements, and what is made for some sizes takes no others.
+    """
+    moves = not spec.in_place and spec.values is None
+    if moves:
+        yield from _made_for(shape_class)
     yield base(spec, shape_class)
-    if spec.in_place or spec.values is not None:
+    if not moves:
         return
     found = {
         COPY: _copies,
@@ -52,6 +59,18 @@ def likely(spec: TransposeSpec, shape_class: str) -> Iterator[tuple[str, Config]
     }.get(shape_class)
     if found is not None:
         yield from found()
+
+
+def _made_for(shape_class: str) -> Iterator[tuple[str, Config]]:
+    """What goes before base where it takes the sizes, as few rows as its text says, whole squares or whole vectors."""
+    if shape_class in (FEW_COLS, FEW_ROWS):
+        few = Few.COLS if shape_class == FEW_COLS else Few.ROWS
+        for count in _COUNTS:
+            yield "interleave", InterleaveConfig(few=few, count=count, store_modifier=_STAYS)
+    elif shape_class == SMALL:
+        yield "squares", SquaresConfig(threads_per_block=128, store_modifier=_STAYS)
+    elif shape_class == RUNS:
+        yield "flat_copy", FlatCopyConfig(threads_per_block=256, unroll=2)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:
@@ -107,7 +126,7 @@ def _few_cols() -> Iterator[tuple[str, Config]]:
 
 def _interleaved(few: Few) -> Iterator[tuple[str, Config]]:
     """Of any number of them; those that a problem does not have are left out when it is known."""
-    for count in (3, 8, 16, 4, 2):
+    for count in _COUNTS:
         made = InterleaveConfig(few=few, count=count)
         for threads in (128, 256, 64):
             sized = replace(made, threads_per_block=threads)

@@ -9,7 +9,15 @@ from gen.dtypes import I32, U32, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.transpose.blocks import arguments, elements, load_modifiers, matrices, only_moves, store_modifiers
+from gen.families.transpose.blocks import (
+    arguments,
+    between_vectors,
+    elements,
+    load_modifiers,
+    matrices,
+    only_moves,
+    store_modifiers,
+)
 from gen.families.transpose.flat import Small, SmallConfig
 from gen.families.transpose.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
@@ -65,6 +73,10 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
         if matrices(spec).at(extents) >= 2**32:
             return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
         return beyond_grid(self.grid(spec, config).at(extents))
+
+    def slow(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int) -> str | None:
+        """Matrices must begin at whole vectors."""
+        return between_vectors(spec, extents, alignment, pitches=())
 
     def elements(self, spec: TransposeSpec) -> int:
         """Of a vector."""

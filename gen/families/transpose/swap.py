@@ -69,6 +69,13 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
         """The pairs must fit in a grid."""
         return beyond_grid((self.pairs(spec, config) * size(MATRICES)).at(extents))
 
+    def slow(self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, alignment: int) -> str | None:
+        """Rows must begin at whole vectors."""
+        if alignment < config.vec_bytes:
+            return f"the address is a multiple of {alignment} bytes, and its vectors have {config.vec_bytes}"
+        per = self.elements(spec, config)
+        return f"pitch is {extents['pitch']}, no multiple of {per}" if extents["pitch"] % per else None
+
     def elements(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
         """Of a vector."""
         return config.vec_bytes // spec.dtype.size

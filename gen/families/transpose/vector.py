@@ -14,6 +14,7 @@ from gen.families.tiles import Tiles
 from gen.families.transpose.blocks import (
     Order,
     axes,
+    between_vectors,
     changing,
     extents_of_batch,
     launch_on_axes,
@@ -118,6 +119,16 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
                 return f"an element's place may be {furthest}; with 32 bits it is {_MOST_PLACES} at most"
             return beyond_grid(*(along.at(extents) for along in axes(tiles, config.block_order)))
         return tiles.uncovered(extents)
+
+    def slow(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int) -> str | None:
+        """Vectors must not reach from one row into the next, and of many tiles no more than half may be empty."""
+        found = between_vectors(spec, extents, alignment, config.vec_bytes)
+        tiles = self.tiles(spec, config)
+        count, area = tiles.count.at(extents), tiles.tile_rows * tiles.tile_cols
+        elements = extents["rows"] * extents["cols"] * matrices(spec).at(extents)
+        if found is None and count > 1 and 2 * elements < count * area:
+            found = f"{100 - 100 * elements // (count * area)} % of its tiles lie outside"
+        return found
 
     def elements(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """Of a vector."""
