@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gen.families.base import Algorithm, Expected, Extents, Family, Layout, Operand, Plan, Variant, Work
+from gen.families.base import WIDEST, Algorithm, Expected, Extents, Family, Layout, Operand, Plan, Variant, Work
 from gen.families.config import Config
 
 
@@ -79,7 +79,7 @@ class FakeFamily(Family[FakeSpec]):
     def shape_classes(self, spec: FakeSpec) -> tuple[str, ...]:
         raise NotImplementedError
 
-    def shape_class(self, spec: FakeSpec, extents: Extents) -> str:
+    def shape_class(self, spec: FakeSpec, extents: Extents, alignment: int = WIDEST) -> str:
         raise NotImplementedError
 
     def representative(self, spec: FakeSpec, shape_class: str) -> Extents:

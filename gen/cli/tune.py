@@ -142,7 +142,7 @@ def tune(
     Without one: emits, compiles and proves on the CPU the base and named variants of every catalogue, and configs of
     each algorithm in which every pair of parameter values meets; and says what a GPU would measure.
     """
-    from gen.families.regions import WIDEST
+    from gen.families.base import WIDEST
     from gen.store.folder import known_specs
     from gen.tune.device import find_device
     from gen.tune.problems import problems, read_counts

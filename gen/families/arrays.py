@@ -14,6 +14,8 @@ Array = np.ndarray[Any, Any]
 Extents = Mapping[str, int]
 """Run-time sizes by name: `{"rows": 4097, "cols": 8191, "in_pitch": 8192, "out_pitch": 4097}`."""
 
+WIDEST = 16  # bytes: no kernel asks for a larger alignment
+
 Role = Literal["in", "out", "inout", "number"]
 
 

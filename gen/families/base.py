@@ -18,7 +18,7 @@ import numpy as np
 
 from gen.dtypes import DType
 from gen.errors import UnknownNameError
-from gen.families.arrays import Array, Extents, Layout, Operand, Role
+from gen.families.arrays import WIDEST, Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
 from gen.families.plans import (
     MAX_GRID_X,
@@ -32,9 +32,9 @@ from gen.families.plans import (
 )
 
 __all__ = [
-    "MAX_GRID_X", "MAX_GRID_YZ", "OWN_SPECS", "STATIC_SHARED_BYTES", "Algorithm", "Array", "Expected", "Extents",
-    "Family", "Kernel", "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner", "Scratch", "Spec",
-    "Variant", "Work", "beyond_grid",
+    "MAX_GRID_X", "MAX_GRID_YZ", "OWN_SPECS", "STATIC_SHARED_BYTES", "WIDEST", "Algorithm", "Array", "Expected",
+    "Extents", "Family", "Kernel", "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner",
+    "Scratch", "Spec", "Variant", "Work", "beyond_grid",
 ]  # fmt: skip
 
 OWN_SPECS = "In Python, gen.remember(spec) writes one of your own down and says its name"
@@ -312,8 +312,14 @@ class Family(ABC, Generic[S]):
         """Every shape class, in words."""
 
     @abstractmethod
-    def shape_class(self, spec: S, extents: Extents) -> str:
-        """The class of sizes, one of `shape_classes`, that shares a tuned variant."""
+    def shape_class(self, spec: S, extents: Extents, alignment: int = WIDEST) -> str:
+        """The class of sizes, one of `shape_classes`, that shares a tuned variant.
+
+        Args:
+            spec: what is computed.
+            extents: the problem's sizes.
+            alignment: the most bytes, up to 16, that divide the address of every array.
+        """
 
     @abstractmethod
     def representative(self, spec: S, shape_class: str) -> Extents:

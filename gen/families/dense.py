@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import TypeVar
 
-from gen.families.base import Extents, Family, Layout, Spec, Work
+from gen.families.base import WIDEST, Extents, Family, Layout, Spec, Work
 from gen.families.layout import layouts_of, measure
 
 S = TypeVar("S", bound=Spec)
@@ -40,6 +40,6 @@ class DenseFamily(Family[S]):
         """One for all sizes."""
         return (ANY,)
 
-    def shape_class(self, spec: S, extents: Extents) -> str:
+    def shape_class(self, spec: S, extents: Extents, alignment: int = WIDEST) -> str:
         """One for all sizes."""
         return ANY

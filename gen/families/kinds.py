@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gen.families.base import Array, Expected, Extents, Family, Layout, Spec, Work
+from gen.families.base import WIDEST, Array, Expected, Extents, Family, Layout, Spec, Work
 from gen.families.config import Config
 
 
@@ -77,9 +77,9 @@ class Kinds(Family[Any]):
         """Every shape class."""
         return self._kind(spec).shape_classes(spec)
 
-    def shape_class(self, spec: Spec, extents: Extents) -> str:
+    def shape_class(self, spec: Spec, extents: Extents, alignment: int = WIDEST) -> str:
         """The class of sizes."""
-        return self._kind(spec).shape_class(spec, extents)
+        return self._kind(spec).shape_class(spec, extents, alignment)
 
     def representative(self, spec: Spec, shape_class: str) -> Extents:
         """The sizes that stand for a class."""

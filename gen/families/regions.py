@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from gen.families.base import Extents, Family, Layout, Spec
+from gen.families.base import WIDEST, Extents, Family, Layout, Spec
 
-WIDEST = 16  # bytes: no kernel asks for a larger alignment
 CELLS, ALIGNMENT = "cells", "alignment"
 
 

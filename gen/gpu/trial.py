@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from gen.families.base import Extents, Family, Limits, Spec, Variant
-from gen.families.regions import WHOLE, WIDEST, Region, sizes_of
+from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
+from gen.families.regions import WHOLE, Region, sizes_of
 from gen.toolchain.compiled import Compiled
 
 Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infeasible", "timeout", "pruned"]
@@ -37,7 +37,7 @@ class Problem:
     @property
     def shape_class(self) -> str:
         """The class of sizes that shares the winner."""
-        return self.family.shape_class(self.spec, self.extents)
+        return self.family.shape_class(self.spec, self.extents, self.alignment)
 
     @property
     def sizes(self) -> Mapping[str, int]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
-from gen.families.base import Extents, Family, Limits, Spec, Variant
+from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
 from gen.families.names import base_variants, find_spec, find_variant, likely_variants, variant
-from gen.families.regions import WHOLE, WIDEST, Region, most_special_first, sizes_of
+from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.specs import FILE as SPECS_FILE
 from gen.store.specs import read_specs
 from gen.store.tuned import Winner, read_winners
@@ -84,7 +84,7 @@ class Chooser:
         Raises:
             ConfigError: this device can run no base variant either.
         """
-        shape_class = self.family.shape_class(self.spec, extents)
+        shape_class = self.family.shape_class(self.spec, extents, alignment)
         winners = self._winners.get(shape_class, [])
         if any(winner.region.bounds for winner in winners):
             sizes = sizes_of(self.family, self.spec, extents, alignment)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gen.errors import ShapeError, UnknownNameError
-from gen.families.base import Family, Spec
+from gen.families.base import WIDEST, Family, Spec
 from gen.families.counts import among, check_counts
 from gen.families.layout import beyond_memory, extents_of
 from gen.families.names import Known, find_spec, named_variant, unknown
-from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Bound, Region, sizes_of
+from gen.families.regions import ALIGNMENT, WHOLE, Bound, Region, sizes_of
 from gen.gpu.trial import Problem
 
 _POWER = re.compile(r"([0-9]{1,20})\^([0-9]{1,2})")
@@ -37,7 +37,8 @@ def problems(
             stands for each shape class.
         counts: what a call counts beside its arrays, `{"steps": 100}`; only with `shapes`, of specs that count it.
         classes: only these shape classes, in words.
-        alignment: bytes that divide the address of every array; where less than 16, what wins is for no more than that.
+        alignment: bytes that divide the address of every array; where less than 16, what wins is for no more than that,
+            and classes that are for more have no problem.
 
     Raises:
         UnknownNameError: nothing has this name, or no spec has this shape class or count.
@@ -53,11 +54,12 @@ def problems(
             found += [_problem(family, spec, shape, counts or {}, alignment) for shape in shapes]
             continue
         region = WHOLE if alignment == WIDEST else Region((Bound(ALIGNMENT, 0, alignment),))
-        found += [
-            Problem(family, spec, family.representative(spec, shape_class), alignment, region)
-            for shape_class in family.shape_classes(spec)
-            if not classes or shape_class in classes
-        ]
+        for shape_class in family.shape_classes(spec):
+            one = Problem(family, spec, family.representative(spec, shape_class), alignment, region)
+            if one.shape_class == shape_class and (not classes or shape_class in classes):
+                found.append(one)
+    if not found:  # a class of aligned rows
+        raise ShapeError("--alignment", f"must be {WIDEST} for " + "; ".join(classes), alignment)
     return tuple(found)
 
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from math import inf, isqrt
 
 from gen.errors import GenError
-from gen.families.base import Extents
-from gen.families.regions import ALIGNMENT, WHOLE, WIDEST, Region
+from gen.families.base import WIDEST, Extents
+from gen.families.regions import ALIGNMENT, WHOLE, Region
 from gen.gpu.trial import Problem, Trial
 from gen.tune.choose import MARGIN, leader_of, midmean_interval, over
 
@@ -28,7 +28,7 @@ def probes(problem: Problem) -> tuple[Problem, ...]:
     Smaller ones; one whose axes are each one shorter, and so rows start anywhere; longer and wider ones; and arrays
     that are aligned no better than their elements.
     """
-    family, spec, extents = problem.family, problem.spec, problem.extents
+    spec, extents = problem.spec, problem.extents
     axes = [axis for axis in _axes(problem) if extents[axis] > 1]
     changed = [{axis: max(1, round(extents[axis] / part ** (1 / len(axes)))) for axis in axes} for part in SHRINK]
     changed.append({axis: extents[axis] - 1 for axis in axes})
@@ -39,7 +39,7 @@ def probes(problem: Problem) -> tuple[Problem, ...]:
     least = max(operand.dtype.size & -operand.dtype.size for operand in spec.operands if operand.role != "number")
     if least < WIDEST:
         found.append(replace(problem, alignment=least))
-    of_class = [one for one in found if family.shape_class(spec, one.extents) == problem.shape_class]
+    of_class = [one for one in found if one.shape_class == problem.shape_class]
     return tuple({str(one): one for one in of_class if one != problem}.values())
 
 

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from gen.emit.render import render
 from gen.errors import GenError, StoreError
-from gen.families.base import Family, Variant
+from gen.families.base import WIDEST, Family, Variant
 from gen.families.names import Known, find_spec, find_variant
-from gen.families.regions import ALIGNMENT, WIDEST
 from gen.gpu.trial import Device, Entrant, Problem, Session
 from gen.store.tuned import FILE, Winner
 from gen.toolchain.farm import Farm
@@ -89,16 +88,19 @@ def problem_of(winner: Winner, families: Sequence[Family[Any]], known: Known) ->
         raise StoreError(subject, "must be for one of: " + "; ".join(classes), winner.shape, next_step=again)
     extents = winner.evidence.get("extents")
     names = family.representative(spec, winner.shape).keys()
+    axes = {str(axis) for operand in spec.operands for axis in operand.axes}  # steps along an axis of 1 are 0
     if (
         not isinstance(extents, dict)
         or extents.keys() != names
-        or not all(type(extent) is int and extent > 0 for extent in extents.values())
+        or not all(type(extent) is int and extent >= (name in axes) for name, extent in extents.items())
     ):
         rule = "must have the extents it was measured at: " + ", ".join(names)
         raise StoreError(subject, rule, repr(extents), next_step=again)
-    bound = next((bound for bound in winner.region.bounds if bound.size == ALIGNMENT), None)
-    most = WIDEST if bound is None or bound.most is None else min(bound.most, WIDEST)
-    return Problem(family, spec, extents, 1 << most.bit_length() - 1, winner.region)
+    for alignment in (WIDEST, 8, 4, 2, 1):
+        problem = Problem(family, spec, extents, alignment, winner.region)
+        if problem.shape_class == winner.shape and winner.region.holds(problem.sizes):
+            return problem
+    raise StoreError(subject, "must have extents of the sizes that it is for", winner.words, next_step=again)
 
 
 def _check(

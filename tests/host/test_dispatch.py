@@ -37,7 +37,9 @@ def test_untuned_stencils_stream_and_fuse_steps(boundary: Boundary, dtype: str) 
     assert one.covering(many, extents(4096, 4096, 100)) is many
 
 
-def test_the_next_takes_what_the_first_expected_variant_does_not_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_next_expected_variant_takes_what_the_first_does_not_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     one = chooser(gen.stencil(gen.star(2, 2), boundary="mirror"))
     tiny = extents(2, 4096, 100)
     with caplog.at_level(logging.WARNING):

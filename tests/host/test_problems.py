@@ -14,7 +14,9 @@ from gen.families import FAMILIES
 from gen.families.base import Family, Spec
 from gen.families.names import find_family
 from gen.families.stencil import StencilSpec
+from gen.store.tuned import Winner
 from gen.tune.problems import problems, read_counts, read_shape
+from gen.tune.verify import problem_of
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
 each_spec = pytest.mark.parametrize(
@@ -164,14 +166,23 @@ def test_what_wins_for_a_shape_is_for_that_alone() -> None:
 
 
 def test_what_wins_for_less_alignment_is_for_that_and_less() -> None:
-    aligned = [p for p in problems(FAMILIES, "transpose", {}, alignment=8) if p.shape_class == "aligned rows"]
-    assert aligned
-    for problem in aligned:
-        assert problem.alignment == problem.sizes["alignment"] == 8
+    found = problems(FAMILIES, "transpose", {}, alignment=8)
+    assert {one.shape_class for one in found} >= {"odd rows", "few columns", "nothing moves: a copy"}
+    for problem in found:
+        assert problem.alignment == 8
+        assert problem.sizes["alignment"] <= 8
         assert [problem.region.holds({"alignment": by}) for by in (4, 8, 16)] == [True, True, False]
     (one,) = problems(FAMILIES, "reduction", {}, ["2^20"], alignment=4)
     assert one.region.words == "n 2^20, aligned to 4 bytes"
     assert str(one) == "reduction_sum_f32 1048576 at 4 bytes"
+
+
+def test_aligned_rows_lie_at_aligned_addresses() -> None:
+    found = problems(FAMILIES, "transpose", {}, alignment=8)
+    assert not {"aligned rows", "aligned rows, under 4 MiB"} & {one.shape_class for one in found}
+    assert len({(one.spec_name, one.shape_class) for one in found}) == len(found)  # none is there twice
+    with pytest.raises(ShapeError, match=r"^--alignment must be 16 for aligned rows \(got 8\)"):
+        problems(FAMILIES, "transpose", {}, classes=["aligned rows"], alignment=8)
 
 
 @pytest.mark.parametrize("alignment", [0, -4, 1, 2, 3, 12, 32])
@@ -234,3 +245,11 @@ def test_a_target_that_is_none_is_answered(target: str, says: str) -> None:
 def test_any_target_is_known_or_an_error_in_words(target: str) -> None:
     with suppress(GenError):
         assert problems(FAMILIES, target, {})
+
+
+@pytest.mark.parametrize("alignment", [16, 8, 4])
+def test_a_winner_for_a_shape_is_verified_at_the_alignment_it_was_tuned_at(alignment: int) -> None:
+    (one,) = problems(FAMILIES, "transpose_201_b32", {}, ["64x10x100"], alignment=alignment)
+    assert one.sizes["alignment"] <= 8  # 10 elements are 40 bytes; as a matrix of 640 x 100 it is aligned
+    winner = Winner("GPU", one.spec_name, one.shape_class, "any", {"extents": dict(one.extents)}, one.region)
+    assert problem_of(winner, FAMILIES, {}) == one

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gen.dtypes import DTYPES
-from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
 from gen.families.config import Config
 from gen.families.reduction import classes, defaults
 from gen.families.reduction.blocks import Interleaved, Shfl
@@ -109,7 +109,7 @@ class Reduction(Family[ReductionSpec]):
         """By the form, and how many elements there are to a result."""
         return classes.shape_classes(spec)
 
-    def shape_class(self, spec: ReductionSpec, extents: Extents) -> str:
+    def shape_class(self, spec: ReductionSpec, extents: Extents, alignment: int = WIDEST) -> str:
         """By the form, and how many elements there are to a result."""
         return classes.shape_class(extents).value
 

@@ -7,7 +7,7 @@ from math import isqrt
 from types import MappingProxyType
 from typing import Any
 
-from gen.families.base import Algorithm, Array, Expected, Extents, Named
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.stencil.likely import many_steps, one_step
@@ -88,7 +88,7 @@ class Stencil(DenseFamily[StencilSpec]):
         """One sweep, which moves bytes, and many, which may stay on chip."""
         return (ONE_STEP, MANY_STEPS)
 
-    def shape_class(self, spec: StencilSpec, extents: Extents) -> str:
+    def shape_class(self, spec: StencilSpec, extents: Extents, alignment: int = WIDEST) -> str:
         """By the steps."""
         return ONE_STEP if extents.get(STEPS, 1) <= 1 else MANY_STEPS
 

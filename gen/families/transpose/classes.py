@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import permutations
 
 from gen.dtypes import DType
-from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits
+from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents, Limits
 from gen.families.config import Config
 from gen.families.transpose import square
 from gen.families.transpose.blocks import Order, only_moves
@@ -46,17 +46,18 @@ Problems = Callable[[TransposeSpec, Mapping[str, int]], Extents]
 """Gives the extents of a problem of these axes and pitches."""
 
 
-def shape_class(spec: TransposeSpec, extents: Extents, *, packs: bool = True) -> str:
+def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, *, packs: bool = True) -> str:
     """What a problem is like; without `packs` as if there were no boxes of several axes."""
     if spec.in_place:
-        little, aligned = square.is_little(spec, extents), square.is_aligned(spec, extents)
+        little = square.is_little(spec, extents)
+        aligned = alignment >= _VECTOR and square.is_aligned(spec, extents)
         return (ALIGNED_LITTLE if little else ALIGNED) if aligned else (ODD_LITTLE if little else ODD)
     rows, cols, size = extents["rows"], extents["cols"], spec.dtype.size
     batch = [[extents[f"batch{b}{end}"] for end in ("", "_in", "_out")] for b in range(spec.batches)]
     matrices = 1
     for extent, _, _ in batch:
         matrices *= extent
-    steps = [extents["in_pitch"] * size, extents["out_pitch"] * spec.result.size]
+    steps = [alignment, extents["in_pitch"] * size, extents["out_pitch"] * spec.result.size]
     for extent, there, here in batch:
         if extent > 1:
             steps += [there * size, here * spec.result.size]
@@ -65,7 +66,7 @@ def shape_class(spec: TransposeSpec, extents: Extents, *, packs: bool = True) ->
         run = rows * cols * size
         if matrices == 1 or run >= _SHORT_RUN:
             return COPY
-        vectors = run % _VECTOR == 0 and run > _VECTOR and all(step % _VECTOR == 0 for step in steps[2:])
+        vectors = run % _VECTOR == 0 and run > _VECTOR and all(step % _VECTOR == 0 for step in (alignment, *steps[3:]))
         return PACKED if packs and run < _TINY and not vectors and _packs(spec, extents, rows * cols) else RUNS
     dense_in, dense_out = extents["in_pitch"] == cols, extents["out_pitch"] == rows
     small = 1 < min(rows, cols) <= max(rows, cols) <= FEW and rows * cols * size <= _SMALL_MATRIX
@@ -180,11 +181,11 @@ def representatives(spec: TransposeSpec, problem: Problems) -> Mapping[str, Exte
     return {name: found[name] for name in order if name in found}
 
 
-def known_class(spec: TransposeSpec, extents: Extents, known: Mapping[str, Extents]) -> str:
+def known_class(spec: TransposeSpec, extents: Extents, alignment: int, known: Mapping[str, Extents]) -> str:
     """The class of a problem among those that stand for its spec; oddly pitched ones may be of none of them."""
-    found = shape_class(spec, extents)
+    found = shape_class(spec, extents, alignment)
     if found == PACKED and PACKED not in known:
-        found = shape_class(spec, extents, packs=False)
+        found = shape_class(spec, extents, alignment, packs=False)
     if found in known:
         return found
     return COPY if found == RUNS else ODD if ODD in known else ODD_LITTLE

@@ -9,7 +9,7 @@ import numpy as np
 
 from gen.dtypes import B8, DTYPES, read_dtype
 from gen.errors import SpecError
-from gen.families.base import Algorithm, Array, Expected, Extents, Family, Layout
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.kinds import Kinds
@@ -127,9 +127,9 @@ class Permutations(DenseFamily[TransposeSpec]):
         """Those that problems of the spec can have."""
         return tuple(self._representatives(spec))
 
-    def shape_class(self, spec: TransposeSpec, extents: Extents) -> str:
-        """By what moves, how few rows or columns there are, and whether rows are aligned to 16 bytes."""
-        return known_class(spec, extents, self._representatives(spec))
+    def shape_class(self, spec: TransposeSpec, extents: Extents, alignment: int = WIDEST) -> str:
+        """By what moves, how few rows or columns there are, and whether all rows are aligned to 16 bytes."""
+        return known_class(spec, extents, alignment, self._representatives(spec))
 
     def representative(self, spec: TransposeSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""

@@ -73,3 +73,34 @@ def test_an_array_between_vectors_gets_another_kernel(backend: FakeBackend, tmp_
     for place, variant in ((0, BY_VECTORS), (1, ANY), (2, ANY), (4, BY_VECTORS)):
         kernel(OnDevice(memory[start + place : start + place + 4096 * 16].reshape(4096, 16)))
         assert backend.launched[-1].variant == variant
+
+
+def shifted(*shape: int, by: int) -> OnDevice:
+    """An array whose address is so many elements behind a multiple of 16 bytes."""
+    memory = np.zeros(int(np.prod(shape)) + 8, np.float32)
+    start = -memory.__array_interface__["data"][0] % 16 // 4 + by
+    return OnDevice(memory[start : start + int(np.prod(shape))].reshape(shape))
+
+
+def test_aligned_rows_at_addresses_between_vectors_are_odd_rows(backend: FakeBackend, tmp_path: Path) -> None:
+    aligned, odd = (
+        f"{TRANSPOSE}__{tag}" for tag in ("vector_tile_v16_x16_g16_swz_ocol_ldg", "window_tile_t64_c64_w16_ocol")
+    )
+    home = tuned(
+        tmp_path,
+        winner(aligned, spec=TRANSPOSE, shape="aligned rows"), winner(odd, spec=TRANSPOSE, shape="odd rows"),
+    )  # fmt: skip
+    kernel = gen.load(TRANSPOSE, device=backend, home=home)
+    for by, variant in ((0, aligned), (1, odd), (2, odd), (4, aligned)):
+        kernel(shifted(1024, 2048, by=by))
+        assert backend.launched[-1].variant == variant
+    kernel(shifted(1024, 2048, by=0), out=shifted(2048, 1024, by=3))
+    assert backend.launched[-1].variant == odd
+
+
+def test_in_place_too(backend: FakeBackend) -> None:
+    spec = gen.transpose((1, 0), "float32", in_place=True)
+    kernel = gen.load(spec, device=backend)
+    for by, tag in ((0, "v16_"), (1, "v4_"), (2, "v4_"), (4, "v16_")):
+        kernel(shifted(1024, 1024, by=by))
+        assert tag in backend.launched[-1].variant

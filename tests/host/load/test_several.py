@@ -15,7 +15,7 @@ from gen.errors import (
     ArgumentError,
 )
 from gen.families import FAMILIES
-from gen.families.base import Algorithm, Extents, Launch, Layout, Operand, Plan
+from gen.families.base import WIDEST, Algorithm, Extents, Launch, Layout, Operand, Plan
 from gen.families.config import Config
 from gen.families.expr import ONE, size
 from gen.families.layout import layouts_of, measure
@@ -66,7 +66,7 @@ class PairFamily(FakeFamily):
     def shape_classes(self, spec: FakeSpec) -> tuple[str, ...]:
         return ("any size",)
 
-    def shape_class(self, spec: FakeSpec, extents: Extents) -> str:
+    def shape_class(self, spec: FakeSpec, extents: Extents, alignment: int = WIDEST) -> str:
         return "any size"
 
     def base(self, spec: FakeSpec, shape_class: str) -> tuple[str, Config]:

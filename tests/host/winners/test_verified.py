@@ -77,7 +77,14 @@ def test_a_winner_that_cannot_be_timed_is_bad_and_says_why() -> None:
     assert "must be one of" in gone.reason
 
 
-@pytest.mark.parametrize("extents", [None, 7, {}, {"rows": 3}, {"rows": "3"}, {"rows": -1, "cols": 2}])
+WRONG = [None, 7, {}, {"rows": 3}, {"rows": "3"}]
+WRONG_SIZES = [{name: number} for name in ("rows", "in_pitch") for number in (-1, "3", True)]
+
+
+@pytest.mark.parametrize(
+    "extents",
+    [*WRONG, *({**TRANSPOSE[0].extents, **wrong} for wrong in WRONG_SIZES), {**TRANSPOSE[0].extents, "rows": 0}],
+)
 def test_a_line_that_does_not_say_what_it_was_measured_at_is_bad(extents: object) -> None:
     check = verified(winner_line(WIDE, extents=extents), timed(9.0))
     assert check.bad

@@ -17,6 +17,7 @@ from gen.dtypes import F32, I64, DType, LoadModifier, read_dtype
 from gen.errors import SpecError
 from gen.families.base import (
     MAX_GRID_X,
+    WIDEST,
     Algorithm,
     Array,
     Expected,
@@ -222,7 +223,7 @@ class Scan(DenseFamily[ScanSpec]):
         """By the number of elements."""
         return (_SMALL, _LARGE)
 
-    def shape_class(self, spec: ScanSpec, extents: Extents) -> str:
+    def shape_class(self, spec: ScanSpec, extents: Extents, alignment: int = WIDEST) -> str:
         """By the number of elements: a block's work, or more."""
         return _SMALL if extents["n"] <= 2**12 else _LARGE
 
