@@ -63,7 +63,7 @@ def _simpler(case: Case, family: Family[Any], spec: Spec) -> Iterator[Case]:
         yield replace(case, extents=dense)
     for name in sorted(axes) + sorted(counts):
         extent = case.extents[name]
-        less_by = (extent // 4, extent // 8, extent // 32, 4, 1)
+        less_by = (extent >> halvings for halvings in range(2, extent.bit_length()))  # down to 1
         for less in dict.fromkeys((0, 1, 2, extent // 4, extent // 2, *(extent - step for step in less_by))):
             if 0 <= less < extent:
                 simpler = _measured(case.extents, {name: less}, family, spec)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gen.errors import StoreError
@@ -39,6 +39,7 @@ FEW = settings(max_examples=15)  # each tries up to 200 cases
 
 @FEW
 @given(st.integers(1, 4999))
+@example(4695)  # once more trials than there are led there
 def test_the_smallest_size_that_fails_is_found(least: int) -> None:
     found = smallest(Failure(LARGE, "", WRONG), SUM.family, SUM.spec, failing(lambda case: case.extents["n"] >= least))
     assert found.case == Case({"n": least}, Content.INTEGERS, 0, 0, 2)
