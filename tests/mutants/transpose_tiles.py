@@ -125,7 +125,7 @@ MUTANTS = (
         (WRONG, UNTOUCHED, RACE, OUTSIDE_READ),
     ),
     Mutant(
-        "axes: whole tiles begin between vectors", ON_AXES, VECTORS, "if (aligned && tile_row", "if (tile_row",
+        "axes: whole tiles begin between vectors", ON_AXES, VECTORS, "if (addresses_aligned && tile_row", "if (tile_row",
         MISALIGNED,
     ),
     Mutant(

@@ -9,7 +9,7 @@ from typing import Any
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Plan
 from gen.families.config import tunable
-from gen.families.expr import ONE, ZERO, Expr, constant, size
+from gen.families.expr import ONE, Expr, constant, size
 from gen.families.tiles import Tiles
 from gen.families.transpose.moves import MatrixSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
@@ -162,12 +162,12 @@ def launch_on_axes(
         order: in which blocks go over tiles.
     """
     of_batches = [f"batch{place}{end}" for place in range(spec.batches) for end in ("_in", "_out")]
-    left = ZERO
-    for step in ("in_pitch", "out_pitch", *of_batches):
+    left = size("in_pitch") % vector
+    for step in ("out_pitch", *of_batches):
         left = left + size(step) % vector
-    whole = ONE - left.at_most(1)
-    whole_down = (size("rows") // tiles.tile_rows * whole).called("whole_down")
-    whole_across = (size("cols") // tiles.tile_cols * whole).called("whole_across")
+    aligned = (ONE - left.at_most(1)).called("aligned")
+    whole_down = (size("rows") // tiles.tile_rows * aligned).called("whole_down")
+    whole_across = (size("cols") // tiles.tile_cols * aligned).called("whole_across")
     first = [(I32, number) for number in (size("in_pitch"), size("out_pitch"), whole_down, whole_across)]
     batches = (*batch_arguments(spec, I32), *inverses(tiles, extents_of_batch(spec)))
     launch = Launch(
