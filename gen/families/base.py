@@ -321,6 +321,10 @@ class Family(ABC, Generic[S]):
             alignment: the most bytes, up to 16, that divide the address of every array.
         """
 
+    def alike(self, spec: S, other: S) -> bool:
+        """Whether what was tuned for the other is likely to be fast for the spec too, in the same shape class."""
+        return False
+
     @abstractmethod
     def representative(self, spec: S, shape_class: str) -> Extents:
         """The sizes that stand for a shape class when it is tuned."""

@@ -81,6 +81,10 @@ class Kinds(Family[Any]):
         """The class of sizes."""
         return self._kind(spec).shape_class(spec, extents, alignment)
 
+    def alike(self, spec: Spec, other: Spec) -> bool:
+        """As the kind says, if both are of one."""
+        return type(spec) is type(other) and self._kind(spec).alike(spec, other)
+
     def representative(self, spec: Spec, shape_class: str) -> Extents:
         """The sizes that stand for a class."""
         return self._kind(spec).representative(spec, shape_class)

@@ -18,6 +18,7 @@ from gen.store.tuned import Winner, read_winners
 
 log = logging.getLogger("gen")
 _TOO_LARGE = 1e300  # to be printed: JSON holds integers of any length
+_UNUSABLE = (GenError, TypeError, ValueError, AttributeError, LookupError)  # what a file edited by hand may cause
 _said: set[tuple[str, str]] = set()
 
 
@@ -28,7 +29,7 @@ class Choice:
     Attributes:
         variant: the chosen one.
         why: the reason, in a sentence.
-        tuned: whether it was measured to be the fastest; else it is a base variant.
+        tuned: whether it was measured to be the fastest of this spec, in this class or at these sizes.
     """
 
     variant: Variant
@@ -153,11 +154,14 @@ class Chooser:
 
     def _choose(self, shape_class: str, winner: Winner | None) -> Choice:
         if winner is None:
+            kin = self._tuned_alike(shape_class)
+            if kin is not None:
+                return kin
             first = next(self._others(shape_class))
             return Choice(first, f"{self._called(first, shape_class)}, {self._untuned(shape_class)}", False)
         try:
             return Choice(self._usable(winner), self._why(winner), True)
-        except (GenError, TypeError, ValueError, AttributeError, LookupError) as error:  # a file edited by hand
+        except _UNUSABLE as error:
             log.warning(
                 "The tuned variant %r of %s (%s) on %s cannot be used, and base is: %s",
                 winner.variant, self.name, winner.words, self._device, error,
@@ -165,18 +169,36 @@ class Chooser:
             why = f"base, because the tuned variant {winner.variant!r} cannot be used: {error}"
             return Choice(self._base(shape_class), why, False)
 
+    def _tuned_alike(self, shape_class: str) -> Choice | None:
+        """What was tuned for the same class of a spec like this one, the shortest name first; None if nothing was."""
+        found = [w for w in self._all if w.device == self._device and w.shape == shape_class and not w.region.bounds]
+        for winner in sorted(found, key=lambda winner: (len(winner.spec), winner.spec)):
+            try:
+                other = find_variant((self.family,), winner.variant, {})
+                if not self.family.alike(self.spec, other.spec):
+                    continue
+                made = self._allowed(variant(self.family, self.spec, other.algorithm, other.config))
+            except _UNUSABLE:  # of another family, of a spec that no name spells, or not legal here
+                continue
+            return Choice(made, f"what was tuned for {winner.spec}, {self._untuned(shape_class)}", False)
+        return None
+
     def _usable(self, winner: Winner) -> Variant:
         """The winner's variant. Raises GenError with the reason if it is none for this spec and device."""
         known = {self.name: self.spec.to_json()}
         found = find_variant((self.family,), winner.variant, known)
         if found.spec != self.spec:
             raise ConfigError(winner.variant, "is a variant of another spec", spec_name(self.family, found.spec))
-        if found.algorithm.only_if_asked is not None:
-            raise ConfigError(winner.variant, f"must be asked for: {found.algorithm.only_if_asked}")
-        reason = found.algorithm.infeasible(found.spec, found.config, self._limits)
+        return self._allowed(found)
+
+    def _allowed(self, made: Variant) -> Variant:
+        """The variant. Raises ConfigError if the device cannot run it, or it must be asked for."""
+        if made.algorithm.only_if_asked is not None:
+            raise ConfigError(made.name, f"must be asked for: {made.algorithm.only_if_asked}")
+        reason = made.algorithm.infeasible(made.spec, made.config, self._limits)
         if reason is not None:
-            raise ConfigError(winner.variant, f"cannot run on {self._device}: {reason}")
-        return found
+            raise ConfigError(made.name, f"cannot run on {self._device}: {reason}")
+        return made
 
     def _base(self, shape_class: str) -> Variant:
         """The base variant of a shape class; if the device cannot run it, that of another class."""

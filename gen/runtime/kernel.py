@@ -85,7 +85,7 @@ class Kernel:
 
     @property
     def tuned(self) -> bool:
-        """Whether it was measured to be the fastest; else it is a base variant."""
+        """Whether it was measured to be the fastest of the spec for such sizes."""
         return self._one().tuned
 
     def variant_for(self, shape: Any, **counts: int) -> str:

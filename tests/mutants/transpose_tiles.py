@@ -125,8 +125,8 @@ MUTANTS = (
         (WRONG, UNTOUCHED, RACE, OUTSIDE_READ),
     ),
     Mutant(
-        "axes: whole tiles begin between vectors", ON_AXES, VECTORS, "if (addresses_aligned && tile_row", "if (tile_row",
-        MISALIGNED,
+        "axes: whole tiles begin between vectors", ON_AXES, VECTORS,
+        "if (addresses_aligned && tile_row", "if (tile_row", MISALIGNED,
     ),
     Mutant(
         "axes: the last tiles down count as whole", ON_AXES, VECTORS, "tile_row < whole_down && ", "", OUTSIDE_READ,

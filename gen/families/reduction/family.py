@@ -113,6 +113,10 @@ class Reduction(Family[ReductionSpec]):
         """By the form, and how many elements there are to a result."""
         return classes.shape_class(extents).value
 
+    def alike(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
+        """The same along other axes: once they are merged, a class tells what lies where."""
+        return replace(spec, axis=None, keepdims=False) == replace(other, axis=None, keepdims=False)
+
     def representative(self, spec: ReductionSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""
         return classes.representative(spec, shape_class)

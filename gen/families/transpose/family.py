@@ -131,6 +131,10 @@ class Permutations(DenseFamily[TransposeSpec]):
         """By what moves, how few rows or columns there are, and whether all rows are aligned to 16 bytes."""
         return known_class(spec, extents, alignment, self._representatives(spec))
 
+    def alike(self, spec: TransposeSpec, other: TransposeSpec) -> bool:
+        """Other axes of the same elements: once they are merged, a class tells what moves."""
+        return (spec.dtype, spec.values, spec.in_place) == (other.dtype, other.values, other.in_place)
+
     def representative(self, spec: TransposeSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""
         return self._representatives(spec)[shape_class]
