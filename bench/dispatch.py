@@ -1,0 +1,148 @@
+"""What dispatch gives sizes that a class's winner is not made for: `python bench/dispatch.py [--json FILE]`, on a GPU.
+
+Each case names a variant that wins, or may win, at the size that stands for a shape class of the transposes, and
+another size or address. There it is timed, in turns from cold caches, beside what `gen.load` chooses in its place and
+beside all else that is often fast in the class: the first ratio says what the other choice gains, the second what it
+loses against the fastest of them. Every result is compared with NumPy's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gen.cli.common import as_called, ended
+from gen.cli.gpu import alone, device_of, farm_of
+from gen.families.layout import extents_of
+from gen.families.names import likely_variants
+from gen.families.transpose import Transpose, TransposeSpec, transpose
+from gen.gpu.trial import Problem
+from gen.paths import output_home
+from gen.runtime.dispatch import Chooser
+from gen.store.tuned import Winner
+from gen.tune.contest import contest
+from gen.tune.sources import Sources
+
+if TYPE_CHECKING:
+    from gen.gpu.trial import Device
+
+FAMILY = Transpose()
+SECONDS = 8.0  # of turns, at most
+BY_VECTORS = "vector_tile_v16_x16_g16_swz_ocol_ldg"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, and what wins where its class is tuned; `alignment` is of the addresses of both arrays."""
+
+    spec: TransposeSpec
+    shape: tuple[int, ...]
+    winner: str
+    alignment: int = 16
+
+    @property
+    def problem(self) -> Problem:
+        """It as a tuner sees it."""
+        return Problem(FAMILY, self.spec, extents_of(FAMILY, self.spec, self.shape), self.alignment)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a case came to: medians in microseconds."""
+
+    case: str
+    winner: str
+    winner_us: float
+    chosen: str
+    chosen_us: float
+    fastest: str
+    fastest_us: float
+    tried: int
+
+    def __str__(self) -> str:
+        gain, loss = self.winner_us / self.chosen_us, self.fastest_us / self.chosen_us
+        times = f"{self.winner} {self.winner_us:.2f}, {self.chosen} {self.chosen_us:.2f}"
+        return f"{self.case}: {times}, {self.fastest} {self.fastest_us:.2f}: {gain:.2f}x, {loss:.2f} of {self.tried}"
+
+
+def cases() -> Iterator[Case]:
+    """Other numbers of columns and rows, addresses between vectors, matrices and runs of no whole vectors."""
+    few = "vector_tile_v16_x8_g16_swz_ocol_ldg"
+    for cols in (3, 4, 5, 8, 12, 17, 24, 33):
+        yield Case(transpose((1, 0), "f4"), (30_000_000 // cols // 4 * 4, cols), few)
+    for rows in (3, 5, 8, 24):
+        yield Case(transpose((1, 0), "f4"), (rows, 30_000_000 // rows // 4 * 4), few.replace("ocol", "orow"))
+    for cols in (3, 5):
+        yield Case(transpose((1, 0), "f2"), (30_000_000 // cols // 8 * 8, cols), few)
+    for cols, winner in ((3, "interleave_cols_n3_tpb128_stel"), (5, few)):
+        yield Case(transpose((1, 0), "f4"), (30_000_000 // cols // 4 * 4 + 1, cols), winner)
+    for dtype, size in (("uint8", 1), ("f2", 2), ("f4", 4), ("f8", 8)):
+        yield Case(transpose((1, 0), dtype), (8192, 8192), BY_VECTORS, alignment=size)
+        yield Case(transpose((1, 0), dtype), (1024, 1024), BY_VECTORS, alignment=size)
+    yield Case(transpose((1, 0), "f4", in_place=True), (8192, 8192), "swap_tile_v16_x16_s2", alignment=4)
+    yield Case(transpose((0, 2, 1), "f4"), (65536, 16, 16), "squares_tpb128_u1_stel", alignment=4)
+    yield Case(transpose((0, 2, 1, 3), "f2"), (32, 128, 16, 60), "flat_copy_tpb256_u2")
+    yield Case(transpose((0, 2, 1, 3), "f2"), (32, 128, 16, 64), "flat_copy_tpb256_u2", alignment=2)
+
+
+def measure(case: Case, device: Device, sources: Sources) -> Row:
+    """Times the winner, what is chosen, and all that is often fast, in turns."""
+    problem = case.problem
+    name = f"{problem.spec_name}__{case.winner}"
+    at_home = FAMILY.shape_class(case.spec, problem.extents)  # where addresses do not matter
+    winner = Winner(device.name, problem.spec_name, at_home, name, {})
+    chosen = Chooser(FAMILY, case.spec, [winner], device.name, device.limits).choose(problem.extents, case.alignment)
+    likely = [made.name for made in likely_variants(FAMILY, case.spec, problem.shape_class)]
+    trials, found = contest(
+        problem, [name, chosen.variant.name, *likely], device, sources, time.monotonic() + SECONDS
+    )  # fmt: skip
+    wrong = [trial for trial in trials if trial.status not in ("ok", "infeasible")]
+    if wrong:
+        raise SystemExit(f"{wrong[0].variant.name}: {wrong[0].status}: {wrong[0].reason}")
+    quick = {trial.variant.name: statistics.median(trial.times_us) for trial in trials if trial.status == "ok"}
+    us = quick | {made: statistics.median(times) for made, times in found.times_us.items()}
+    fastest = min(us, key=lambda made: us[made])
+
+    def told(made: str) -> tuple[str, float]:
+        return made.partition("__")[2], float(np.round(us[made], 3))
+
+    text = f"{case.spec.label} {'x'.join(map(str, case.shape))}"
+    text += f" at {case.alignment} bytes" if case.alignment < 16 else ""
+    return Row(text, *told(name), *told(chosen.variant.name), *told(fastest), len(us))
+
+
+def main() -> int:
+    """Prints a line a case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="only cases whose line holds this")
+    parser.add_argument("--json", type=Path, help="also write the times to this file")
+    options = parser.parse_args()
+    home = output_home(None)
+    rows: list[Row] = []
+    with alone(0, None, "bench/dispatch.py"), farm_of("nvrtc", home) as farm, device_of(0, "nvrtc", home) as device:
+        sources = Sources(farm, device.limits.arch)
+        meta = {"command": as_called("python bench/dispatch.py"), "date": date.today().isoformat(),
+                "device": device.name, "driver": device.driver}  # fmt: skip
+        for case in cases():
+            if options.only not in f"{case.spec.label} {'x'.join(map(str, case.shape))}":
+                continue
+            rows.append(measure(case, device, sources))
+            print(rows[-1], flush=True)
+            if options.json:
+                content = {"meta": meta, "rows": [asdict(row) for row in rows]}
+                options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))
