@@ -19,10 +19,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone, device_of, farm_of
+from gen.families.base import WIDEST
 from gen.families.layout import extents_of
 from gen.families.names import likely_variants
 from gen.families.transpose import Transpose, TransposeSpec, transpose
@@ -48,7 +47,7 @@ class Case:
     spec: TransposeSpec
     shape: tuple[int, ...]
     winner: str
-    alignment: int = 16
+    alignment: int = WIDEST
 
     @property
     def problem(self) -> Problem:
@@ -58,21 +57,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What a case came to: medians in microseconds."""
+    """What a case came to: `us` has the median of each variant that takes it, fastest first."""
 
     case: str
     winner: str
-    winner_us: float
     chosen: str
-    chosen_us: float
-    fastest: str
-    fastest_us: float
-    tried: int
+    us: dict[str, float]
 
     def __str__(self) -> str:
-        gain, loss = self.winner_us / self.chosen_us, self.fastest_us / self.chosen_us
-        times = f"{self.winner} {self.winner_us:.2f}, {self.chosen} {self.chosen_us:.2f}"
-        return f"{self.case}: {times}, {self.fastest} {self.fastest_us:.2f}: {gain:.2f}x, {loss:.2f} of {self.tried}"
+        winner, chosen, (fastest, least) = self.us[self.winner], self.us[self.chosen], next(iter(self.us.items()))
+        times = f"{self.winner} {winner:.2f}, {self.chosen} {chosen:.2f}, {fastest} {least:.2f}"
+        return f"{self.case}: {times}: {winner / chosen:.2f}x, {least / chosen:.2f} of {len(self.us)}"
 
 
 def cases() -> Iterator[Case]:
@@ -111,14 +106,15 @@ def measure(case: Case, device: Device, sources: Sources) -> Row:
         raise SystemExit(f"{wrong[0].variant.name}: {wrong[0].status}: {wrong[0].reason}")
     quick = {trial.variant.name: statistics.median(trial.times_us) for trial in trials if trial.status == "ok"}
     us = quick | {made: statistics.median(times) for made, times in found.times_us.items()}
-    fastest = min(us, key=lambda made: us[made])
-
-    def told(made: str) -> tuple[str, float]:
-        return made.partition("__")[2], float(np.round(us[made], 3))
-
+    in_order = {tag(made): round(us[made], 3) for made in sorted(us, key=lambda made: us[made])}
     text = f"{case.spec.label} {'x'.join(map(str, case.shape))}"
-    text += f" at {case.alignment} bytes" if case.alignment < 16 else ""
-    return Row(text, *told(name), *told(chosen.variant.name), *told(fastest), len(us))
+    text += f" at {case.alignment} bytes" if case.alignment < WIDEST else ""
+    return Row(text, tag(name), tag(chosen.variant.name), in_order)
+
+
+def tag(name: str) -> str:
+    """What of a variant's name says how it works."""
+    return name.partition("__")[2]
 
 
 def main() -> int:

@@ -23,7 +23,7 @@ def test_before_base_comes_only_what_is_made_for_some_sizes_and_others_are_legal
     for shape_class in FAMILY.shape_classes(spec):
         pairs = FAMILY.likely(spec, shape_class)
         before = pairs[: pairs.index(FAMILY.base(spec, shape_class))]
-        assert {name for name, _ in before} <= {"interleave", "squares", "flat_copy"}
+        assert {name for name, _ in before} <= {"interleave", "vector_tile", "squares", "flat_copy"}
         assert len(set(pairs)) == len(pairs)
         made = list(likely_variants(FAMILY, spec, shape_class))
         assert made[0].algorithm.name == pairs[0][0]

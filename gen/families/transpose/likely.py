@@ -62,11 +62,13 @@ def likely(spec: TransposeSpec, shape_class: str) -> Iterator[tuple[str, Config]
 
 
 def _made_for(shape_class: str) -> Iterator[tuple[str, Config]]:
-    """What goes before base where it takes the sizes, as few rows as its text says, whole squares or whole vectors."""
+    """What goes before base where it takes the sizes, few rows as its text says, whole squares or whole vectors."""
     if shape_class in (FEW_COLS, FEW_ROWS):
         few = Few.COLS if shape_class == FEW_COLS else Few.ROWS
         for count in _COUNTS:
             yield "interleave", InterleaveConfig(few=few, count=count, store_modifier=_STAYS)
+        lanes, groups = (8, 16) if few is Few.COLS else (16, 8)
+        yield "vector_tile", VectorTileConfig(lanes=lanes, groups=groups, store_modifier=_STAYS)
     elif shape_class == SMALL:
         yield "squares", SquaresConfig(threads_per_block=128, store_modifier=_STAYS)
     elif shape_class == RUNS:

@@ -24,6 +24,7 @@ def test_untuned_it_is_what_is_made_for_as_many_columns(backend: FakeBackend) ->
     for cols in (2, 3, 4, 8, 16):
         assert kernel.variant_for((4096, cols)) == f"{TRANSPOSE}__interleave_cols_n{cols}_tpb128_stel"
         assert kernel.why_for((4096, cols)) == f"what is often fast, {NOTHING}"
+    assert kernel.variant_for((4096, 12)) == f"{BY_VECTORS}_stel"
     assert kernel.variant_for((4096, 5)) == ANY
     assert kernel.variant_for((4095, 3)) == ANY  # a column of the output begins between vectors
     assert kernel.why_for((4096, 5)) == f"base, {NOTHING}"
