@@ -15,6 +15,7 @@ from gen.cli.prove import ARCH, STOPPED, as_json, keep_failures, show_reasons
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from gen.families.base import Limits, Variant
@@ -35,8 +36,10 @@ def rehearse(
     from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.device import find_device
+    from gen.tune.problems import specs_of
     from gen.tune.processes import Host
     from gen.tune.ranking import rank
+    from gen.tune.rehearse import prospects
     from gen.tune.rehearse import rehearse as rehearsed
     from gen.tune.select import select
 
@@ -67,13 +70,18 @@ def rehearse(
         except KeyboardInterrupt:
             raise KeyboardInterrupt(STOPPED) from None
     keep_failures(home, [one.verdict for one in done.variants])
+    tuned = _tuned(target, variants[0])
+    # Fewer than are rehearsed: samples of algorithms, and kernels of the literature, have specs of their own.
+    measured = specs_of(families, tuned, {}) if tuned == target else [(variants[0].family, variants[0].spec)]
+    would = prospects(measured, limits, deadline)
     # Looking at every access of a whole catalogue takes minutes.
     over = deadline is not None and time.monotonic() >= deadline
     rankings = () if target is None or over else tuple(rank(done.variants, host.runner(), limits, deadline=deadline))
     if json:
-        show.data({**_as_json(done, compiler.version, device), "predicted": [_ranking(one) for one in rankings]})
+        show.data({**_as_json(done, would, compiler.version, device), "predicted": [_ranking(one) for one in rankings]})
     else:
-        _show(done, compiler.version, device)
+        _show(done, compiler.version)
+        _show_prospects(would, tuned, limits.arch, device)
         _show_rankings(rankings, limits.arch)
     if not done.ok or not done.variants:
         raise typer.Exit(1)
@@ -95,7 +103,12 @@ def _limits(arch: str | None, device: Device | None) -> Limits:
     return Limits.of(arch or ARCH)
 
 
-def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
+def _tuned(target: str | None, one: Variant) -> str | None:
+    """What `gen tune` takes on a GPU in a target's place: of a variant its spec. `one` is the first rehearsed."""
+    return target if target in (None, one.family.name, _spec(one)) else _spec(one)
+
+
+def _show(done: Rehearsal, compiler: str) -> None:
     from gen.errors import CompileError, UnlinkedError
 
     rows = [_row(name, made) for name, made in _by_family(done).items()]
@@ -119,15 +132,19 @@ def _show(done: Rehearsal, compiler: str, device: Device | None) -> None:
     infeasible = sum(one.infeasible is not None for one in done.variants)
     if infeasible:
         show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
+
+
+def _show_prospects(would: Sequence[Prospect], tuned: str | None, arch: str, device: Device | None) -> None:
+    here = "there is no GPU here" if device is None else f"this was a rehearsal for {arch} beside a {device.name}"
     show.text()
-    here = "there is no GPU here" if device is None else f"this was a rehearsal for {done.arch} beside a {device.name}"
-    if not done.prospects:  # no time to count
+    if not would:  # no time to count
         show.text(f"Nothing was measured: {here}.")
         return
-    show.text(f"Nothing was measured: {here}. On a GPU, tuning measures:")
-    for prospect in done.prospects:
+    command = f"gen tune {tuned or ''}".rstrip()
+    show.text(f"Nothing was measured: {here}. On a GPU, {command} measures:")
+    for prospect in would:
         show.text(_prospect(prospect), indent=2)
-    show.text(f"and keeps the fastest variant of each shape class. Feasible means: can run on {done.arch}.")
+    show.text(f"and keeps the fastest variant of each shape class. Feasible means: can run on {arch}.")
 
 
 def _show_rankings(rankings: tuple[Ranking, ...], arch: str) -> None:
@@ -190,7 +207,7 @@ def _prospect(prospect: Prospect) -> str:
     )
 
 
-def _as_json(done: Rehearsal, compiler: str, device: Device | None) -> dict[str, Any]:
+def _as_json(done: Rehearsal, would: Sequence[Prospect], compiler: str, device: Device | None) -> dict[str, Any]:
     return {
         "arch": done.arch,
         "compiler": compiler,
@@ -205,7 +222,7 @@ def _as_json(done: Rehearsal, compiler: str, device: Device | None) -> dict[str,
                 "limit": prospect.limit,
                 "shape_classes": list(prospect.family.shape_classes(prospect.spec)),
             }
-            for prospect in done.prospects
+            for prospect in would
         ],
     }
 

@@ -45,7 +45,7 @@ def problems(
         ShapeError: a shape cannot be read, or is none of the spec's; or its elements are never aligned so.
     """
     found: list[Problem] = []
-    specs = _specs(families, target, known)
+    specs = specs_of(families, target, known)
     _check_classes(classes, specs)
     check_counts(counts or {}, specs)
     for family, spec in specs:
@@ -94,7 +94,8 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and text.isascii() and len(text) <= 20 else None
 
 
-def _specs(families: Sequence[Family[Any]], target: str | None, known: Known) -> list[tuple[Family[Any], Spec]]:
+def specs_of(families: Sequence[Family[Any]], target: str | None, known: Known) -> list[tuple[Family[Any], Spec]]:
+    """The specs of a family, of every catalogue, or the one of a name. Raises UnknownNameError for a variant's name."""
     chosen = [family for family in families if target in (None, family.name)]
     if chosen:
         return [(family, spec) for family in chosen for spec in family.catalogue]

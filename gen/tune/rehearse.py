@@ -86,7 +86,7 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """All variants, in the order they were given, and what a GPU would add.
+    """All variants, in the order they were given.
 
     Attributes:
         left_out: those that the time did not reach.
@@ -94,7 +94,6 @@ class Rehearsal:
 
     arch: str
     variants: tuple[Rehearsed, ...]
-    prospects: tuple[Prospect, ...]
     left_out: tuple[Variant, ...] = ()
 
     @property
@@ -171,7 +170,6 @@ def rehearse(
             )
             for made in ended
         ),
-        prospects(variants, limits, deadline),
         tuple(made for made in variants if made.name not in compiled or made.name not in proven),
     )
 
@@ -180,12 +178,13 @@ def _over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
-def prospects(variants: Sequence[Variant], limits: Limits, deadline: float | None = None) -> tuple[Prospect, ...]:
-    """What a GPU would measure of every spec among these variants, of as many as the time allows to count."""
-    specs = {(made.family.name, made.spec): made.family for made in variants}
+def prospects(
+    specs: Iterable[tuple[Family[Any], Spec]], limits: Limits, deadline: float | None = None
+) -> tuple[Prospect, ...]:
+    """What a GPU would measure of these specs, of as many as the time allows to count."""
     return tuple(
         Prospect(family, spec, feasible(family, spec, limits), _limit(family, spec))
-        for (_, spec), family in specs.items()
+        for family, spec in specs
         if not _over(deadline)
     )
 

@@ -26,7 +26,7 @@ from gen.proof.cases import cases_of
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune import processes
 from gen.tune.processes import Host
-from gen.tune.rehearse import rehearse
+from gen.tune.rehearse import prospects, rehearse
 from gen.tune.select import select
 from gen.tune.verdicts import Verdict, verdicts, with_registers
 from tests.fakes import FakeCompiler, InProcess, OracleRunner
@@ -249,11 +249,9 @@ def test_what_cannot_run_on_the_device_is_said() -> None:
     assert any(one.infeasible for one in done.variants)  # a block of 1024 threads is more than it holds
 
 
-@pytest.mark.usefixtures("few_cases")
 def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> None:
-    done = rehearse(chosen("reduceShfl"), H100, FakeCompiler(), InProcess(OracleRunner))
-    (prospect,) = done.prospects
     family = find_family(FAMILIES, "reduction")
+    (prospect,) = prospects([(family, family.catalogue[0])], H100)
     feasible = sum(
         algorithm.infeasible(prospect.spec, config, H100) is None
         for algorithm in family.algorithms.values()
@@ -262,8 +260,9 @@ def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> Non
     )
     assert prospect.feasible == feasible > 100
     assert prospect.limit == "read"
-    done = rehearse(chosen("stencil")[:1], H100, FakeCompiler(), InProcess(OracleRunner))
-    assert done.prospects[0].limit == "copy"
+    stencil = find_family(FAMILIES, "stencil")
+    (prospect,) = prospects([(stencil, stencil.catalogue[0])], H100)
+    assert prospect.limit == "copy"
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gen.errors import MissingToolError
 from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.names import find_variant
+from gen.tune.problems import problems
+from gen.tune.rehearse import Rehearsal
 from gen.tune.select import feasible
 from tests.fakes import OracleRunner
 from tests.host.cli.command import run
@@ -20,7 +24,13 @@ def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
     shown = run("tune", "reduceShfl", "--arch", "sm_80")
     assert shown.status == 0
     counts = {arch: feasible(FAMILIES[0], FAMILIES[0].catalogue[0], Limits.of(arch)) for arch in ("sm_80", "sm_90")}
-    for words in ("sm_80", "no GPU here", f"{counts['sm_80']} feasible variants", "read bandwidth"):
+    for words in (
+        "sm_80",
+        "no GPU here",
+        "gen tune reduction_sum_f32 measures",
+        f"{counts['sm_80']} feasible variants",
+        "read bandwidth",
+    ):
         assert words in shown.out
     content = run("tune", "reduceShfl", "--json").data
     assert content["arch"] == "sm_90"
@@ -31,6 +41,19 @@ def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
     assert [would["feasible"] for would in content["would_measure"]] == [counts["sm_90"]]
     oracle.wrong = (find_variant(FAMILIES, "reduceShfl", {}).name,)
     assert run("tune", "reduceShfl").status == 1
+
+
+@pytest.mark.parametrize("target", [None, "transpose", "transpose_10_b32"])
+def test_what_a_gpu_would_measure_is_what_it_measures(target: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is rehearsed."""
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.tune.rehearse.rehearse", lambda variants, *_, **__: Rehearsal("sm_90", (), variants))
+    named = [] if target is None else [target]
+    measured = {f"{one.family.name}_{one.spec.label}" for one in problems(FAMILIES, target, {})}
+    shown = run("tune", *named)  # which compiles and proves nothing here
+    assert f"On a GPU, {' '.join(['gen', 'tune', *named])} measures:" in shown.out
+    assert set(re.findall(r"^  (\w+): \d+ feasible variants", shown.out, re.MULTILINE)) == measured
+    assert {would["spec"] for would in run("tune", *named, "--json").data["would_measure"]} == measured
 
 
 @pytest.mark.usefixtures("oracle")
