@@ -16,10 +16,27 @@ from gen.errors import ConfigError, GenError, ShapeError, SpecError, StoreError,
 if TYPE_CHECKING:
     from gen.families.base import Family, Limits, Variant
 
+
+class OptionError(GenError):
+    """An option, or options together, that make no sense."""
+
+
+def folder_of(option: str) -> Callable[[str], Path]:
+    """Reads a folder's option. Path("") is ".": a variable of the shell that is not set would fill the current one."""
+
+    def read(text: str) -> Path:
+        if not text:
+            raise OptionError(option, "must name a folder", repr(text), next_step=f"{option} . is the current one")
+        return Path(text)
+
+    return read
+
+
 Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
+        parser=folder_of("--out"),
         metavar="DIR",
         show_default=False,
         help="The folder of what gen writes. Default: $GEN_HOME, else out/ in the checkout, else a data folder.",
@@ -41,10 +58,6 @@ class Invocation:
     """What stood before the command: families from outside, as `module:NAME`."""
 
     families: tuple[str, ...] = ()
-
-
-class OptionError(GenError):
-    """An option, or options together, that make no sense."""
 
 
 _USAGE = (UnknownNameError, ConfigError, SpecError, ShapeError, OptionError)

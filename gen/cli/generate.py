@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import show
-from gen.cli.common import Json, OptionError, Out, families_of, home_of
+from gen.cli.common import Json, OptionError, Out, families_of, folder_of, home_of
 
 if TYPE_CHECKING:
     from gen.families.base import Family, Variant
@@ -33,7 +33,11 @@ def generate(
     every: Annotated[
         Path | None,
         typer.Option(
-            "--all", metavar="DIR", show_default=False, help="Write every legal variant of the catalogue there instead."
+            "--all",
+            parser=folder_of("--all"),
+            metavar="DIR",
+            show_default=False,
+            help="Write every legal variant of the catalogue there instead.",
         ),
     ] = None,
     json: Json = False,

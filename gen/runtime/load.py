@@ -83,6 +83,8 @@ def remember(spec: Spec, *, home: Path | str | None = None) -> str:
 def _folder(home: Path | str | None) -> Path:
     if home is None:
         return output_home()
+    if home == "":  # a variable that is not set: Path("") is the current folder
+        raise GenError("home", "must name a folder", repr(home), next_step="None is where commands look")
     folder = Path(home).expanduser().absolute()
     if folder.exists() and not folder.is_dir():
         raise GenError("home", "must be a folder", folder)

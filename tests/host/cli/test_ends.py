@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
 
 import gen
+from gen.cli.app import app
 from gen.emit.files import alone
 from tests.host.cli.command import CHECKOUT, run, start
 
+COMMANDS = get_group(app).commands
 BAD_USAGE = [
     (("list", "reductoin"), "Did you mean reduction"),
     (("render", "reduceShf"), "Did you mean reduceShfl"),
@@ -45,6 +48,20 @@ def test_bad_usage_ends_with_2_and_says_what_would_do(arguments: tuple[str, ...]
     assert shown.status == 2
     assert shown.out == ""
     assert says in shown.err
+
+
+def test_a_variable_of_the_shell_that_is_not_set_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which a path of no letters would be: the current one."""
+    monkeypatch.chdir(tmp_path)
+    commands = [name for name, one in COMMANDS.items() if any("--out" in option.opts for option in one.params)]
+    assert len(commands) > 10
+    says = "error: {option} must name a folder (got ''). {option} . is the current one\n"
+    for command in commands:
+        shown = run(command, "--out", "")
+        assert (shown.status, shown.err) == (2, says.format(option="--out")), command
+    shown = run("generate", "--all=")
+    assert (shown.status, shown.err) == (2, says.format(option="--all"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"schema": 9}', '{"schema": 1, "winners": [{"device": 1}]}', "\x00"])

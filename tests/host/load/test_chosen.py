@@ -224,6 +224,11 @@ def test_a_home_that_is_a_file(backend: FakeBackend, tmp_path: Path) -> None:
         gen.load(SUM, device=backend, home=tmp_path / "file")
 
 
+def test_a_home_of_no_letters_is_not_the_current_folder(backend: FakeBackend) -> None:
+    with pytest.raises(GenError, match=r"home must name a folder \(got ''\)"):
+        gen.load(SUM, device=backend, home="")
+
+
 @pytest.fixture
 def _without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("gen.gpu.")]:
