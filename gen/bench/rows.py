@@ -265,7 +265,7 @@ def write_results(path: Path, results: Results) -> None:
     runs = ",\n".join(f"      {json.dumps(asdict(run))}" for run in results.runs)
     meta = f'{{\n    "device": {json.dumps(results.device)},\n    "runs": [\n{runs}\n    ]\n  }}'
     text = f'{{\n  "schema": {SCHEMA},\n  "meta": {meta},\n  "rows": [\n{rows}\n  ]\n}}\n'
-    write_if_changed(path, text)
+    write_if_changed(path, text, "Make room, or name another file")
 
 
 def _as_written(rows: Sequence[Row]) -> list[Row]:

@@ -47,6 +47,7 @@ def generate(
     A file is written only when its text changes. Kernels that gen wrote earlier and would not write now are removed;
     other files are left alone.
     """
+    from gen.emit.files import MAKE_ROOM
     from gen.emit.generate import differences
     from gen.emit.generate import generate as write
     from gen.emit.render import render
@@ -68,7 +69,8 @@ def generate(
     if check:
         _check(folder, differences(folder, files, prefixes_of(families)), len(files), json)
         return
-    done = write(folder, files, prefixes_of(families))
+    elsewhere = MAKE_ROOM if every is None else "Make room, or name another folder with --all"
+    done = write(folder, files, prefixes_of(families), elsewhere)
     if json:
         show.data(
             {

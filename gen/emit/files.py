@@ -11,11 +11,14 @@ from pathlib import Path
 from gen.errors import GenError
 
 ELSEWHERE = "Name another folder with --out or $GEN_HOME"
-_ELSEWHERE = "Make room, or name another folder with --out or $GEN_HOME"
+MAKE_ROOM = "Make room, or name another folder with --out or $GEN_HOME"
 
 
-def write_if_changed(path: Path, text: str) -> bool:
-    """Writes the file unless it holds this text already. Returns whether it wrote."""
+def write_if_changed(path: Path, text: str, next_step: str = MAKE_ROOM) -> bool:
+    """Writes the file unless it holds this text already. Returns whether it wrote.
+
+    Raises GenError with that next step if it cannot be written.
+    """
     if read(path) == text:
         return False
     try:
@@ -27,7 +30,7 @@ def write_if_changed(path: Path, text: str) -> bool:
         finally:
             made.unlink(missing_ok=True)
     except OSError as error:
-        raise GenError(str(path), "cannot be written", error.strerror, next_step=_ELSEWHERE) from error
+        raise GenError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
     return True
 
 
@@ -64,7 +67,7 @@ def alone(lock: Path) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
     except OSError as error:
-        raise GenError(str(lock), "cannot be written", error.strerror, next_step=_ELSEWHERE) from error
+        raise GenError(str(lock), "cannot be written", error.strerror, next_step=MAKE_ROOM) from error
     with file:
         with suppress(OSError):  # a file system that knows no locks
             fcntl.flock(file, fcntl.LOCK_EX)

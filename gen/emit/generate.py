@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gen.emit.files import read, write_if_changed
+from gen.emit.files import MAKE_ROOM, read, write_if_changed
 from gen.emit.render import MARK, render
 from gen.families.base import Family, Variant
 from gen.families.names import base_variants, space, variant
@@ -42,15 +42,19 @@ def texts(variants: Sequence[Variant], others: Mapping[str, str]) -> dict[str, s
     return {f"{made.name}.cu": render(made) for made in variants} | dict(others)
 
 
-def generate(folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...] = ("",)) -> Written:
+def generate(
+    folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...] = ("",), next_step: str = MAKE_ROOM
+) -> Written:
     """Makes the folder hold these files; removes kernels that gen wrote there and would not write now.
 
     Only kernels whose names begin with one of `prefixes` are removed: those of families that are not at hand stay.
+    Raises GenError with that next step if one cannot be written.
     """
     changed: list[str] = []
     unchanged: list[str] = []
     for name in sorted(files):
-        (changed if write_if_changed(folder / name, files[name]) else unchanged).append(name)
+        wrote = write_if_changed(folder / name, files[name], next_step)
+        (changed if wrote else unchanged).append(name)
     removed = sorted(_left_over(folder, files, prefixes))
     for name in removed:
         (folder / name).unlink()

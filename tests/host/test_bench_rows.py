@@ -26,7 +26,7 @@ from gen.bench.rows import (
 )
 from gen.bench.statistics import Change
 from gen.bench.table import full, lines, lost, summary, text_of
-from gen.errors import StoreError
+from gen.errors import GenError, StoreError
 from gen.gpu.timing import METHOD
 
 RUN = Run("gen bench", "2026-11-22", "NVIDIA H100", "580", {"read": 3000.0}, {"torch": "2.11"}, "", METHOD)
@@ -387,3 +387,9 @@ def test_the_full_table_says_which_kernels_were_not_tuned(note: str, word: str) 
     assert ours.untuned == word
     said = f"`stream_u2 ({word})` |" if word else "`stream_u2` |"
     assert said in full(Results((ours,)))
+
+
+def test_results_that_cannot_be_written_need_another_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(GenError, match=r"file/h\.json cannot be written \(got .*\)\. Make room, or name another file$"):
+        write_results(tmp_path / "file" / "h.json", RESULTS)

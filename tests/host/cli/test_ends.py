@@ -100,6 +100,15 @@ def test_a_folder_that_cannot_be_made_is_named(command: str) -> None:
     assert "below" in shown.err
 
 
+def test_what_names_another_folder_is_the_option_that_named_this_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    says = "Make room, or name another folder with"
+    for option, names in (("--all", "--all"), ("--out", "--out or $GEN_HOME")):
+        shown = run("generate", option, tmp_path / "file" / "below")
+        assert shown.status == 1
+        assert shown.err.endswith(f" cannot be written (got Not a directory). {says} {names}\n")
+
+
 def test_a_folder_that_takes_no_lock_says_what_names_another(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(gen.GenError, match=r"--out or \$GEN_HOME"), alone(tmp_path / "file" / "lock"):
