@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gen.emit.files import MAKE_ROOM
 from gen.errors import StoreError
 from gen.toolchain.compiled import Compiled
 
@@ -116,10 +117,8 @@ class Cache:
         except FileNotFoundError:
             return  # another process was faster
         except OSError as error:
-            raise StoreError(
-                "The cache entry", f"cannot be read ({reason}) nor set aside ({error.strerror})", path,
-                next_step="Remove it",
-            ) from error  # fmt: skip
+            rule = f"cannot be read, nor be set aside to be made again: {reason}"
+            raise StoreError(str(path), rule, error.strerror, next_step="Remove it") from error
         _log.warning("A cache entry is corrupt (%s). It is set aside as %s and made again.", reason, aside)
 
     def _path(self, key: str) -> Path:
@@ -152,10 +151,7 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise StoreError(
-            "The file", f"cannot be written: {error.strerror}", path,
-            next_step="Make room or choose another folder with --out or $GEN_HOME",
-        ) from error  # fmt: skip
+        raise StoreError(str(path), "cannot be written", error.strerror, next_step=MAKE_ROOM) from error
 
 
 def _trailer(content: bytes) -> bytes:

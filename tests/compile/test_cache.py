@@ -118,8 +118,24 @@ def test_an_entry_can_be_corrupt_twice(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"cannot be written: Not a directory .* Make room or choose another folder"):
+    says = (
+        r"/file/\S+ cannot be written \(got Not a directory\)\. Make room, or name another folder with --out or \$GEN"
+    )
+    with pytest.raises(StoreError, match=says):
         Cache(tmp_path / "file").write(KEY, CONTENT)
+
+
+def test_a_corrupt_entry_that_cannot_be_set_aside_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path)
+    path = cache.write(KEY, CONTENT)
+    path.write_bytes(b"")
+
+    def fail(_self: Path, _target: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(StoreError, match=rf"{path} cannot be read, .* \(got Read-only file system\)\. Remove it"):
+        cache.read(KEY)
 
 
 def test_no_temporary_file_is_left(tmp_path: Path) -> None:
