@@ -82,11 +82,11 @@ def _stencils() -> Iterator[Case]:
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
-    """The cases in a file: `{"schema": 1, "cases": [{"family", "dtype", "shape", ...}]}`; names are not read.
+    """The cases in a file: `{"schema": 1, "cases": [{"family", "dtype", "shape", ...}]}`.
 
     Raises:
         StoreError: the file cannot be read, or is of another schema.
-        SpecError: a case makes no sense.
+        SpecError: a case makes no sense, or stands there twice.
     """
     again = 'Write {"schema": 1, "cases": [...]}; gen bench --list prints examples'
     try:
@@ -98,12 +98,18 @@ def read_cases(path: Path) -> tuple[Case, ...]:
     if not content["cases"]:
         raise StoreError(str(path), "must have a case at least", next_step=again)
     entries = content["cases"]
-    found = []
+    found: list[Case] = []
     for number, entry in enumerate(entries, 1):
+        subject = f"{path}, case {number} of {len(entries)}:"
         try:
-            found.append(Case.from_json(entry))
+            case = Case.from_json(entry)
         except SpecError as error:
-            raise SpecError(f"{path}, case {number} of {len(entries)}:", str(error)) from error
+            raise SpecError(subject, str(error)) from error
+        names = [(one.family, one.name) for one in found]
+        if (case.family, case.name) in names:  # which rows go by
+            rule = f"is case {names.index((case.family, case.name)) + 1} again"
+            raise SpecError(subject, rule, repr(case.name), next_step="Leave one out")
+        found.append(case)
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from itertools import product
 from math import log2, prod
 from typing import Any, Literal
@@ -152,25 +152,39 @@ class Case:
 
     @classmethod
     def from_json(cls, content: object) -> Case:
-        """The inverse of `to_json`; a name may stand there too. Raises SpecError for anything else."""
+        """The inverse of `to_json`; its own name may stand there too. Raises SpecError for anything else."""
         subject = "A case"
         if not isinstance(content, dict):
             raise SpecError(subject, "must be an object", repr(content))
-        values = {key: value for key, value in content.items() if key != "name"}
+        values = dict(content)
         family, shape = values.pop("family", None), values.pop("shape", None)
         if not isinstance(family, str) or family not in _WORKS:
             raise SpecError(f"{subject}.family", "must be one of " + ", ".join(_WORKS), repr(family))
         if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape) or not shape:
             raise SpecError(f"{subject}.shape", "must be a list of positive numbers", repr(shape))
         dtype = read_dtype(values.pop("dtype", None), f"{subject}.dtype")
-        try:
-            make: Any = _WORKS[family]
-            work = make(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
-        except TypeError as error:
-            raise SpecError(subject, f"is no {family}: {error}", repr(content)) from error
+        name = values.pop("name", None)
+        _check_fields(family, values)
+        make: Any = _WORKS[family]
+        work = make(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
         case = cls(work, dtype, tuple(shape))
         _check(case)
+        if name not in (None, case.name):  # rows, and --case, go by the name
+            rule = f"must be {case.name!r}, as what is computed has it"
+            raise SpecError(f"{subject}.name", rule, repr(name), next_step="It can be left out")
         return case
+
+
+def _check_fields(family: str, values: Mapping[str, object]) -> None:
+    """Raises SpecError where a field of that family's work is missing, or one is none of it."""
+    known = fields(_WORKS[family])
+    every = "name, family, dtype, shape, " + ", ".join(field.name for field in known)
+    for key in values:
+        if key not in [field.name for field in known]:
+            raise SpecError("A case's field", f"must be one that a {family} has: {every}", repr(key))
+    for field in known:
+        if field.default is MISSING and field.name not in values:
+            raise SpecError(f"A case.{field.name}", f"must be there: a {family} has {every}")
 
 
 def _check(case: Case) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,32 @@ def test_a_case_that_makes_no_sense_is_refused(tmp_path: Path, entry: object) ->
     sound = {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [1, 0]}
     file.write_text(json.dumps({"schema": 1, "cases": [sound, entry]}))
     with pytest.raises(SpecError, match=r"cases.json, case 2 of 2: A case"):
+        read_cases(file)
+
+
+MATRIX = {"family": "transpose", "dtype": "f32", "shape": [4, 5], "axes": [1, 0]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({**MATRIX, "axis": 1}, "A case's field must be one that a transpose has: name, .*, shape, axes (got 'axis')"),
+        (
+            {name: value for name, value in MATRIX.items() if name != "axes"},
+            "A case.axes must be there: a transpose has name, family, dtype, shape, axes",
+        ),
+        ({**MATRIX, "family": "stencil"}, "A case's field must be one that a stencil has: .*, form, .* (got 'axes')"),
+        (
+            {**MATRIX, "name": "mine"},
+            "A case.name must be 'transpose f32 4x5', as what is computed has it (got 'mine'). It can be left out",
+        ),
+        ({**MATRIX, "shape": [5, 4]}, "is case 1 again (got 'transpose f32 5x4'). Leave one out"),
+    ],
+)
+def test_a_case_says_all_that_it_is_in_fields_that_there_are(tmp_path: Path, entry: object, says: str) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"schema": 1, "cases": [{**MATRIX, "shape": [5, 4]}, entry]}))
+    with pytest.raises(SpecError, match=r"case 2 of 2: " + re.escape(says).replace(r"\.\*", ".*") + "$"):
         read_cases(file)
 
 
