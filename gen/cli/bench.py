@@ -133,24 +133,24 @@ def bench(
     wanted = select_cases(public_cases() if cases == "public" else read_cases(Path(cases)), family, case)
     if part is not None:
         wanted = part_of(wanted, part)
-    if list_cases:
-        show.verbatim(text_of_cases(wanted))
-        return
     if missing and json is None:
         raise OptionError("--missing", "needs --json FILE: what is missing is missing there")
     before = None if against is None else read_results(against)
     if before is not None and not before.rows:
         raise OptionError("--against", "must be a file that gen bench --json wrote", against)
     kept = Results() if json is None else read_results(json)
-    if json is not None:
-        check_writable(json)
     if missing:
         wanted = missing_in(wanted, kept, protocol, names)
-        if not wanted:
-            show.text("Nothing is missing.")
-            return
-    if before is not None:
+    if before is not None and wanted:
         check_common(before, wanted, protocol)
+    if list_cases:
+        show.verbatim(text_of_cases(wanted))
+        return
+    if not wanted:
+        show.text("Nothing is missing.")
+        return
+    if json is not None:
+        check_writable(json)
     home = home_of(out)
     read_winners(home)  # gen.load would only warn, and all be measured untuned
     invocation = ctx.find_object(Invocation) or Invocation()

@@ -299,6 +299,21 @@ def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
     assert [case for case, _ in script.orders] == ["transpose f32 1024x1024"]
 
 
+def test_the_cases_that_are_listed_are_those_that_would_be_measured(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "h100.json"
+    run("bench", *ONE, "--json", file)
+    asked = ("transpose", "--case", "f32 1024x1024", "--case", "f32 4096x4096", "--missing", "--list")
+    listed = run("bench", *asked, "--json", file).data["cases"]
+    assert [case["name"] for case in listed] == ["transpose f32 4096x4096"]
+    assert run("bench", *ONE, "--missing", "--list", "--json", file).data["cases"] == []
+    assert run("bench", *ONE, "--list", "--json", tmp_path / "new" / "h.json").status == 0
+    assert not (tmp_path / "new").exists()
+    for options in (["--missing"], ["--against", "none.json"], ["--case", "sum f32 2^10", "--against", file]):
+        ended = run("bench", "--list", *options)
+        assert (ended.status, ended.err) == (2, run("bench", *options).err)
+    assert script.started == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
