@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Protocol
 
 from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
@@ -119,6 +120,7 @@ class Bench:
         """
         while True:
             there = tuple(name for name in self.setup.peers if name not in self.broken)
+            printed = _size(self.setup.log)  # by earlier runs, too
             self._line = self.start(replace(self.setup, peers=there))
             message, step, reason = _first(self._line)
             if message is not None:
@@ -128,7 +130,8 @@ class Bench:
             self._line.kill()
             self._line = None
             if step.who not in there:
-                raise DeviceError("The benchmark", f"cannot begin: {reason}", next_step=f"See {self.setup.log}")
+                log = f"See {self.setup.log}" if _size(self.setup.log) > printed else ""
+                raise DeviceError("The benchmark", f"cannot begin: {reason}", next_step=log)
             self.broken[step.who] = reason
 
     def rows(
@@ -257,6 +260,14 @@ class Bench:
 
     def _row(self, case: Case, name: str, note: str) -> Row:
         return Row(case.family, case.name, name, self.setup.protocol.value, note=note)
+
+
+def _size(log: Path) -> int:
+    """Of what was printed there; 0 if nothing was."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
 
 
 def _first(line: Line) -> tuple[Opened | None, Begun, str]:

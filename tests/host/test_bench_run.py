@@ -302,9 +302,24 @@ def test_winners_that_cannot_be_kept_are_no_fault_of_a_case(tmp_path: Path) -> N
 @pytest.mark.parametrize("opening", [Refused("there is no GPU"), Finished()])
 def test_a_process_that_cannot_begin_is_an_error(tmp_path: Path, opening: Message) -> None:
     script = Script(opening=opening)
-    with pytest.raises(DeviceError, match=r"The benchmark cannot begin: .*See \S+bench.log"):
+    with pytest.raises(DeviceError, match=r"The benchmark cannot begin: "):
         Bench(setup_in(tmp_path), script.start).open()
     assert script.killed == 1
+
+
+def test_the_log_is_named_where_the_process_that_could_not_begin_printed_to_it(tmp_path: Path) -> None:
+    setup = setup_in(tmp_path)
+    script = Script(opening=Refused("there is no GPU"))
+
+    def start(setup: Setup) -> FakeLine:
+        with setup.log.open("a") as file:
+            file.write("a library's own words\n")
+        return script.start(setup)
+
+    for begin, ends in ((script.start, "there is no GPU"), (start, f"See {setup.log}"), (script.start, "is no GPU")):
+        with pytest.raises(DeviceError) as caught:
+            Bench(setup, begin).open()
+        assert str(caught.value).endswith(ends)
 
 
 def _obeys(connection: Any, _: Setup) -> None:
