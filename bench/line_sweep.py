@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import date
 from itertools import product
@@ -35,6 +33,7 @@ from gen.families.stencil import Boundary, Stencil, StencilSpec
 from gen.families.stencil.naive import NaiveConfig
 from gen.families.stencil.stream import StreamConfig
 from gen.toolchain.compiled import Compiled
+from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
 FAMILY = Stencil()
@@ -121,11 +120,6 @@ def tried(line: Line) -> tuple[Variant, ...]:
     return tuple(variant(FAMILY, line.spec, *one) for one in made)
 
 
-def _compile(item: tuple[str, str]) -> Compiled:
-    """In a process of its own."""
-    return Nvrtc(None).compile(*item, ARCH)
-
-
 def measure(instruments: Instruments, line: Line, made: Sequence[tuple[Variant, Compiled]]) -> Row:
     """Times every variant's call, the second of two in a row."""
     from gen.gpu.kernel import CudaKernel
@@ -184,9 +178,10 @@ def main() -> int:
     options = parser.parse_args()
     wanted = {line: tried(line) for line in lines() if options.only in str(line)}
     every = {made.name: made for variants in wanted.values() for made in variants}
-    with ProcessPoolExecutor(os.cpu_count()) as pool:  # begun before anything here uses the GPU
-        compiling = pool.map(_compile, [(name, render(made)) for name, made in every.items()], chunksize=4)
-        compiled = dict(zip(every, compiling, strict=True))
+    print(f"{len(every)} variants are compiled first, which takes minutes", flush=True)
+    with CompileFarm(Nvrtc(None)) as farm:
+        compiling = {name: farm.submit(name, render(made), ARCH) for name, made in every.items()}
+        compiled = {name: code.result() for name, code in compiling.items()}
     from gen.gpu.open import open_instruments
 
     with alone(0, None, "bench/line_sweep.py"):

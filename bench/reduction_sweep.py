@@ -13,7 +13,6 @@ import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
@@ -32,6 +31,7 @@ from gen.families.names import illegal, variant
 from gen.families.reduction import Reduction, ReductionSpec
 from gen.families.reduction.canonical import dense
 from gen.toolchain.compiled import Compiled
+from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
 FAMILY = Reduction()
@@ -163,11 +163,6 @@ def worth(made: Variant, extents: Extents) -> bool:
     return made.spec.axis is None or n >= LEAST_OF_BLOCK or made.algorithm.name in COLUMNS
 
 
-def _compile(item: tuple[str, str]) -> Compiled:
-    """In a process of its own."""
-    return Nvrtc(None).compile(*item, ARCH)
-
-
 def measure(
     instruments: Instruments, calibration: Calibration, group: Group, made: Sequence[tuple[Variant, Compiled]]
 ) -> Iterator[tuple[Row, dict[str, float]]]:
@@ -271,9 +266,10 @@ def main() -> int:
     every = {made.name: made for _, variants in wanted for made in variants}
     rows: list[Row] = []
     timed: list[Timed] = []
-    with ProcessPoolExecutor() as pool:  # begun before anything here uses the GPU
-        compiling = pool.map(_compile, [(name, render(made)) for name, made in every.items()], chunksize=4)
-        compiled = dict(zip(every, compiling, strict=True))
+    print(f"{len(every)} variants are compiled first, which takes minutes", flush=True)
+    with CompileFarm(Nvrtc(None)) as farm:
+        compiling = {name: farm.submit(name, render(made), ARCH) for name, made in every.items()}
+        compiled = {name: code.result() for name, code in compiling.items()}
     from gen.gpu.open import open_instruments
 
     with alone(0, None, "bench/reduction_sweep.py"):
