@@ -23,7 +23,7 @@ import numpy as np
 from gen.bench.cases import public_cases
 from gen.bench.offers import problem_of
 from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.dtypes import B32, LoadModifier, StoreModifier
 from gen.emit.render import render
 from gen.errors import RunError
@@ -169,6 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
+    need_gpu("python bench/afterwards.py")
     from gen.gpu.open import open_instruments
 
     rows: list[Row] = []

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone, device_of, farm_of
+from gen.cli.gpu import alone, device_of, farm_of, need_gpu
 from gen.families.base import WIDEST
 from gen.families.layout import extents_of
 from gen.families.names import likely_variants
@@ -123,6 +123,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only cases whose line holds this")
     parser.add_argument("--json", type=Path, help="also write the times to this file")
     options = parser.parse_args()
+    need_gpu("python bench/dispatch.py")
     home = output_home(None)
     rows: list[Row] = []
     with alone(0, None, "bench/dispatch.py"), farm_of("nvrtc", home) as farm, device_of(0, "nvrtc", home) as device:

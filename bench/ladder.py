@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.cli.common import ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_family
@@ -48,6 +48,7 @@ def main() -> int:
 
 def measure(file: Path) -> None:
     """Writes the times of a family's kernels when it is done."""
+    need_gpu("python bench/ladder.py")
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.open import GpuFactory
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.families.base import Extents, Variant
@@ -176,6 +176,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only problems whose line holds this")
     parser.add_argument("--json", type=Path, help="also write every time to this file")
     options = parser.parse_args()
+    need_gpu("python bench/line_sweep.py")
     wanted = {line: tried(line) for line in lines() if options.only in str(line)}
     every = {made.name: made for variants in wanted.values() for made in variants}
     print(f"{len(every)} variants are compiled first, which takes minutes", flush=True)

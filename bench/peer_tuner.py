@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gen.cli.common import ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
@@ -82,6 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
+    need_gpu("python bench/peer_tuner.py")
     (problem,) = problems(FAMILIES, "transpose_10_b32", {}, ("8192x8192",))
     with alone(0, None, "bench/peer_tuner.py"):
         rows = [ours(problem), *theirs(problem)]

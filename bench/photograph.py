@@ -16,6 +16,7 @@ import numpy as np
 
 import gen
 from gen.cli.common import ended
+from gen.cli.gpu import need_gpu
 from gen.families.stencil import Stencil, StencilSpec
 from gen.runtime.kernel import Kernel
 
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=PICTURES, help="the file of the pictures")
     parser.add_argument("--home", type=Path, help="the folder of what gen wrote. Default: where commands look")
     options = parser.parse_args()
+    need_gpu("python bench/photograph.py")
     spec = Stencil().catalogue[0]
     image: Image = import_module("skimage.data").camera().astype(np.float32)
     found = after(spec, image, gen.load(spec, home=options.home))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import gen
 from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.dtypes import LoadModifier
 from gen.emit.render import render
 from gen.families.base import Extents, Layout, Limits, Variant
@@ -262,6 +262,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only specs whose label holds this")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
+    need_gpu("python bench/reduction_sweep.py")
     wanted = [(group, tried(group)) for group in groups() if options.only in group.spec.label]
     every = {made.name: made for _, variants in wanted for made in variants}
     rows: list[Row] = []

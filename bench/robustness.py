@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from gen.cli.common import ended
+from gen.cli.gpu import need_gpu
 from gen.store import tuned
-from gen.tune.device import find_device
 
 KILLS = 3
 BRIEFLY = ("--budget", "5s")
@@ -40,10 +40,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the results to this file, over those it holds")
     parser.add_argument("--only", action="append", choices=[step.__name__ for step in STEPS], help="repeatable")
     options = parser.parse_args()
-    device = find_device()
-    if device is None:
-        print("There is no GPU here.")
-        return 1
+    device = need_gpu("python bench/robustness.py")
     reports: dict[str, Report] = {}
     if options.json and options.json.is_file():
         reports = json.loads(options.json.read_text(encoding="utf-8"))

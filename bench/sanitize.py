@@ -28,14 +28,13 @@ from bench.sanitizer.jobs import Job, pieces
 from bench.sanitizer.process import find_sanitizer, run_one, stop_all, version_of
 from bench.sanitizer.report import Outcome, digest_of, evidence, evidence_file, show
 from bench.sanitizer.worker import chosen, work
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.emit.render import render
-from gen.errors import DeviceError, GenError
+from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.names import find_variant
 from gen.paths import cache_home, output_home
-from gen.tune.device import find_device
 
 ALL = 1000  # more awkward sizes than any family has
 
@@ -105,10 +104,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) -> int:
     """Runs all tools on all families and prints what they say; status 1 unless all is as expected."""
+    device = need_gpu("python -m bench.sanitize")
     sanitizer = find_sanitizer()
-    device = find_device()
-    if device is None:
-        raise DeviceError("A GPU", "is needed to run kernels under compute-sanitizer", next_step="See gen doctor")
     start = time.monotonic()
     limits = Limits.of(device.arch)
     jobs = jobs_of(options, limits)

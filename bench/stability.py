@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
@@ -52,6 +52,7 @@ def main() -> int:
     parser.add_argument("--spec", choices=[spec for spec, _ in PROBLEMS], help="only this one")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
+    need_gpu("python bench/stability.py")
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.open import GpuFactory
 

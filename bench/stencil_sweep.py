@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.errors import GenError
@@ -142,6 +142,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="cases whose line begins with this; repeatable")
     parser.add_argument("--json", type=Path, help="also write every trial to this file")
     options = parser.parse_args()
+    need_gpu("python bench/stencil_sweep.py")
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.open import GpuFactory
 

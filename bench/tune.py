@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.cli.common import ended
-from gen.cli.gpu import alone
+from gen.cli.gpu import alone, need_gpu
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.gpu.trial import Problem
@@ -45,6 +45,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--budget", type=float, help="seconds for all problems; else all of each space")
     options = parser.parse_args()
+    need_gpu("python bench/tune.py")
     from gen.gpu.isolated import IsolatedDevice  # here, so that the table can be made without a GPU
     from gen.gpu.open import GpuFactory
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.open import Instruments
     from gen.toolchain.farm import CompileFarm
+    from gen.tune.device import Device
 
 COMPILERS = ("nvrtc", "nvcc")
 Gpu = Annotated[int, typer.Option("--gpu", metavar="N", min=0, help="The number of the GPU.")]
@@ -81,6 +82,22 @@ def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterato
         for other in others_on(uuid):
             show.note(f"Beside this run, {other} is on the GPU: times may be off.")
         yield
+
+
+def need_gpu(program: str) -> Device:
+    """The first GPU, for a program of `bench/` before it begins what takes long.
+
+    Raises DeviceError if there is none, and MissingToolError if what talks to it is not installed.
+    """
+    from gen.errors import DeviceError
+    from gen.tune.device import find_device
+
+    device = find_device()
+    if device is None:
+        again = "Run it where there is one; here, gen doctor says what is missing"
+        raise DeviceError(program, "needs an NVIDIA GPU with its driver", "none", next_step=again)
+    importable()
+    return device
 
 
 def importable() -> None:

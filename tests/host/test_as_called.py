@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
 from gen.cli.common import as_called, ended
 from gen.errors import RunError, SpecError
+
+BENCH = Path(__file__).parents[2] / "bench"
+PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py") if "def main(" in path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -41,3 +47,22 @@ def test_a_program_ends_in_one_message(
     assert ended(program) == status
     assert capsys.readouterr() == ("", said)
     assert ended(lambda: 3) == 3
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("host", "ladder", "predict", "readme")])
+def test_a_program_that_needs_a_gpu_says_so_before_all_else(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(*_: object) -> None:
+        pytest.fail("It has begun already.")
+
+    program = import_module(f"bench.{name}")
+    for what in ("render", "Nvrtc", "find_sanitizer"):
+        monkeypatch.setattr(program, what, begun, raising=False)
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("sys.argv", [f"{name}.py"])
+    assert ended(program.main) == 1
+    out, err = capsys.readouterr()
+    says = "needs an NVIDIA GPU with its driver (got none). Run it where there is one; here, gen doctor says what is"
+    called = "python -m bench.sanitize" if name == "sanitize" else f"python bench/{name}.py"
+    assert (out, err) == ("", f"error: {called} {says} missing\n")

@@ -102,7 +102,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine that seems to have a GPU and the tool."""
     monkeypatch.setattr(sanitize, "find_sanitizer", lambda: "/opt/compute-sanitizer")
     monkeypatch.setattr(sanitize, "version_of", lambda _: "2025.3.0.0")
-    monkeypatch.setattr(sanitize, "find_device", lambda: Device("NVIDIA H100 80GB HBM3", "sm_90"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA H100 80GB HBM3", "sm_90"))
+    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
     monkeypatch.setattr(sanitize, "texts_of", lambda *_: {"kernel": "text"})
     monkeypatch.setattr(sanitize, "compile_all", lambda *_: None)
     monkeypatch.setattr(sanitize, "evidence_file", lambda _: tmp_path / "evidence.json")
@@ -225,8 +226,8 @@ def test_planted_faults_must_be_found(machine: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_machine_without_a_gpu_is_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
-    monkeypatch.setattr(sanitize, "find_device", lambda: None)
-    with pytest.raises(DeviceError, match="A GPU is needed"):
+    monkeypatch.setattr("gen.tune.device.find_device", lambda: None)
+    with pytest.raises(DeviceError, match=r"bench\.sanitize needs an NVIDIA GPU"):
         drive(parse([]), run_clean)
 
 
@@ -299,5 +300,8 @@ def test_an_error_is_one_line_and_status_1(tmp_path: Path) -> None:
         env={"PATH": "", "PYTHONPATH": str(Path(sanitize.__file__).parents[1])},
     )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr.startswith("error: compute-sanitizer must be on the PATH")
-    assert "Traceback" not in done.stderr
+    # A GPU is looked for before the tool is.
+    assert done.stderr.startswith(
+        ("error: compute-sanitizer must be on the PATH", "error: python -m bench.sanitize needs")
+    )
+    assert done.stderr.count("\n") == 1

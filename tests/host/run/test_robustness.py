@@ -36,7 +36,6 @@ def in_this_process(gpu: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> FakeDev
 
     monkeypatch.setattr(robustness, "begun", begun)
     monkeypatch.setattr(robustness, "CLASS", ("transpose_10_b32", "--class", "aligned rows"))
-    monkeypatch.setattr("bench.robustness.find_device", lambda: gpu)
     return gpu
 
 
