@@ -1,4 +1,4 @@
-"""The ladders of all families on a GPU: `python bench/ladder.py --json bench/ladder-h200.json`.
+"""The ladders of all families on a GPU: `python bench/ladder.py [--json FILE]`.
 
 Every kernel of the literature is proven at its problem, then timed in turns with those of the same problem, behind
 cold caches. Then the CPU run counts what explains the steps; `--explain FILE` does that alone, for a file that was
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -19,6 +20,7 @@ from typing import Any
 
 from gen.cli.common import ended
 from gen.cli.gpu import alone, need_gpu
+from gen.errors import MissingToolError
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_family
@@ -29,25 +31,30 @@ from gen.toolchain.nvrtc import Nvrtc
 
 
 def main() -> int:
-    """Measures, or explains or shows what was measured."""
+    """Prints the tables of what it measures, of what it explains, or of a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="measure, and write the results to this file")
-    parser.add_argument("--explain", type=Path, help="count on the CPU what explains the steps in this file")
-    parser.add_argument("--show", type=Path, help="print the tables of this file")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--json", type=Path, help="also write the results to this file")
+    what.add_argument("--explain", type=Path, help="measure nothing: count what explains the steps in this file")
+    what.add_argument("--show", type=Path, help="measure nothing: print the tables of this file")
     options = parser.parse_args()
-    if options.json:
-        measure(options.json)
-    for file in (options.json, options.explain):
-        if file:
-            explain(file)
-    for file in (options.json, options.explain, options.show):
-        if file:
-            print(full(json.loads(file.read_text(encoding="utf-8"))), end="")
+    file = options.show or options.explain or options.json
+    if options.show:
+        content = _read(file)
+    elif options.explain:
+        content = explain(_read(file), file)
+    else:
+        content = measure(file)
+        try:
+            content = explain(content, file)
+        except MissingToolError as error:  # the times are there all the same
+            print(f"Nothing explains the steps: {error}", file=sys.stderr)
+    print(full(content, file), end="")
     return 0
 
 
-def measure(file: Path) -> None:
-    """Writes the times of a family's kernels when it is done."""
+def measure(file: Path | None) -> dict[str, Any]:
+    """The times of all kernels; the file has those of a family when it is done."""
     need_gpu("python bench/ladder.py")
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.open import GpuFactory
@@ -68,16 +75,17 @@ def measure(file: Path) -> None:
         for family in FAMILIES:
             content["families"][family.name] = _steps(timed(device, compiler, listed(family, device.limits)))
             _write(file, content)
+    return content
 
 
-def explain(file: Path) -> None:
-    """Adds what the CPU run counts."""
-    content = json.loads(file.read_text(encoding="utf-8"))
+def explain(content: dict[str, Any], file: Path | None) -> dict[str, Any]:
+    """The same with what the CPU run counts, which the file has of a family when it is done."""
     limits = Limits.of(content["meta"]["arch"])
     for name, steps in content["families"].items():
         rungs = looked_at(_measured(find_family(FAMILIES, name), limits, steps), limits, output_home())
         content["families"][name] = _steps(rungs)
         _write(file, content)
+    return content
 
 
 def _measured(family: Family[Any], limits: Limits, steps: Sequence[Mapping[str, Any]]) -> list[Rung]:
@@ -94,18 +102,29 @@ def _steps(rungs: Sequence[Rung]) -> list[dict[str, Any]]:
     return [as_json(step) for step in climb(rungs)]
 
 
-def _write(file: Path, content: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
-def full(content: dict[str, Any]) -> str:
-    """All ladders, with what explains each step."""
+def _write(file: Path | None, content: Mapping[str, Any]) -> None:
+    if file is not None:
+        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _command(meta: Mapping[str, Any], file: Path | None) -> str:
+    """What makes the file."""
+    return shlex.join([*meta["command"].split(), *(() if file is None else ("--json", str(file)))])
+
+
+def full(content: dict[str, Any], file: Path | None = None) -> str:
+    """All ladders, with what explains each step; `file` holds them."""
     meta = content["meta"]
     calibration = meta["calibration"]
     lines = [
         (
             f"Measured on one {calibration['device']} (driver {calibration['driver']}), {meta['date']}, by "
-            f"`{meta['command']}`: medians of {meta['turns']} turns behind cold caches; it copies "
+            f"`{_command(meta, file)}`: medians of {meta['turns']} turns behind cold caches; it copies "
             f"{calibration['copy']:.0f} GB/s. {WORDS} What changed is counted on the CPU run."
         ),
     ]
@@ -126,15 +145,15 @@ SHORT = (
 """What the README shows: kernels that are steps from one to the next."""
 
 
-def short(content: dict[str, Any]) -> str:
-    """Some rungs, each beside the one above it."""
+def short(content: dict[str, Any], file: Path | None = None) -> str:
+    """Some rungs, each beside the one above it; `file` holds them."""
     meta = content["meta"]
     calibration = meta["calibration"]
     lines = [
         (
             f"Measured on one {calibration['device']} (driver {calibration['driver']}), {meta['date']}, by "
-            f"`{meta['command']}`; it copies {calibration['copy']:.0f} GB/s. Published: the literature's own step, on "
-            "GPUs of 2010 to 2013."
+            f"`{_command(meta, file)}`; it copies {calibration['copy']:.0f} GB/s. Published: the literature's own "
+            "step, on GPUs of 2010 to 2013."
         ),
         "",
         "| kernel | problem | us | GB/s | over the one above | published |",

@@ -42,7 +42,9 @@ def updated(readme: str) -> str:
     """The README's text, each of its blocks made anew from the file that it names."""
     winners = read_winners(ROOT / "out")
     readme = TUNED.sub(lambda found: found[1] + table(_content(ROOT / found[2]), winners) + found[4], readme)
-    readme = LADDER.sub(lambda found: found[1] + ladder.short(_content(ROOT / found[2])) + found[4], readme)
+    readme = LADDER.sub(
+        lambda found: found[1] + ladder.short(_content(ROOT / found[2]), Path(found[2])) + found[4], readme
+    )
     readme = PREDICTED.sub(lambda found: found[1] + predict.sentence(_content(ROOT / found[2])) + found[4], readme)
     readme = STENCILS.sub(lambda found: found[1] + stencil_sweep.table(_content(ROOT / found[2])) + found[4], readme)
     readme = AFTERWARDS.sub(lambda found: found[1] + afterwards.table(_content(ROOT / found[2])) + found[4], readme)
@@ -103,10 +105,10 @@ def _content(file: Path) -> dict[str, Any]:
 def tables(readme: str) -> dict[Path, str]:
     """The full tables of the files that the README names, each beside its file."""
     files = [ROOT / found[2] for found in BLOCK.finditer(readme)]
-    ladders = [ROOT / found[2] for found in LADDER.finditer(readme)]
+    ladders = [Path(found[2]) for found in LADDER.finditer(readme)]
     return {
         **{file.with_suffix(".md"): _whole(read_results(file)) for file in files if file.is_file()},
-        **{file.with_suffix(".md"): ladder.full(_content(file)) for file in ladders},
+        **{ROOT / file.with_suffix(".md"): ladder.full(_content(ROOT / file), file) for file in ladders},
     }
 
 

@@ -49,7 +49,7 @@ def test_a_program_ends_in_one_message(
     assert ended(lambda: 3) == 3
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("host", "ladder", "predict", "readme")])
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("host", "predict", "readme")])
 def test_a_program_that_needs_a_gpu_says_so_before_all_else(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.ladder import full
-from gen.errors import ShapeError, UnknownNameError
+from bench import ladder
+from bench.ladder import full, short
+from gen.errors import MissingToolError, ShapeError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family
@@ -185,13 +188,66 @@ def slow(made: Variant) -> float:
     return 12.345 if "naive" in made.name else 10.0
 
 
-def test_the_tables_of_a_file_show_what_was_measured() -> None:
+def measured() -> dict[str, Any]:
+    """What a file holds before its steps are explained."""
     steps = [as_json(step) for step in climb(timed(FakeDevice(time_us=slow), FakeCompiler(), rungs("64x96")))]
     meta: dict[str, Any] = {
         "command": "python bench/ladder.py", "date": "2026-11-22", "turns": TURNS,
         "calibration": {"device": "Fake GPU", "driver": "1.0", "copy": 4000.0},
     }  # fmt: skip
-    shown = full({"meta": meta, "families": {"transpose": steps, "stencil": []}})
+    return {"meta": meta, "families": {"transpose": steps, "stencil": []}}
+
+
+def explained(content: dict[str, Any], _: Path | None) -> dict[str, Any]:
+    steps = [{**step, "causes": ["counted"]} for step in content["families"]["transpose"]]
+    return {**content, "families": {"transpose": steps}}
+
+
+def test_the_program_measures_and_shows_unless_it_is_told_to_show_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ladder.json"
+    file.write_text(json.dumps(measured()))
+    begun: list[Path | None] = []
+
+    def measure(file: Path | None) -> dict[str, Any]:
+        begun.append(file)
+        return measured()
+
+    monkeypatch.setattr(ladder, "measure", measure)
+    monkeypatch.setattr(ladder, "explain", explained)
+    for options, of, counted in (
+        ([], None, True), (["--json", str(file)], file, True), (["--show", str(file)], file, False),
+        (["--explain", str(file)], file, True),
+    ):  # fmt: skip
+        monkeypatch.setattr("sys.argv", ["ladder.py", *options])
+        assert ladder.main() == 0
+        content = explained(measured(), of) if counted else measured()
+        assert capsys.readouterr().out == full(content, of)
+    assert begun == [None, file]
+
+
+def test_times_are_shown_where_nothing_can_explain_the_steps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> dict[str, Any]:
+        raise MissingToolError("g++", "must be installed")
+
+    monkeypatch.setattr(ladder, "measure", lambda _: measured())
+    monkeypatch.setattr(ladder, "explain", missing)
+    monkeypatch.setattr("sys.argv", ["ladder.py"])
+    assert ladder.main() == 0
+    assert capsys.readouterr() == (full(measured()), "Nothing explains the steps: g++ must be installed\n")
+
+
+def test_the_tables_of_a_file_say_what_makes_it() -> None:
+    for table in (full, short):
+        assert "by `python bench/ladder.py`" in table(measured())
+        assert "by `python bench/ladder.py --json 'my file'`" in table(measured(), Path("my file"))
+
+
+def test_the_tables_of_a_file_show_what_was_measured() -> None:
+    shown = full(measured())
     assert "Measured on one Fake GPU (driver 1.0), 2026-11-22, by `python bench/ladder.py`" in shown
     assert "it copies 4000 GB/s. GB/s: the least bytes of the problem over the time. Where a kernel repeats" in shown
     assert "At b32, rows 64, cols 96; b32, rows 64, cols 96, out_pitch 128: output_pitch_padding; b32," in shown
