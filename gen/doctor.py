@@ -45,7 +45,8 @@ def examine() -> tuple[Finding, ...]:
     """Everything that gen stands on, what it needs most first. Never raises; starts no GPU."""
     return (
         _python(), _gen(), _nvrtc(), _cuda_core(), _cuda_bindings(), _headers(),
-        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(), _nvml(), _linker(),
+        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(), _nvml(), _linker(), _disassembler(),
+        _profiler(),
     )  # fmt: skip
 
 
@@ -185,6 +186,29 @@ def _linker() -> Finding:
     )  # fmt: skip
 
 
+def _disassembler() -> Finding:
+    from gen.toolchain.sass import disassembler
+
+    version = _says(disassembler(), "--version", "release")
+    return Finding(
+        "nvdisasm", version, "counting the instructions of machine code, in gen explain",
+        "gen explain counts none, and does not say which cache operators are there", version is not None,
+        "pip install 'gen-cuda[sass]'",
+    )  # fmt: skip
+
+
+def _profiler() -> Finding:
+    from gen.gpu.counters import profiler
+
+    version = _says(profiler(), "--version", "Version")
+    return Finding(
+        "Nsight Compute (ncu)", version, "reading the hardware's counters, in gen explain on a GPU",
+        "gen explain shows only what is counted on the CPU run", version is not None,
+        "install Nsight Compute, which comes with the CUDA toolkit; on Debian and Ubuntu: "
+        "apt install cuda-nsight-compute-13-0",
+    )  # fmt: skip
+
+
 def _major(version: str) -> int:
     digits = re.match(r"\d+", version)
     return int(digits[0]) if digits else 0
@@ -197,14 +221,20 @@ def _distribution(name: str) -> str | None:
         return None
 
 
-def _says(program: str | None, option: str) -> str | None:
-    """The version in the first line that a program prints; None if it cannot be run or prints none."""
+def _says(program: str | Path | None, option: str, before: str = "") -> str | None:
+    """The version that a program prints; None if it cannot be run or prints none.
+
+    It stands in the first line, or right after the word `before`.
+    """
     if program is None:
         return None
     try:
         done = subprocess.run([program, option], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
+    if before:
+        told = re.search(rf"\b{before} (\d+(?:\.\d+)*)", done.stdout)
+        return told[1] if done.returncode == 0 and told else None
     # The last number: some put a package's version in parentheses before their own.
     numbers = re.findall(r"\d+(?:\.\d+)+|^\d+$", done.stdout.partition("\n")[0])
     return numbers[-1] if done.returncode == 0 and numbers else None

@@ -9,8 +9,11 @@ import typer
 from gen.cli import show
 from gen.cli.common import Json
 
-# What gen does without: it then names no lines, formats nothing, measures nothing.
-OPTIONAL = frozenset({"addr2line", "clang-format", "GPU driver (CUDA)", "PyCUDA", "nvidia-ml-py", "device linker"})
+# What gen does without: it then names no lines, formats nothing, measures nothing, explains less.
+OPTIONAL = frozenset({
+    "addr2line", "clang-format", "GPU driver (CUDA)", "PyCUDA", "nvidia-ml-py", "device linker", "nvdisasm",
+    "Nsight Compute (ncu)",
+})  # fmt: skip
 
 
 def add_to(app: typer.Typer) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import gen
+from gen.cli.doctor import OPTIONAL
 from gen.doctor import Finding, examine
 
 CHECKOUT = Path(__file__).parents[2]
@@ -82,6 +83,35 @@ def test_an_old_compiler_is_named_and_not_ok(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert findings()["g++"].version == says
     assert findings()["g++"].ok == ok
+
+
+NVDISASM = """nvdisasm: NVIDIA (R) CUDA disassembler
+Copyright (c) 2005-2025 NVIDIA Corporation
+Cuda compilation tools, release 13.0, V13.0.85
+Build cuda_13.0.r13.0/compiler.36424714_0"""
+NCU = """NVIDIA (R) Nsight Compute Command Line Profiler
+Copyright (c) 2018-2025 NVIDIA Corporation
+Version 2025.3.1.0 (build 36398880) (public-release)"""
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "says", "expected"),
+    [
+        ("nvdisasm", "gen.toolchain.sass.disassembler", NVDISASM, "13.0"),
+        ("Nsight Compute (ncu)", "gen.gpu.counters.profiler", NCU, "2025.3.1.0"),
+    ],
+)
+def test_what_explain_makes_use_of_is_found_where_it_looks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, where: str, says: str, expected: str
+) -> None:
+    monkeypatch.setattr(where, lambda: tmp_path / "tool")
+    for script, told in ((f"echo '{says}'", expected), ("echo no number", None), (f"echo '{says}'; exit 1", None)):
+        program(tmp_path, "tool")(script)
+        assert (findings()[name].version, findings()[name].ok) == (told, told is not None)
+    monkeypatch.setattr(where, lambda: None)
+    assert not findings()[name].ok
+    assert "gen explain" in findings()[name].needed_for
+    assert name in OPTIONAL
 
 
 @pytest.mark.parametrize("absent", ["cuda.core", "cuda.bindings", "cuda.pathfinder", "pycuda"])
