@@ -28,6 +28,10 @@ _MEASURED = (
     "throttled", "same_as",
 )  # fmt: skip
 _UNITS = {"registers": "registers", "spill_bytes": "B", "shared_bytes": "B", "alignment": "B", "sm_mhz": "MHz"}
+_ONLY_T4 = (
+    "Of what gen trials --export writes, T4 alone is read: not tables (.csv, .csv.gz), which hold medians alone, "
+    "nor caches of Kernel Tuner"
+)
 _MOST = 1e300  # JSON holds numbers of any length
 _ALGORITHM = "algorithm"  # the first parameter of a configuration
 
@@ -51,9 +55,11 @@ def rows_of_t4(text: str | bytes, source: str) -> tuple[Row, ...]:
     try:
         content = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise StoreError(source, "must be JSON", error) from error
+        got = "what is no text" if isinstance(error, UnicodeDecodeError) else error
+        raise StoreError(source, "must be JSON, T4 results", got, next_step=_ONLY_T4) from error
     if not isinstance(content, dict) or not isinstance(content.get("results"), list):
-        raise StoreError(source, "must be an object with a list of results, as T4 has it")
+        rule = "must be an object with a list of results, as T4 has it"
+        raise StoreError(source, rule, next_step=_ONLY_T4)
     version = content.get("schema_version")
     if not isinstance(version, str) or version.partition(".")[0] != VERSION.partition(".")[0]:
         raise StoreError(source, f"must have schema_version {VERSION}", repr(version))

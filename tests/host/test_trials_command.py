@@ -151,6 +151,17 @@ def test_a_table_and_a_cache_are_exported_by_name_or_form(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("name", ["h100.csv.gz", "h100.csv", "cache.json"])
+def test_of_what_is_exported_only_t4_is_imported_and_that_is_said(tmp_path: Path, name: str) -> None:
+    form = ["--form", "kernel-tuner", "--algorithm", "naive"] if name == "cache.json" else []
+    gen(*form, "--export", tmp_path / name)
+    refused = gen("--import", tmp_path / name, status=1)
+    assert f"error: {name} must be " in refused
+    assert "T4 alone is read: not tables (.csv, .csv.gz), which hold medians alone, nor caches of" in refused
+    assert "codec" not in refused
+
+
+@pytest.mark.usefixtures("home")
 def test_files_that_cannot_be_used_are_errors_in_words(tmp_path: Path) -> None:
     assert "must be a file that can be read" in gen("--import", tmp_path / "missing.json", status=1)
     assert "cannot be written" in gen("--export", tmp_path / "no" / "folder.json", status=1)
