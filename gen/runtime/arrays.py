@@ -86,6 +86,24 @@ def overlap(one: Given, other: Given) -> bool:
         return True
 
 
+def lies_on_itself(given: Given) -> bool:
+    """Whether two elements of an array may share a byte: each axis must step over all that the narrower ones span."""
+    if 0 in given.shape:
+        return False
+    span = given.dtype.itemsize
+    axes = zip(given.shape, given.strides, strict=True)
+    for step, extent in sorted((abs(stride), extent) for extent, stride in axes if extent > 1):
+        if step < span:
+            return True
+        span += (extent - 1) * step
+    return False
+
+
+def as_bytes(array: Array) -> Array:
+    """An array of records as they lie in memory: NumPy copies records field by field, without what lies between."""
+    return array.view(f"V{array.dtype.itemsize}") if array.dtype.names else array
+
+
 def _spans_meet(one: Given, other: Given) -> bool:
     if 0 in one.shape or 0 in other.shape:
         return False

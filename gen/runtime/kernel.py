@@ -16,7 +16,7 @@ from gen.families.base import WIDEST, Extents, Spec, Variant
 from gen.families.counts import counted
 from gen.families.layout import extents_of
 from gen.families.steps import steps
-from gen.runtime.arrays import Given, Kind, Shape, read, stream_of
+from gen.runtime.arrays import Given, Kind, Shape, as_bytes, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
 from gen.runtime.results import make
 from gen.runtime.scratch import Buffers, Needed, Workspace
@@ -180,7 +180,8 @@ class Kernel:
                 shape, dtype = results[operand.name]
                 content[operand.name] = np.empty(shape, dtype)
             else:  # not `ascontiguousarray`, which gives arrays without axes one
-                content[operand.name] = np.asarray(given[operand.name].array, order="C")
+                array = given[operand.name].array
+                content[operand.name] = np.asarray(as_bytes(array), order="C").view(array.dtype)
         memory = {name: self._backend.allocate(array.nbytes) for name, array in content.items()}
         dense = {
             name: read(name, array)._replace(address=memory[name].address) for name, array in content.items()
@@ -201,7 +202,7 @@ class Kernel:
             raise
         for operand in changed:
             if operand.name in given:
-                given[operand.name].array[...] = content[operand.name]
+                as_bytes(given[operand.name].array)[...] = as_bytes(content[operand.name])
         made = [x for x in changed if x.role == "out"] or changed
         return [given[x.name].array if x.name in given else content[x.name][()] for x in made]
 

@@ -15,7 +15,7 @@ from gen.families.backend import Backend
 from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec
 from gen.families.counts import counted
 from gen.families.layout import PASS_ANOTHER, beyond_memory, dense
-from gen.runtime.arrays import Given, Kind, Shape, overlap, read
+from gen.runtime.arrays import Given, Kind, Shape, lies_on_itself, overlap, read
 from gen.runtime.numbers import pack
 
 ALIGNMENT = 32  # bytes: the widest vector of any GPU
@@ -158,6 +158,9 @@ def _layout(operand: Operand, given: Given) -> Layout:
     host = given.kind is Kind.NUMPY  # what kernels read and write then is a dense copy, which is aligned
     size = max(given.dtype.itemsize, 1)
     if host and any(stride % size for stride in given.strides):  # fields of packed records
+        if operand.role != "in" and lies_on_itself(given):
+            rule = "must have elements that do not overlap each other"
+            raise ShapeError(operand.name, rule, f"strides {given.strides}", next_step=PASS_ANOTHER)
         return replace(dense(operand, given.shape), dtype=given.dtype)
     alignment = int(np.gcd.reduce([ALIGNMENT, 0 if host else given.address % ALIGNMENT, *given.strides]))
     return Layout(given.shape, given.strides, given.dtype, alignment)

@@ -63,6 +63,41 @@ def test_structured_elements_keep_their_type_and_their_bits(device: FakeBackend,
     assert turned.tobytes() == np.ascontiguousarray(records.T).tobytes()
 
 
+def test_what_lies_between_the_fields_of_records_is_moved_too(device: FakeBackend, tmp_path: Path) -> None:
+    padded = np.dtype([("tag", "u1"), ("value", "<f4")], align=True)  # 3 of its 8 bytes are no field's
+    records = np.random.default_rng(1).integers(1, 256, 6 * 9 * 8, np.uint8).view(padded).reshape(6, 9)
+    kernel = load(transpose(dtype=padded), device, tmp_path)
+    for rows in (records, records[:, :5], records[::2, 1:4]):
+        turned = np.ascontiguousarray(rows.view("V8").T).tobytes()
+        out = np.zeros((rows.shape[1], rows.shape[0] + 2), padded)[:, 1:-1]
+        assert kernel(rows, out=out) is out
+        assert np.ascontiguousarray(out.view("V8")).tobytes() == turned
+        assert kernel(rows).tobytes() == turned
+    square = records[:, :6]
+    turned = np.ascontiguousarray(square.view("V8").T).tobytes()
+    load(transpose(dtype=padded, in_place=True), device, tmp_path)(square)
+    assert np.ascontiguousarray(square.view("V8")).tobytes() == turned
+
+
+@pytest.mark.parametrize("strides", [(12, 4), (14, 4), (18, 4), (4, 14), (17, 3), (4, 4), (0, 4), (-14, 4), (5, 17)])
+def test_arrays_whose_elements_overlap_are_not_written(
+    strides: tuple[int, int], device: FakeBackend, tmp_path: Path
+) -> None:
+    matrix = np.arange(16, dtype=np.float32).reshape(4, 4)
+    memory = np.zeros(400, np.uint8)
+    out = np.ndarray((4, 4), np.float32, memory.data, 100 if min(strides) < 0 else 0, strides)
+    places = np.add.outer(np.add.outer(np.arange(4) * strides[0], np.arange(4) * strides[1]), np.arange(4))
+    turn, turn_in_place = load(transpose(), device, tmp_path), load(transpose(in_place=True), device, tmp_path)
+    if len(np.unique(places)) == places.size:
+        assert np.array_equal(turn(matrix, out=out), matrix.T)
+        return
+    with pytest.raises(GenError, match=r"^out must .*(apart|overlap)"):
+        turn(matrix, out=out)
+    with pytest.raises(GenError, match=r"^data must .*(apart|overlap)"):
+        turn_in_place(out)
+    assert not memory.any()
+
+
 def test_arrays_of_numpy_may_begin_wherever_numpy_aligns_their_elements(device: FakeBackend, tmp_path: Path) -> None:
     pair = np.dtype([("first", "<f4"), ("second", "<f4")], align=True)
     numbers = np.arange(64, dtype=np.uint32)
