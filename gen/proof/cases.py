@@ -35,7 +35,7 @@ class Case:
         extents: its sizes.
         content: what its inputs hold.
         seed: of their random numbers.
-        offset: elements between a 256-byte boundary and the first array; the k-th begins k times that, modulo 4.
+        offset: where arrays begin, as `begins` has it; 0: all at 256-byte boundaries.
         sm_count: multiprocessors of the device that is played; few make grid-stride loops go round.
         sampled: it is too large to be run whole: chosen blocks of it are.
     """
@@ -51,6 +51,15 @@ class Case:
         sizes = ", ".join(f"{name} {extent}" for name, extent in self.extents.items())
         device = f"{self.sm_count} multiprocessors" + ("; chosen blocks only" if self.sampled else "")
         return f"{sizes}; {self.content.value} seed {self.seed}; offset {self.offset}; {device}"
+
+
+def begins(offset: int, place: int) -> int:
+    """Elements between a 256-byte boundary and an array: the first at a case's offset modulo 4, the next at a quarter.
+
+    So each may begin anywhere whatever the other does: no kernel may take the alignment of one for that of another.
+    Further arrays begin an element after the one that is two before them.
+    """
+    return (offset // 4 ** (place % 2) + place // 2) % 4 if offset else 0
 
 
 DRAWN = 3  # problems of `cases_of` beside the family's own

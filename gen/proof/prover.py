@@ -10,7 +10,7 @@ import numpy as np
 
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
-from gen.proof.cases import Case, Content, allocate, cases_of, fill
+from gen.proof.cases import Case, Content, allocate, begins, cases_of, fill
 from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, sampled_cases
@@ -102,9 +102,8 @@ def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
     results: list[dict[str, Any]] = []
     expected: Mapping[str, Expected] = {}
     for byte in _FILLS:
-        # Arrays do not begin alike: a kernel may not take the alignment of one for that of another.
         blocks = {
-            operand.name: allocate(layouts[operand.name], case.offset * (place + 1) % 4, byte)
+            operand.name: allocate(layouts[operand.name], begins(case.offset, place), byte)
             for place, operand in enumerate(arrays)
         }
         for place, operand in enumerate(arrays):

@@ -28,7 +28,7 @@ from gen.dtypes import DType
 from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
 from gen.families.steps import Step, steps
-from gen.proof.cases import Case, Content
+from gen.proof.cases import Case, Content, begins
 from gen.proof.failure import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
 from gen.proof.faults import Place
 from gen.proof.host import HostKernel
@@ -39,6 +39,7 @@ from gen.proof.storage import Share, Storage, levels_of
 
 EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
 SM_COUNT = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
+WHOLE_VECTORS = 64  # elements: rows of a multiple are whole vectors of any element, whole words of any vector
 WHOLE = 256  # blocks: a launch of as many runs whole
 RANDOM_BLOCKS = 4
 # What a thread may do: with its share of a large grid, each access to other pages; and where it adds up the partial
@@ -56,7 +57,7 @@ def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Ca
     """
     if type(family).part is Family.part:
         return
-    for number, candidate in enumerate(_large(spec)):
+    for number, (candidate, offset) in enumerate(_large(spec)):
         try:
             layouts = family.layouts(spec, candidate)
             extents = family.extents(spec, layouts)
@@ -66,11 +67,14 @@ def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Ca
         scalar = all(layouts[operand.name].shape == () for operand in spec.operands if operand.role == "out")
         # Results between the two would each need many blocks, and one block could take very long.
         if candidate.items() <= extents.items() and (scalar or min(results) > EDGES[-1]):
-            yield Case(extents, Content.INTEGERS, number + 1000 * seed, offset=1, sm_count=SM_COUNT, sampled=True)
+            yield Case(extents, Content.INTEGERS, number + 1000 * seed, offset, sm_count=SM_COUNT, sampled=True)
 
 
-def _large(spec: Spec) -> Iterator[Extents]:
-    """All axes long, with pitches; then each of them longer than 2^32."""
+def _large(spec: Spec) -> Iterator[tuple[Extents, int]]:
+    """Sizes, and where arrays begin.
+
+    The last two axes long, with pitches, once of no whole vectors, once of whole ones; then each longer than 2^32.
+    """
     arrays = [operand for operand in spec.operands if operand.role != "number"]
     axes = list(dict.fromkeys(axis for operand in arrays for axis in operand.axes if isinstance(axis, str)))
     if not axes:
@@ -88,17 +92,20 @@ def _large(spec: Spec) -> Iterator[Extents]:
     often = {axis: max(operand.axes.count(axis) for operand in arrays) for axis in axes}
     if len(axes) == 1 and often[axes[0]] == 1:
         within = min(prod(axis for axis in operand.axes if isinstance(axis, int)) for operand in arrays)
-        yield {axes[0]: EDGES[-1] // within + 2**16 + 5}  # no multiple of a vector, wherever the first one begins
+        yield {axes[0]: EDGES[-1] // within + 2**16 + 5}, 1  # no multiple of a vector, wherever the first one begins
         if within > 1:
-            yield {axes[0]: EDGES[-1] + 11}
+            yield {axes[0]: EDGES[-1] + 11}, 1
         return
     side = int((EDGES[-1] / prod(3 ** often[axis] for axis in axes[:-2])) ** (1 / sum(often[a] for a in axes[-2:])))
-    yield pitched(dict.fromkeys(axes[:-2], 3) | dict.fromkeys(axes[-2:-1], side + 63) | {axes[-1]: side + 1}, 9)
+    few = dict.fromkeys(axes[:-2], 3)
+    yield pitched(few | dict.fromkeys(axes[-2:-1], side + 63) | {axes[-1]: side + 1}, 9), 1
+    whole = (side // WHOLE_VECTORS + 1) * WHOLE_VECTORS
+    yield pitched(few | dict.fromkeys(axes[-2:], whole), WHOLE_VECTORS), 0
     for place, axis in enumerate(axes):
         if often[axis] > 1:
             continue
         neighbour = axes[place - 1]
-        yield pitched({**dict.fromkeys(axes, 1), neighbour: 2, axis: EDGES[-1] + 11}, 0)
+        yield pitched({**dict.fromkeys(axes, 1), neighbour: 2, axis: EDGES[-1] + 11}, 0), 1
 
 
 def can_sample(kernel: Kernel) -> bool:
@@ -217,7 +224,7 @@ class _Sample:
     def _operand(self, operand: Operand, layout: Layout, place: int) -> _Buffer:
         size = layout.dtype.itemsize
         # A private copy begins at a multiple of 256 bytes, and is made of the same pages.
-        offset = 0 if self._private else self._case.offset * (place + 1) % 4 * size
+        offset = 0 if self._private else begins(self._case.offset, place) * size
         span = size + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
         if operand.role == "in":
             memory = _read_only(operand.dtype, self._case.content, self._seed(operand), offset + span)

@@ -22,6 +22,7 @@ from gen.families.transpose.windows import WindowTileConfig
 from gen.proof.cases import Case, Content
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check
+from gen.proof.sizes import OFFSETS
 from gen.proof.trace import traffic
 from gen.proof.traffic import MemoryModel
 
@@ -133,7 +134,8 @@ def test_boxes_of_every_kind_equal_numpy(host_runner: HostRunner) -> None:
     for number, (spec, one, kernel, (_, (_, shape), _)) in enumerate(zip(specs, made, kernels, chosen, strict=True)):
         extents = problem(spec, shape, *next(gaps))
         if one.algorithm.uncovered(spec, one.config, extents, host_runner.limits) is None:
-            failure = check(kernel, host_runner.limits, Case(extents, Content.RANDOM, number, offset=number % 4))
+            case = Case(extents, Content.RANDOM, number, offset=OFFSETS[number % len(OFFSETS)])
+            failure = check(kernel, host_runner.limits, case)
             assert failure is None, str(failure)
 
 

@@ -28,7 +28,7 @@ from gen.families.reduction.strided import StridedConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, uncovered
-from gen.proof.sizes import SM_COUNTS
+from gen.proof.sizes import OFFSETS, SM_COUNTS
 from tests.host.reductions import FAMILY, H100, NAMES, NUMBERS, spec
 from tests.strategies import cases, configs
 
@@ -128,7 +128,7 @@ def test_every_family_case_of_some_operators(host_runner: HostRunner) -> None:
     kernels = load(host_runner, variants, host_runner.limits)
     for made in variants:
         for seed, extents in enumerate(made.family.cases(made.spec)):
-            case = Case(extents, seed=seed, offset=seed % 4)
+            case = Case(extents, seed=seed, offset=OFFSETS[seed % len(OFFSETS)])
             if uncovered(made, case, host_runner.limits) is None:
                 failure = check(kernels[made], host_runner.limits, case)
                 assert failure is None, str(failure)

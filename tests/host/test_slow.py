@@ -10,13 +10,15 @@ from gen.families.config import Config
 from gen.families.layout import layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
-from gen.families.transpose.flat import Few
+from gen.families.transpose.flat import Few, RowCopyConfig
 from gen.families.transpose.flat_copy import FlatCopyConfig
 from gen.families.transpose.interleave import InterleaveConfig
 from gen.families.transpose.squares import SquaresConfig
 from gen.families.transpose.swap import SwapTileConfig
 from gen.families.transpose.vector import VectorTileConfig
+from gen.proof.cases import Case
 from gen.proof.host import HostKernel, HostRunner
+from gen.proof.prover import check
 from gen.proof.trace import traffic
 from gen.proof.traffic import MemoryModel
 
@@ -85,6 +87,24 @@ def test_slow_is_what_moves_elements_instead_of_vectors(
     vector = getattr(config, "vec_bytes", 16)
     reason = algorithm.slow(spec, config, extents, 16)
     assert wide > 0.98 * vector if reason is None else wide < 0.6 * vector or vector == spec.dtype.size
+
+
+@pytest.mark.parametrize("offset", [1, 4, 5])
+@pytest.mark.parametrize(
+    ("spec", "config", "shape"),
+    [
+        (TURN, TILE, (64, 96)), (TURN, HALF, (64, 96)), (TURN, COLS, (1024, 3)), (TURN, ROWS, (8, 1024)),
+        (EACH, SquaresConfig(), (40, 16, 16)), (RUNS, FlatCopyConfig(), (20, 30, 64)),
+        (TransposeSpec((0, 1), B16), RowCopyConfig(lanes=256, unroll=1), (4, 512)),
+    ],
+    ids=lambda one: type(one).__name__.removesuffix("Config") if isinstance(one, Config) else "",
+)  # fmt: skip
+def test_either_array_may_begin_between_vectors_whatever_the_other_does(
+    host_runner: HostRunner, spec: TransposeSpec, config: Config, shape: tuple[int, ...], offset: int
+) -> None:
+    algorithm = next(one for one in FAMILY.algorithms.values() if isinstance(config, one.config))
+    (kernel,) = host_runner.load([variant(FAMILY, spec, algorithm, config)])
+    assert check(kernel, host_runner.limits, Case(problem(spec, shape), offset=offset)) is None
 
 
 @pytest.mark.parametrize("config", [TILE, HALF, COLS, SquaresConfig()], ids=lambda config: type(config).__name__)

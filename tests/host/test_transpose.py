@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from itertools import permutations
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from gen.dtypes import BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64, DType
+from gen.emit.render import render
 from gen.errors import SpecError
 from gen.families.base import Kernel, Layout, Limits
 from gen.families.expr import size
@@ -277,6 +279,21 @@ def test_any_shape_axes_element_and_pitch_equal_numpy(
                 assert failure is None, str(failure)
 
     equals_numpy()
+
+
+def test_rows_are_aligned_only_if_matrices_begin_at_whole_vectors() -> None:
+    spec = transpose((0, 3, 2, 1), "f8")
+    for in_row, out_row, name in ((512, 512, "aligned rows"), (513, 512, "odd rows"), (512, 513, "odd rows")):
+        sizes = {"axis0": 8, "axis1": 512, "axis2": 2, "axis3": 512, "in_row": in_row, "out_row": out_row}
+        extents = FAMILY.extents(spec, {one.name: layout_of(one, sizes) for one in spec.operands})
+        assert extents["in_pitch"] % 2 == extents["out_pitch"] % 2 == 0
+        assert FAMILY.shape_class(spec, extents) == name
+
+
+def test_a_text_that_works_in_place_does_not_promise_that_arrays_are_apart() -> None:
+    spec = transpose((1, 0), in_place=True)
+    for made in base_variants(FAMILY, spec):
+        assert not re.search(r"__restrict\b|__restrict__", render(made))
 
 
 def test_untuned_a_call_in_which_nothing_moves_is_a_copy() -> None:

@@ -44,7 +44,7 @@ def kernels(host_runner: HostRunner) -> list[Kernel]:
 
 
 @settings(max_examples=max(settings().max_examples // 4, 1))
-@given(st.data(), st.sampled_from((0, 0, 1)), st.sampled_from((0, 0, 1, 16)), st.sampled_from((0, 0, 3, 16)))
+@given(st.data(), st.sampled_from((0, 0, 1, 4)), st.sampled_from((0, 0, 1, 16)), st.sampled_from((0, 0, 3, 16)))
 def test_elements_are_where_numpy_has_them(
     kernels: list[Kernel], host_runner: HostRunner, data: st.DataObject, offset: int, in_gap: int, out_gap: int
 ) -> None:
@@ -72,8 +72,10 @@ def test_elements_are_where_numpy_has_them(
         ((1, 0), {"rows": 256, "cols": 256, "in_pitch": 256, "out_pitch": 257}),
         ((2, 1, 0), {"axis0": 64, "axis1": 2, "axis2": 38, "in_row": 38, "out_row": 64}),
         ((2, 1, 0), {"axis0": 38, "axis1": 2, "axis2": 64, "in_row": 64, "out_row": 38}),
+        ((0, 3, 2, 1), {"axis0": 2, "axis1": 32, "axis2": 2, "axis3": 32, "in_row": 33, "out_row": 32}),
+        ((0, 3, 2, 1), {"axis0": 2, "axis1": 32, "axis2": 2, "axis3": 32, "in_row": 32, "out_row": 33}),
     ],
-    ids=["pitch of the input", "of the output", "matrices of the input", "of the output"],
+    ids=["pitch of the input", "of the output", "matrices of the input", "of the output", "inner of two", "outputs"],
 )
 def test_no_tile_is_whole_where_one_step_is_no_multiple_of_a_vector(
     kernels: list[Kernel], host_runner: HostRunner, axes: tuple[int, ...], known: dict[str, int]
