@@ -127,6 +127,19 @@ def calls(draw: st.DrawFn, axes: tuple[int, ...], size: int) -> Call:
     return Call(source, result, host, draw(st.integers(0, 2**16)))
 
 
+@st.composite
+def aligned(draw: st.DrawFn, axes: tuple[int, ...], size: int) -> Call:
+    """Calls with rows of whole vectors in both arrays, which lie at whole vectors."""
+    per = 16 // size
+    shape = [draw(st.integers(1, 2)) for _ in axes]
+    for axis in {len(axes) - 1, axes[-1]}:
+        shape[axis] = per * draw(st.integers(5, 9))
+    gap, dtype = st.sampled_from((0, per)), np.dtype(draw(st.sampled_from(DTYPES[size])))
+    source = Lying(tuple(shape), dtype, draw(gap), 0)
+    result = Lying(tuple(shape[axis] for axis in axes), dtype, draw(gap), 0)
+    return Call(source, result, draw(st.booleans()), draw(st.integers(0, 2**16)))
+
+
 @pytest.fixture
 def device(host_runner: HostRunner) -> FakeBackend:
     """Launches run the emitted text on the CPU."""
@@ -139,7 +152,7 @@ def test_any_order_of_axes_moves_every_bit_where_numpy_does(rank: int, device: F
     @given(orders(rank), st.sampled_from(tuple(DTYPES)), st.data())
     def equals_numpy(axes: tuple[int, ...], size: int, data: st.DataObject) -> None:
         kernel: Any = gen.load(gen.transpose(axes, DTYPES[size][0]), device=device, home=tmp_path)
-        for call in data.draw(st.lists(calls(axes, size), min_size=2, max_size=CALLS)):
+        for call in data.draw(st.lists(calls(axes, size) | aligned(axes, size), min_size=2, max_size=CALLS)):
             content, room = call.content(), call.result.memory()
             expected, before = room.copy(), content.copy()
             call.result.bits(expected)[...] = call.source.bits(content).transpose(axes)
@@ -149,6 +162,27 @@ def test_any_order_of_axes_moves_every_bit_where_numpy_does(rank: int, device: F
             made = kernel(call.source.within(content))
             assert (made.dtype, made.shape) == (call.result.dtype, call.result.shape)
             assert made.tobytes() == call.result.bits(expected).tobytes()
+
+    equals_numpy()
+
+
+@pytest.mark.parametrize(
+    ("axes", "size"), [((2, 0, 1), 1), ((4, 2, 1, 3, 0), 4), ((7, 1, 4, 3, 2, 5, 6, 0), 8)], ids=str
+)
+def test_aligned_rows_of_many_axes_are_moved_by_vectors(
+    axes: tuple[int, ...], size: int, device: FakeBackend, tmp_path: Path
+) -> None:
+    kernel: Any = gen.load(gen.transpose(axes, DTYPES[size][0]), device=device, home=tmp_path)
+
+    @settings(max_examples=EXAMPLES, phases=UNSHRUNK)
+    @given(aligned(axes, size))
+    def equals_numpy(call: Call) -> None:
+        content, room = call.content(), call.result.memory()
+        expected = room.copy()
+        call.result.bits(expected)[...] = call.source.bits(content).transpose(axes)
+        kernel(OnDevice(call.source.within(content)), out=OnDevice(call.result.within(room)))
+        assert room.tobytes() == expected.tobytes()
+        assert "__vector_tile_" in device.launched[-1].variant
 
     equals_numpy()
 

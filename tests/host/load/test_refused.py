@@ -97,6 +97,19 @@ def test_an_output_that_is_no_array_or_one_too_many(backend: FakeBackend, out: A
         gen.load(SUM, device=backend)(arange(4), out=out)
 
 
+def test_arrays_of_which_nobody_can_say_whether_they_overlap(
+    backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_hard(*_: object, **__: object) -> bool:
+        raise np.exceptions.TooHardError
+
+    monkeypatch.setattr(np, "shares_memory", too_hard)
+    room = np.zeros((4, 8), np.float32)
+    with pytest.raises(ArgumentError, match="out must not overlap in"):
+        gen.load(TRANSPOSE, device=backend)(OnDevice(room[:, :4]), out=OnDevice(room[:, 4:]))
+    gen.load(TRANSPOSE, device=backend)(OnDevice(room[:2, :4]), out=OnDevice(room[2:].reshape(4, 4)[:, :2]))  # apart
+
+
 def test_rows_between_rows_do_not_overlap(computing: FakeBackend) -> None:
     room = np.zeros((4, 8), np.float32)
     room[:, :4] = arange(4, 4)
