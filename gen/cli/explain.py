@@ -81,7 +81,8 @@ def explain(
     from gen.errors import RunError, ShapeError
     from gen.families.base import Limits
     from gen.families.counts import check_counts
-    from gen.families.names import find_named
+    from gen.families.names import find_named, unknown
+    from gen.families.plans import architectures
     from gen.proof.traffic import MemoryModel, old_architectures
     from gen.report.compare import changes, metrics, parameters
     from gen.report.look import explanations, extents_for, moves
@@ -92,6 +93,8 @@ def explain(
     counts = read_counts(count or ())
     device = find_device() if arch is None else None
     old = arch in old_architectures()
+    if arch is not None and not old and arch not in architectures():
+        raise unknown("The architecture", arch, [*architectures(), *old_architectures()])
     home, limits = home_of(out), Limits.of(device.arch if device else ARCH if old else arch or ARCH)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     variants = [find(families, one, home) for one in names]

@@ -9,6 +9,11 @@ from gen.errors import UnknownNameError
 from gen.families.expr import ONE, ZERO, Expr
 
 
+def architectures() -> tuple[str, ...]:
+    """Those whose limits are known."""
+    return tuple(_LIMITS)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a device allows. `Limits.of("sm_90")` is a table and needs no GPU."""

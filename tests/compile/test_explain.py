@@ -196,6 +196,8 @@ def test_the_same_twice_has_no_difference() -> None:
         ),
         (("transposeSmem", "--shape", "many"), "--shape must be numbers"),
         (("transposeSmem", "--arch", "sm_1"), "The architecture must be one of"),
+        (("transposeSmem", "--arch", "pascal"), "sm_100, sm_120, fermi, fermi-uncached, kepler (got 'pascal')"),
+        (("transposeSmem", "--arch", "sm90"), "Did you mean sm_90"),
         (
             ("reduction_sum_f32__cluster_tpb512_u2_v16_bpm0_c8", "--arch", "sm_80"),
             "cannot run on sm_80: blocks form clusters from sm_90 on",
