@@ -58,12 +58,17 @@ class Values:
                 raise SpecError(f"transpose.{name}", "must be True or False", repr(getattr(self, name)))
         if self.conjugate and self.source not in PARTS:
             raise SpecError("transpose.conjugate", "is for complex numbers", self.source.name)
+        if self.saturate and not _is_integer(self.result):
+            raise SpecError("transpose.saturate", "is for results that are integers", self.result.name)
         self._check_alpha()
         self._check_range()
 
     def _check_alpha(self) -> None:
         alpha: object = self.alpha
         if alpha is None:
+            if self.source == self.result and self.saturate:
+                rule = "must come with another type as to, or with alpha: else every number fits"
+                raise SpecError("transpose.saturate", rule, self.saturate)
             if self.source == self.result and not self.conjugate:
                 raise SpecError("transpose.to", "must be another type where there is no alpha", self.result.name)
             if self.result == BF16 and _is_integer(self.source) and self.source.size == 8:
@@ -86,13 +91,9 @@ class Values:
         object.__setattr__(self, "alpha", rounded)
 
     def _check_range(self) -> None:
-        if not _is_integer(self.result):
-            if self.saturate:
-                raise SpecError("transpose.saturate", "is for results that are integers", self.result.name)
+        if self.saturate or not _is_integer(self.result):
             return
         whole = self.alpha is None and _is_integer(self.source)
-        if self.saturate:
-            return
         if not whole or not _holds(self.result, self.source):
             what = f"{self.source.name} to {self.result.name}" + (f" times {self.alpha}" if self.alpha else "")
             raise SpecError(
