@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from gen.dtypes import BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64, DType
+from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64, DType
 from gen.emit.render import render
 from gen.errors import SpecError
 from gen.families.base import Kernel, Layout, Limits
@@ -109,6 +109,11 @@ def test_where_no_axis_moves_past_another_of_more_than_one_element_it_is_a_copy(
         ((1, 0), [("tag", "u1"), ("value", "<f4"), ("more", "u1", 3)], "10_b64"),
         ((1, 0), "b16", "10_b16"),
         ((1, 0), "M8[s]", "10_b64"),
+        ((1, 0), "i8", "10_b8"),  # whose name gen has
+        ((1, 0), "int64", "10_b64"),
+        ((1, 0), "f16", "10_b16"),
+        ((1, 0), "c64", "10_b64"),
+        ((1, 0), "c128", "10_b128"),
     ],
 )
 def test_a_spec_is_built_from_what_numpy_takes(axes: Any, dtype: Any, label: str) -> None:
@@ -175,7 +180,9 @@ def test_forms_have_labels_and_json_that_give_them_back(arguments: dict[str, Any
         ({"alpha": Fraction(10**309, 3)}, "transpose.alpha must be a finite real number (got Fraction(1000000000"),
         ({"dtype": "?", "to": "f4"}, "transpose.dtype must be one of f16, bf16"),
         ({"dtype": [("a", "u1"), ("b", "u1")], "alpha": 2.0}, "transpose.dtype must be one of f16, bf16"),
-        ({"to": "f33"}, "transpose.to must be one that NumPy knows"),
+        ({"to": "f33"}, "transpose.to must be one of f16, bf16"),
+        ({"dtype": "b32", "alpha": 2}, "c128 where numbers change (got 'b32'). Bits are moved as they are: say which"),
+        ({"dtype": B8, "conjugate": True}, "where numbers change (got DType(name='b8', "),
     ],
 )
 def test_a_form_that_cannot_be_says_why(arguments: dict[str, Any], says: str) -> None:
@@ -344,8 +351,9 @@ def test_base_of_every_class_takes_the_size_that_stands_for_it(spec: TransposeSp
         ((), "f4", "transpose.axes must hold each of 0, 1, ... once, 8 numbers at most, such as (1, 0) (got ())"),
         (range(9), "f4", "transpose.axes must hold each of 0, 1, ... once, 8 numbers at most"),
         (range(10**20), "f4", "transpose.axes must hold each of 0, 1, ... once, 8 numbers at most"),
-        ((1, 0), "f33", "transpose.dtype must be one that NumPy knows, or bfloat16 (got 'f33')"),
-        ((1, 0), None, "transpose.dtype must be one that NumPy knows, or bfloat16 (got None)"),
+        ((1, 0), "f33", "transpose.dtype must be one that NumPy knows, or one of bool, f16, bf16, f32"),
+        ((1, 0), "f33", "b128, c64, c128, bfloat16 (got 'f33')"),
+        ((1, 0), None, "c128, bfloat16 (got None)"),
         ((1, 0), object, "transpose.dtype must not hold Python objects"),
         ((1, 0), "S3", "transpose.dtype must have elements of 1, 2, 4, 8 or 16 bytes (got S3: 3 bytes)"),
     ],

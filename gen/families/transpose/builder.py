@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DTYPES, DType, numpy_dtype
+from gen.dtypes import BF16, DTYPES, DType, numpy_dtype
 from gen.errors import SpecError
 from gen.families.transpose.spec import MOST_AXES, TransposeSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
 from gen.families.whole import whole
+
+_WORDS = {**DTYPES, **NUMBERS, "bfloat16": BF16}
+"""Names of dtypes that go before NumPy's: `i8` has 8 bits."""
 
 
 def transpose(
@@ -80,12 +83,13 @@ def bits_of(dtype: Any) -> DType:
     """The bits that elements of a dtype are moved as. Raises SpecError if there are none of its size."""
     if isinstance(dtype, DType):
         size = dtype.size
-    elif isinstance(dtype, str) and dtype in DTYPES:
-        size = DTYPES[dtype].size
-    elif isinstance(dtype, str) and dtype == "bfloat16":
-        size = 2
+    elif isinstance(dtype, str) and dtype in _WORDS:
+        size = _WORDS[dtype].size
     else:
-        known = _numpy(dtype, "transpose.dtype")
+        known = numpy_dtype(dtype)
+        if known is None:
+            rule = "must be one that NumPy knows, or one of " + ", ".join(_WORDS)
+            raise SpecError("transpose.dtype", rule, repr(dtype))
         if known.hasobject:
             raise SpecError("transpose.dtype", "must not hold Python objects", repr(dtype))
         size = known.itemsize
@@ -96,21 +100,15 @@ def bits_of(dtype: Any) -> DType:
 
 def number_of(dtype: Any, subject: str) -> DType:
     """The type of numbers that is meant. Raises SpecError, about `subject`, if it is none that gen computes with."""
-    if isinstance(dtype, str) and dtype in ("bfloat16", *NUMBERS):
-        return NUMBERS["bf16" if dtype == "bfloat16" else dtype]
-    if isinstance(dtype, DType):
-        found = dtype if dtype in NUMBERS.values() else None
+    word = _WORDS.get(dtype) if isinstance(dtype, str) else dtype
+    if isinstance(word, DType):
+        found = word if word in NUMBERS.values() else None
     else:
-        known = _numpy(dtype, subject)
-        found = next((number for number in NUMBERS.values() if number.numpy == known), None)
+        known = numpy_dtype(dtype)
+        found = next((number for number in NUMBERS.values() if known is not None and number.numpy == known), None)
     if found is None:
         rule = "must be one of " + ", ".join(NUMBERS) + " where numbers change"
-        raise SpecError(subject, rule, repr(dtype))
+        bits = isinstance(word, DType) and word.kind == "bits"
+        next_step = "Bits are moved as they are: say which numbers they stand for" if bits else ""
+        raise SpecError(subject, rule, repr(dtype), next_step=next_step)
     return found
-
-
-def _numpy(dtype: Any, subject: str) -> np.dtype[Any]:
-    known = numpy_dtype(dtype)
-    if known is None:
-        raise SpecError(subject, "must be one that NumPy knows, or bfloat16", repr(dtype))
-    return known
