@@ -1,7 +1,7 @@
 """What a family is: specs say what, algorithms say how, plans say which launches.
 
-What they are put together from comes from here too: `arrays`, `plans`. Imports these, `errors`, `dtypes`, `expr` and
-`config`, nothing else of gen; nothing outside a family knows a family's name.
+What they are put together from comes from here too: `arrays`, `plans`. Imports these, `errors`, `dtypes`, `expr`,
+`config` and `near`, nothing else of gen; nothing outside a family knows a family's name.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 import numpy as np
 
 from gen.dtypes import DType
-from gen.errors import UnknownNameError
 from gen.families.arrays import WIDEST, Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
+from gen.families.near import misspelled
 from gen.families.plans import (
     MAX_GRID_X,
     MAX_GRID_YZ,
@@ -32,13 +32,10 @@ from gen.families.plans import (
 )
 
 __all__ = [
-    "MAX_GRID_X", "MAX_GRID_YZ", "OWN_SPECS", "STATIC_SHARED_BYTES", "WIDEST", "Algorithm", "Array", "Expected",
+    "MAX_GRID_X", "MAX_GRID_YZ", "STATIC_SHARED_BYTES", "WIDEST", "Algorithm", "Array", "Expected",
     "Extents", "Family", "Kernel", "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner",
     "Scratch", "Spec", "Variant", "Work", "beyond_grid",
 ]  # fmt: skip
-
-OWN_SPECS = "In Python, gen.remember(spec) writes one of your own down and says its name"
-"""What to do next where a name finds no spec."""
 
 
 class Spec(Protocol):
@@ -214,6 +211,7 @@ class Family(ABC, Generic[S]):
         catalogue: the specs that are generated, proven and tuned when none is named.
         samples: by algorithm, a spec on which it is proven too: for those that a catalogue leaves little to do.
         templates: the folder that holds `{name}/`; the shared partials are found from every family.
+        spelling: labels, a colon, and what they are made of, for those who misspell one; empty: the catalogue shows it.
     """
 
     name: ClassVar[str]
@@ -223,6 +221,7 @@ class Family(ABC, Generic[S]):
     catalogue: tuple[S, ...]
     samples: Mapping[str, S] = MappingProxyType({})
     templates: Traversable
+    spelling: ClassVar[str] = ""
 
     def parse(self, label: str, known: Mapping[str, Mapping[str, Any]]) -> S:
         """The spec that has this label. `known` holds the JSON of specs by label, for those a label cannot spell.
@@ -236,12 +235,8 @@ class Family(ABC, Generic[S]):
             return self.from_json(known[label])
         found = self.spell(label)
         if found is None:
-            specs = ", ".join(f"{self.name}_{spec.label}" for spec in self.catalogue)
-            raise UnknownNameError(
-                "The spec", f"is none that {self.name} knows; its catalogue holds {specs}",
-                repr(f"{self.name}_{label}"),
-                next_step=OWN_SPECS,
-            )  # fmt: skip
+            labels = [spec.label for spec in self.catalogue]
+            raise misspelled(self.name, label, self.spelling or labels[0], [*labels, *known], self.spell)
         return found
 
     def spell(self, label: str) -> S | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gen.errors import ConfigError, GenError, UnknownNameError
-from gen.families.base import OWN_SPECS, Algorithm, Family, Limits, Named, Spec, Variant
+from gen.families.base import Algorithm, Family, Limits, Named, Spec, Variant
 from gen.families.config import Config
+from gen.families.near import OWN_SPECS, did_you_mean, near
 
 MAX_NAME = 120
 
@@ -158,8 +158,5 @@ def _refuse_spec(families: Sequence[Family[Any]], name: str, known: Known) -> No
 
 def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, otherwise: str = "") -> GenError:
     """The error for a name that finds nothing, with the nearest names that would; `otherwise` if none is near."""
-    found = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
-    likeness = [difflib.SequenceMatcher(None, one, name).ratio() for one in found]
-    near = [one for one, ratio in zip(found, likeness, strict=True) if ratio > 0.75 * likeness[0]]
-    next_step = "Did you mean " + " or ".join(near) + "?" if near else otherwise
+    next_step = did_you_mean(near(name, choices)) or otherwise
     return UnknownNameError(subject, rule or "must be one of " + ", ".join(choices), repr(name), next_step=next_step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gen.dtypes import DTYPES
 from gen.emit.generate import all_of_catalogue
-from gen.errors import ConfigError, GenError, ShapeError, UnknownNameError
+from gen.errors import ConfigError, GenError, ShapeError, SpecError, UnknownNameError
 from gen.families import FAMILIES, families
 from gen.families.base import Family, Limits, Named, Spec, Variant
 from gen.families.names import (
@@ -124,8 +126,54 @@ def test_a_name_that_is_no_specs_says_what_to_do_next(name: str, says: str) -> N
 def test_a_spec_no_name_can_spell_is_found_by_its_json(spec: StencilSpec) -> None:
     name = f"stencil_{spec.label}"
     assert find_spec(FAMILIES, name, {name: spec.to_json()}) == (FAMILIES[2], spec)
-    with pytest.raises(UnknownNameError, match="is none that stencil knows"):
+    with pytest.raises(UnknownNameError, match="must be stencil_LABEL, with a LABEL such as heat_de794a2b_f32: a word"):
         find_spec(FAMILIES, name, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("transpose_10_b3", "transpose_10_b32"),
+        ("transpose_10_f32_to_f17", "transpose_10_f32_to_f16"),
+        ("transpose_0132_b17_in_place", "transpose_0132_b16_in_place"),
+        ("transpose_021_uint8_to_f32", "transpose_021_u8_to_f32"),
+        ("transpose_0312_B16", "transpose_0312_b16"),
+        ("transpose_fine32_b33", "transpose_fine32_b32"),
+        ("reduction_max_int32_axis0", "reduction_max_i32_axis0"),
+        ("stencil_heat_de794a2c_f32", "stencil_heat_de794a2b_f32"),
+        ("probe_read77_f65", "probe_read77_f64"),
+    ],
+)
+def test_a_label_that_no_spec_has_is_answered_with_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"\(got '{name}'\)\. Did you mean {meant}\b"):
+        find_spec(FAMILIES, name, {})
+
+
+def test_a_label_that_no_spec_has_is_answered_with_those_written_down_too() -> None:
+    known = {"stencil_mine_12345678_f64": FAMILIES[2].catalogue[0].to_json()}
+    with pytest.raises(UnknownNameError, match="Did you mean stencil_mine_12345678_f64"):
+        find_spec(FAMILIES, "stencil_mine_12345678_f6", known)
+
+
+TYPES = (*DTYPES, "c64", "c128")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_family_says_what_labels_are_made_of_and_of_which_types(family: Family[Any]) -> None:
+    examples, _, parts = family.spelling.partition(":")
+    named = set(re.findall(r"\w+", parts)) & set(TYPES)
+    taken: set[str] = set()
+    for label in re.split(", | or ", examples):
+        assert family.parse(label, {}).label == label
+        words = label.split("_")
+        for place in [place for place, word in enumerate(words) if word in TYPES]:
+            for one in TYPES:
+                with suppress(SpecError):
+                    if family.spell("_".join([*words[:place], one, *words[place + 1 :]])) is not None:
+                        taken.add(one)
+    if family.name == "stencil":  # of whose labels each holds another digest
+        taken = {"f16", "f32", "f64"}
+    assert named == taken
 
 
 def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
@@ -143,7 +191,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
         ("reductoin_sum_f32__grid", "(got 'reductoin_sum_f32'). Did you mean reduction_sum_f32?"),
         ("reduction_sum_f64__grid", "The tag of grid cannot be read at its end"),
         ("reduction_median_f32__grid", "reduction.op must be one of sum, prod, min"),
-        ("reduction_sum_f33__grid", "its catalogue holds reduction_sum_f32 (got 'reduction_sum_f33')"),
+        ("reduction_sum_f33__grid", "(got 'reduction_sum_f33'). Did you mean reduction_sum_f32?"),
         ("transpose_02_b32__naive", "(got (0, 2))"),
         (
             "reduction_sum_f32__gird_tpb256",

@@ -14,7 +14,7 @@ from gen.families.base import Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.probe.algorithms import Offset, Records, StreamConfig, Tile, TileConfig
-from gen.families.probe.spec import OffsetSpec, ProbeSpec, RecordSpec, TileSpec
+from gen.families.probe.spec import BITS, NUMBERS, OffsetSpec, ProbeSpec, RecordSpec, TileSpec
 from gen.paths import templates_root
 
 
@@ -77,6 +77,10 @@ class Probes(DenseFamily[ProbeSpec]):
         TileSpec("set_row_read_col", 16, 32),
     )
     templates = templates_root()
+    spelling = (
+        "read11_f32, soa2_f64 or set_row_read_col_16x32_b32: a pattern and a type, one of "
+        f"{', '.join(dtype.name for dtype in NUMBERS)}, or {', '.join(dtype.name for dtype in BITS)} for tiles"
+    )
 
     def spell(self, label: str) -> ProbeSpec | None:
         """Every label says all of its spec."""

@@ -11,6 +11,7 @@ from gen.families.base import Operand
 
 MOST_OFFSET, MOST_FIELDS = 1024, 16
 TILE_EXTENTS = (16, 32)
+NUMBERS = (F32, F64)
 BITS = (B8, B16, B32, B64, B128)
 
 
@@ -32,7 +33,7 @@ class OffsetSpec:
         _check("probe.shifts", self.shifts, ("read", "write"))
         if type(self.offset) is not int or not 0 <= self.offset <= MOST_OFFSET:
             raise SpecError("probe.offset", f"must be a number from 0 to {MOST_OFFSET}", repr(self.offset))
-        _check_dtype("probe.dtype", self.dtype, (F32, F64))
+        _check_dtype("probe.dtype", self.dtype, NUMBERS)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -77,7 +78,7 @@ class RecordSpec:
         _check("probe.layout", self.layout, ("aos", "soa"))
         if type(self.fields) is not int or not 2 <= self.fields <= MOST_FIELDS:
             raise SpecError("probe.fields", f"must be a number from 2 to {MOST_FIELDS}", repr(self.fields))
-        _check_dtype("probe.dtype", self.dtype, (F32, F64))
+        _check_dtype("probe.dtype", self.dtype, NUMBERS)
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -60,6 +60,10 @@ class Reduction(Family[ReductionSpec]):
         "strided": ReductionSpec(axis=(0, 2)),
     }
     templates = templates_root()
+    spelling = (
+        "sum_f32 or var_f16_ddof1_axis0x2: an operator and a type, one of "
+        f"{', '.join(dtype.name for dtype in DTYPES.values() if dtype.kind != 'bits')}"
+    )
 
     def spell(self, label: str) -> ReductionSpec | None:
         """Every spec has a label that says all of it."""

@@ -14,7 +14,7 @@ from gen.families.stencil.likely import many_steps, one_step
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.overlapped import Overlapped
-from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.families.stencil.spec import DTYPES, STEPS, StencilSpec
 from gen.families.stencil.staged import Queued, Tiled
 from gen.families.stencil.stream import Stream
 from gen.families.stencil.temporal import Temporal
@@ -60,6 +60,10 @@ class Stencil(DenseFamily[StencilSpec]):
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
     samples = MappingProxyType({"overlapped": StencilSpec("derivative", _SLOPE, (9,))})
     templates = templates_root()
+    spelling = (
+        f"{catalogue[0].label}: a word, a digest of all that is computed and a type, one of "
+        f"{', '.join(dtype.name for dtype in DTYPES)}"
+    )
 
     def from_json(self, content: Mapping[str, Any]) -> StencilSpec:
         """The inverse of `StencilSpec.to_json`."""

@@ -30,7 +30,7 @@ from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.squares import Squares
 from gen.families.transpose.swap import SwapTile
 from gen.families.transpose.tiled import Naive, Tiled
-from gen.families.transpose.values import Values
+from gen.families.transpose.values import BITS, NUMBERS, Values
 from gen.families.transpose.vector import VectorTile
 from gen.families.transpose.windows import ShiftTile, WindowTile
 from gen.paths import templates_root
@@ -208,6 +208,10 @@ class Transpose(Kinds):
         "swap_tile": TransposeSpec(in_place=True),
     }
     templates = templates_root()
+    spelling = (
+        "0312_b16, 10_b32_in_place, 10_f32_to_f16 or 10_c64_conj: axes in their new order and a type, one of "
+        f"{', '.join(dtype.name for dtype in BITS.values())}, or {', '.join(NUMBERS)} where numbers change"
+    )
 
     def kind_of(self, content: Mapping[str, Any]) -> type[Any]:
         """`op` is what copies and their like have."""
