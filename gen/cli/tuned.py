@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gen.families.base import Family, Spec
+    from gen.families.base import Family, Spec, Variant
     from gen.store.tuned import Winner
 
 
@@ -35,12 +35,10 @@ def show_tuned(
     For each device and shape class: the chosen variant, its time, the part of the limit it reaches, and its file. Then
     what gen.load gives on the GPU of this machine, and why; or base, which devices get that nothing was tuned for.
     """
-    from gen.runtime.dispatch import family_and_spec, winners_of
+    from gen.runtime.dispatch import winners_of
 
     families, home = families_of(ctx), home_of(out)
-    named = {one.name for family in families for one in family.named}
-    variant = find(families, name, home) if "__" in name or name in named else None
-    family, spec = family_and_spec(families, name, home) if variant is None else (variant.family, variant.spec)
+    variant, family, spec = _named(families, name, home)
     spec_name = f"{family.name}_{spec.label}"
     winners = _in_order([winner for winner in winners_of(home) if winner.spec == spec_name], family.shape_classes(spec))
     device, choices = _choices(family, spec, winners)
@@ -59,6 +57,19 @@ def show_tuned(
         show.data(report)
     else:
         _print(report)
+
+
+def _named(families: tuple[Family[Any], ...], name: str, home: Path) -> tuple[Variant | None, Family[Any], Spec]:
+    """The variant of a name, or none where it is that of a spec; the family, and the spec."""
+    from gen.families.names import Takes, names_variant
+    from gen.runtime.dispatch import family_and_spec
+
+    if names_variant(families, name):
+        variant = find(families, name, home)
+        return variant, variant.family, variant.spec
+    named = [one.name for family in families for one in family.named]
+    rule = "must be a variant's full name, a kernel of the literature or a spec, FAMILY_LABEL"
+    return None, *family_and_spec(families, name, home, Takes("The name", rule, named))
 
 
 def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]:

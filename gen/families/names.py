@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from gen.errors import ConfigError, GenError, UnknownNameError
@@ -11,10 +14,33 @@ from gen.families.config import Config
 from gen.families.near import OWN_SPECS, did_you_mean, near
 
 MAX_NAME = 120
+_VARIANT = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
 
 
 class SpecNameError(UnknownNameError):
     """The name of a spec where one of its variants is wanted."""
+
+
+class NoSpecError(UnknownNameError):
+    """A name that does not begin as one of a spec, or goes on as one of a variant."""
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What a command takes that is given a spec's name, for the error where it is given none.
+
+    Attributes:
+        subject: what must have another name.
+        rule: what would do, a spec last.
+        others: names that would do, beside those of specs.
+    """
+
+    subject: str = "The spec"
+    rule: str = "must be FAMILY_LABEL"
+    others: Sequence[str] = ()
+
+
+SPECS = Takes()
 
 
 Known = Mapping[str, Mapping[str, Any]]
@@ -99,21 +125,58 @@ def find_algorithm(family: Family[Any], name: str) -> Algorithm[Any, Any]:
     return family.algorithms[name]
 
 
-def find_spec(families: Sequence[Family[Any]], name: str, known: Known) -> tuple[Family[Any], Spec]:
+def find_spec(
+    families: Sequence[Family[Any]], name: str, known: Known, takes: Takes = SPECS
+) -> tuple[Family[Any], Spec]:
     """The spec of a name like `reduction_sum_f32`."""
-    spec_name, separator, _ = name.partition("__")
-    if separator:
-        raise UnknownNameError(
-            "The spec", "must be FAMILY_LABEL, and this is a variant of one", repr(name),
-            next_step=f"Its spec is {spec_name}",
-        )  # fmt: skip
-    for family in sorted(families, key=lambda family: -len(family.name)):
-        if name.startswith(family.name + "_"):
-            prefix = family.name + "_"
-            labels = {key.removeprefix(prefix): value for key, value in known.items() if key.startswith(prefix)}
-            return family, family.parse(name.removeprefix(prefix), labels)
+    family = _begun(families, name)
+    if family is None or "__" in name:
+        raise _no_spec(families, name, known, takes)
+    prefix = family.name + "_"
+    labels = {key.removeprefix(prefix): value for key, value in known.items() if key.startswith(prefix)}
+    return family, family.parse(name.removeprefix(prefix), labels)
+
+
+def _no_spec(families: Sequence[Family[Any]], name: str, known: Known, takes: Takes) -> NoSpecError:
     specs = [f"{family.name}_{spec.label}" for family in families for spec in family.catalogue]
-    raise unknown("The spec", name, specs, otherwise=OWN_SPECS)
+    catalogue = [one for one in specs if one.startswith(f"{name}_")]
+    spec_name = spec_of_variant(families, name)
+    if catalogue and name in [family.name for family in families]:
+        what, next_step = "and this is a family", f"Its catalogue holds {', '.join(catalogue)}"
+    elif spec_name is not None:
+        what, next_step = "and this is a variant of one", f"Its spec is {spec_name}"
+    else:
+        meant = _respelled(families, name, known) or near(name, [*specs, *known, *takes.others])
+        what, next_step = f"such as {specs[0]}", did_you_mean(meant) or OWN_SPECS
+    return NoSpecError(takes.subject, f"{takes.rule}, {what}", repr(name), next_step=next_step)
+
+
+def names_variant(families: Sequence[Family[Any]], name: str) -> bool:
+    """Whether a name has the form of a variant's, or is that of a kernel of the literature."""
+    return "__" in name or find_named(families, name) is not None
+
+
+def spec_of_variant(families: Sequence[Family[Any]], name: str) -> str | None:
+    """The spec in the name of a variant, or that of a kernel of the literature; None where a name has none."""
+    kernel = _kernel(families, name)
+    spec_name, separator, _ = (name if kernel is None else kernel.name).partition("__")
+    return spec_name if separator and _begun(families, spec_name) is not None else None
+
+
+def _begun(families: Sequence[Family[Any]], name: str) -> Family[Any] | None:
+    """The family that begins a name."""
+    longest_first = sorted(families, key=lambda family: -len(family.name))
+    return next((family for family in longest_first if name.startswith(family.name + "_")), None)
+
+
+def _respelled(families: Sequence[Family[Any]], name: str, known: Known) -> list[str]:
+    """The spec of a name in small letters, with the likest family in the place of its first word, if there is one."""
+    word, _, label = name.lower().partition("_")
+    for family in near(word, [family.name for family in families])[:1]:
+        with suppress(GenError):
+            find_spec(families, f"{family}_{label}", known)
+            return [f"{family}_{label}"]
+    return []
 
 
 def find_named(families: Sequence[Family[Any]], name: str) -> Named | None:
@@ -121,19 +184,42 @@ def find_named(families: Sequence[Family[Any]], name: str) -> Named | None:
     return next((named for family in families for named in family.named if named.name == name), None)
 
 
+def _kernel(families: Sequence[Family[Any]], name: str) -> Variant | None:
+    """The variant that a kernel of the literature is."""
+    found = (named_variant(family, one) for family in families for one in family.named if one.name == name)
+    return next(found, None)
+
+
 def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Variant:
     """The variant of a full name, or of a kernel of the literature like `reduceShfl`."""
-    for family in families:
-        for named in family.named:
-            if named.name == name:
-                return named_variant(family, named)
+    try:
+        return _find_variant(families, name, known)
+    except GenError:
+        stem = PurePath(name).name.removesuffix(".cu")  # where a file of out/ is named
+        for other in {stem, stem.lower()} - {name}:
+            with suppress(GenError):
+                meant = _find_variant(families, other, known).name
+                break
+        else:
+            raise
+    raise UnknownNameError("The variant", _VARIANT, repr(name), next_step=did_you_mean([meant]))
+
+
+def _find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Variant:
+    kernel = _kernel(families, name)
+    if kernel is not None:
+        return kernel
     spec_name, separator, how = name.partition("__")
     if not separator:
         _refuse_spec(families, name, known)
         choices = [named.name for family in families for named in family.named]
-        rule = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
-        raise unknown("The variant", name, choices, rule, otherwise="gen list shows what names are put together from")
-    family, spec = find_spec(families, spec_name, known)
+        otherwise = "gen list shows what names are put together from"
+        raise unknown("The variant", name, choices, _VARIANT, otherwise=otherwise)
+    try:
+        family, spec = find_spec(families, spec_name, known)
+    except NoSpecError as error:
+        rule = f"{_VARIANT}, and {spec_name!r} is no spec"
+        raise UnknownNameError("The variant", rule, repr(name), next_step=error.next_step) from None
     for algorithm in sorted(family.algorithms.values(), key=lambda algorithm: -len(algorithm.name)):
         if how == algorithm.name or how.startswith(algorithm.name + "_"):
             tag = how.removeprefix(algorithm.name).removeprefix("_")
@@ -151,9 +237,8 @@ def _refuse_spec(families: Sequence[Family[Any]], name: str, known: Known) -> No
     except GenError:
         return
     base = base_variants(family, spec)[0].name
-    rule = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature, and this is a spec"
     next_step = f"gen show {name} lists variants of it, such as {base}"
-    raise SpecNameError("The variant", rule, repr(name), next_step=next_step)
+    raise SpecNameError("The variant", f"{_VARIANT}, and this is a spec", repr(name), next_step=next_step)
 
 
 def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, otherwise: str = "") -> GenError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
-from gen.families.names import base_variants, find_spec, find_variant, likely_variants, variant
+from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, likely_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.specs import FILE as SPECS_FILE
 from gen.store.specs import read_specs
@@ -261,26 +261,26 @@ def winners_of(home: Path) -> tuple[Winner, ...]:
 
 
 def family_and_spec(
-    families: Sequence[Family[Any]], spec: Spec | str, home: Path
-) -> tuple[Family[Any], Spec]:  # fmt: skip
-    """The spec that is meant, and its family. Raises UnknownNameError if there is none."""
+    families: Sequence[Family[Any]], spec: Spec | str, home: Path, takes: Takes = SPECS
+) -> tuple[Family[Any], Spec]:
+    """The spec that is meant, and its family. Raises UnknownNameError if there is none, and says what `takes` does."""
     if isinstance(spec, str):
-        return _by_name(families, spec, home)
+        return _by_name(families, spec, home, takes)
     for family in families:
         if family.takes(spec):
             return family, spec
     raise UnknownNameError("The spec", "must be a name, or a spec of one of the families", repr(spec))
 
 
-def _by_name(families: Sequence[Family[Any]], name: str, home: Path) -> tuple[Family[Any], Spec]:
+def _by_name(families: Sequence[Family[Any]], name: str, home: Path, takes: Takes) -> tuple[Family[Any], Spec]:
     try:
-        return find_spec(families, name, {})
+        return find_spec(families, name, {}, takes)
     except UnknownNameError:
         known = read_specs(home)
         if not known:
             raise
     try:
-        return find_spec(families, name, known)
+        return find_spec(families, name, known, takes)
     except (TypeError, ValueError, AttributeError, IndexError) as error:  # content that a family does not expect
         raise StoreError(
             str(home / SPECS_FILE), "holds a spec that cannot be read", error,

@@ -113,6 +113,13 @@ def test_a_spec_is_found_by_its_name_and_has_legal_base_variants(family: Family[
             "and this is a variant of one",
         ),
         ("transpose_10_b32__naive_col_x32_y8_u1", "Its spec is transpose_10_b32"),
+        ("transposeSmem", "must be FAMILY_LABEL, and this is a variant of one (got 'transposeSmem'). Its spec"),
+        ("copyRow", "Its spec is transpose_copy_b32"),
+        ("transpose", "must be FAMILY_LABEL, and this is a family (got 'transpose'). Its catalogue holds transpose_10"),
+        ("TRANSPOSE_0312_B16", "(got 'TRANSPOSE_0312_B16'). Did you mean transpose_0312_b16?"),
+        ("transpos_0312_b16", "(got 'transpos_0312_b16'). Did you mean transpose_0312_b16?"),
+        ("reductoin_sum_f16", "must be FAMILY_LABEL, such as reduction_sum_f32 (got 'reductoin_sum_f16'). Did"),
+        ("quick__sort", "must be FAMILY_LABEL, such as reduction_sum_f32 (got 'quick__sort')"),
         ("quicksort", "In Python, gen.remember(spec) writes one of your own down"),
         ("transpose_01x", "In Python, gen.remember(spec) writes one of your own down"),
     ],
@@ -158,6 +165,14 @@ def test_a_label_that_no_spec_has_is_answered_with_those_written_down_too() -> N
 TYPES = (*DTYPES, "c64", "c128")
 
 
+def test_the_rule_for_a_spec_is_true_of_what_it_calls_an_example() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        find_spec(FAMILIES, "quicksort", {})
+    (example,) = re.findall(r"such as (\w+)", str(caught.value))
+    family, spec = find_spec(FAMILIES, example, {})
+    assert example == f"{family.name}_{spec.label}"
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_says_what_labels_are_made_of_and_of_which_types(family: Family[Any]) -> None:
     examples, _, parts = family.spelling.partition(":")
@@ -188,7 +203,20 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
         ("", "The variant must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature (got '')"),
         ("reduceShlf", "(got 'reduceShlf'). Did you mean reduceShfl"),
         ("reduction_sum_f32", "(got 'reduction_sum_f32'). gen show reduction_sum_f32 lists variants of it"),
-        ("reductoin_sum_f32__grid", "(got 'reductoin_sum_f32'). Did you mean reduction_sum_f32?"),
+        ("REDUCESHFL", "(got 'REDUCESHFL'). Did you mean reduceShfl?"),
+        (
+            "reductoin_sum_f32__grid",
+            "and 'reductoin_sum_f32' is no spec (got 'reductoin_sum_f32__grid'). Did you mean reduction_sum_f32?",
+        ),
+        (
+            "out/transpose_10_b32__tiled_t64_r8_p1_u1.cu",
+            "(got 'out/transpose_10_b32__tiled_t64_r8_p1_u1.cu'). Did you mean transpose_10_b32__tiled_t64_r8_p1_u1?",
+        ),
+        (
+            "TRANSPOSE_10_B32__TILED_T64_R8_P1_U1",
+            "(got 'TRANSPOSE_10_B32__TILED_T64_R8_P1_U1'). Did you mean transpose_10_b32__tiled_t64_r8_p1_u1?",
+        ),
+        ("out/nothing__at_all.cu", "and 'out/nothing' is no spec (got 'out/nothing__at_all.cu')"),
         ("reduction_sum_f64__grid", "The tag of grid cannot be read at its end"),
         ("reduction_median_f32__grid", "reduction.op must be one of sum, prod, min"),
         ("reduction_sum_f33__grid", "(got 'reduction_sum_f33'). Did you mean reduction_sum_f32?"),

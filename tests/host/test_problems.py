@@ -232,7 +232,7 @@ def test_a_spec_of_the_stores_is_found_by_its_name() -> None:
         ("transposeSmem", "tuning chooses the variant.*Give transpose_10_b32"),
         ("redution", "Did you mean reduction"),
         ("transpose_10_b3", "transpose_10_b32"),
-        ("", "must be one of"),
+        ("", "must be FAMILY_LABEL"),
         ("__", "must be a family or a spec"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import gen
 from gen.cli.app import app
 from gen.tune.device import Device
 
@@ -107,6 +108,32 @@ def test_a_time_of_too_many_digits(home: Path) -> None:
     write(home, {**WINNER, "median_us": 10**400, "of_limit": float("inf")})
     assert TUNED in shown(SUM)
     assert json.loads(shown(SUM, "--json"), parse_constant=pytest.fail)["winners"][0]["median_us"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("transposeSmmem", "such as reduction_sum_f32 (got 'transposeSmmem'). Did you mean transposeSmem"),
+        ("transposesmem", "Did you mean transposeSmem?"),
+        ("TRANSPOSE_0312_B16", "(got 'TRANSPOSE_0312_B16'). Did you mean transpose_0312_b16?"),
+        ("transpose", "or a spec, FAMILY_LABEL, and this is a family (got 'transpose'). Its catalogue"),
+        (f"out/{TUNED}.cu", f"(got 'out/{TUNED}.cu'). Did you mean {TUNED}?"),
+    ],
+)
+def test_a_name_that_is_none_is_told_what_would_be_one(name: str, says: str) -> None:
+    assert says in refused(name)
+
+
+def test_a_name_that_is_none_is_told_what_is_written_down() -> None:
+    name = gen.remember(gen.stencil([1.0], word="mine"))
+    assert f"Did you mean {name}?" in refused(name.replace("stencil", "stencl"))
+    assert f"Did you mean {name}?" in refused(name.replace("mine", "mien"))
+
+
+def refused(name: str) -> str:
+    result = CliRunner().invoke(app, ["show", name], prog_name="gen")
+    assert result.exit_code == 2
+    return result.stderr
 
 
 @pytest.mark.parametrize("name", ["sum", "reduction_product_f32", "reduction_sum_f32__magic", "reduction"])

@@ -206,6 +206,8 @@ def test_a_shape_that_the_spec_does_not_take(backend: FakeBackend) -> None:
 def test_a_spec_that_is_none(backend: FakeBackend) -> None:
     with pytest.raises(UnknownNameError, match="The spec"):
         gen.load("sum", device=backend)
+    with pytest.raises(UnknownNameError, match=r"this is a variant of one \(got 'transposeSmem'\). Its spec is transp"):
+        gen.load("transposeSmem", device=backend)
     with pytest.raises(UnknownNameError, match="must be a name, or a spec of one of the families"):
         gen.load(object(), device=backend)  # type: ignore[arg-type]
 
