@@ -46,6 +46,7 @@ RANDOM_BLOCKS = 4
 # results of a million blocks. And all threads of a launch together.
 STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 13, 1 << 21, 1 << 27
 STEPS_PER_WORD = 8  # that one block hands to another: questions, and what takes the answer
+STEPS_OF_WAITING = 1 << 16  # questions while the chosen blocks that hand something over read their shares
 
 
 def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
@@ -189,7 +190,7 @@ class _Sample:
             most = STEPS_PER_THREAD if len(blocks) < count else STEPS_OF_LAST
             if counters or handed:  # the last block may add up what all have left
                 words = sum(array.size for array in handed)
-                most += (2 * count + STEPS_PER_WORD * words) // prod(step.block)
+                most += (2 * count + STEPS_PER_WORD * words) // prod(step.block) + (STEPS_OF_WAITING if handed else 0)
             touched = self._kernel.run_share(step, storage, {}, Share(blocks, most, STEPS))
             idle = [block for block, found in zip(blocks, touched, strict=False) if not found]
             if len(blocks) < count and idle and any(touched):

@@ -150,7 +150,11 @@ def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_r
     assert max(proof.cases for proof in proofs) == len(cases)
 
 
-@pytest.mark.parametrize("name", ["sum_f32__flags_tpb128_u1_v8_bpm8", "var_f64__flags_tpb512_u8_v16_bpm2"])
+@pytest.mark.parametrize(
+    "name",
+    ["sum_f32__flags_tpb128_u1_v8_bpm8", "var_f64__flags_tpb512_u8_v16_bpm2", "minmax_i8__flags_tpb512_u8_v8_bpm1",
+     "stats_f32__flags_tpb512_u1_v16_bpm1_ldcs"],
+)  # fmt: skip
 def test_a_block_that_waits_for_others_takes_those_that_do_not_run_for_done(
     host_runner: HostRunner, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
