@@ -58,15 +58,23 @@ def prove(
     found.
     """
     from gen.families.base import Limits
+    from gen.families.names import Takes
     from gen.paths import cache_home
     from gen.proof.replay import read
+    from gen.runtime.dispatch import family_and_spec
     from gen.tune.processes import Host
     from gen.tune.select import select
     from gen.tune.verdicts import with_registers
     from gen.waits import result_of
 
     families, home, limits = families_of(ctx), home_of(out), Limits.of(ARCH)
-    variants = select(families, target, lambda name: find(families, name, home), cover=all_algorithms, limits=limits)
+    others = [name for family in families for name in (family.name, *(named.name for named in family.named))]
+    rule = "must be a family, a variant's full name, a kernel of the literature or a spec, FAMILY_LABEL"
+    takes = Takes("The name", rule, others)
+    variants = select(
+        families, target, lambda name: find(families, name, home),
+        lambda name: family_and_spec(families, name, home, takes), cover=all_algorithms, limits=limits,
+    )  # fmt: skip
     by_name: dict[str, Verdict] = {}
     compiler = compiler_at_hand(cache_home(home))
     pool = ThreadPoolExecutor(1)

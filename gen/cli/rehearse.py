@@ -33,10 +33,11 @@ def rehearse(
     """Emits, compiles and proves, for so many seconds at most, and says what a GPU would measure."""
     from gen.paths import cache_home
     from gen.proof.replay import read
+    from gen.runtime.dispatch import family_and_spec
     from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.device import find_device
-    from gen.tune.problems import specs_of
+    from gen.tune.problems import specs_of, to_tune
     from gen.tune.processes import Host
     from gen.tune.ranking import rank
     from gen.tune.rehearse import prospects
@@ -46,7 +47,10 @@ def rehearse(
     deadline = None if budget is None else time.monotonic() + budget
     families, home, device = families_of(ctx), home_of(out), find_device()
     limits = _limits(arch, device)
-    variants = select(families, target, lambda name: find(families, name, home), cover=True, limits=limits)
+    variants = select(
+        families, target, lambda name: find(families, name, home),
+        lambda name: family_and_spec(families, name, home, to_tune(families, name)), cover=True, limits=limits,
+    )  # fmt: skip
     compiler = Nvrtc(cache_home(home))
     if limits.arch not in compiler.architectures:
         known = ", ".join(compiler.architectures)

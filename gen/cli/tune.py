@@ -139,8 +139,9 @@ def tune(
     moves 128 MiB or more, and a multiprocessor has less than an eighth of the bytes in flight with which it reads at
     full speed. occupancy: a multiprocessor holds fewer than 4 warps, and the grid has more for it.
 
-    Without one: emits, compiles and proves on the CPU the base and named variants of every catalogue, and configs of
-    each algorithm in which every pair of parameter values meets; and says what a GPU would measure.
+    Without one: emits, compiles and proves on the CPU the base and named variants of the spec, the family or every
+    catalogue, and configs of each algorithm in which every pair of parameter values meets; and says what a GPU would
+    measure.
     """
     from gen.families.base import WIDEST
     from gen.store.folder import known_specs

@@ -17,10 +17,6 @@ MAX_NAME = 120
 _VARIANT = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
 
 
-class SpecNameError(UnknownNameError):
-    """The name of a spec where one of its variants is wanted."""
-
-
 class NoSpecError(UnknownNameError):
     """A name that does not begin as one of a spec, or goes on as one of a variant."""
 
@@ -238,7 +234,7 @@ def _refuse_spec(families: Sequence[Family[Any]], name: str, known: Known) -> No
         return
     base = base_variants(family, spec)[0].name
     next_step = f"gen show {name} lists variants of it, such as {base}"
-    raise SpecNameError("The variant", f"{_VARIANT}, and this is a spec", repr(name), next_step=next_step)
+    raise UnknownNameError("The variant", f"{_VARIANT}, and this is a spec", repr(name), next_step=next_step)
 
 
 def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, otherwise: str = "") -> GenError:

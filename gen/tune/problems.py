@@ -10,7 +10,7 @@ from gen.errors import ShapeError, UnknownNameError
 from gen.families.base import WIDEST, Family, Spec
 from gen.families.counts import among, check_counts
 from gen.families.layout import beyond_memory, extents_of
-from gen.families.names import Known, find_spec, named_variant, unknown
+from gen.families.names import Known, Takes, find_spec, names_variant, spec_of_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, Bound, Region, sizes_of
 from gen.gpu.trial import Problem
 
@@ -100,12 +100,16 @@ def specs_of(families: Sequence[Family[Any]], target: str | None, known: Known) 
     if chosen:
         return [(family, spec) for family in chosen for spec in family.catalogue]
     assert target is not None
-    known_kernel = {named.name: named_variant(family, named).name for family in families for named in family.named}
-    if "__" in target or target in known_kernel:
+    return [find_spec(families, target, known, to_tune(families, target))]
+
+
+def to_tune(families: Sequence[Family[Any]], name: str) -> Takes:
+    """What tuning takes beside specs. Raises UnknownNameError for the name of a variant."""
+    if names_variant(families, name):
         rule = "must be a family or a spec: tuning chooses the variant"
-        spec_name = known_kernel.get(target, target).partition("__")[0]
-        raise UnknownNameError("The name", rule, repr(target), next_step=f"Give {spec_name}")
-    return [find_spec(families, target, known)]
+        spec_name = spec_of_variant(families, name)
+        raise UnknownNameError("The name", rule, repr(name), next_step=f"Give {spec_name}" if spec_name else "")
+    return Takes("The name", "must be a family or a spec, FAMILY_LABEL", [family.name for family in families])
 
 
 def _problem(family: Family[Any], spec: Spec, text: str, counts: Mapping[str, int], alignment: int) -> Problem:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gen.errors import GenError, UnknownNameError
 from gen.families.base import Algorithm, Family, Limits, Spec, Variant
 from gen.families.cover import pairwise
-from gen.families.names import SpecNameError, base_variants, find_family, named_variant, space, unknown, variant
+from gen.families.names import base_variants, named_variant, names_variant, space, variant
 
 Find = Callable[[str], Variant]
+FindSpec = Callable[[str], tuple[Family[Any], Spec]]
 
 
 def select(
-    families: Sequence[Family[Any]], target: str | None, find: Find, *, cover: bool, limits: Limits
+    families: Sequence[Family[Any]],
+    target: str | None,
+    find: Find,
+    find_spec: FindSpec,
+    *,
+    cover: bool,
+    limits: Limits,
 ) -> tuple[Variant, ...]:
     """The variants that `target` stands for, those of one spec next to each other.
 
@@ -22,6 +28,7 @@ def select(
         families: all families.
         target: a family, a spec, a variant; None stands for every catalogue.
         find: finds a variant by name.
+        find_spec: finds a spec by name.
         cover: whether a catalogue brings, beside its base and named variants, a pairwise cover of every space, those
             of the family's samples too. A family or a spec that is named always does.
         limits: covers hold what is feasible on such a device.
@@ -31,23 +38,10 @@ def select(
     """
     if target is None:
         return _distinct(made for family in families for made in of_family(family, cover, limits))
-    if target in {family.name for family in families}:
-        return of_family(find_family(families, target), True, limits)
-    named = [named.name for family in families for named in family.named]
-    if "__" in target or target in named:
-        return (find(target),)
-    specs = {f"{family.name}_{spec.label}": (family, spec) for family in families for spec in family.catalogue}
-    if target in specs:
-        return of_spec(*specs[target], True, limits)
-    rule = "must be a family, a spec of a catalogue, a kernel of the literature or a variant's full name"
-    try:
-        find(target)
-    except SpecNameError as error:
-        rule += ", and this is a spec of no catalogue"
-        raise UnknownNameError("The name", rule, repr(target), next_step=error.next_step) from None
-    except GenError:
-        pass
-    raise unknown("The name", target, [*(family.name for family in families), *specs, *named], rule)
+    for family in families:
+        if family.name == target:
+            return of_family(family, True, limits)
+    return (find(target),) if names_variant(families, target) else of_spec(*find_spec(target), True, limits)
 
 
 def of_family(family: Family[Any], cover: bool, limits: Limits) -> tuple[Variant, ...]:

@@ -232,7 +232,7 @@ def test_a_spec_of_the_stores_is_found_by_its_name() -> None:
         ("transposeSmem", "tuning chooses the variant.*Give transpose_10_b32"),
         ("redution", "Did you mean reduction"),
         ("transpose_10_b3", "transpose_10_b32"),
-        ("", "must be FAMILY_LABEL"),
+        ("", "The name must be a family or a spec, FAMILY_LABEL, such as reduction_sum_f32"),
         ("__", "must be a family or a spec"),
     ],
 )

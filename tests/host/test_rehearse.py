@@ -18,13 +18,14 @@ from gen.cli import show
 from gen.emit.generate import base_of_catalogue
 from gen.errors import CompileError, MissingToolError, UnknownNameError
 from gen.families import FAMILIES
-from gen.families.base import Family, Limits, Variant
+from gen.families.base import Family, Limits, Spec, Variant
 from gen.families.cover import pairs
-from gen.families.names import find_family, find_variant, illegal, named_variant, space
+from gen.families.names import base_variants, find_family, find_spec, find_variant, illegal, named_variant, space
 from gen.paths import cache_home, output_home
 from gen.proof.cases import cases_of
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune import processes
+from gen.tune.problems import to_tune
 from gen.tune.processes import Host
 from gen.tune.rehearse import prospects, rehearse
 from gen.tune.select import select
@@ -44,8 +45,12 @@ def named(name: str) -> Variant:
     return find_variant(FAMILIES, name, {})
 
 
+def spelled(name: str) -> tuple[Family[Any], Spec]:
+    return find_spec(FAMILIES, name, {}, to_tune(FAMILIES, name))
+
+
 def chosen(target: str | None, *, cover: bool = False, limits: Limits = H100) -> tuple[Variant, ...]:
-    return select(FAMILIES, target, named, cover=cover, limits=limits)
+    return select(FAMILIES, target, named, spelled, cover=cover, limits=limits)
 
 
 def few() -> tuple[Variant, ...]:
@@ -80,6 +85,20 @@ def test_a_spec_and_a_variant_can_be_named_too() -> None:
     assert chosen("reduceShfl") == (named("reduceShfl"),)
     full = named("reduceShfl").name
     assert [made.name for made in chosen(full)] == [full]
+
+
+@pytest.mark.parametrize(
+    "name", ["transpose_0312_b16", "transpose_10_b32_in_place", "transpose_copy_b8", "reduction_max_i32_axis0"]
+)
+def test_a_spec_of_no_catalogue_brings_base_and_every_feasible_pair_of_values(name: str) -> None:
+    family, spec = find_spec(FAMILIES, name, {})
+    assert spec not in family.catalogue
+    found = chosen(name)
+    assert {made.spec for made in found} == {spec}
+    assert {made.name for made in base_variants(family, spec)} <= {made.name for made in found}
+    for algorithm in family.algorithms.values():
+        met = {pair for made in found if made.algorithm is algorithm for pair in pairs(made.config)}
+        assert met == {pair for config in space(algorithm, spec, H100) for pair in pairs(config)}
 
 
 @pytest.mark.parametrize(("name", "near"), [("redution", "reduction"), ("transpose_10_b3", "transpose_10_b32")])

@@ -11,7 +11,7 @@ import pytest
 
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits, Variant
-from gen.families.names import find_variant, space
+from gen.families.names import find_spec, find_variant, space
 from gen.proof.cases import cases_of
 from gen.proof.prover import uncovered
 from gen.tune.select import select
@@ -24,7 +24,10 @@ each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fam
 
 def covered(family: Family[Any]) -> Mapping[str, tuple[Variant, ...]]:
     """The variants of a family that `gen prove --all-algorithms` runs, by algorithm."""
-    found = select([family], None, lambda name: find_variant(FAMILIES, name, {}), cover=True, limits=LIMITS)
+    found = select(
+        [family], None, lambda name: find_variant(FAMILIES, name, {}), lambda name: find_spec(FAMILIES, name, {}),
+        cover=True, limits=LIMITS,
+    )  # fmt: skip
     return {name: tuple(made for made in found if made.algorithm.name == name) for name in family.algorithms}
 
 

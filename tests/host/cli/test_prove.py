@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import gen
 from gen.emit.generate import base_of_catalogue
 from gen.errors import CompileError
 from gen.families import FAMILIES
@@ -80,6 +81,16 @@ def test_prove_prints_a_failure_whole_keeps_it_and_ends_with_1(oracle: OracleRun
     assert [json.loads(line)["variant"] for line in lines] == [bad]
     assert f"1 failing case is kept in {home / 'failed_cases.jsonl'}" in " ".join(shown.err.split())
     assert run("prove", "transposeSmem").status == 0
+
+
+@pytest.mark.usefixtures("oracle")
+def test_prove_takes_specs_of_no_catalogue() -> None:
+    for name in ("transpose_0312_b16", gen.remember(gen.stencil([1.0, 2.0, 1.0], word="mine"))):
+        assert name not in [f"{family.name}_{spec.label}" for family in FAMILIES for spec in family.catalogue]
+        data = run("prove", name, "--json").data
+        assert data["failed"] == 0
+        assert data["proven"] > 50
+        assert {one["name"].partition("__")[0] for one in data["variants"]} == {name}
 
 
 def test_prove_runs_the_emitted_text() -> None:

@@ -6,13 +6,14 @@ import re
 
 import pytest
 
+import gen
 from gen.errors import MissingToolError
 from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.names import find_variant
 from gen.tune.problems import problems
 from gen.tune.rehearse import Rehearsal
-from gen.tune.select import feasible
+from gen.tune.select import feasible, of_spec
 from tests.fakes import OracleRunner
 from tests.host.cli.command import run
 
@@ -54,6 +55,18 @@ def test_what_a_gpu_would_measure_is_what_it_measures(target: str | None, monkey
     assert f"On a GPU, {' '.join(['gen', 'tune', *named])} measures:" in shown.out
     assert set(re.findall(r"^  (\w+): \d+ feasible variants", shown.out, re.MULTILINE)) == measured
     assert {would["spec"] for would in run("tune", *named, "--json").data["would_measure"]} == measured
+
+
+@pytest.mark.usefixtures("oracle")
+def test_a_rehearsal_takes_specs_of_no_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    shown = run("tune", "probe_set_row_read_row_16x16_b8", "--json")
+    assert (shown.status, shown.data["left_out"]) == (0, [])
+    assert {one["name"].partition("__")[0] for one in shown.data["variants"]} == {"probe_set_row_read_row_16x16_b8"}
+    assert all(one["compiled"] and one["verdict"] == "proven" for one in shown.data["variants"])
+    spec = gen.stencil([1.0, 2.0, 1.0], word="mine")
+    left_out = run("tune", gen.remember(spec), "--budget", "1e-9", "--json").data["left_out"]
+    assert left_out == [made.name for made in of_spec(FAMILIES[2], spec, True, Limits.of("sm_90"))]
 
 
 @pytest.mark.usefixtures("oracle")
