@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gen.cli import show
-from gen.cli.common import families_of, find, home_of
+from gen.cli.common import families_of, home_of
 from gen.cli.prove import ARCH, STOPPED, as_json, keep_failures, show_reasons
 from gen.errors import UnknownNameError
 
@@ -42,14 +42,14 @@ def rehearse(
     from gen.tune.ranking import rank
     from gen.tune.rehearse import prospects
     from gen.tune.rehearse import rehearse as rehearsed
-    from gen.tune.select import select
+    from gen.tune.select import of_specs
 
     deadline = None if budget is None else time.monotonic() + budget
     families, home, device = families_of(ctx), home_of(out), find_device()
     limits = _limits(arch, device)
-    variants = select(
-        families, target, lambda name: find(families, name, home),
-        lambda name: family_and_spec(families, name, home, to_tune(families, name)), cover=True, limits=limits,
+    variants = of_specs(
+        families, target, lambda name: family_and_spec(families, name, home, to_tune(families, name)),
+        cover=True, limits=limits,
     )  # fmt: skip
     compiler = Nvrtc(cache_home(home))
     if limits.arch not in compiler.architectures:

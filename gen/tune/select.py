@@ -36,12 +36,21 @@ def select(
     Raises:
         UnknownNameError: nothing has this name.
     """
+    if target is not None and names_variant(families, target):
+        return (find(target),)
+    return of_specs(families, target, find_spec, cover=cover, limits=limits)
+
+
+def of_specs(
+    families: Sequence[Family[Any]], target: str | None, find_spec: FindSpec, *, cover: bool, limits: Limits
+) -> tuple[Variant, ...]:
+    """The same, of a family, a spec or every catalogue: what is no family is looked for as a spec."""
     if target is None:
         return _distinct(made for family in families for made in of_family(family, cover, limits))
     for family in families:
         if family.name == target:
             return of_family(family, True, limits)
-    return (find(target),) if names_variant(families, target) else of_spec(*find_spec(target), True, limits)
+    return of_spec(*find_spec(target), True, limits)
 
 
 def of_family(family: Family[Any], cover: bool, limits: Limits) -> tuple[Variant, ...]:

@@ -17,12 +17,21 @@ from gen.tune.select import feasible, of_spec
 from tests.fakes import OracleRunner
 from tests.host.cli.command import run
 
+SUM = "reduction_sum_f32"
 
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rehearsal is of one variant of a spec."""
+    monkeypatch.setattr("gen.tune.select.of_spec", lambda *_: (find_variant(FAMILIES, "reduceShfl", {}),))
+
+
+@pytest.mark.usefixtures("alone")
 def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
     oracle: OracleRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
-    shown = run("tune", "reduceShfl", "--arch", "sm_80")
+    shown = run("tune", SUM, "--arch", "sm_80")
     assert shown.status == 0
     counts = {arch: feasible(FAMILIES[0], FAMILIES[0].catalogue[0], Limits.of(arch)) for arch in ("sm_80", "sm_90")}
     for words in (
@@ -33,7 +42,7 @@ def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
         "read bandwidth",
     ):
         assert words in shown.out
-    content = run("tune", "reduceShfl", "--json").data
+    content = run("tune", SUM, "--json").data
     assert content["arch"] == "sm_90"
     assert content["measured"] is False
     (one,) = content["variants"]
@@ -41,7 +50,7 @@ def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
     assert 10 <= one["registers"] <= 255
     assert [would["feasible"] for would in content["would_measure"]] == [counts["sm_90"]]
     oracle.wrong = (find_variant(FAMILIES, "reduceShfl", {}).name,)
-    assert run("tune", "reduceShfl").status == 1
+    assert run("tune", SUM).status == 1
 
 
 @pytest.mark.parametrize("target", [None, "transpose", "transpose_10_b32"])
@@ -69,12 +78,12 @@ def test_a_rehearsal_takes_specs_of_no_catalogue(monkeypatch: pytest.MonkeyPatch
     assert left_out == [made.name for made in of_spec(FAMILIES[2], spec, True, Limits.of("sm_90"))]
 
 
-@pytest.mark.usefixtures("oracle")
+@pytest.mark.usefixtures("oracle", "alone")
 def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     from gen.tune.device import Device
 
     monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
-    shown = run("tune", "transposeSmem", "--arch", "sm_80")
+    shown = run("tune", SUM, "--arch", "sm_80")
     assert shown.status == 0
     for words in ("sm_80", "NVIDIA T4", "Nothing was measured"):
         assert words in shown.out
@@ -126,30 +135,51 @@ def test_tune_does_not_rehearse_instead_of_what_it_was_asked_for(monkeypatch: py
     assert (shown.status, "PyCUDA is needed to use a GPU" in shown.err) == (1, True)
 
 
-def test_tune_on_a_gpu_takes_no_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("reduction_sum_f32__shfl_tpb128_u1", "tuning chooses the variant (got 'reduction_sum_f32__shfl_tpb128_u1')"),
+        ("transposeSmem", "tuning chooses the variant (got 'transposeSmem'). Give transpose_10_b32"),
+        ("out/transpose_10_b32__naive.cu", "tuning chooses the variant (got 'out/transpose_10_b32__naive.cu')"),
+        (
+            "transposeSmmem",
+            "must be a family or a spec, FAMILY_LABEL, such as reduction_sum_f32 (got 'transposeSmmem')",
+        ),
+        ("transpos", "Did you mean transpose"),
+        ("transpose_10_b3", "Did you mean transpose_10_b32?"),
+        ("", "must be a family or a spec, FAMILY_LABEL"),
+    ],
+)
+def test_tune_takes_no_variant_and_says_the_same_with_a_gpu_and_without(
+    name: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gen.tune.device import Device
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
-    shown = run("tune", "reduction_sum_f32__shfl_tpb128_u1")
-    assert shown.status == 2
-    assert "Give reduction_sum_f32" in shown.err
+    said = []
+    for device in (Device("NVIDIA T4", "sm_75"), None):
+        monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0, device=device: device)
+        shown = run("tune", name)
+        assert (shown.status, shown.out) == (2, "")
+        said.append(shown.err)
+    assert says in said[0]
+    assert said == [said[0]] * 2
 
 
-@pytest.mark.usefixtures("oracle")
+@pytest.mark.usefixtures("oracle", "alone")
 def test_a_rehearsal_ends_with_its_budget_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
-    shown = run("tune", "reduceShfl", "--budget", "1e-9")
+    shown = run("tune", SUM, "--budget", "1e-9")
     assert shown.status == 1
     assert "Left out for want of time: 1 variant of reduction_sum_f32." in shown.out
     assert "proven on the CPU" not in shown.out
-    assert run("tune", "reduceShfl", "--budget", "1e-9", "--json").data["left_out"] == [
+    assert run("tune", SUM, "--budget", "1e-9", "--json").data["left_out"] == [
         find_variant(FAMILIES, "reduceShfl", {}).name
     ]
-    ample = run("tune", "reduceShfl", "--budget", "1h", "--json")
+    ample = run("tune", SUM, "--budget", "1h", "--json")
     assert (ample.status, ample.data["left_out"], len(ample.data["variants"])) == (0, [], 1)
 
 
-@pytest.mark.usefixtures("oracle")
+@pytest.mark.usefixtures("oracle", "alone")
 def test_a_rehearsal_compiles_in_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """NVRTC takes Ctrl-C for itself while it compiles."""
 
@@ -158,5 +188,5 @@ def test_a_rehearsal_compiles_in_other_processes(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
     monkeypatch.setattr("gen.toolchain.nvrtc.Nvrtc._compile", here)
-    (one,) = run("tune", "reduceShfl", "--json").data["variants"]
+    (one,) = run("tune", SUM, "--json").data["variants"]
     assert one["compiled"] is True
