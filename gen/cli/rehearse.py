@@ -34,6 +34,7 @@ def rehearse(
     from gen.paths import cache_home
     from gen.proof.replay import read
     from gen.runtime.dispatch import family_and_spec
+    from gen.store.folder import known_specs
     from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.device import find_device
@@ -74,10 +75,8 @@ def rehearse(
         except KeyboardInterrupt:
             raise KeyboardInterrupt(STOPPED) from None
     keep_failures(home, [one.verdict for one in done.variants])
-    tuned = _tuned(target, variants[0])
     # Fewer than are rehearsed: samples of algorithms, and kernels of the literature, have specs of their own.
-    measured = specs_of(families, tuned, {}) if tuned == target else [(variants[0].family, variants[0].spec)]
-    would = prospects(measured, limits, deadline)
+    would = prospects(specs_of(families, target, known_specs(families, home)), limits, deadline)
     # Looking at every access of a whole catalogue takes minutes.
     over = deadline is not None and time.monotonic() >= deadline
     rankings = () if target is None or over else tuple(rank(done.variants, host.runner(), limits, deadline=deadline))
@@ -85,7 +84,7 @@ def rehearse(
         show.data({**_as_json(done, would, compiler.version, device), "predicted": [_ranking(one) for one in rankings]})
     else:
         _show(done, compiler.version)
-        _show_prospects(would, tuned, limits.arch, device)
+        _show_prospects(would, target, limits.arch, device)
         _show_rankings(rankings, limits.arch)
     if not done.ok or not done.variants:
         raise typer.Exit(1)
@@ -105,11 +104,6 @@ def _limits(arch: str | None, device: Device | None) -> Limits:
         except UnknownNameError:  # a GPU that gen has no table for does not stand in the way of a rehearsal
             pass
     return Limits.of(arch or ARCH)
-
-
-def _tuned(target: str | None, one: Variant) -> str | None:
-    """What `gen tune` takes on a GPU in a target's place: of a variant its spec. `one` is the first rehearsed."""
-    return target if target in (None, one.family.name, _spec(one)) else _spec(one)
 
 
 def _show(done: Rehearsal, compiler: str) -> None:
@@ -138,13 +132,13 @@ def _show(done: Rehearsal, compiler: str) -> None:
         show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
 
 
-def _show_prospects(would: Sequence[Prospect], tuned: str | None, arch: str, device: Device | None) -> None:
+def _show_prospects(would: Sequence[Prospect], target: str | None, arch: str, device: Device | None) -> None:
     here = "there is no GPU here" if device is None else f"this was a rehearsal for {arch} beside a {device.name}"
     show.text()
     if not would:  # no time to count
         show.text(f"Nothing was measured: {here}.")
         return
-    command = f"gen tune {tuned or ''}".rstrip()
+    command = f"gen tune {target or ''}".rstrip()
     show.text(f"Nothing was measured: {here}. On a GPU, {command} measures:")
     for prospect in would:
         show.text(_prospect(prospect), indent=2)
