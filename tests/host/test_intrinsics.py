@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -262,17 +264,21 @@ def test_more_intrinsics_of_a_word(cache: Path) -> None:
 
 
 def test_numbers_become_integers(cache: Path) -> None:
-    """Rounded in all four ways; what does not fit becomes the nearest that does."""
+    """Rounded in all four ways; what does not fit becomes the nearest that does, and NaN what PTX says of `cvt`."""
     numbers = np.array([0.5, 1.5, -0.5, -2.5, 2.49, 3e9, -3e9, 5e9, 1e19, -1e19, np.inf, -np.inf, np.nan], np.float32)
-    rounds = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
-    ranges = {"int": (-(2**31), 2**31 - 1), "uint": (0, 2**32 - 1)}
+    rounds: dict[str, Callable[[float], int]] = {"rn": round, "rz": math.trunc, "rd": math.floor, "ru": math.ceil}
+    ranges = {
+        "int": (-(2**31), 2**31 - 1), "uint": (0, 2**32 - 1), "ll": (-(2**63), 2**63 - 1), "ull": (0, 2**64 - 1),
+    }  # fmt: skip
     expressions, expected = [], []
     for target, (low, high) in ranges.items():
-        for name, rounded in rounds.items():
-            for source in ("float", "double"):
-                expressions.append(f"__{source}2{target}_{name}(__uint_as_float(a))")
-                values = np.nan_to_num(np.clip(rounded(numbers.astype(np.float64)), low, high))
-                expected.append([int(value) % 2**32 for value in values])
+        bits = (high - low).bit_length()
+        for (name, rounded), source, first in product(rounds.items(), ("float", "double"), range(0, bits, 32)):
+            expressions.append(f"(unsigned)(__{source}2{target}_{name}(__uint_as_float(a)) >> {first})")
+            ends = {math.inf: high, -math.inf: low}
+            values = [min(max(ends[x] if math.isinf(x) else rounded(x), low), high) for x in map(float, numbers[:-1])]
+            not_a_number = 0 if source == "float" and bits == 32 else 1 << (bits - 1)
+            expected.append([value >> first & 0xFFFFFFFF for value in (*values, not_a_number)])
     rows = np.repeat(numbers.view(np.uint32)[:, None], 3, axis=1)
     out = compute(cache, expressions, rows)
     for column, expression in enumerate(expressions):

@@ -123,10 +123,12 @@ CUDA_ON_HOST_PURE int __double2loint(double x) { return int(unsigned(cuda_on_hos
 CUDA_ON_HOST_PURE double __hiloint2double(int high, int low) {
   return cuda_on_host::bits<double>((unsigned long long)unsigned(high) << 32 | unsigned(low));
 }
-// To an integer: what does not fit becomes the nearest that does, and what is no number becomes 0.
+// To an integer: what does not fit becomes the nearest that does. What is no number becomes 0 from a float to 32 bits,
+// and the highest bit alone from a double or to 64 bits: so says the PTX ISA, 9.0, of `cvt`.
 #define CUDA_ON_HOST_ROUNDS(from, to, T, F, suffix, LOW, LAST, PAST)                                         \
   CUDA_ON_HOST_PURE T __##from##2##to##_rz(F x) {                                                            \
-    return x >= PAST ? (T)(LAST) : x > F(LOW) ? (T)x : x == x ? (T)(LOW) : (T)0;                             \
+    if (x != x) return (T)(sizeof(F) == 4 && sizeof(T) == 4 ? 0 : 1ULL << (8 * sizeof(T) - 1));              \
+    return x >= PAST ? (T)(LAST) : x > F(LOW) ? (T)x : (T)(LOW);                                             \
   }                                                                                                          \
   CUDA_ON_HOST_PURE T __##from##2##to##_rn(F x) { return __##from##2##to##_rz(__builtin_rint##suffix(x)); }  \
   CUDA_ON_HOST_PURE T __##from##2##to##_rd(F x) { return __##from##2##to##_rz(__builtin_floor##suffix(x)); } \
