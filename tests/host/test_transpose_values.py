@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gen.dtypes import BF16, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
-from gen.families.base import Array, Kernel, Layout
+from gen.emit.render import render
+from gen.families.base import Array, Kernel, Layout, Limits, Variant
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.tiled import NaiveConfig
@@ -240,8 +242,8 @@ def kernels(host_runner: HostRunner) -> dict[Row, Kernel]:
     return dict(zip(TABLE, host_runner.load(made), strict=True))
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.values.label)
-def test_elements_become_what_exact_arithmetic_says(row: Row, kernels: dict[Row, Kernel]) -> None:
+def prove(row: Row, kernel: Kernel) -> None:
+    """Runs the kernel on all that may go wrong."""
     (part, result_part), numbers = row.parts, numbers_for(row)
     numbers += [1] * (-len(numbers) % 8)
     expected = [converted(number, row) for number in numbers]
@@ -251,12 +253,43 @@ def test_elements_become_what_exact_arithmetic_says(row: Row, kernels: dict[Row,
         matrix.imag = array_of(numbers[::-1], part).reshape(8, -1)
     out = np.empty(matrix.shape[::-1], row.result.numpy)
     extents = FAMILY.extents(row.spec, {"in": Layout.of(matrix), "out": Layout.of(out)})
-    kernels[row].run(extents, {"in": matrix, "out": out})
+    kernel.run(extents, {"in": matrix, "out": out})
     for found in (out.T, row.values.apply(matrix)):  # of the kernel, and of what other tests compare kernels with
         compare(numbers, found.real, array_of(expected, result_part))
         if part != row.source:
             signed = [-number if row.conjugate else number for number in expected[::-1]]
             compare(numbers[::-1], found.imag, array_of(signed, result_part))
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.values.label)
+def test_elements_become_what_exact_arithmetic_says(row: Row, kernels: dict[Row, Kernel]) -> None:
+    prove(row, kernels[row])
+
+
+MUTANTS = {
+    Row(F64, F16): ("__double2half(number)", "__float2half_rn(number)"),
+    Row(F64, BF16): ("__double2bfloat16(number)", "__float2bfloat16_rn(number)"),
+    Row(I64, F64, -3.0): ("if (rest << lead != 0) kept |= 1;", ""),
+    Row(I64, F32, 5.0): ("if (rest << lead != 0) kept |= 1;", ""),
+    Row(U64, F64, 3 * 2.0**960): ("(behind == 0x400 && significant % 2 == 1)", "behind == 0x400"),
+}
+"""Texts broken on purpose: rounded twice, or without a look at what lies behind a half, or always up."""
+
+
+def test_what_is_rounded_otherwise_is_told_from_it(cache: Path) -> None:
+    """Few numbers lie at halves, or next to them: the cases of all transposes hardly have one."""
+    made = {variant(FAMILY, row.spec, "naive", NaiveConfig()): row for row in MUTANTS}
+
+    def changed(one: Variant) -> str:
+        old, new = MUTANTS[made[one]]
+        text = render(one)
+        assert text.count(old) == 1
+        return text.replace(old, new)
+
+    runner = HostRunner(Limits.of("sm_90"), cache=cache, text=changed)
+    for row, kernel in zip(MUTANTS, runner.load(list(made)), strict=True):
+        with pytest.raises(AssertionError, match=r"differ: of"):
+            prove(row, kernel)
 
 
 def test_every_type_is_read_and_written() -> None:

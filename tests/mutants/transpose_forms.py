@@ -28,6 +28,10 @@ ON_UNSIGNED = "transpose_10_i16_to_u8_sat__tiled_t16_r8_p1_u1"
 ON_SCALED = "transpose_10_f32_times_3dcccccd__vector_tile_v16_x8_g8_swz_ocol_ldg"
 ON_PRODUCTS = "transpose_10_i64_to_f32_times_3fb999999999999a__tiled_t16_r8_p1_u1"  # of 0.1
 ON_WHOLE = "transpose_10_i64_to_i32_sat_times_3fb999999999999a__tiled_t16_r8_p1_u1"
+ON_SHORT = "transpose_10_u16_to_f32_times_40400000__naive_row_x32_y8_u1"
+ON_WORD = "transpose_10_u32_to_f32_times_4008000000000000__naive_row_x32_y8_u1"
+ON_WIDE_CONJUGATE = "transpose_10_c128_conj__naive_row_x32_y8_u1"
+ON_NARROWED_CONJUGATE = "transpose_10_c128_conj_to_c64__naive_row_x32_y8_u1"
 ON_CONJUGATE = "transpose_10_c64_conj__vector_tile_v16_x8_g8_swz_ocol_ldg"
 
 MUTANTS = (
@@ -88,6 +92,20 @@ MUTANTS = (
     Mutant(
         "values: the real part's sign changes", ON_CONJUGATE, VALUES,
         '"make_uint2(bits.x, bits.y" }}{{ sign }}', '"make_uint2(bits.x ^ 0x80000000u, bits.y" }}', WRONG,
+    ),
+    Mutant("values: u16 read as signed", ON_SHORT, VALUES, '"u16": "bits"', '"u16": "static_cast<short>(bits)"', WRONG),
+    Mutant("values: u32 read as signed", ON_WORD, VALUES, '"u32": "bits"', '"u32": "static_cast<int>(bits)"', WRONG),
+    Mutant(
+        "values: the sign of an imaginary part's lower word changes", ON_WIDE_CONJUGATE, VALUES,
+        'bits.z, bits.w" if v.complex == 16', 'bits.z ^ 0x80000000u, bits.w ^ 0x80000000u" if v.complex == 16', WRONG,
+    ),
+    Mutant(
+        "values: the sign of the lower word changes before it is another type's", ON_NARROWED_CONJUGATE, VALUES,
+        '"make_uint2(bits.z, bits.w" ~ sign ~ ")"', '"make_uint2(bits.z" ~ sign ~ ", bits.w)"', WRONG,
+    ),
+    Mutant(
+        "values: what is no number left to the conversion", ON_BYTES, VALUES,
+        "product == product ? {{ v.round }}(product) : 0", "{{ v.round }}(product)", WRONG,
     ),
     # products of 128 bits
     Mutant("products: of 64 bits", ON_PRODUCTS, PRODUCTS, "__umul64hi(magnitude, kFactor)", "0", WRONG),
