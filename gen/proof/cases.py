@@ -76,7 +76,7 @@ def cases_of(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
     drawn = (draw_extents(family, spec, draw) for _ in range(DRAWN))
     for number, extents in enumerate(chain(family.cases(spec), drawn)):
         for place, content in enumerate((Content.INTEGERS, next(others))):
-            offset = 0 if (number + place) % 2 == 0 else OFFSETS[1 + number % (len(OFFSETS) - 1)]
+            offset = 0 if (number + place) % 2 == 0 else OFFSETS[1 + number // 2 % (len(OFFSETS) - 1)]
             yield Case(extents, content, number + 1000 * seed, offset, sm_count=next(devices))
 
 

@@ -25,6 +25,7 @@ from gen.paths import cache_home, output_home
 from gen.proof.cases import DRAWN, Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, prove
+from gen.proof.sizes import OFFSETS
 from tests.fake_gpu import TRANSPOSE, FakeGpu, FakeKernel
 
 
@@ -110,7 +111,7 @@ def test_every_awkward_size_is_run_once() -> None:
     assert sizes[: len(awkward)] == awkward
     assert len(sizes) == len(awkward) + DRAWN
     assert count == len(sizes)
-    assert {case.offset for case in cases} == {0, 1, 2, 3}
+    assert {case.offset for case in cases} == set(OFFSETS)
     few, count = sizes_of(made, 5)
     assert (len(few), count) == (5, len(sizes))
     assert few[0] == cases[0]
