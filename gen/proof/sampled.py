@@ -97,7 +97,8 @@ def _large(spec: Spec) -> Iterator[tuple[Extents, int]]:
         if within > 1:
             yield {axes[0]: EDGES[-1] + 11}, 1
         return
-    side = int((EDGES[-1] / prod(3 ** often[axis] for axis in axes[:-2])) ** (1 / sum(often[a] for a in axes[-2:])))
+    # Half of the elements lie beyond 2^32, so that chosen blocks reach some whatever their order.
+    side = int((2 * EDGES[-1] / prod(3 ** often[axis] for axis in axes[:-2])) ** (1 / sum(often[a] for a in axes[-2:])))
     few = dict.fromkeys(axes[:-2], 3)
     yield pitched(few | dict.fromkeys(axes[-2:-1], side + 63) | {axes[-1]: side + 1}, 9), 1
     whole = (side // WHOLE_VECTORS + 1) * WHOLE_VECTORS

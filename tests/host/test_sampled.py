@@ -137,6 +137,14 @@ def test_a_family_that_knows_nothing_of_parts_has_no_large_cases() -> None:
         assert not list(sampled_cases(Scan(), spec))
 
 
+@pytest.mark.parametrize("name", ["0312_b16__tiled_t16_r8_p0_u1_odiagonal", "10_b16__naive_row_x16_y16_u8_odiagonal"])
+def test_chosen_blocks_reach_far_elements_in_whatever_order_they_go(host_runner: HostRunner, name: str) -> None:
+    made = find_variant(FAMILIES, f"transpose_{name}", {})
+    (proof,) = prove(host_runner, [made], tuple(sampled_cases(made.family, made.spec)))
+    assert proof.failure is None, str(proof.failure)
+    assert proof.cases > 1
+
+
 @each_spec
 def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_runner: HostRunner) -> None:
     bases = base_variants(family, spec)
