@@ -15,7 +15,7 @@ from gen.families.layout import shape_of
 SM_COUNTS = (1, 2, 3, 132)  # few multiprocessors make grid-stride loops go round
 # Where arrays begin, as `begins` has it: each alone between vectors of 16 bytes, and both. Up to 3 elements after a
 # boundary, one less than such a vector holds of f32.
-OFFSETS = (0, 4, 1, 9, 12, 3, 2)
+OFFSETS = (0, 11, 9, 4, 14, 1, 12)
 MOST_GAP = 9  # elements between rows
 COUNTS = (1, 0, 2, 3, 5, 8, 13)  # of what a call counts, steps for instance
 # The largest extent by the number of axes: small enough for the CPU run.
