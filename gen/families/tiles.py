@@ -41,3 +41,10 @@ class Tiles:
     def uncovered(self, extents: Extents) -> str | None:
         """Why a grid cannot hold them, all folded into its x."""
         return beyond_grid(self.count.at(extents))
+
+    def mostly_outside(self, extents: Extents) -> str | None:
+        """What part of many tiles lies outside, if three quarters or more do; None if less."""
+        count, inside = self.count.at(extents), self.matrices.at(extents)
+        inside *= self.rows.at(extents) * self.cols.at(extents)
+        area = count * self.tile_rows * self.tile_cols
+        return f"{100 - 100 * inside // area} % of its tiles lie outside" if count > 1 and 4 * inside <= area else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from gen.dtypes import B8, B16, B64
@@ -15,7 +18,9 @@ from gen.families.transpose.flat_copy import FlatCopyConfig
 from gen.families.transpose.interleave import InterleaveConfig
 from gen.families.transpose.squares import SquaresConfig
 from gen.families.transpose.swap import SwapTileConfig
+from gen.families.transpose.tiled import TiledConfig
 from gen.families.transpose.vector import VectorTileConfig
+from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check
@@ -128,10 +133,23 @@ def test_what_swaps_vectors_in_place_is_slow_where_the_address_is_not_aligned_to
     assert algorithm.slow(IN_PLACE, SwapTileConfig(vec_bytes=16), extents, 8) == reason
 
 
-def test_tiles_that_lie_outside_but_for_a_quarter_are_slow() -> None:
-    algorithm = FAMILY.algorithms["vector_tile"]
-    assert algorithm.slow(TURN, TILE, problem(TURN, (4096, 12)), 16) is None
-    assert algorithm.slow(TURN, TILE, problem(TURN, (4096, 8)), 16) == "75 % of its tiles lie outside"
-    assert algorithm.slow(TURN, TILE, problem(TURN, (8, 4096)), 16) == "75 % of its tiles lie outside"
-    assert algorithm.slow(EACH, TILE, problem(EACH, (1000, 16, 16)), 16) == "75 % of its tiles lie outside"
-    assert algorithm.slow(TURN, TILE, problem(TURN, (8, 8)), 16) is None  # a single tile
+@pytest.mark.parametrize(
+    "config",
+    [
+        TILE, TiledConfig(), WindowTileConfig(tile_rows=64, tile_cols=32, warps=8),
+        ShiftTileConfig(groups=64, chunks=2, warps=8),
+    ],
+    ids=lambda config: type(config).__name__,
+)  # fmt: skip
+def test_tiles_that_lie_outside_but_for_a_quarter_are_slow(config: Config) -> None:
+    algorithm: Any = next(one for one in FAMILY.algorithms.values() if isinstance(config, one.config))
+    tile = algorithm.tiles(TURN, config)
+    rows, cols = tile.tile_rows, tile.tile_cols
+    assert algorithm.slow(TURN, config, problem(TURN, (100 * rows, cols * 3 // 8)), 16) is None
+    assert algorithm.slow(TURN, config, problem(TURN, (rows // 4, cols // 4)), 16) is None  # a single tile
+    for spec, shape in (
+        (TURN, (100 * rows, cols // 4)), (TURN, (rows // 8, 100 * cols)), (EACH, (1000, rows // 4, cols // 2)),
+    ):  # fmt: skip
+        reason = algorithm.slow(spec, config, problem(spec, shape), 16)
+        assert reason is not None
+        assert re.fullmatch(r"[78]\d % of its tiles lie outside", reason)

@@ -214,6 +214,10 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
         tiles = self.tiles(spec, config)
         return tiles.uncovered(extents) or config.block_order.uncovered(tiles, extents)
 
+    def slow(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, alignment: int) -> str | None:
+        """Of many tiles more than a quarter must lie inside."""
+        return self.tiles(spec, config).mostly_outside(extents)
+
     def inputs(self, spec: MatrixSpec, config: TiledConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {

@@ -123,12 +123,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
     def slow(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int) -> str | None:
         """Vectors must not reach from one row into the next, and of many tiles more than a quarter must lie inside."""
         found = between_vectors(spec, extents, alignment, config.vec_bytes)
-        tiles = self.tiles(spec, config)
-        count, area = tiles.count.at(extents), tiles.tile_rows * tiles.tile_cols
-        elements = extents["rows"] * extents["cols"] * matrices(spec).at(extents)
-        if found is None and count > 1 and 4 * elements <= count * area:
-            found = f"{100 - 100 * elements // (count * area)} % of its tiles lie outside"
-        return found
+        return found or self.tiles(spec, config).mostly_outside(extents)
 
     def elements(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """Of a vector."""

@@ -73,6 +73,10 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
 
+    def slow(self, spec: TransposeSpec, config: WindowTileConfig, extents: Extents, alignment: int) -> str | None:
+        """Of many tiles more than a quarter must lie inside."""
+        return self.tiles(spec, config).mostly_outside(extents)
+
     def halo(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """Rows that a block reads before its own."""
         return max(config.align // spec.result.size - 1, 0)
@@ -157,6 +161,10 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
     def uncovered(self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
+
+    def slow(self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, alignment: int) -> str | None:
+        """Of many tiles more than a quarter must lie inside."""
+        return self.tiles(spec, config).mostly_outside(extents)
 
     def words(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
         """Of a thread."""
