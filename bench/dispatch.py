@@ -1,9 +1,9 @@
 """What dispatch gives sizes that a class's winner is not made for: `python bench/dispatch.py [--json FILE]`, on a GPU.
 
 Each case names a variant that wins, or may win, at the size that stands for a shape class of the transposes, and
-another size or address. There it is timed, in turns from cold caches, beside what `gen.load` chooses in its place and
-beside all else that is often fast in the class: the first ratio says what the other choice gains, the second what it
-loses against the fastest of them. Every result is compared with NumPy's.
+another size or address. There it is timed from cold caches, the fastest in turns, beside what `gen.load` chooses in its
+place and beside all else that is often fast in the class: the first ratio says what the other choice gains, the second
+what it loses against the fastest of them. Every result is compared with NumPy's.
 """
 
 from __future__ import annotations
