@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from gen.dtypes import B8, B16, B32, B64, B128
 from gen.emit.render import render
+from gen.errors import ConfigError
 from gen.families.base import Kernel, Limits
+from gen.families.expr import constant
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
@@ -29,7 +31,12 @@ def kernels(host_runner: HostRunner) -> list[Kernel]:
     specs = [TransposeSpec(axes, (B8, B16, B32, B64, B128)[place % 5]) for place, axes in enumerate(AXES)]
     configs = [FlatCopyConfig(threads_per_block=128, unroll=(1, 2, 4)[place % 3]) for place in range(len(specs))]
     made = [variant(FAMILY, spec, FLAT_COPY, config) for spec, config in zip(specs, configs, strict=True)]
-    return list(host_runner.load(made))
+    even = [
+        variant(FAMILY, spec, FLAT_COPY, FlatCopyConfig(threads_per_block=128, unroll=(4, 1, 2)[place % 3], even=True))
+        for place, spec in enumerate(specs)
+        if spec.batches
+    ]
+    return list(host_runner.load([*made, *even]))
 
 
 @settings(max_examples=max(settings().max_examples // 4, 1))
@@ -41,7 +48,8 @@ def test_runs_are_where_numpy_has_them(
     spec, config = kernel.variant.spec, kernel.variant.config
     assert isinstance(spec, TransposeSpec)
     assert isinstance(config, FlatCopyConfig)
-    run = data.draw(st.integers(1, 40) | st.integers(1, 8).map(lambda vectors: vectors * 16))
+    powers = st.integers(0, 7).map(lambda power: max(2**power * 16 // spec.dtype.size, 1))
+    run = data.draw(powers if config.even else st.integers(1, 40) | st.integers(1, 8).map(lambda count: count * 16))
     shape = [data.draw(st.integers(0, 5)) for _ in spec.axes[:-1]] + [run]
     known = {str(axis): extent for axis, extent in zip(spec.operands[0].axes, shape, strict=True)}
     for operand, gap in zip(spec.operands, (in_gap, out_gap), strict=True):
@@ -84,8 +92,14 @@ def test_neither_array_may_lie_further_apart_than_its_vectors_are_numbered(
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (0, 2, 1), (0, 2, 1, 3), (1, 0, 3, 2, 4), (2, 1, 0, 4, 3, 5)])
-def test_where_vectors_are_whole_nothing_waits_for_the_numbers_of_elements(axes: tuple[int, ...]) -> None:
-    made = variant(FAMILY, TransposeSpec(axes, B16), FLAT_COPY, FlatCopyConfig())
+@pytest.mark.parametrize(("unroll", "even"), [(1, False), (4, False), (4, True)])
+def test_where_vectors_are_whole_nothing_waits_for_the_numbers_of_elements(
+    axes: tuple[int, ...], unroll: int, even: bool
+) -> None:
+    config = FlatCopyConfig(unroll=unroll, even=even)
+    if FLAT_COPY.refuses(TransposeSpec(axes, B16), config):
+        return
+    made = variant(FAMILY, TransposeSpec(axes, B16), FLAT_COPY, config)
     head, body = render(made).rpartition(f"    {made.name}(")[2].split(") {", 1)
     numbers, of_elements = head.split("int whole")
     by_vectors = body.partition("if (!whole")[0] + body.partition("return;")[2]
@@ -93,3 +107,48 @@ def test_where_vectors_are_whole_nothing_waits_for_the_numbers_of_elements(axes:
     names = re.findall(r"long long (\w+)", of_elements)
     assert names[0] == "run_elements"
     assert not [name for name in names if re.search(rf"\b{name}\b", by_vectors)]
+
+
+@given(
+    st.integers(1, 600),
+    st.tuples(st.integers(0, 2**28), st.integers(0, 2**28)),
+    st.sampled_from((128, 256, 512)),
+    st.integers(0, 2**31),
+)
+def test_a_next_vector_is_where_its_number_says(vectors: int, gaps: tuple[int, int], threads: int, number: int) -> None:
+    """Of any run, also where places have more than 32 bits on the way."""
+    config = FlatCopyConfig(threads_per_block=threads, unroll=2)
+    spec = TransposeSpec((1, 0, 2), B128)
+    steps = [vectors + gap for gap in gaps]
+    known = {"rows": 1, "cols": vectors, "batch0": 1, "batch1": 1}
+    on = [told.at(known) for told in FLAT_COPY.on(spec, config, *map(constant, steps))]
+    assert max(on) < 2**32
+    runs, part = divmod(number, vectors)
+    next_runs, next_part = divmod(number + threads, vectors)
+    ends = part + on[2] >= vectors
+    assert next_part == part + on[2] - ends * vectors
+    for step, told in zip(steps, on, strict=False):
+        far = next_runs * step + next_part - (runs * step + part)
+        assert (told + ends * (step - vectors) - far) % 2**32 == 0
+
+
+@given(st.integers(0, 9), st.sampled_from((128, 256, 512)))
+def test_even_runs_are_told_by_their_exponent(power: int, threads: int) -> None:
+    config, spec = FlatCopyConfig(threads_per_block=threads, even=True), TransposeSpec((1, 0, 2), B64)
+    extents = extents_of(FAMILY, spec, (3, 5, 2 * 2**power))
+    says = FLAT_COPY.uncovered(spec, config, extents, Limits.of("sm_90"))
+    assert (says is None) == (2**power <= threads)
+    if says is None:
+        assert FLAT_COPY.shift(spec, config).at(extents) == power
+
+
+@pytest.mark.parametrize("vectors", [3, 24, 96, 512])
+def test_even_runs_fill_the_threads_of_a_block(vectors: int) -> None:
+    config, spec = FlatCopyConfig(threads_per_block=256, even=True), TransposeSpec((1, 0, 2), B128)
+    says = FLAT_COPY.uncovered(spec, config, extents_of(FAMILY, spec, (3, 5, vectors)), Limits.of("sm_90"))
+    assert says == f"the 256 threads of its blocks copy no whole runs of {vectors} vectors"
+
+
+def test_even_runs_are_several() -> None:
+    with pytest.raises(ConfigError, match="there is one run"):
+        variant(FAMILY, TransposeSpec((0,), B32), FLAT_COPY, FlatCopyConfig(even=True))

@@ -18,6 +18,7 @@ ON_WINDOWS_THAT_STAY = "transpose_10_b64__window_tile_t64_c32_w8_a32_ocol_stel"
 ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
 ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
 ON_LONG_RUNS = "transpose_102_b128__flat_copy_tpb128_u4"
+ON_SHORT_RUNS = "transpose_0213_b16__flat_copy_tpb128_u2_even"
 ON_ALL_RUNS = "transpose_0213_b8__flat_copy_tpb256_u2"
 
 BETWEEN_VECTORS = "if (!whole || (in_address | out_address) % 16 != 0) {"
@@ -136,7 +137,11 @@ MUTANTS = (
     ),
     Mutant(
         "all runs: a thread's next vector as far apart in the output as in the input", ON_WHOLE_RUNS, FLAT_COPY,
-        "+ runs_on * out_step{{", "+ runs_on * in_step{{", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+        "here[u - 1] + out_on + (ends", "here[u - 1] + in_on + (ends", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "all runs: from run to run as far in the output as in the input", ON_LONG_RUNS, FLAT_COPY,
+        "(ends ? out_step{{", "(ends ? in_step{{", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
     ),
     Mutant(
         "all runs: a thread's next vector in the same run", ON_LONG_RUNS, FLAT_COPY,
@@ -145,6 +150,22 @@ MUTANTS = (
     Mutant(
         "all runs: a run that ends stays counted", ON_LONG_RUNS, FLAT_COPY,
         "      if (ends) part -= run_vectors;\n", "", (WRONG, OUTSIDE_READ, UNTOUCHED),
+    ),
+    Mutant(
+        "even runs: counted as one", ON_SHORT_RUNS, FLAT_COPY,
+        "first >> run_shift;", "0 * run_shift;", (WRONG, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "even runs: at their beginnings", ON_SHORT_RUNS, FLAT_COPY,
+        "part = first - (run << run_shift);", "part = 0;", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "even runs: a thread's next vector as far apart in the output as in the input", ON_SHORT_RUNS, FLAT_COPY,
+        "here[u] = here[u - 1] + out_on;", "here[u] = here[u - 1] + in_on;", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "even runs: a thread's next vector is its first", ON_SHORT_RUNS, FLAT_COPY,
+        "      there += in_on;\n", "", (WRONG, UNTOUCHED),
     ),
     # stores that leave the second-level cache last
     Mutant(

@@ -47,6 +47,7 @@ _MANY = (
     (0, 3, 5), (3, 0, 5), (1, 1, 1), (1, 7, 1), (1, 33, 40), (40, 1, 33), (33, 40, 1), (2, 3, 4), (3, 16, 16),
     (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5), (5, 8, 24),
 )  # fmt: skip
+_RUNS = (2, 20, 18, 1, 1, 2, 1)  # of whole vectors, and more of them along any axis than a block copies
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
 _LARGER = ((248, 253), (249, 251))  # for elements of which a word holds several: one of their tiles lies inside
 
@@ -154,6 +155,8 @@ class Permutations(DenseFamily[TransposeSpec]):
         shapes = _SHAPES.get(len(one.axes), _MANY)
         if len(one.axes) == 2 and spec.dtype.size < 4:
             shapes = (*shapes, *_LARGER)
+        if len(one.axes) > 3:
+            shapes = (*shapes, (*_RUNS[: len(one.axes) - 1], 64))
         for shape in shapes:
             known = dict(zip(map(str, one.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(one.axes)], strict=True))
             for gap in (0, 7) if known[str(one.axes[-1])] in (65, 251) else (0,):

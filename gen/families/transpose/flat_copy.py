@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import ONE, Expr, constant, size
 from gen.families.transpose.blocks import (
     MOST,
     between_vectors,
@@ -31,6 +31,9 @@ class FlatCopyConfig(Config):
 
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="vectors of each thread")
+    even: bool = tunable(
+        "even", (False, True), base=False, off=False, help="a block's threads copy whole runs: nothing is divided"
+    )
     load_modifier: LoadModifier = load_modifiers()
     store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
 
@@ -49,21 +52,26 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
     takes = TransposeSpec
 
     def refuses(self, spec: TransposeSpec, config: FlatCopyConfig) -> str | None:
-        """Elements are moved in vectors."""
+        """Elements are moved in vectors; runs are even if there are some."""
+        if config.even and not spec.batches:
+            return "there is one run, of any length: it takes several"
         return only_moves(spec)
 
     def uncovered(self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, limits: Limits) -> str | None:
         """Nothing may move within a run, and the axes behind must fit in a grid."""
         if extents["rows"] * extents["cols"] and not stays(extents):
             return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
+        vectors = self.vectors(spec).at(extents)
+        if config.even and config.threads_per_block % max(vectors, 1):
+            return f"the {config.threads_per_block} threads of its blocks copy no whole runs of {vectors} vectors"
         blocks, *behind = (along.at(extents) for along in self.grid(spec, config))
-        vectors = blocks * config.threads_per_block * config.unroll
-        if vectors > MOST:
-            return f"threads copy {vectors} vectors; it takes {MOST} at most"
+        threads = blocks * config.threads_per_block * config.unroll
+        if threads > MOST:
+            return f"threads copy {threads} vectors; it takes {MOST} at most"
         if found := beyond_grid(blocks, *behind):
             return found
         apart = max(spanned(spec, extents, end) for end in ("_in", "_out"))
-        furthest = self.vectors(spec).at(extents) + apart * spec.dtype.size // 16
+        furthest = vectors + apart * spec.dtype.size // 16
         return (
             f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
         )
@@ -93,42 +101,69 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         blocks = vectors.ceil_div(config.threads_per_block * config.unroll)
         return blocks, behind[-1] if behind else ONE, rest
 
-    def divisors(self, spec: TransposeSpec) -> tuple[str, ...]:
+    def divisors(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[str, ...]:
         """What numbers are divided by: a vector's by those of a run, a block's along z by axes' extents."""
-        return ("run_vectors", *(f"batch{place}" for place in range(1, spec.batches - 2))) if spec.batches else ()
+        of_run = () if config.even or not spec.batches else ("run_vectors",)
+        return (*of_run, *(f"batch{place}" for place in range(1, spec.batches - 2)))
 
-    def told(self, spec: TransposeSpec) -> tuple[tuple[DType, Expr], ...]:
+    def told(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[tuple[DType, Expr], ...]:
         """Numbers, as the template declares them.
 
-        First what every thread needs: inverses of divisors; vectors from place to place along every axis; divisors
-        but the first; runs, and vectors of each; 1 if all are whole, else 0. Then what only those need that copy
-        elements: those of a run, and from place to place.
+        First what every thread needs: inverses of divisors; vectors from place to place along every axis, and from one
+        of a thread's to the next; divisors, but for a run's vectors; runs, and vectors of each; 1 if all are whole,
+        else 0. Then what only those need that copy elements: those of a run, and from place to place.
         """
         vectors = self.vectors(spec)
-        inverses = [
-            inverse_of(vectors if name == "run_vectors" else size(name)).called(f"{name}_inverse")
-            for name in self.divisors(spec)
-        ]
+        divisors = {name: vectors if name == "run_vectors" else size(name) for name in self.divisors(spec, config)}
         vector = 16 // spec.dtype.size
         steps = [size(f"batch{place}{end}") for place in range(spec.batches) for end in ("_in", "_out")]
         left = size("rows") * size("cols") % vector
         for step in steps:
             left = left + step % vector
-        whole = (ONE - left.at_most(1)).called("whole")
+        apart = [step // vector for step in steps]
         counts = (self.runs(spec), vectors) if spec.batches else (vectors,)
-        numbers = (*(step // vector for step in steps), *map(size, self.divisors(spec)[1:]), *counts)
+        numbers = (
+            *apart,
+            *(self.on(spec, config, *apart[-2:]) if spec.batches and config.unroll > 1 else ()),
+            *(divisor for name, divisor in divisors.items() if name != "run_vectors"),
+            *((self.shift(spec, config),) if config.even else ()),
+            *counts,
+        )
         return (
-            *((U64, inverse) for inverse in inverses),
+            *((U64, inverse_of(divisor).called(f"{name}_inverse")) for name, divisor in divisors.items()),
             *((U32, number) for number in numbers),
-            (I32, whole),
+            (I32, (ONE - left.at_most(1)).called("whole")),
             *((I64, number) for number in (size("rows") * size("cols"), *steps)),
         )
+
+    def on(self, spec: TransposeSpec, config: FlatCopyConfig, in_step: Expr, out_step: Expr) -> tuple[Expr, ...]:
+        """How far a thread's next vector lies on, modulo 2^32: in the input, the output, and its run unless it is even.
+
+        Args:
+            spec: the spec.
+            config: with its threads.
+            in_step: vectors from run to run in the input.
+            out_step: in the output.
+        """
+        vectors, threads = self.vectors(spec).at_least(1), constant(config.threads_per_block)
+        runs, within = threads // vectors, threads % vectors
+        on = [(runs * step + within) % _MOST_PLACES for step in (in_step, out_step)]
+        told = (on[0].called("in_on"), on[1].called("out_on"))
+        return told if config.even else (*told, within.called("on"))
+
+    def shift(self, spec: TransposeSpec, config: FlatCopyConfig) -> Expr:
+        """The exponent of the power of two that the vectors of a run are."""
+        vectors, power, exponent = self.vectors(spec), 2, constant(0)
+        while power <= config.threads_per_block:
+            exponent, power = exponent + (vectors // power).at_most(1), 2 * power
+        return exponent.called("run_shift")
 
     def inputs(self, spec: TransposeSpec, config: FlatCopyConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
             **elements(spec),
-            "inverses": self.divisors(spec),
+            "inverses": self.divisors(spec, config),
+            "even": config.even,
             "size": spec.dtype.size,
             "threads": config.threads_per_block,
             "unroll": config.unroll,
@@ -141,7 +176,7 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         launch = Launch(
             grid=self.grid(spec, config),
             block=(config.threads_per_block, 1, 1),
-            arguments=("in", "out", *self.told(spec)),
+            arguments=("in", "out", *self.told(spec, config)),
         )
         return Plan((launch,))
 

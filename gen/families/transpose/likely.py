@@ -72,7 +72,8 @@ def _made_for(shape_class: str) -> Iterator[tuple[str, Config]]:
     elif shape_class == SMALL:
         yield "squares", SquaresConfig(threads_per_block=128, store_modifier=_STAYS)
     elif shape_class == RUNS:
-        yield "flat_copy", FlatCopyConfig(threads_per_block=256, unroll=2)
+        for even in (True, False):
+            yield "flat_copy", FlatCopyConfig(threads_per_block=256, unroll=2, even=even)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:
@@ -81,10 +82,12 @@ def _copies() -> Iterator[tuple[str, Config]]:
 
 
 def _runs() -> Iterator[tuple[str, Config]]:
-    for threads, unroll in ((256, 4), (128, 4), (256, 2), (128, 2), (256, 1), (512, 1)):
-        yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll)
-    for threads, unroll in ((128, 4), (256, 2), (128, 2), (512, 2)):
-        yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll, store_modifier=StoreModifier.CS)
+    for even in (True, False):
+        for threads, unroll in ((256, 4), (128, 4), (256, 2), (128, 2), (256, 1), (512, 1)):
+            yield "flat_copy", FlatCopyConfig(threads_per_block=threads, unroll=unroll, even=even)
+        for threads, unroll in ((128, 4), (256, 2), (128, 2), (512, 2)):
+            streamed = FlatCopyConfig(threads_per_block=threads, unroll=unroll, even=even)
+            yield "flat_copy", replace(streamed, store_modifier=StoreModifier.CS)
     yield "row_copy", RowCopyConfig(lanes=4, unroll=2)
 
 
