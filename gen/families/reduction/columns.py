@@ -34,8 +34,10 @@ def no_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
 class ColumnsConfig(Config):
     """How `columns` divides columns and rows between threads and blocks."""
 
-    columns_x: int = tunable("x", (16, 32, 64), base=32, help="threads side by side, each with a vector of columns")
-    rows_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads one below the other")
+    columns_x: int = tunable(
+        "x", (16, 32, 64, 128), base=32, help="threads side by side, each with a vector of columns"
+    )
+    rows_y: int = tunable("y", (1, 2, 4, 8, 16, 32), base=8, help="threads one below the other")
     unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
