@@ -1,4 +1,4 @@
-// transpose_10_b32__vector_tile_v16_x8_g16_swz_ocol_ldg
+// transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
 // A thread reads a square of elements by vectors, one of each row, turns it in registers, and
@@ -6,13 +6,13 @@
 // the output.
 //
 // Let:      tiles_down = (rows + 63) / 64
-// Let:      tiles_across = (cols + 31) / 32
+// Let:      tiles_across = (cols + 63) / 64
 // Let:      tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1)
-// Launch:   <<<tiles_down * tiles_across, 128>>>(in, out, rows, cols, in_pitch, out_pitch,
+// Launch:   <<<tiles_down * tiles_across, 256>>>(in, out, rows, cols, in_pitch, out_pitch,
 //           tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
-// Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "g", "spread":
-//           "swz", "vec_bytes": 16}
+// Config:   {"block_order": "col", "groups": 16, "lanes": 16, "load_modifier": "el", "spread":
+//           "swz", "store_modifier": "el", "vec_bytes": 16}
 // Template: transpose/vector_tile.cu.jinja, with its partials sha256 40ec6af661e2d04b
 //
 // Written by gen: change the template, not this file.
@@ -20,7 +20,7 @@
 constexpr int kVecBytes = 16;  // of a load and of a store
 constexpr int kSize = 4;  // bytes of an element
 constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
-constexpr int kSquaresAcross = 8;  // squares across a tile
+constexpr int kSquaresAcross = 16;  // squares across a tile
 constexpr int kGroups = 16;  // squares down a tile
 constexpr int kPadding = 0;  // vectors after each column: slot() spreads a row over the banks
 constexpr int kTileRows = kGroups * kElements;
@@ -43,6 +43,36 @@ __device__ __forceinline__ void transpose_square(
       cols[w / kPerElement][i * kPerElement + w % kPerElement] = rows[i][w];
     }
   }
+}
+
+// A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
+// steadily.
+__device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  uint4 loaded;
+  asm("ld.global.nc.L1::evict_last.L2::cache_hint.v4.u32 { %0, %1, %2, %3 }, [%4], %5;"
+      : "=r"(loaded.x), "=r"(loaded.y), "=r"(loaded.z), "=r"(loaded.w)
+      : "l"(from), "l"(policy));
+  return loaded;
+#else
+  return __ldg(from);
+#endif
+}
+
+// A store of what leaves the L2 last: whoever reads the output next finds much of it there.
+__device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("st.global.L2::cache_hint.v4.u32 [%0], { %1, %2, %3, %4 }, %5;"
+               :
+               : "l"(to), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "l"(policy)
+               : "memory");
+#else
+  *to = value;
+#endif
 }
 
 // Where the tile holds the vector of rows group * kElements and on of a column.
@@ -72,7 +102,7 @@ __device__ __forceinline__ void move_by_vectors(
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const uint4* from = reinterpret_cast<const uint4*>(start);
-      const uint4 loaded = __ldg(&from[0]);
+      const uint4 loaded = ld_evict_last(&from[0]);
       across[i][0] = loaded.x;
       across[i][1] = loaded.y;
       across[i][2] = loaded.z;
@@ -96,7 +126,7 @@ __device__ __forceinline__ void move_by_vectors(
       const int c = k + threadIdx.x / kGroups;
       if (kWhole || first_col + c < cols) {
         uint4* to = reinterpret_cast<uint4*>(start);
-        to[0] = tile[slot(c, below)];
+        st_evict_last(&to[0], tile[slot(c, below)]);
       }
       start += kSquaresAcross * out_pitch;
     }
@@ -146,7 +176,7 @@ __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long 
 // in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows
 // and cols are multiples of kElements; where an address or a pitch is not aligned, no tile is.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    transpose_10_b32__vector_tile_v16_x8_g16_swz_ocol_ldg(
+    transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned tiles_down, unsigned tiles_across,

@@ -1,17 +1,18 @@
-// transpose_10_b32__window_tile_t64_c64_w16_ocol
+// transpose_10_b32__window_tile_t64_c64_w16_a32_ocol_stel
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
 // A tile is staged in shared memory. What is written of each of its columns is moved up by some
 // rows, so that it begins at a whole sector of memory also where the rows of the output begin
 // anywhere.
 //
-// Let:      tiles_down = (rows + 63) / 64
+// Let:      tiles_down = ((rows + 7) + 63) / 64
 // Let:      tiles_across = (cols + 63) / 64
 // Let:      tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1)
 // Launch:   <<<tiles_down * tiles_across, dim3(32, 16, 1)>>>(in, out, rows, cols, in_pitch,
 //           out_pitch, tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
-// Config:   {"block_order": "col", "tile_cols": 64, "tile_rows": 64, "warps": 16}
+// Config:   {"align": 32, "block_order": "col", "store_modifier": "el", "tile_cols": 64,
+//           "tile_rows": 64, "warps": 16}
 // Template: transpose/window_tile.cu.jinja, with its partials sha256 a250ee692923e283
 //
 // Written by gen: change the template, not this file.
@@ -20,7 +21,7 @@ constexpr int kTileRows = 64;  // that a block writes of each column
 constexpr int kTileCols = 64;
 constexpr int kWarps = 16;
 constexpr int kSize = sizeof(unsigned);
-constexpr int kAlign = kSize;  // what a block writes of a column begins where the tile does
+constexpr int kAlign = 32;  // bytes: what a block writes of a column begins at a multiple
 constexpr int kHalo = kAlign / kSize - 1;  // rows before its own that a block reads for that
 constexpr int kPadding = 1;  // spreads a column of the tile over the banks
 constexpr int kThreadsPerBlock = 32 * kWarps;
@@ -30,6 +31,20 @@ static_assert(kTileCols % kWarps == 0, "every warp writes as many columns");
 static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
 
 using Tile = unsigned[kTileRows + kHalo][kTileCols + kPadding];
+
+// A store of what leaves the L2 last: whoever reads the output next finds much of it there.
+__device__ __forceinline__ void st_evict_last(unsigned* to, const unsigned& value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;"
+               :
+               : "l"(to), "r"(value), "l"(policy)
+               : "memory");
+#else
+  *to = value;
+#endif
+}
 
 // Reads the tile at (first_row, first_col), of which rows and columns may lie outside the matrix
 // unless kInside.
@@ -74,7 +89,7 @@ __device__ __forceinline__ void write_tile(
       for (int i = 0; i < kTileRows; i += 32) {
         const long long row = first_row + first + i;
         if (kInside || (row >= 0 && row < rows)) {
-          to[i] = tile[first + i][c];
+          st_evict_last(&to[i], tile[first + i][c]);
         }
       }
     }
@@ -90,7 +105,7 @@ __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long 
 
 // in is rows x cols, out is cols x rows; rows of both may begin anywhere.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    transpose_10_b32__window_tile_t64_c64_w16_ocol(
+    transpose_10_b32__window_tile_t64_c64_w16_a32_ocol_stel(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned tiles_down, unsigned tiles_across,

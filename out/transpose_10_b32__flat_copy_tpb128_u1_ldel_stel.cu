@@ -1,0 +1,95 @@
+// transpose_10_b32__flat_copy_tpb128_u1_ldel_stel
+//
+// Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
+// Elements that follow each other in the input do so in the output. The 16-byte vectors of the
+// runs along one of the other axes are numbered one after another, so that short runs keep all
+// threads busy; a block needs no division to know its place along the axes behind.
+//
+// Let:      whole = 1 - min((rows * cols) % 4, 1)
+// Launch:   <<<((((rows * cols) + 3) / 4) + 127) / 128, 128>>>(in, out, ((rows * cols) + 3) / 4,
+//           whole, rows * cols)
+// Spec:     {"axes": [1, 0], "dtype": "b32"}
+// Config:   {"load_modifier": "el", "store_modifier": "el", "threads_per_block": 128, "unroll": 1}
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 37a9afd3e9991098
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kSize = 4;  // bytes of an element
+constexpr int kUnroll = 1;  // vectors of each thread
+constexpr int kThreadsPerBlock = 128;
+constexpr int kVector = 16 / kSize;  // elements of a vector
+static_assert(kVector * kSize == 16, "vectors hold whole elements");
+
+// A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
+// steadily.
+__device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  uint4 loaded;
+  asm("ld.global.nc.L1::evict_last.L2::cache_hint.v4.u32 { %0, %1, %2, %3 }, [%4], %5;"
+      : "=r"(loaded.x), "=r"(loaded.y), "=r"(loaded.z), "=r"(loaded.w)
+      : "l"(from), "l"(policy));
+  return loaded;
+#else
+  return __ldg(from);
+#endif
+}
+
+// A store of what leaves the L2 last: whoever reads the output next finds much of it there.
+__device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("st.global.L2::cache_hint.v4.u32 [%0], { %1, %2, %3, %4 }, %5;"
+               :
+               : "l"(to), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "l"(policy)
+               : "memory");
+#else
+  *to = value;
+#endif
+}
+
+// Copies a block's runs by elements: for runs that begin between vectors, or end there.
+__device__ __noinline__ void copy_elements(
+    const unsigned* __restrict__ in, unsigned* __restrict__ out, long long run,
+    long long in_step, long long out_step, unsigned vectors, unsigned per_run) {
+#pragma unroll 1
+  for (int u = 0; u < kUnroll; ++u) {
+    const unsigned number = (blockIdx.x * kUnroll + u) * kThreadsPerBlock + threadIdx.x;
+    if (number >= vectors) return;
+    const unsigned mine = number / per_run;
+    const long long first = (number - mine * per_run) * static_cast<long long>(kVector);
+    const long long last = min(run, first + kVector);
+    for (long long e = first; e < last; ++e) out[mine * out_step + e] = in[mine * in_step + e];
+  }
+}
+
+// Nothing moves within a run of run_elements.
+// It has run_vectors vectors; whole says that the last is filled too.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    transpose_10_b32__flat_copy_tpb128_u1_ldel_stel(
+        const unsigned* __restrict__ in, unsigned* __restrict__ out,
+        unsigned run_vectors, int whole, long long run_elements) {
+  const unsigned vectors = run_vectors;
+  const auto in_address = reinterpret_cast<unsigned long long>(in);
+  const auto out_address = reinterpret_cast<unsigned long long>(out);
+  if (!whole || (in_address | out_address) % 16 != 0) {
+    copy_elements(in, out, run_elements, 0, 0, vectors, run_vectors);
+    return;
+  }
+  const uint4* from = reinterpret_cast<const uint4*>(in);
+  uint4* to = reinterpret_cast<uint4*>(out);
+  const unsigned first = blockIdx.x * (kUnroll * kThreadsPerBlock) + threadIdx.x;
+  uint4 loaded[kUnroll];
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const unsigned number = first + u * kThreadsPerBlock;
+    if (number < vectors) loaded[u] = ld_evict_last(&from[number]);
+  }
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const unsigned number = first + u * kThreadsPerBlock;
+    if (number < vectors) st_evict_last(&to[number], loaded[u]);
+  }
+}
