@@ -117,7 +117,8 @@ def groups() -> Iterator[Group]:
     yield Group(gen.reduction("sum", "f16", axis=1), ((2**21, 8), (2**18, 64), (2**15, 512), (4096, 4096)), ("rows",))
     few: tuple[Shape, ...] = ((4096, 4096), (65536, 64), (10**7, 8), (100, 10**6))
     wide: tuple[Shape, ...] = ((8192, 3072), (2**16, 2048), (1000, 10**5), (64, 2 * 10**6))
-    yield Group(gen.reduction("sum", axis=0), few + wide, COLUMNS)
+    short_columns: tuple[Shape, ...] = ((2, 2**25), (3, 10**7), (8, 2**23), (16, 2**22))
+    yield Group(gen.reduction("sum", axis=0), few + wide + short_columns, COLUMNS)
     for narrow in ("f16", "u8"):
         yield Group(gen.reduction("sum", narrow, axis=0), few, COLUMNS)
     yield Group(gen.reduction("sum", axis=1), ((64, 1024, 512), (16, 4096, 1024), (4096, 100, 64)), ("columns",))

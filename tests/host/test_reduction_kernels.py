@@ -53,7 +53,6 @@ HALVES: dict[str, tuple[Config, ...]] = {
         ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2),
         ColumnsConfig(columns_x=128, rows_y=1, unroll=4, vec_bytes=16, blocks_per_sm=8),
         ColumnsConfig(columns_x=128, rows_y=1, unroll=2, vec_bytes=8, blocks_per_sm=8, finish=Finish.FLAGS),
-        ColumnsConfig(columns_x=64, rows_y=2, unroll=8, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
         ColumnsConfig(columns_x=16, rows_y=8, unroll=8, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
     ),
     "columns flags": (

@@ -20,6 +20,7 @@ from gen.families.base import Layout
 from gen.families.names import illegal, variant
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.classes import problem
+from gen.families.reduction.columns import ColumnsConfig
 from gen.families.reduction.operators import OPERATORS
 from gen.proof.cases import Case
 from gen.proof.oracle import disagreement
@@ -104,6 +105,22 @@ def test_however_many_statistics_every_class_has_a_base(axis: int | None, dtype:
         for name in FAMILY.shape_classes(made):
             extents = FAMILY.representative(made, name)
             assert uncovered(base_of(made, extents), Case(extents), H100) is None
+
+
+@given(
+    st.sampled_from(NAMES), st.sampled_from(NUMBERS), st.integers(1, 2**16), st.integers(2, 16), st.integers(512, 2**20)
+)
+def test_no_thread_waits_below_others_where_there_are_few_rows(
+    op: str, dtype: DType, outer: int, n: int, inner: int
+) -> None:
+    assume(outer > 1 or inner > 1024)
+    try:
+        made = spec(op, dtype, axis=1)
+    except SpecError:
+        assume(False)
+    config = base_of(made, problem(made, (outer, n, inner))).config
+    assert isinstance(config, ColumnsConfig)
+    assert config.rows_y == 1
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ class ShapeClass(Enum):
     FEW_LONG_ROWS = "fewer than 256 rows of more than 2^15 elements"
     TALL_COLUMNS = "at most 32 columns"
     COLUMNS = "33 to 1024 columns"
+    SHORT_COLUMNS = "512 or more columns of at most 16 elements"
     WIDE_COLUMNS = "more than 1024 columns, or several matrices"
     STRIDED = "several axes between others, or gaps"
 
@@ -41,6 +42,7 @@ _REPRESENTATIVE = {  # outer, n, inner
     ShapeClass.FEW_LONG_ROWS: (4, 2**24, 1),
     ShapeClass.TALL_COLUMNS: (1, 10**7, 8),
     ShapeClass.COLUMNS: (1, 2**18, 64),
+    ShapeClass.SHORT_COLUMNS: (1, 4, 2**24),
     ShapeClass.WIDE_COLUMNS: (1, 4096, 4096),
 }
 _SIZES = (0, 1, 2, 3, 4, 5, 31, 32, 33, 127, 300, 1021, 1024, 4100, 5000, 8191, 32768, 33 * 1031)
@@ -67,7 +69,7 @@ def shape_class(extents: Extents) -> ShapeClass:
             return ShapeClass.ROWS if n <= 2048 else ShapeClass.LONG_ROWS
         case Form.COLUMNS:
             if outer > 1 or extents["inner"] > 1024 or extents["inner"] != extents["row_pitch"]:
-                return ShapeClass.WIDE_COLUMNS
+                return ShapeClass.SHORT_COLUMNS if n <= 16 and extents["inner"] >= 512 else ShapeClass.WIDE_COLUMNS
             return ShapeClass.TALL_COLUMNS if extents["inner"] <= 32 else ShapeClass.COLUMNS
     return ShapeClass.STRIDED
 
@@ -184,8 +186,10 @@ def _element_by_element(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
             return problem(spec, (1,))
         case ShapeClass.TINY_ROWS:
             return problem(spec, (2**24,))
-        case ShapeClass.WIDE_COLUMNS:
+        case ShapeClass.SHORT_COLUMNS:
             return problem(spec, (4096, 4096), gap=64)
+        case ShapeClass.WIDE_COLUMNS:
+            return problem(spec, (2**16, 256), gap=64)
         case ShapeClass.STRIDED:
             return problem(spec, (4096, 4096), gap=1, step=2)
     return None

@@ -37,7 +37,7 @@ class ColumnsConfig(Config):
     columns_x: int = tunable(
         "x", (16, 32, 64, 128), base=32, help="threads side by side, each with a vector of columns"
     )
-    rows_y: int = tunable("y", (1, 2, 4, 8, 16, 32), base=8, help="threads one below the other")
+    rows_y: int = tunable("y", (1, 4, 8, 16, 32), base=8, help="threads one below the other")
     unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
@@ -58,8 +58,14 @@ class ColumnsConfig(Config):
         threads = self.columns_x * self.rows_y
         if not 128 <= threads <= 1024:
             return f"a block of {threads} threads is no use: 128 to 1024 are"
+        if self.columns_x == 128 and self.rows_y > 1:
+            return "128 threads side by side have none below them: few rows keep no more busy"
+        if threads == 1024 and self.columns_x > 32:
+            return "1024 threads are 16 or 32 side by side: wider strips are too few"
         if self.finish is Finish.FLAGS:
             return all_there(threads * self.blocks_per_sm)
+        if self.finish is Finish.SECOND_PASS and self.rows_y == 1:
+            return "few rows leave nothing to a second launch"
         if self.finish is Finish.SECOND_PASS and threads == 1024:
             return "8 loads of 16 bytes do not stay in the 64 registers that 1024 threads have each"
         return few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)

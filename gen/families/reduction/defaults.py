@@ -67,7 +67,7 @@ def likely(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
             )  # fmt: skip
         case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS | ShapeClass.LONG_ROWS:
             return _rows_of(size, one)
-        case ShapeClass.TALL_COLUMNS | ShapeClass.COLUMNS | ShapeClass.WIDE_COLUMNS:
+        case ShapeClass.TALL_COLUMNS | ShapeClass.COLUMNS | ShapeClass.SHORT_COLUMNS | ShapeClass.WIDE_COLUMNS:
             return _columns_of(spec, one)
     return (("strided", StridedConfig()),)
 
@@ -111,6 +111,11 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     if one is ShapeClass.COLUMNS:
         return (_columns(16, _room_for(single // size * per_column) // 16, 8, single, 2),)
     middle = max(min(narrow, 8), size)
+    if one is ShapeClass.SHORT_COLUMNS:  # threads below each other would wait for those that have rows
+        return (
+            _columns(128, 1, 4, narrow, 8), _columns(128, 1, 8, narrow, 4), _columns(128, 1, 4, middle, 8),
+            _columns(128, 1, 4, narrow, 8, CS), _columns(128, 1, 8, middle, 8, CS), _columns(32, 4, 2, narrow, 8),
+        )  # fmt: skip
     return (
         _columns(32, min(_room_for(middle // size * per_column) // 32, 8), 8, middle, 4), _columns(32, 8, 4, middle, 8),
         _columns(32, 16, 8, single, 4), _columns(32, 16, 8, middle, 4, CS), _columns(32, 8, 8, middle, 4, CS),
