@@ -67,8 +67,7 @@ def remember(spec: Spec, *, home: Path | str | None = None) -> str:
         home: the folder of what gen writes; where commands look if None.
 
     Returns:
-        The name, FAMILY_LABEL, for `gen prove`, `gen tune` and `gen show`, which names variants for `gen render`. `gen
-        generate` forgets specs for which nothing was tuned.
+        The name, FAMILY_LABEL, for `gen prove`, `gen tune` and `gen show`, which names variants for `gen render`.
 
     Raises:
         UnknownNameError: it is no spec.

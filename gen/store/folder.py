@@ -49,8 +49,8 @@ def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
 
 
 def other_files(families: Sequence[Family[Any]], home: Path) -> Mapping[str, str]:
-    """The text files beside the kernels, by name: the specs of every catalogue, and those that winners are for."""
-    return {specs.FILE: specs.text_of_specs(families, _of_winners(home))}
+    """The text files beside the kernels, by name: the specs of every catalogue, and those that were written down."""
+    return {specs.FILE: specs.text_of_specs(families, _written_down(families, home))}
 
 
 def remember(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
@@ -61,14 +61,26 @@ def remember(home: Path, families: Sequence[Family[Any]], family: Family[Any], s
 
 def write_down(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
     """The same, for one who is alone there: beside all that is written down."""
-    with suppress(UnknownNameError):
-        if family.parse(spec.label, {}) == spec:
-            return
+    if _says_all(family, spec.label, spec.to_json()):
+        return
     others = {**specs.read_specs(home), f"{family.name}_{spec.label}": spec.to_json()}
     write_if_changed(home / specs.FILE, specs.text_of_specs(families, others))
 
 
-def _of_winners(home: Path) -> Known:
-    """The specs written down in `home` that a winner there is for."""
-    wanted = {winner.spec for winner in tuned.read_winners(home)}
-    return {name: content for name, content in specs.read_specs(home).items() if name in wanted}
+def _written_down(families: Sequence[Family[Any]], home: Path) -> Known:
+    """The specs in `home` whose names do not say all of them: nobody could write those anew."""
+    return {name: content for name, content in specs.read_specs(home).items() if not _is_said(families, name, content)}
+
+
+def _is_said(families: Sequence[Family[Any]], name: str, content: Mapping[str, Any]) -> bool:
+    """Whether a name says all of a spec; not of families that are not at hand."""
+    for family in families:
+        if name.startswith(f"{family.name}_"):
+            return _says_all(family, name.removeprefix(f"{family.name}_"), content)
+    return False
+
+
+def _says_all(family: Family[Any], label: str, content: Mapping[str, Any]) -> bool:
+    with suppress(UnknownNameError, SpecError):
+        return dict(family.parse(label, {}).to_json()) == dict(content)
+    return False

@@ -27,7 +27,7 @@ def read_specs(home: Path) -> Mapping[str, Mapping[str, Any]]:
 
     Raises StoreError if the file is not what gen writes.
     """
-    place, again = home / FILE, "Run gen generate to write it anew"
+    place, again = home / FILE, "Mend it, or move it away and run gen generate, which writes that of the catalogue anew"
     if not place.is_file():
         return {}
     try:

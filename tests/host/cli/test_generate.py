@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import gen
 from gen.emit.generate import all_of_catalogue, base_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -50,6 +51,36 @@ def test_generate_removes_its_own_old_kernels_and_leaves_other_files_alone(home:
     assert run("generate", "--json").data["removed"] == [old.name]
     assert foreign.is_file()
     assert not old.exists()
+
+
+def test_generate_keeps_the_specs_that_were_written_down_and_nothing_else(home: Path) -> None:
+    run("generate")
+    of_catalogue = (home / "specs.json").read_text()
+    mine = gen.remember(gen.stencil(gen.box(2, 2)), home=home)
+    known = json.loads((home / "specs.json").read_text())
+    named = {
+        "transpose_0312_b16": gen.transpose((0, 3, 1, 2), "f2").to_json(),
+        "transpose_001_b16": {"axes": [0, 0, 1]},
+    }
+    foreign = {"scan_mine": {"op": "sum"}}  # of a family that is not at hand
+    known["specs"] |= named | foreign
+    (home / "specs.json").write_text(json.dumps(known))
+    run("generate")
+    assert run("generate", "--check").status == 0
+    kept = json.loads((home / "specs.json").read_text())["specs"]
+    assert kept.keys() - json.loads(of_catalogue)["specs"].keys() == {mine, "scan_mine", "transpose_001_b16"}
+    assert run("show", mine).status == 0
+
+
+def test_a_torn_file_of_specs_stays_until_it_is_mended(home: Path) -> None:
+    run("generate")
+    (home / "specs.json").write_text("{torn")
+    shown = run("generate")
+    assert shown.status == 1
+    assert "move it away and run gen generate" in shown.err
+    assert (home / "specs.json").read_text() == "{torn"
+    (home / "specs.json").unlink()
+    assert run("generate").status == 0
 
 
 def test_generate_writes_what_was_tuned(home: Path) -> None:
