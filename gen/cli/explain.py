@@ -170,10 +170,10 @@ def _show_moves(
             share = one.efficiency(kind)
             if share is not None:
                 show.text(f"{kind.capitalize()}s are {share:.2%} efficient.")
-        _show_accesses(one)
+        _show_accesses(made, one)
 
 
-def _show_accesses(found: Traffic) -> None:
+def _show_accesses(made: Variant, found: Traffic) -> None:
     rows = [
         (
             a.line,
@@ -190,6 +190,11 @@ def _show_accesses(found: Traffic) -> None:
     if found.traced < found.blocks:
         show.text()
         show.text(f"Counted on {found.traced} of {found.blocks} blocks, and scaled.")
+        results = {operand.name for operand in made.spec.operands if operand.role != "in"}
+        if not any(access.buffer in results and access.kind != "load" for access in found.accesses):
+            show.text(
+                "The block that is done last was none of those: what that one does, the results too, is left out."
+            )
 
 
 def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, ...]:
@@ -231,7 +236,7 @@ def _show(one: Explanation) -> None:
     rows = [(metric.name, metric.shown(value), metric.meaning) for metric, value in values if value is not None]
     show.table(("metric", "value", "meaning"), rows)
     show.text()
-    _show_accesses(one.found)
+    _show_accesses(one.variant, one.found)
 
 
 def _where(access: Access) -> str:

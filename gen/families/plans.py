@@ -96,11 +96,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Device memory that a kernel object owns. `zeroed`: zeroed once; every run leaves it zero."""
+    """Device memory that a kernel object owns. `zeroed`: zeroed once; every run leaves it zero. `awaited`: blocks wait for it."""
 
     name: str
     bytes: Expr
     zeroed: bool = False
+    awaited: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ which blocks of a launch are looked at, and for how many each stands.
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -181,6 +182,8 @@ class _Memory:
         for scratch in self._plan.scratch:
             if scratch.zeroed:  # what counts blocks starts anew
                 self._ranges[scratch.name].zeros()
+            if scratch.awaited and len(asked.blocks) < prod(step.grid):  # by blocks that wait for some that do not run
+                ctypes.memset(self._ranges[scratch.name].address, 0xFF, scratch.bytes.at(self._sizes))
         share = Share(asked.blocks, STEPS_PER_THREAD, asked.steps, asked.trace)
         self._kernel.run_share(step, self._storage, self._numbers, share)
         return asked.seen()

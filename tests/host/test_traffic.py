@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from gen.errors import UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Array, Limits
+from gen.families.layout import extents_of
 from gen.families.names import find_variant
 from gen.proof.host import HostRunner
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE, Access
@@ -149,6 +151,25 @@ def test_a_grid_that_is_gone_over_diagonally_is_sampled_all_over(host_runner: Ho
     # As an H200 counts them.
     assert sum(access.sectors for access in found.of("global", "load")) == pytest.approx(2_360_063, rel=0.01)
     assert sum(access.sectors for access in found.of("global", "store")) == pytest.approx(753_664, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("reduction_sum_f32__flags_tpb512_u8_v16_bpm2", (2**28,)),
+        ("reduction_sum_f32_axis0__columns_x16_y32_u8_v4_bpm2_flags", (2**22, 16)),
+    ],
+)
+def test_blocks_that_wait_for_others_find_what_they_wait_for_though_those_do_not_run(
+    name: str, shape: tuple[int, ...], host_runner: HostRunner
+) -> None:
+    """What the last block does is counted as often as it is done."""
+    made = find_variant(FAMILIES, name, {})
+    (kernel,) = host_runner.load([made])
+    found = traffic(kernel, H100, extents_of(made.family, made.spec, shape), MODERN)
+    assert found.traced < found.blocks
+    assert any(one.buffer == "slots" and one.kind == "load" for one in found.accesses)
+    assert sum(one.lanes for one in found.accesses if one.buffer == "out") == prod(shape[1:])
 
 
 def test_accesses_are_named_by_line_and_buffer(host_runner: HostRunner) -> None:

@@ -50,7 +50,8 @@ def scratch(
     """
     shared = (splits - 1).at_most(1)
     if finish is Finish.FLAGS:
-        return (Scratch("slots", shared * states * (state_bytes // U32.size * U64.size), zeroed=True),)
+        size = shared * states * (state_bytes // U32.size * U64.size)
+        return (Scratch("slots", size, zeroed=True, awaited=True),)
     partials = Scratch("partials", shared * states * state_bytes)
     if finish is Finish.SECOND_PASS:
         return (partials,)
