@@ -96,7 +96,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Device memory that a kernel object owns. `zeroed`: zeroed once; every run leaves it zero. `awaited`: blocks wait for it."""
+    """Device memory that a kernel object owns.
+
+    Attributes:
+        name: of the kernel's argument.
+        bytes: its size.
+        zeroed: zeroed once; every run leaves it zero.
+        awaited: blocks wait until others have written to it.
+    """
 
     name: str
     bytes: Expr

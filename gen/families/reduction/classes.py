@@ -68,8 +68,10 @@ def shape_class(extents: Extents) -> ShapeClass:
                 return ShapeClass.FEW_LONG_ROWS
             return ShapeClass.ROWS if n <= 2048 else ShapeClass.LONG_ROWS
         case Form.COLUMNS:
+            if n <= 16 and extents["inner"] >= 512:
+                return ShapeClass.SHORT_COLUMNS
             if outer > 1 or extents["inner"] > 1024 or extents["inner"] != extents["row_pitch"]:
-                return ShapeClass.SHORT_COLUMNS if n <= 16 and extents["inner"] >= 512 else ShapeClass.WIDE_COLUMNS
+                return ShapeClass.WIDE_COLUMNS
             return ShapeClass.TALL_COLUMNS if extents["inner"] <= 32 else ShapeClass.COLUMNS
     return ShapeClass.STRIDED
 

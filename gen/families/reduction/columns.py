@@ -57,7 +57,7 @@ class ColumnsConfig(Config):
         """A block is 128 to 1024 threads; where one waits for the others they fit on the device together."""
         threads = self.columns_x * self.rows_y
         if not 128 <= threads <= 1024:
-            return f"a block of {threads} threads is no use: 128 to 1024 are"
+            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 128 to 1024 are of use"
         if self.columns_x == 128 and self.rows_y > 1:
             return "128 threads side by side have none below them: few rows keep no more busy"
         if threads == 1024 and self.columns_x > 32:
