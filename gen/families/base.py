@@ -120,6 +120,10 @@ class Algorithm(ABC, Generic[S, C]):
         """
         return None
 
+    def wider(self, config: C) -> C | None:
+        """The config without what only some sizes allow, for the others; None if it is made for all."""
+        return None
+
     @abstractmethod
     def inputs(self, spec: S, config: C) -> Mapping[str, object]:
         """All that the template reads, beside `name`: text, integers, booleans, frozen records and tuples of these."""

@@ -125,7 +125,8 @@ class Chooser:
         slow = None if uncovered or measured else self._slow(choice.variant, extents, alignment)
         if uncovered is None and slow is None:
             return choice
-        for made in self._others(shape_class):
+        wider = tuple(self._wider(choice.variant))
+        for made in (*wider, *self._others(shape_class)):
             if self._uncovered(made, extents) is None and self._slow(made, extents, alignment) is None:
                 break
         else:
@@ -134,10 +135,18 @@ class Chooser:
         if winner is None:
             return Choice(made, f"{called}, {self._untuned(shape_class)}", False)
         reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {uncovered}"
+        if made in wider:
+            return Choice(made, f"like {choice.variant.name}, which {reason}", False)
         if choice.tuned:
             level = logging.INFO if slow else logging.WARNING
             log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
+
+    def _wider(self, made: Variant) -> Iterator[Variant]:
+        """The same variant for all sizes, where it is for some."""
+        config = made.algorithm.wider(made.config)
+        if config is not None:
+            yield variant(self.family, made.spec, made.algorithm, config)
 
     def say_once(self, choice: Choice) -> None:
         """Logs the first choice of a process for a spec on a device."""

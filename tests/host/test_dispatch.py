@@ -9,9 +9,11 @@ import pytest
 import gen
 from gen.families import FAMILIES
 from gen.families.base import Limits
+from gen.families.layout import extents_of
 from gen.families.names import find_family
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary, StencilSpec
 from gen.runtime.dispatch import Chooser
+from gen.store.tuned import Winner
 
 H100 = Limits.of("sm_90")
 STENCIL = find_family(FAMILIES, "stencil")
@@ -52,3 +54,18 @@ def test_the_next_expected_variant_takes_what_the_first_does_not_without_a_warni
 def test_specs_for_which_nothing_expected_is_legal_get_base() -> None:
     one = chooser(gen.stencil(gen.box(2, 8), dtype="f64"))
     assert one.choose(extents(512, 512, 50)).variant.algorithm.name == "naive"
+
+
+def test_a_winner_for_even_runs_serves_others_undivided_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    spec = gen.transpose((0, 2, 1, 3), "f2")
+    transpose = find_family(FAMILIES, "transpose")
+    stands = transpose.shape_class(spec, extents_of(transpose, spec, (32, 128, 16, 64)))
+    name = "transpose_0213_b16__flat_copy_tpb128_u4_even_stcs"
+    winner = Winner(device="Some GPU", spec="transpose_0213_b16", shape=stands, variant=name, evidence={})
+    one = Chooser(transpose, spec, (winner,), "Some GPU", H100)
+    assert one.choose(extents_of(transpose, spec, (32, 128, 16, 64))).variant.name == name
+    with caplog.at_level(logging.INFO):
+        taken = one.choose(extents_of(transpose, spec, (32, 128, 16, 80)))
+    assert taken.variant.name == name.replace("_even", "")
+    assert taken.why.startswith(f"like {name}, which cannot take these sizes: the 128 threads")
+    assert not caplog.records

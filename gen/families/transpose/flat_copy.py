@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
@@ -32,7 +32,11 @@ class FlatCopyConfig(Config):
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="vectors of each thread")
     even: bool = tunable(
-        "even", (False, True), base=False, off=False, help="a block's threads copy whole runs: nothing is divided"
+        "even",
+        (False, True),
+        base=False,
+        off=False,
+        help="a block's threads copy whole runs of a power of two of vectors, which are found by shifts",
     )
     load_modifier: LoadModifier = load_modifiers()
     store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
@@ -45,8 +49,8 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
     template = "transpose/flat_copy.cu.jinja"
     summary = (
         "Elements that follow each other in the input do so in the output. The 16-byte vectors of the runs along one "
-        "of the other axes are numbered one after another, so that short runs keep all threads busy; a block needs no "
-        "division to know its place along the axes behind."
+        "of the other axes are numbered one after another, so that short runs keep all threads busy; up to three "
+        "other axes a block needs no division to know its place along those behind."
     )
     config = FlatCopyConfig
     takes = TransposeSpec
@@ -54,7 +58,7 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
     def refuses(self, spec: TransposeSpec, config: FlatCopyConfig) -> str | None:
         """Elements are moved in vectors; runs are even if there are some."""
         if config.even and not spec.batches:
-            return "there is one run, of any length: it takes several"
+            return "even runs lie along another axis, and here is one run alone: leave `even` out"
         return only_moves(spec)
 
     def uncovered(self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, limits: Limits) -> str | None:
@@ -63,7 +67,10 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
             return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
         vectors = self.vectors(spec).at(extents)
         if config.even and config.threads_per_block % max(vectors, 1):
-            return f"the {config.threads_per_block} threads of its blocks copy no whole runs of {vectors} vectors"
+            return (
+                f"the {config.threads_per_block} threads of its blocks copy no whole runs of {vectors} vectors: their "
+                "number must divide the threads"
+            )
         blocks, *behind = (along.at(extents) for along in self.grid(spec, config))
         threads = blocks * config.threads_per_block * config.unroll
         if threads > MOST:
@@ -82,6 +89,10 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         if run % vector:
             return f"runs have {run} elements, no multiple of the {vector} of its vectors"
         return between_vectors(spec, extents, alignment, pitches=())
+
+    def wider(self, config: FlatCopyConfig) -> FlatCopyConfig | None:
+        """For runs that are not even."""
+        return replace(config, even=False) if config.even else None
 
     def runs(self, spec: TransposeSpec) -> Expr:
         """Runs along the last of the other axes."""
