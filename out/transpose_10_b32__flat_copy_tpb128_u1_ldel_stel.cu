@@ -3,14 +3,15 @@
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
 // Elements that follow each other in the input do so in the output. The 16-byte vectors of the
 // runs along one of the other axes are numbered one after another, so that short runs keep all
-// threads busy; a block needs no division to know its place along the axes behind.
+// threads busy; up to three other axes a block needs no division to know its place along those
+// behind.
 //
 // Let:      whole = 1 - min((rows * cols) % 4, 1)
 // Launch:   <<<((((rows * cols) + 3) / 4) + 127) / 128, 128>>>(in, out, ((rows * cols) + 3) / 4,
 //           whole, rows * cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"load_modifier": "el", "store_modifier": "el", "threads_per_block": 128, "unroll": 1}
-// Template: transpose/flat_copy.cu.jinja, with its partials sha256 37a9afd3e9991098
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 84df6e2a60e15fb4
 //
 // Written by gen: change the template, not this file.
 

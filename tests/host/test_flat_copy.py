@@ -61,6 +61,34 @@ def test_runs_are_where_numpy_has_them(
         assert failure is None, str(failure)
 
 
+@pytest.mark.parametrize("vectors", [1, 8, 128])
+def test_whole_runs_of_many_blocks_are_where_numpy_has_them(
+    kernels: list[Kernel], host_runner: HostRunner, vectors: int
+) -> None:
+    """Not by elements: arrays, runs and steps begin at vectors, and there are several vectors a thread."""
+    for kernel in kernels:
+        spec, config = kernel.variant.spec, kernel.variant.config
+        assert isinstance(spec, TransposeSpec)
+        assert isinstance(config, FlatCopyConfig)
+        behind, run = len(spec.axes) - 1, vectors * 16 // spec.dtype.size
+        many = max(config.threads_per_block * (config.unroll + 1) // vectors, 2)
+        for long in range(max(behind - 2, 0), behind):
+            shape = (*(many if place == long else 2 if place > behind - 4 else 1 for place in range(behind)), run)
+            known = {str(axis): extent for axis, extent in zip(spec.operands[0].axes, shape, strict=True)}
+            pitches = {o.pitch: run + gap for o, gap in zip(spec.operands, (16, 48), strict=True) if o.pitch}
+            layouts = {operand.name: layout_of(operand, known | pitches) for operand in spec.operands}
+            failure = check(kernel, host_runner.limits, Case(FAMILY.extents(spec, layouts)))
+            assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize("vectors", [256, 512])
+def test_even_runs_may_take_as_many_vectors_as_a_block_has_threads(host_runner: HostRunner, vectors: int) -> None:
+    made = variant(FAMILY, TransposeSpec((1, 0, 2), B128), FLAT_COPY, FlatCopyConfig(threads_per_block=512, even=True))
+    (kernel,) = host_runner.load([made])
+    failure = check(kernel, host_runner.limits, Case(extents_of(FAMILY, made.spec, (3, 5, vectors))))
+    assert failure is None, str(failure)
+
+
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
@@ -146,9 +174,9 @@ def test_even_runs_are_told_by_their_exponent(power: int, threads: int) -> None:
 def test_even_runs_fill_the_threads_of_a_block(vectors: int) -> None:
     config, spec = FlatCopyConfig(threads_per_block=256, even=True), TransposeSpec((1, 0, 2), B128)
     says = FLAT_COPY.uncovered(spec, config, extents_of(FAMILY, spec, (3, 5, vectors)), Limits.of("sm_90"))
-    assert says == f"the 256 threads of its blocks copy no whole runs of {vectors} vectors"
+    assert str(says).startswith(f"the 256 threads of its blocks copy no whole runs of {vectors} vectors: ")
 
 
 def test_even_runs_are_several() -> None:
-    with pytest.raises(ConfigError, match="there is one run"):
+    with pytest.raises(ConfigError, match="leave `even` out"):
         variant(FAMILY, TransposeSpec((0,), B32), FLAT_COPY, FlatCopyConfig(even=True))

@@ -19,6 +19,8 @@ ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
 ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
 ON_LONG_RUNS = "transpose_102_b128__flat_copy_tpb128_u4"
 ON_SHORT_RUNS = "transpose_0213_b16__flat_copy_tpb128_u2_even"
+ON_SHORT_RUNS_OF_4 = "transpose_102_b32__flat_copy_tpb256_u4_even"
+ON_MANY_AXES = "transpose_432105_b8__flat_copy_tpb128_u2"
 ON_ALL_RUNS = "transpose_0213_b8__flat_copy_tpb256_u2"
 
 BETWEEN_VECTORS = "if (!whole || (in_address | out_address) % 16 != 0) {"
@@ -166,6 +168,14 @@ MUTANTS = (
     Mutant(
         "even runs: a thread's next vector is its first", ON_SHORT_RUNS, FLAT_COPY,
         "      there += in_on;\n", "", (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "even runs: a third vector as far on as the second", ON_SHORT_RUNS_OF_4, FLAT_COPY,
+        "here[u] = here[u - 1] + out_on;", "here[u] = here[0] + out_on;", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "all runs: along z are places of one axis", ON_MANY_AXES, FLAT_COPY,
+        "if above == 1 else \"others1\" }};", "}};", (WRONG, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNTOUCHED),
     ),
     # stores that leave the second-level cache last
     Mutant(

@@ -47,7 +47,7 @@ _MANY = (
     (0, 3, 5), (3, 0, 5), (1, 1, 1), (1, 7, 1), (1, 33, 40), (40, 1, 33), (33, 40, 1), (2, 3, 4), (3, 16, 16),
     (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5), (5, 8, 24),
 )  # fmt: skip
-_RUNS = (2, 20, 18, 1, 1, 2, 1)  # of whole vectors, and more of them along any axis than a block copies
+_RUN, _RUNS, _GAP = 512, 60, 16  # bytes of runs, as many along an axis as fill blocks; elements between whole ones
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
 _LARGER = ((248, 253), (249, 251))  # for elements of which a word holds several: one of their tiles lies inside
 
@@ -155,8 +155,6 @@ class Permutations(DenseFamily[TransposeSpec]):
         shapes = _SHAPES.get(len(one.axes), _MANY)
         if len(one.axes) == 2 and spec.dtype.size < 4:
             shapes = (*shapes, *_LARGER)
-        if len(one.axes) > 3:
-            shapes = (*shapes, (*_RUNS[: len(one.axes) - 1], 64))
         for shape in shapes:
             known = dict(zip(map(str, one.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(one.axes)], strict=True))
             for gap in (0, 7) if known[str(one.axes[-1])] in (65, 251) else (0,):
@@ -165,6 +163,24 @@ class Permutations(DenseFamily[TransposeSpec]):
                 yield self._problem(
                     spec, known | {p: -(-row // 16) * 16 if whole else row + gap for p, row in rows.items()}
                 )
+
+        if spec.axes[-1] == len(spec.axes) - 1 and spec.values is None:
+            yield from self._whole_runs(spec)
+
+    def _whole_runs(self, spec: TransposeSpec) -> Iterator[Extents]:
+        """Runs of whole vectors, many along each of the last three other axes; then few, along all others."""
+        one, two = spec.operands
+        behind, run = len(one.axes) - 1, max(_RUN // spec.dtype.size, 1)
+        shapes = [
+            (*(_RUNS if place == long else 2 if place > behind - 4 else 1 for place in range(behind)), run)
+            for long in range(max(behind - 3, 0), behind)
+        ]
+        if behind > 3:
+            shapes.append((*((2, 3) * 4)[:behind], _GAP))
+        for shape in shapes:
+            known = dict(zip(map(str, one.axes), shape, strict=True))
+            pitches = {o.pitch: shape[-1] + gap for o, gap in ((one, _GAP), (two, 3 * _GAP)) if o.pitch}
+            yield self._problem(spec, known | pitches)
 
     def base(self, spec: TransposeSpec, shape_class: str) -> tuple[str, Config]:
         """What was fast on an H100."""
