@@ -8,6 +8,7 @@ the copy, by `bench/stencil_sweep.py`; what lines that a kernel keeps in the L2 
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -119,6 +120,7 @@ def _whole(results: Results) -> str:
 
 def main() -> int:
     """Writes them."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     place = ROOT / "README.md"
     readme = place.read_text(encoding="utf-8")
     place.write_text(updated(readme), encoding="utf-8")
