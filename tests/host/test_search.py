@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gen.errors import UnknownNameError
@@ -110,10 +110,8 @@ def test_an_unknown_search_or_rule_is_an_error_in_words() -> None:
 @given(st.integers(0, 2**31))
 def test_near_are_the_numbers_that_differ_in_one_parameter(place: int) -> None:
     whole = Space(REDUCTION, REDUCTION.catalogue[0])
-    number = place % whole.size
-    made = whole.at(number)
-    assume(made is not None)
-    assert made is not None
+    numbers = ((place + on) % whole.size for on in range(whole.size))
+    number, made = next((number, made) for number in numbers if (made := whole.at(number)) is not None)
     near = whole.near(number)
     parameters = made.config.parameters()
     assert len(set(near)) == len(near) == sum(len(parameter.values) - 1 for parameter in parameters)
