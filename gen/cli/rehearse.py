@@ -86,6 +86,11 @@ def rehearse(
         _show(done, compiler.version)
         _show_prospects(would, target, limits.arch, device)
         _show_rankings(rankings, limits.arch)
+    if not done.variants:
+        show.note(
+            "Nothing was rehearsed: the budget was over before the first variants, which are built together, were "
+            "proven. Give --budget more, or leave it out."
+        )
     if not done.ok or not done.variants:
         raise typer.Exit(1)
 
@@ -123,7 +128,7 @@ def _show(done: Rehearsal, compiler: str) -> None:
     show.text()
     for spec, count in Counter(map(_spec, done.left_out)).items():
         show.text(f"Left out for want of time: {count} {'variant' if count == 1 else 'variants'} of {spec}.")
-    if len(done.variants) > 1:
+    if len(done.variants) > 1 and not done.left_out:
         show.text("The base and named variants, and configs in which every pair of parameter values meets.")
     if done.variants:
         show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")

@@ -74,7 +74,10 @@ def test_a_rehearsal_takes_specs_of_no_catalogue(monkeypatch: pytest.MonkeyPatch
     assert {one["name"].partition("__")[0] for one in shown.data["variants"]} == {"probe_set_row_read_row_16x16_b8"}
     assert all(one["compiled"] and one["verdict"] == "proven" for one in shown.data["variants"])
     spec = gen.stencil([1.0, 2.0, 1.0], word="mine")
-    left_out = run("tune", gen.remember(spec), "--budget", "1e-9", "--json").data["left_out"]
+    ended = run("tune", gen.remember(spec), "--budget", "1e-9", "--json")
+    assert ended.status == 1
+    assert "Give --budget more" in ended.err
+    left_out = ended.data["left_out"]
     assert left_out == [made.name for made in of_spec(FAMILIES[2], spec, True, Limits.of("sm_90"))]
 
 
