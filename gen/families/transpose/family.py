@@ -163,7 +163,6 @@ class Permutations(DenseFamily[TransposeSpec]):
                 yield self._problem(
                     spec, known | {p: -(-row // 16) * 16 if whole else row + gap for p, row in rows.items()}
                 )
-
         if spec.axes[-1] == len(spec.axes) - 1 and spec.values is None:
             yield from self._whole_runs(spec)
 
