@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gen.dtypes import B8, B16, B32, B64, B128
+from gen.dtypes import B8, B16, B32, B64, B128, I32
 from gen.emit.render import render
 from gen.errors import ConfigError
 from gen.families.base import Kernel, Limits
@@ -158,6 +158,16 @@ def test_a_next_vector_is_where_its_number_says(vectors: int, gaps: tuple[int, i
     for step, told in zip(steps, on, strict=False):
         far = next_runs * step + next_part - (runs * step + part)
         assert (told + ends * (step - vectors) - far) % 2**32 == 0
+
+
+@given(st.lists(st.sampled_from((8, 16, 24, 4, 9)), min_size=7, max_size=7))
+def test_one_step_or_run_between_vectors_makes_nothing_whole(sizes: list[int]) -> None:
+    spec, config = TransposeSpec((0, 2, 1, 3), B16), FlatCopyConfig()
+    steps = [f"batch{place}{end}" for place in range(spec.batches) for end in ("_in", "_out")]
+    known = {"rows": 1, "cols": sizes[0], **dict(zip(steps, sizes[1:], strict=True))}
+    known |= {f"batch{place}": 2 for place in range(spec.batches)}
+    (whole,) = (told.at(known) for dtype, told in FLAT_COPY.told(spec, config) if dtype == I32)
+    assert whole == all(size % 8 == 0 for size in sizes)
 
 
 @given(st.integers(0, 9), st.sampled_from((128, 256, 512)))
