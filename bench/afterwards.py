@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gen.bench.cases import public_cases
-from gen.bench.offers import problem_of
+from bench.cases import public_cases
+from bench.offers import problem_of
 from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone, need_gpu
 from gen.dtypes import B32, LoadModifier, StoreModifier

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gen.bench.cases import public_cases
-from gen.bench.rows import Results
-from gen.bench.statistics import geometric_mean
-from gen.bench.table import Line, lines
-from gen.bench.works import Case, Permute, Reduce, Sweep
+from bench.cases import public_cases
+from bench.rows import Results
+from bench.table import Line, lines
+from bench.verdicts import geometric_mean
+from bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F16, F32, F64, DType
 
 COLD, HOT = "cold", "hot"
@@ -153,6 +153,10 @@ def _is_odd(case: Case) -> bool:
     return isinstance(case.work, Permute) and any(extent % 2 for extent in case.shape) and min(case.shape) > SKINNY
 
 
+def _odd_of(size: int) -> Callable[[Case], bool]:
+    return lambda case: _is_odd(case) and case.dtype.size == size
+
+
 def _is_sum(case: Case, *, whole: bool) -> bool:
     return isinstance(case.work, Reduce) and case.work.ops == ("sum",) and (case.work.axes is None) == whole
 
@@ -178,6 +182,15 @@ def _sweeps(case: Case, *, many: bool, radius: int | None = None, dtype: DType |
     if not isinstance(work, Sweep) or work.ndim != 2 or (work.steps > 1) != many:
         return False
     return radius in (None, work.radius) and dtype in (None, case.dtype)
+
+
+def _one_sweep_of(dtypes: Sequence[DType]) -> Callable[[Case], bool]:
+    """Whether a case is one sweep over more cells of such a type than the second-level cache holds."""
+    return lambda case: _sweeps(case, many=False) and case.dtype in dtypes and _bytes(case) > 64 * _MIB
+
+
+def _beyond_cache(takes: Callable[[Case], bool]) -> Callable[[Case], bool]:
+    return lambda case: takes(case) and not _stays_in_cache(case)
 
 
 def _all() -> Iterator[Goal]:
@@ -236,7 +249,7 @@ def _transposes() -> Iterator[Goal]:
         for measure, least in ((Measure.LIMIT, of_limit), (Measure.PEER, against)):
             yield Goal(
                 f"Odd matrices of {8 * size} bits", measure, least,
-                lambda case, size=size: _is_odd(case) and case.dtype.size == size, sectors,
+                _odd_of(size), sectors,
             )  # fmt: skip
     for measure in Measure:
         yield Goal("Few rows or columns", measure, 1.0, _is_skinny, memory)
@@ -267,9 +280,7 @@ def _stencils() -> Iterator[Goal]:
         for measure, least, why in ((Measure.LIMIT, of_limit, registers), (Measure.PEER, against, memory)):
             yield Goal(
                 f"One step, {' and '.join(dtype.name for dtype in dtypes)}", measure, least,
-                lambda case, dtypes=dtypes: (
-                    _sweeps(case, many=False) and case.dtype in dtypes and _bytes(case) > 64 * _MIB
-                ), why,
+                _one_sweep_of(dtypes), why,
             )  # fmt: skip
     arithmetic = (
         "Ours are bound by arithmetic where enough steps are fused, theirs by memory: the faster it is, as it is where "
@@ -281,10 +292,7 @@ def _stencils() -> Iterator[Goal]:
         ("9 points of a box, f32", 7.0, lambda case: _points(case, 9, F32) and _sweeps(case, many=True, radius=1)),
         ("Radius 2", 3.0, lambda case: _sweeps(case, many=True, radius=2)),
     ):
-        yield Goal(
-            f"Many steps, {name}", Measure.PEER, least,
-            lambda case, takes=takes: takes(case) and not _stays_in_cache(case), arithmetic,
-        )  # fmt: skip
+        yield Goal(f"Many steps, {name}", Measure.PEER, least, _beyond_cache(takes), arithmetic)
     yield Goal(
         "Many steps in the L2", Measure.PEER, 2.5, lambda case: _sweeps(case, many=True) and _stays_in_cache(case),
         "The L2, which is as fast for theirs, holds both arrays.",

@@ -107,8 +107,9 @@ def lines() -> Iterator[Line]:
         yield Line(weights, F16, 1 << 24)
         yield Line(weights, F32, 1 << 20)
     yield Line(3, F32, 1 << 15)
-    for boundary in ("nearest", "reflect", "mirror", "wrap", "frozen"):
-        yield Line(3, F32, 1 << 24, boundary)  # type: ignore[arg-type]
+    others: tuple[Boundary, ...] = ("nearest", "reflect", "mirror", "wrap", "frozen")
+    for boundary in others:
+        yield Line(3, F32, 1 << 24, boundary)
 
 
 def tried(line: Line) -> tuple[Variant, ...]:

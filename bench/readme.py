@@ -1,8 +1,8 @@
 """Writes what was measured into the README: `python bench/readme.py`.
 
-The comparison with other libraries, by `gen bench`, and the ladders, by `bench/ladder.py`, with the full tables beside
-their files; what tuning reached, by `bench/tune.py`; how well predictions rank, by `bench/predict.py`; stencils against
-the copy, by `bench/stencil_sweep.py`; what lines that a kernel keeps in the L2 cost what comes next, by
+The comparison with other libraries, by `python -m bench`, and the ladders, by `bench/ladder.py`, with the full tables
+beside their files; what tuning reached, by `bench/tune.py`; how well predictions rank, by `bench/predict.py`; stencils
+against the copy, by `bench/stencil_sweep.py`; what lines that a kernel keeps in the L2 cost what comes next, by
 `bench/afterwards.py`. The README names the files.
 """
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import afterwards, goals, ladder, predict, stencil_sweep
+from bench.cases import public_cases
+from bench.offers import problem_of
+from bench.rows import Results, read_results
+from bench.table import full, lines, summary
 from bench.tune import table
-from gen.bench.cases import public_cases
-from gen.bench.offers import problem_of
-from gen.bench.rows import Results, read_results
-from gen.bench.table import full, lines, summary
-from gen.bench.works import Case, Sweep
+from bench.works import Case, Sweep
 from gen.cli.common import ended
 from gen.errors import GenError
 from gen.families import FAMILIES

@@ -158,9 +158,10 @@ def _has_a_chance(name: str, config: Config) -> bool:
 def worth(made: Variant, extents: Extents) -> bool:
     """Whether a variant may be fast at these sizes: its threads have something to do, and not too much."""
     values, n = vars(made.config), extents["n"]
+    assert isinstance(made.spec, ReductionSpec)
     if made.algorithm.name == "rows":
         vectors = -(-n * made.spec.dtype.size // values["vec_bytes"])
-        return values["group"] <= 2 * vectors and vectors <= MOST_ROUNDS * values["group"] * values["unroll"]
+        return bool(values["group"] <= 2 * vectors <= 2 * MOST_ROUNDS * values["group"] * values["unroll"])
     return made.spec.axis is None or n >= LEAST_OF_BLOCK or made.algorithm.name in COLUMNS
 
 

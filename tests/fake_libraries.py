@@ -1,4 +1,4 @@
-"""Libraries made of NumPy, with the few functions that the peers of `gen bench` call, on host memory."""
+"""Libraries made of NumPy, with the few functions that the peers of `python -m bench` call, on host memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import ndimage  # type: ignore[import-untyped]
 
-from gen.bench.arrays import Shared
+from bench.arrays import Shared
 from gen.families.base import Array
 from tests.fake_ring import at, view
 

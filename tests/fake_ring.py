@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gen.bench.arrays import Shared
-from gen.bench.exact import NAME as EXACT
-from gen.bench.exact import Rounding, stepped
-from gen.bench.statistics import turns
-from gen.bench.works import Shape
+from bench.arrays import Shared
+from bench.exact import NAME as EXACT
+from bench.exact import Rounding, stepped
+from bench.verdicts import turns
+from bench.works import Shape
 from gen.dtypes import I64, U8, DType
 from gen.errors import RunError
 from gen.families.base import Array, Launch, Limits, Operand, Plan, Work

@@ -5,19 +5,29 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 
 _STOPPED = 130  # by Ctrl-C
 
 
 def main() -> None:
-    """Runs the command that the process was started with, and ends the process with its exit status."""
+    """Runs the command of gen that the process was started with, and ends the process with its exit status."""
+
+    def app() -> None:
+        from gen.cli.app import app  # a Ctrl-C can come as early as this: what takes long is imported from here on
+
+        app(prog_name="gen")
+
+    run(app)
+
+
+def run(app: Callable[[], None]) -> None:
+    """Runs an application of Typer, and ends the process with its exit status, also while threads are at work."""
     # Python has None for a stream that was closed before it started.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115  it lives as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     try:
-        from gen.cli.app import app  # a Ctrl-C can come as early as this: what takes long is imported from here on
-
-        app(prog_name="gen")
+        app()
     except KeyboardInterrupt:
         raise SystemExit(_STOPPED) from None
     except SystemExit as end:

@@ -6,6 +6,8 @@ import errno
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import active_children
 from typing import Annotated, Any
 
@@ -14,7 +16,6 @@ from typer.core import TyperGroup
 
 import gen
 from gen.cli import (
-    bench,
     calibrate,
     catalogue,
     doctor,
@@ -42,31 +43,38 @@ _STOPPED = 130  # by Ctrl-C
 _BROKEN_PIPE = 141  # what a shell reports of a program that was ended by SIGPIPE
 
 
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Ends whatever a user can cause in one message and an exit status, never in a traceback."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()  # here, where a reader that went away can still be dealt with
+    except GenError as error:
+        _complain(str(error))
+        raise typer.Exit(status_of(error)) from None
+    except KeyboardInterrupt as stopped:
+        for process in active_children():  # which would finish what they are at
+            process.kill()
+        typer.echo(str(stopped) or "Stopped.", err=True)
+        raise typer.Exit(_STOPPED) from None
+    except OSError as error:
+        _forget_output()
+        if error.errno == errno.EPIPE:
+            raise typer.Exit(_BROKEN_PIPE) from None
+        subject = f"{error.filename} cannot be used" if error.filename else "The system refuses"
+        _complain(f"{subject}: {error.strerror or error}")
+        raise typer.Exit(1) from None
+
+
 class Commands(TyperGroup):
-    """Runs a command; whatever a user can cause ends in one message and an exit status, never in a traceback."""
+    """All commands; an error of the one that is run is told in a message."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that was named."""
-        try:
-            try:
-                return super().invoke(ctx)
-            finally:
-                sys.stdout.flush()  # here, where a reader that went away can still be dealt with
-        except GenError as error:
-            _complain(str(error))
-            raise typer.Exit(status_of(error)) from None
-        except KeyboardInterrupt as stopped:
-            for process in active_children():  # which would finish what they are at
-                process.kill()
-            typer.echo(str(stopped) or "Stopped.", err=True)
-            raise typer.Exit(_STOPPED) from None
-        except OSError as error:
-            _forget_output()
-            if error.errno == errno.EPIPE:
-                raise typer.Exit(_BROKEN_PIPE) from None
-            subject = f"{error.filename} cannot be used" if error.filename else "The system refuses"
-            _complain(f"{subject}: {error.strerror or error}")
-            raise typer.Exit(1) from None
+        with errors_told():
+            return super().invoke(ctx)
 
 
 def _forget_output() -> None:
@@ -126,5 +134,4 @@ tune.add_to(app)
 calibrate.add_to(app)
 tuned.add_to(app)
 trials.add_to(app)
-bench.add_to(app)
 doctor.add_to(app)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gen.bench.exact import Rounding, begin_text, step_text
-from gen.bench.works import Sweep
+from bench.exact import Rounding, begin_text, step_text
+from bench.works import Sweep
 from gen.dtypes import F16, F32, F64, DType
 from gen.toolchain.nvrtc import Nvrtc
 

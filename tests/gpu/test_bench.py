@@ -1,4 +1,4 @@
-"""`gen bench` on a GPU: every kind of case against torch and the plain kernel; checks where the results are."""
+"""`python -m bench` on a GPU: every kind of case against torch and the plain kernel; checks where the results are."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.bench.arena import Arena
-from gen.bench.exact import exact
-from gen.bench.judge import Judge
-from gen.bench.messages import Found, Message
-from gen.bench.offers import problem_of
-from gen.bench.peers import find
-from gen.bench.place import GpuPlace
-from gen.bench.rows import OURS
-from gen.bench.works import Case, Permute, Reduce, Sweep
+from bench.arena import Arena
+from bench.exact import exact
+from bench.judge import Judge
+from bench.messages import Found, Message
+from bench.offers import problem_of
+from bench.peers import find
+from bench.place import GpuPlace
+from bench.rows import OURS
+from bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import BF16, F16, F32, F64, I32, U8, DType
 from gen.families import FAMILIES
 from gen.gpu.open import Instruments

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.afterwards import CASES, FAMILY, MODIFIERS, table, variants
-from gen.bench.cases import public_cases
-from gen.bench.offers import problem_of
+from bench.cases import public_cases
+from bench.offers import problem_of
 from gen.families.base import Limits
 
 

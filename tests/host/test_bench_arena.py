@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.bench import meeting, ours
-from gen.bench.arena import Arena
-from gen.bench.arrays import Shared
-from gen.bench.meeting import in_parts
-from gen.bench.messages import Begun, Found, Message
-from gen.bench.offers import problem_of
-from gen.bench.ours import NOTHING_BASE, NOTHING_OFTEN
-from gen.bench.peers import find
-from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Peer, Place
-from gen.bench.ring import LostError
-from gen.bench.rows import OURS, Row
-from gen.bench.statistics import BLOCK, FEWEST, MOST, turns
-from gen.bench.works import Case, Permute, Reduce, Sweep
+from bench import meeting, ours
+from bench.arena import Arena
+from bench.arrays import Shared
+from bench.meeting import in_parts
+from bench.messages import Begun, Found, Message
+from bench.offers import problem_of
+from bench.ours import NOTHING_BASE, NOTHING_OFTEN
+from bench.peers import find
+from bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Peer, Place
+from bench.ring import LostError
+from bench.rows import OURS, Row
+from bench.verdicts import BLOCK, FEWEST, MOST, turns
+from bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F16, F32, I32, DType
 from gen.errors import CompileError, RunError
 from gen.families import FAMILIES

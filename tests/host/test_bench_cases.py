@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.bench.cases import public_cases, read_cases, text_of_cases
-from gen.bench.offers import counts_of, problem_of
-from gen.bench.works import Case, Permute, Reduce, Sweep
+from bench.cases import public_cases, read_cases, text_of_cases
+from bench.offers import counts_of, problem_of
+from bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F32, U8
 from gen.errors import GenError, SpecError, StoreError
 from gen.families import FAMILIES
@@ -125,7 +125,7 @@ def test_a_case_says_all_that_it_is_in_fields_that_there_are(tmp_path: Path, ent
 def test_a_file_of_another_schema_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "cases.json"
     file.write_text(text)
-    with pytest.raises(StoreError, match=r"cases.json must .*gen bench --list"):
+    with pytest.raises(StoreError, match=r"cases.json must .*python -m bench --list"):
         read_cases(file)
     with pytest.raises(StoreError, match="must be a file of JSON"):
         read_cases(tmp_path / "none.json")
@@ -134,7 +134,9 @@ def test_a_file_of_another_schema_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_file_without_cases_says_what_to_write(tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
     file.write_text('{"schema": 1, "cases": []}')
-    with pytest.raises(StoreError, match=r"must have a case at least\. Write .*; gen bench --list prints examples"):
+    with pytest.raises(
+        StoreError, match=r"must have a case at least\. Write .*; python -m bench --list prints examples"
+    ):
         read_cases(file)
 
 

@@ -1,4 +1,4 @@
-"""`gen bench` from the command line, on processes that follow a script."""
+"""`python -m bench` from the command line, on processes that follow a script."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from typing import Any
 
 import pytest
 
-from gen.bench import run as run_module
-from gen.bench import tuning as tuning_module
-from gen.bench.peers import names
-from gen.bench.rows import lock_of, read_results
-from gen.bench.run import Bench
-from gen.bench.tuning import Tune
+from bench import run as run_module
+from bench import tuning as tuning_module
+from bench.cli import app
+from bench.peers import names
+from bench.rows import lock_of, read_results
+from bench.run import Bench
+from bench.tuning import Tune
 from gen.cli import gpu as gpus
 from gen.gpu.timing import METHOD
-from tests.host.cli.command import run
+from tests.host.cli import command
 from tests.host.test_bench_run import OPENED, Script
 
 LIMITS = {"read": 3200.0, "write": 3300.0, "copy": 3000.0, "empty_pair_us": 3.8, "empty_node_us": 0.8}
 ONE = ("transpose", "--case", "transpose f32 1024x1024")
+run = partial(command.run, app=app, name="python -m bench")
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
 
 def test_a_case_is_measured_printed_and_kept(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
-    ended = run("bench", *ONE, "--json", file)
+    ended = run(*ONE, "--json", file)
     assert ended.status == 0, ended.err
     assert "Fake GPU, driver 1; read 3200, write 3300, copy 3000 GB/s" in ended.out
     assert "Without jax: The module jax is needed" in ended.out
@@ -49,14 +51,14 @@ def test_a_case_is_measured_printed_and_kept(script: Script, tmp_path: Path) -> 
 
 
 def test_there_is_no_gpu_below_the_first(script: Script) -> None:
-    ended = run("bench", *ONE, "--gpu", "-1")
+    ended = run(*ONE, "--gpu", "-1")
     assert (ended.status, script.started) == (2, 0)
     assert "--gpu" in ended.err
 
 
 def test_what_took_gen_the_time_is_said_as_it_was(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script.ready = 2.5
-    ended = run("bench", *ONE)
+    ended = run(*ONE)
     assert "Loading, without tuning, took gen 2.5 s a case; torch.compile, whose caches were empty" in ended.out
 
     @contextmanager
@@ -64,19 +66,19 @@ def test_what_took_gen_the_time_is_said_as_it_was(script: Script, monkeypatch: p
         yield lambda _: 1.0
 
     monkeypatch.setattr(tuning_module, "tuning", tuning)
-    assert "Tuning and loading took gen 2.5 s a case" in run("bench", *ONE, "--tune", "1").out
+    assert "Tuning and loading took gen 2.5 s a case" in run(*ONE, "--tune", "1").out
 
 
 def test_libraries_begin_each_run_with_empty_caches(script: Script) -> None:
     for _ in range(2):
-        assert run("bench", *ONE).status == 0
+        assert run(*ONE).status == 0
     one, other = script.setups
     assert one.compiled != other.compiled
     assert not one.compiled.exists()
 
 
 def test_only_the_peers_and_cases_asked_for(script: Script) -> None:
-    ended = run("bench", "--peers", "cub,torch", "--case", "sum f32 2^2?", "--case", "argmax u8")
+    ended = run("--peers", "cub,torch", "--case", "sum f32 2^2?", "--case", "argmax u8")
     assert ended.status == 0
     assert [case for case, _ in script.orders] == ["sum f32 2^20", "sum f32 2^24", "sum f32 2^28", "argmax u8 2^26"]
     assert {peers for _, peers in script.orders} == {("torch", "cub")}
@@ -84,31 +86,31 @@ def test_only_the_peers_and_cases_asked_for(script: Script) -> None:
 
 def test_cases_that_are_kept_already_are_not_measured_again(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
-    run("bench", *ONE, "--json", file)
-    ended = run("bench", "transpose", "--case", "f32 1024x1024", "--case", "f32 4096x4096", "--json", file, "--missing")
+    run(*ONE, "--json", file)
+    ended = run("transpose", "--case", "f32 1024x1024", "--case", "f32 4096x4096", "--json", file, "--missing")
     assert ended.status == 0
     assert [case for case, _ in script.orders] == ["transpose f32 1024x1024", "transpose f32 4096x4096"]
     assert len(read_results(file).cases()) == 2
-    assert "Nothing is missing." in run("bench", *ONE, "--json", file, "--missing", "--peers", "torch").out
+    assert "Nothing is missing." in run(*ONE, "--json", file, "--missing", "--peers", "torch").out
 
 
 def test_peers_and_protocols_that_were_not_measured_are_missing(script: Script, tmp_path: Path) -> None:
     missing = (*ONE, "--json", tmp_path / "h100.json", "--missing")
     for count, peers in ((1, "torch"), (1, "torch"), (2, "torch,cub"), (3, "torch,cub,plain")):
-        assert run("bench", *missing, "--peers", peers).status == 0
+        assert run(*missing, "--peers", peers).status == 0
         assert len(script.orders) == count, peers
     assert len(script.orders) == 3
-    run("bench", *missing, "--protocol", "dirty", "--peers", "torch")
+    run(*missing, "--protocol", "dirty", "--peers", "torch")
     assert len(script.orders) == 4
 
 
 def test_what_an_older_method_timed_is_missing(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
     missing = (*ONE, "--json", file, "--missing", "--peers", "torch")
-    run("bench", *missing)
-    assert "Nothing is missing." in run("bench", *missing).out
+    run(*missing)
+    assert "Nothing is missing." in run(*missing).out
     file.write_text(file.read_text().replace(f'"method": "{METHOD}"', '"method": "cold 4"'))
-    assert "Nothing is missing." not in run("bench", *missing).out
+    assert "Nothing is missing." not in run(*missing).out
     assert len(script.orders) == 2
     assert {run.method for run in read_results(file).runs} == {METHOD}
 
@@ -116,8 +118,8 @@ def test_what_an_older_method_timed_is_missing(script: Script, tmp_path: Path) -
 def test_peers_that_are_not_installed_are_not_missing(script: Script, tmp_path: Path) -> None:
     script.opening = replace(OPENED, calibration=LIMITS, missing=dict.fromkeys(names(None)[1:], "not installed"))
     missing = (*ONE, "--json", tmp_path / "h100.json", "--missing")
-    run("bench", *ONE, "--json", tmp_path / "h100.json", "--peers", names(None)[0])
-    ended = run("bench", *missing)
+    run(*ONE, "--json", tmp_path / "h100.json", "--peers", names(None)[0])
+    ended = run(*missing)
     assert ended.status == 0
     assert len(script.orders) == 1
     assert ended.out.endswith("Nothing is missing.\n")
@@ -128,11 +130,11 @@ def test_peers_that_are_not_installed_are_not_missing(script: Script, tmp_path: 
 def test_what_failed_is_measured_again(script: Script, tmp_path: Path, how: str) -> None:
     setattr(script, how, frozenset({"torch"}))
     missing = (*ONE, "--json", tmp_path / "h100.json", "--missing", "--peers", "torch")
-    run("bench", *missing)
+    run(*missing)
     setattr(script, how, frozenset())
-    run("bench", *missing)
+    run(*missing)
     assert len(script.orders) == 3, "the case; what was left of it after torch; and the case again"
-    run("bench", *missing)
+    run(*missing)
     assert len(script.orders) == 3
 
 
@@ -140,7 +142,7 @@ def test_parts_of_the_cases_make_the_whole_table(script: Script, tmp_path: Path)
     file = tmp_path / "h100.json"
     cases = ("transpose", "--case", "1024x1024", "--case", "1000x1000")
     for part in ("2/3", "1/3", "3/3"):
-        assert run("bench", *cases, "--peers", "torch", "--json", file, "--part", part).status == 0
+        assert run(*cases, "--peers", "torch", "--json", file, "--part", part).status == 0
     assert len(script.orders) == len({case for case, _ in script.orders}) == 8
     assert len(read_results(file).cases()) == 8
     assert len(read_results(file).runs) == 3
@@ -149,32 +151,32 @@ def test_parts_of_the_cases_make_the_whole_table(script: Script, tmp_path: Path)
 def test_what_another_run_keeps_meanwhile_stays(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
     other = tmp_path / "other.json"
-    assert run("bench", "reduction", "--case", "sum f32 2^10", "--json", other).status == 0
+    assert run("reduction", "--case", "sum f32 2^10", "--json", other).status == 0
     script.meanwhile = lambda: other.exists() and other.replace(file)
-    assert run("bench", *ONE, "--json", file).status == 0
+    assert run(*ONE, "--json", file).status == 0
     assert {case for _, case in read_results(file).cases()} == {"sum f32 2^10", "transpose f32 1024x1024"}
 
 
 @pytest.mark.parametrize(("before", "status", "word"), [(1.0, 0, "SAME"), (0.5, 1, "SLOWER"), (2.0, 0, "FASTER")])
 def test_an_earlier_run_is_compared(script: Script, tmp_path: Path, before: float, status: int, word: str) -> None:
     file = tmp_path / "h100.json"
-    run("bench", *ONE, "--json", file)
+    run(*ONE, "--json", file)
     content = json.loads(file.read_text())
     for row in content["rows"]:
         row["ours_us"] = before
     file.write_text(json.dumps(content))
-    ended = run("bench", *ONE, "--against", file)
+    ended = run(*ONE, "--against", file)
     assert (ended.status, word in ended.out) == (status, True), ended.out
     assert script.started == 2
 
 
 def test_cases_without_an_earlier_time_are_counted(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
-    run("bench", *ONE, "--json", file)
-    ended = run("bench", "transpose", "--case", "1024x1024", "--against", file)
+    run(*ONE, "--json", file)
+    ended = run("transpose", "--case", "1024x1024", "--against", file)
     assert ended.status == 0
     assert "3 of 4 cases have no time there to compare with" in ended.out
-    assert "no time there" not in run("bench", *ONE, "--against", file).out
+    assert "no time there" not in run(*ONE, "--against", file).out
     assert script.killed == script.started
 
 
@@ -182,27 +184,27 @@ def test_what_ran_untuned_is_counted_among_what_was_measured(script: Script) -> 
     script.note = "base: nothing is tuned for it on this device"
     script.lose, script.processes = frozenset({"sum f32 2^16 torch"}), 1
     cases = ("--case", "sum f32 2^10", "--case", "sum f32 2^16", "--case", "sum f32 2^20")
-    assert "2 of 2 cases ran untuned" in run("bench", *cases).out
+    assert "2 of 2 cases ran untuned" in run(*cases).out
 
 
 def test_a_kernel_that_fails_now_is_worse_than_slow(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
-    run("bench", *ONE, "--json", file)
+    run(*ONE, "--json", file)
     script.crash = frozenset({"gen"})
-    ended = run("bench", *ONE, "--against", file)
+    ended = run(*ONE, "--against", file)
     assert (ended.status, "BROKEN" in ended.out) == (1, True)
     assert "transpose f32 1024x1024 (cold): crashed while timing" in ended.out
 
 
 def test_what_cannot_be_compared_is_told_before_anything_is_measured(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
-    run("bench", *ONE, "--json", file)
+    run(*ONE, "--json", file)
     for arguments in (["--case", "sum f32 2^10"], [*ONE, "--protocol", "dirty"]):
-        ended = run("bench", *arguments, "--against", file)
+        ended = run(*arguments, "--against", file)
         assert (ended.status, script.started) == (2, 1)
         assert "--against must have a time of ours for one of these 1 cases" in ended.err
     script.opening = replace(OPENED, calibration=LIMITS, device="Another GPU")
-    ended = run("bench", *ONE, "--against", file)
+    ended = run(*ONE, "--against", file)
     assert (ended.status, len(script.orders)) == (2, 1)
     assert "--against was measured on Fake GPU: nothing can be compared with it here (got Another GPU)" in ended.err
     assert script.killed == script.started
@@ -210,17 +212,17 @@ def test_what_cannot_be_compared_is_told_before_anything_is_measured(script: Scr
 
 def test_results_that_could_not_be_kept_are_not_measured(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
-    run("bench", *ONE, "--json", file)
+    run(*ONE, "--json", file)
     script.opening = replace(OPENED, calibration=LIMITS, device="Another GPU")
-    ended = run("bench", *ONE, "--json", file)
+    ended = run(*ONE, "--json", file)
     assert (ended.status, len(script.orders)) == (1, 1)
     assert "were measured on Fake GPU (got Another GPU). Give another file" in " ".join(ended.err.split())
     (tmp_path / "file").touch()
     for target, message in (
         (tmp_path / "file" / "x.json", "cannot be written"),
-        (tmp_path, "Give a file that gen bench"),
+        (tmp_path, "Give a file that python -m bench"),
     ):
-        ended = run("bench", *ONE, "--json", target)
+        ended = run(*ONE, "--json", target)
         assert (ended.status, script.started) == (1, 2)
         assert message in " ".join(ended.err.split())
 
@@ -230,15 +232,15 @@ def test_a_file_that_is_no_text_is_told_of_with_what_to_do(script: Script, tmp_p
     file.write_bytes(b"\xff\xfe\x00")
     for option in ("--json", "--against"):
         for path in (file, tmp_path):
-            ended = run("bench", *ONE, option, path)
+            ended = run(*ONE, option, path)
             assert (ended.status, script.started) == (1, 0)
-            assert "Give a file that gen bench --json wrote" in " ".join(ended.err.split())
+            assert "Give a file that python -m bench --json wrote" in " ".join(ended.err.split())
 
 
 def test_a_cache_that_cannot_be_written_is_told_of_before_anything_runs(script: Script, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / ".cache").touch()
-    ended = run("bench", *ONE)
+    ended = run(*ONE)
     assert (ended.status, script.started) == (1, 0)
     assert "bench.log cannot be written" in ended.err
     assert "Name another folder with --out or $GEN_HOME" in " ".join(ended.err.split())
@@ -251,7 +253,7 @@ def test_winners_that_cannot_be_read_are_told_of_before_anything_runs(
     home = tmp_path / "home"
     home.mkdir()
     (home / "tuned.json").write_text('{"schema": 9}')
-    ended = run("bench", *ONE, *tune)
+    ended = run(*ONE, *tune)
     assert (ended.status, script.started) == (1, 0)
     assert "tuned.json must have schema 1 (got 9)" in " ".join(ended.err.split())
 
@@ -266,7 +268,7 @@ def test_runs_of_several_homes_take_turns_at_a_file(tmp_path: Path, monkeypatch:
 def test_rows_are_kept_and_the_status_says_so_when_the_device_is_lost(script: Script, tmp_path: Path) -> None:
     script.lose, script.processes = frozenset({"cub"}), 1
     file = tmp_path / "h100.json"
-    ended = run("bench", "--case", "sum f32 2^10", "--case", "sum f32 2^16", "--json", file)
+    ended = run("--case", "sum f32 2^10", "--case", "sum f32 2^16", "--json", file)
     assert ended.status == 1
     assert "cub took the device down while timing" in ended.err
     assert "Left out as the device was lost: sum f32 2^16" in ended.out
@@ -285,32 +287,32 @@ def test_waiting_for_another_run_is_in_the_budget(script: Script, monkeypatch: p
         yield
 
     monkeypatch.setattr(gpus, "alone", alone)
-    ended = run("bench", *ONE, "--budget", "0.2")
+    ended = run(*ONE, "--budget", "0.2")
     assert (ended.status, waits, script.orders) == (0, [0.2], [])
     assert "Left out for want of time: transpose f32 1024x1024" in ended.out
 
 
 def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
-    file.write_text(run("bench", *ONE, "--list").out)
+    file.write_text(run(*ONE, "--list").out)
     assert script.started == 0
     assert [case["name"] for case in json.loads(file.read_text())["cases"]] == ["transpose f32 1024x1024"]
-    assert run("bench", "--cases", file).status == 0
+    assert run("--cases", file).status == 0
     assert [case for case, _ in script.orders] == ["transpose f32 1024x1024"]
 
 
 def test_the_cases_that_are_listed_are_those_that_would_be_measured(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
-    run("bench", *ONE, "--json", file)
+    run(*ONE, "--json", file)
     asked = ("transpose", "--case", "f32 1024x1024", "--case", "f32 4096x4096", "--missing", "--list")
-    listed = run("bench", *asked, "--json", file).data["cases"]
+    listed = run(*asked, "--json", file).data["cases"]
     assert [case["name"] for case in listed] == ["transpose f32 4096x4096"]
-    assert run("bench", *ONE, "--missing", "--list", "--json", file).data["cases"] == []
-    assert run("bench", *ONE, "--list", "--json", tmp_path / "new" / "h.json").status == 0
+    assert run(*ONE, "--missing", "--list", "--json", file).data["cases"] == []
+    assert run(*ONE, "--list", "--json", tmp_path / "new" / "h.json").status == 0
     assert not (tmp_path / "new").exists()
     for options in (["--missing"], ["--against", "none.json"], ["--case", "sum f32 2^10", "--against", file]):
-        ended = run("bench", "--list", *options)
-        assert (ended.status, ended.err) == (2, run("bench", *options).err)
+        ended = run("--list", *options)
+        assert (ended.status, ended.err) == (2, run(*options).err)
     assert script.started == 1
 
 
@@ -325,13 +327,13 @@ def test_the_cases_that_are_listed_are_those_that_would_be_measured(script: Scri
         (["--part", "3/2"], "--part must be K/N"),
         (["--part", "half"], "--part must be K/N"),
         (["--tune", "-1"], "--tune must be a positive number"),
-        (["--against", "none.json"], "--against must be a file that gen bench --json wrote"),
+        (["--against", "none.json"], "--against must be a file that python -m bench --json wrote"),
         (["--missing"], "--missing needs --json FILE"),
         (["--part", "999/999"], "--part leaves nothing: there are 169 cases (got 999/999)"),
     ],
 )
 def test_bad_usage_is_told_before_anything_runs(script: Script, arguments: list[str], message: str) -> None:
-    ended = run("bench", *arguments)
+    ended = run(*arguments)
     assert (ended.status, script.started) == (2, 0)
     assert message in ended.err
 
@@ -340,7 +342,7 @@ def test_a_file_of_another_schema_is_told_before_anything_runs(script: Script, t
     file = tmp_path / "h100.json"
     file.write_text('{"schema": 9}')
     for option in ("--json", "--against", "--cases"):
-        ended = run("bench", option, file)
+        ended = run(option, file)
         assert (ended.status, script.started) == (1, 0)
         assert "must have schema 1" in ended.err
 
@@ -348,7 +350,7 @@ def test_a_file_of_another_schema_is_told_before_anything_runs(script: Script, t
 def test_what_crashes_is_a_row_and_the_status_is_fine(script: Script, tmp_path: Path) -> None:
     script.crash = frozenset({"torch"})
     file = tmp_path / "h100.json"
-    ended = run("bench", *ONE, "--json", file)
+    ended = run(*ONE, "--json", file)
     assert ended.status == 0
     notes: dict[str, Any] = {row.peer: row.note for row in read_results(file).rows}
     assert notes["torch"] == "crashed while timing: signal 11"

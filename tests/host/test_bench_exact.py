@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.bench import exact as module
-from gen.bench.arrays import Shared
-from gen.bench.cases import public_cases
-from gen.bench.exact import Rounding, begin_text, corners, exact, step_text, stepped, window
-from gen.bench.judge import CellJudge
-from gen.bench.offers import problem_of
-from gen.bench.works import Case, Sweep
+from bench import exact as module
+from bench.arrays import Shared
+from bench.cases import public_cases
+from bench.exact import Rounding, begin_text, corners, exact, step_text, stepped, window
+from bench.judge import CellJudge
+from bench.offers import problem_of
+from bench.works import Case, Sweep
 from gen.dtypes import F16, F32, F64, DType
 from gen.errors import RunError
 from gen.families import FAMILIES

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from bench.cases import public_cases
 from bench.goals import COLD, HOT, Goal, Measure, goals, means, missed, section
-from gen.bench.cases import public_cases
-from gen.bench.rows import OURS, Results, Row
-from gen.bench.works import Case, Permute, Reduce
+from bench.rows import OURS, Results, Row
+from bench.works import Case, Permute, Reduce
 from gen.dtypes import F16, F64
 
 GOALS = goals()

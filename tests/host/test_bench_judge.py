@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.bench.arrays import Shared
-from gen.bench.cases import STATISTICS, public_cases
-from gen.bench.judge import Judge, roundings
-from gen.bench.offers import problem_of
-from gen.bench.works import Case, Permute, Reduce
+from bench.arrays import Shared
+from bench.cases import STATISTICS, public_cases
+from bench.judge import Judge, roundings
+from bench.offers import problem_of
+from bench.works import Case, Permute, Reduce
 from gen.dtypes import F16, F32, DType
 from gen.families import FAMILIES
 from gen.families.base import Array

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.bench.arrays import Shared
-from gen.bench.peers import MODULES, base, cub, cublas_geam, find, names
-from gen.bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Outputs, sweeps
-from gen.bench.works import Case, Permute, Reduce, Sweep
+from bench.arrays import Shared
+from bench.peers import MODULES, base, cub, cublas_geam, find, names
+from bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Outputs, sweeps
+from bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import BF16, F16, F32, F64, I32, U8, DType
 from gen.errors import MissingToolError, UnknownNameError
 from gen.families.base import Array
@@ -255,7 +255,7 @@ def test_each_compilation_finds_empty_caches_and_the_time_of_one_is_told(
 
     monkeypatch.setattr(torch, "compile", compile_)
     clock = SimpleNamespace(monotonic=iter((0.0, 1.0, 10.0, 12.0, 20.0, 26.0)).__next__)
-    monkeypatch.setattr("gen.bench.peers.torch_compiled.time", clock)
+    monkeypatch.setattr("bench.peers.torch_compiled.time", clock)
     case = SUM if steps is None else Case(Sweep("star", 2, 1, "wrap", steps), F32, (8, 8))
     made, _ = prepare("torch.compile", case, FakeRing())
     monkeypatch.undo()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gen.bench.origin import origin
-from gen.bench.rows import (
+from bench.origin import origin
+from bench.rows import (
     OURS,
     Difference,
     Results,
@@ -24,12 +24,12 @@ from gen.bench.rows import (
     said,
     write_results,
 )
-from gen.bench.statistics import Change
-from gen.bench.table import full, lines, lost, summary, text_of
+from bench.table import full, lines, lost, summary, text_of
+from bench.verdicts import Change
 from gen.errors import GenError, StoreError
 from gen.gpu.timing import METHOD
 
-RUN = Run("gen bench", "2026-11-22", "NVIDIA H100", "580", {"read": 3000.0}, {"torch": "2.11"}, "", METHOD)
+RUN = Run("python -m bench", "2026-11-22", "NVIDIA H100", "580", {"read": 3000.0}, {"torch": "2.11"}, "", METHOD)
 OLD = replace(RUN, method="cold 4")
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_gen_did_not_write_is_refused(tmp_path: Path, spoil: Any) ->
     content = json.loads(file.read_text())
     spoil(content)
     file.write_text(json.dumps(content))
-    with pytest.raises(StoreError, match=r"h100.json (is not what gen bench writes|must have schema 1)"):
+    with pytest.raises(StoreError, match=r"h100.json (is not what python -m bench writes|must have schema 1)"):
         read_results(file)
 
 
@@ -177,7 +177,7 @@ def test_the_summary_counts_every_case_and_every_loss() -> None:
     text = summary(RESULTS)
     assert "| transpose | 3 | 2 | 0 | 1 | 0.900 | 1.754 | 2.289 | 1 | 0 |" in text
     assert "- transpose: 1 to cub, 0.90; the worst: a (cold)\n" in text
-    assert "Measured on one NVIDIA H100 (driver 580), 2026-11-22, by `gen bench`" in text
+    assert "Measured on one NVIDIA H100 (driver 580), 2026-11-22, by `python -m bench`" in text
 
 
 @pytest.mark.parametrize("note", ["wrong: out: 3 cells are wrong", "failed: it failed", "crashed while timing", "hung"])
@@ -261,8 +261,8 @@ def test_versions_and_drivers_of_all_runs_are_told() -> None:
 
 
 def test_several_runs_are_counted_and_the_last_is_quoted() -> None:
-    again = RESULTS.with_run(replace(RUN, command="gen bench --part 2/2"), ROWS[:1])
-    assert "2026-11-22, in 2 runs, the last by `gen bench --part 2/2`" in summary(again)
+    again = RESULTS.with_run(replace(RUN, command="python -m bench --part 2/2"), ROWS[:1])
+    assert "2026-11-22, in 2 runs, the last by `python -m bench --part 2/2`" in summary(again)
     assert "Measured on NVIDIA H100s, each run on one (driver 580)" in summary(again)
 
 

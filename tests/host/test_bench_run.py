@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from gen.bench import worker
-from gen.bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
-from gen.bench.peers import names
-from gen.bench.rows import OURS, Row
-from gen.bench.run import MOST_STRIKES, Bench, ChildLine
-from gen.bench.worker import Order, Setup, keep_compiled_in, show_only
-from gen.bench.works import Case, Reduce
+from bench import worker
+from bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
+from bench.peers import names
+from bench.rows import OURS, Row
+from bench.run import MOST_STRIKES, Bench, ChildLine
+from bench.worker import Order, Setup, keep_compiled_in, show_only
+from bench.works import Case, Reduce
 from gen.dtypes import F32
 from gen.errors import CompileError, DeviceError, RunError, StoreError
 from gen.gpu.timing import Protocol
@@ -405,9 +405,9 @@ def test_whose_library_is_imported_is_told_first(monkeypatch: pytest.MonkeyPatch
 HANGING = """
 import os, sys, time
 from pathlib import Path
-from gen.bench.messages import Begun
-from gen.bench.run import ChildLine
-from gen.bench.worker import end_with_parent
+from bench.messages import Begun
+from bench.run import ChildLine
+from bench.worker import end_with_parent
 
 def hangs(connection, _):
     end_with_parent()

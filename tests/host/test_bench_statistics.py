@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.bench.statistics import (
+from bench.verdicts import (
     BLOCK,
     FEWEST,
     MOST,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gen.bench.offers import problem_of
-from gen.bench.tuning import problem_to_tune, tune
-from gen.bench.works import Case, Permute, Reduce, Sweep
+from bench.offers import problem_of
+from bench.tuning import problem_to_tune, tune
+from bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F32
 from gen.families import FAMILIES
 from gen.families.regions import sizes_of

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
 from gen.cli.app import app
@@ -19,8 +20,8 @@ CHECKOUT = Path(__file__).parents[3]
 class Ended:
     """How a command ended."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        result = CliRunner(env={"COLUMNS": "240"}).invoke(app, list(arguments), prog_name="gen")
+    def __init__(self, arguments: Sequence[str], app: typer.Typer, name: str) -> None:
+        result = CliRunner(env={"COLUMNS": "240"}).invoke(app, list(arguments), prog_name=name)
         self.status, self.out, self.err = result.exit_code, result.stdout, result.stderr
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
 
@@ -29,9 +30,9 @@ class Ended:
         return json.loads(self.out)
 
 
-def run(*arguments: str | Path) -> Ended:
+def run(*arguments: str | Path, app: typer.Typer = app, name: str = "gen") -> Ended:
     """Runs a command in this process. What is no planned end fails the test."""
-    return Ended([str(argument) for argument in arguments])
+    return Ended([str(argument) for argument in arguments], app, name)
 
 
 def start(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -1,1 +1,0 @@
-"""Evidence: gen's kernels against other libraries, on the same work in the same run."""
