@@ -1,39 +1,34 @@
-"""A GPU driven by a process that may die: what a kernel does to it costs one trial and one restart.
-
-The process has two requests at a time, so that it never waits for this one. Where a request takes longer than the
-watchdog allows, or ends the process, this side answers it with what happened, starts the process anew, opens the
-problem again, and sends once more what had not begun. A request during which somebody else ended the process is sent
-once more too: it is not at fault.
-"""
+"""A GPU driven by a process that may die: what a kernel does to it costs one trial and one restart."""
 
 from __future__ import annotations
 
-import itertools
-import signal
-import threading
-import time
-from collections import deque
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
 from gen.errors import GenError, RunError
-from gen.forks import fork
-from gen.gpu.pending import Pending, bury, ours
-from gen.gpu.trial import Bench, Entrant, Problem, Rounds, Status, Trial
-from gen.gpu.worker import Hello, Now, Reply, Request, What, serve
+from gen.families.base import Limits
+from gen.gpu.trial import Bench, BenchSession, Entrant, Problem, Rounds, Status, Trial
+from gen.workers import Ended, Last, Report, Restore, Workers
 
 WATCHDOG = 10.0  # seconds in which an attempt must end, and a turn of a finalist
 PATIENCE = 600.0  # seconds for all else, where no kernel in doubt runs: NumPy may take its time
-STARTS = 3  # times in a row that the process may end before it is ready, or before the problem is open again
-# What others end a process by: a user, a scheduler, the kernel for want of memory. A fault of its own is none of them.
-FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
-ENDS = 60.0  # seconds that the driver may take to end a process
-AHEAD = 2  # requests that the process has: the one it is at, and the next
+SWITCH_SECONDS = 2e-4  # a thread that computes for later must not keep waiting the one that measures now
+_STATUS: dict[str, Status] = {"crashed": "launch_failed", "hung": "timeout", "killed": "launch_failed"}
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What the process says of its device when it has started; `about` is all that the bench adds."""
+
+    name: str
+    driver: str
+    limits: Limits
+    about: Any = None
 
 
 class IsolatedDevice:
@@ -42,7 +37,6 @@ class IsolatedDevice:
     Attributes:
         name, driver, limits: the device's.
         about: what its bench adds.
-        restarts: how often the process had to be started again.
     """
 
     def __init__(self, factory: Callable[[], Bench], *, watchdog: float = WATCHDOG) -> None:
@@ -55,41 +49,77 @@ class IsolatedDevice:
         Raises:
             GenError: what the factory raises, or the process ends before it is ready.
         """
-        self.restarts = 0
-        self._factory, self._watchdog = factory, watchdog
-        self._numbers = itertools.count()
-        self._waiting: deque[Pending] = deque()  # not sent
-        self._sent: deque[Pending] = deque()  # the process is at the first
-        self._opened: Request | None = None  # the problem to open again
-        self._reopened = 0  # times in a row that the process ended while it was to
-        self._at = ""  # the variant that a request for several has come to
-        self._began = 0.0  # the first of `_sent`, or its variant
-        self._lock = threading.Lock()
-        self._end: GenError | None = None  # why no more is taken
-        self._woken, self._wake = Pipe(duplex=False)
-        self._process, self._pipe, hello = self._start()
+        self.workers = Workers(partial(_Desk, factory), doing="drives the GPU", seconds=PATIENCE)
+        self._watchdog = watchdog
+        try:
+            hello: Hello = self._ask("hello").result()
+        except BaseException:
+            self.workers.close()
+            raise
         self.name, self.driver, self.limits, self.about = hello.name, hello.driver, hello.limits, hello.about
-        self._thread = threading.Thread(target=self._run, name="gpu", daemon=True)
-        self._thread.start()
+
+    @property
+    def restarts(self) -> int:
+        """How often the process had to be started again."""
+        return self.workers.restarts
 
     def open(self, problem: Problem, base: Entrant) -> IsolatedSession:
         """Begins to make a problem ready."""
-        return IsolatedSession(self, self.ask("open", problem, base))
+
+        def opened(_: Any) -> None:  # a process that takes this one's place opens it too
+            self.workers.restore = Restore(_Desk.do, ("open", problem, base), f"{base.name} on {problem}")
+
+        return IsolatedSession(self, self._ask("open", problem, base, received=opened))
 
     def prepare(self, problem: Problem) -> None:
         """Announces a problem that will be opened later; whatever comes of it shows then."""
-        self.ask("prepare", problem)
+        self._ask("prepare", problem)
 
     def floor_us(self, problem: Problem) -> float:
         """The least time of such a problem, by the device's calibration."""
-        return float(self.ask("floor", problem).result())
+        return float(self._ask("floor_us", problem).result())
+
+    def attempt(self, entrant: Entrant, give_up_us: float) -> Future[Trial]:
+        """Queues an attempt on the problem that is open."""
+
+        def ours(trial: Trial) -> Trial:  # those that come back are copies, equal to none
+            return replace(trial, variant=entrant.variant)
+
+        def ended(how: Ended) -> Trial:
+            trial = entrant.untimed(_STATUS[how.how], how.reason)
+            return replace(trial, outside=how.how == "killed")
+
+        return self._ask("attempt", entrant, give_up_us, seconds=self._watchdog, received=ours, ended=ended)
+
+    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool) -> Rounds:
+        """Times variants on the problem that is open."""
+        by_name = {entrant.name: entrant for entrant in entrants}
+
+        def ours(rounds: Rounds) -> Rounds:
+            faults = [replace(one, variant=by_name[one.variant.name].variant) for one in rounds.faults]
+            return replace(rounds, faults=tuple(faults))
+
+        def ended(how: Ended) -> Rounds:
+            entrant = by_name.get(how.message, entrants[0])
+            trial = entrant.untimed(_STATUS[how.how], f"among the finalists: {how.reason}")
+            return Rounds(faults=(replace(trial, outside=how.how == "killed"),))
+
+        asked = self._ask("rounds", tuple(entrants), turns, hot, seconds=self._watchdog, received=ours, ended=ended)
+        found: Rounds = asked.result()
+        return found
+
+    def close_problem(self) -> None:
+        """Has the device's memory given back, as soon as it is done with what it is at."""
+
+        def closed(_: Any) -> None:
+            self.workers.restore = None
+
+        with suppress(RunError):  # where the process is gone for good, so is its memory
+            self._ask("close", received=closed)
 
     def close(self) -> None:
         """Ends the process, whatever it is at."""
-        with self._lock:
-            self._end = self._end or RunError("The GPU", "has been given back")
-        self._wake.send(None)
-        self._thread.join()
+        self.workers.close()
 
     def __enter__(self) -> IsolatedDevice:
         return self
@@ -97,160 +127,11 @@ class IsolatedDevice:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, what: What, *arguments: Any) -> Future[Any]:
-        """Queues a request."""
-        pending = Pending(Request(next(self._numbers), what, arguments))
-        with self._lock:
-            if self._end is not None:
-                raise self._end
-            self._waiting.append(pending)
-        self._wake.send(None)
-        return pending.future
+    def _ask(self, what: What, *arguments: Any, **how: Any) -> Future[Any]:
+        def failed(ended: Ended) -> Any:
+            raise RunError("The GPU", f"failed while it was to {what}", ended.reason)
 
-    def _start(self) -> tuple[BaseProcess, Connection, Hello]:
-        process, ours = fork(serve, self._factory, name="gen-gpu")
-        ours.send(Request(next(self._numbers), "hello"))
-        reply = None
-        try:
-            if ours.poll(PATIENCE):
-                reply = ours.recv()
-        except (EOFError, OSError):
-            pass
-        if reply is None or reply.error is not None:
-            _kill(process, ours)
-            raise (
-                RunError("The process that drives the GPU", "ended before it was ready")
-                if reply is None
-                else reply.error
-            )
-        return process, ours, reply.value
-
-    # What follows runs on the thread alone.
-
-    def _run(self) -> None:
-        try:
-            while self._take():
-                self._serve()
-        except GenError as error:  # the process cannot be started again
-            with self._lock:
-                self._end = error
-        _kill(self._process, self._pipe)
-        assert self._end is not None
-        for pending in (*self._sent, *self._waiting):
-            if pending.future.running() or pending.future.set_running_or_notify_cancel():
-                pending.future.set_exception(self._end)
-
-    def _take(self) -> bool:
-        """Sends what the process has room for; False if it is to end."""
-        with self._lock:
-            if self._end is not None:
-                return False
-            while self._waiting and len(self._sent) < AHEAD:
-                pending = self._waiting.popleft()
-                if pending.future.set_running_or_notify_cancel():
-                    if not self._sent:
-                        self._begin()
-                    self._sent.append(pending)
-                    self._send(pending.request)
-        return True
-
-    def _serve(self) -> None:
-        """Waits for the process, for the watchdog, or for a new request, and does what is due."""
-        left, most = None, PATIENCE
-        if self._sent:
-            if self._sent[0].request.what in ("attempt", "rounds"):  # a kernel in doubt
-                most = self._watchdog
-            left = max(self._began + most - time.monotonic(), 0)
-        ready = wait([self._pipe, self._woken], left)
-        if self._woken in ready:
-            self._woken.recv()
-        if self._pipe in ready:
-            try:
-                message = self._pipe.recv()
-            except (EOFError, OSError):
-                self._process.join(ENDS)
-                by = -(self._process.exitcode or 0)
-                if by in FROM_OUTSIDE:
-                    self._killed(f"somebody else ended the process that drives the GPU ({signal.Signals(by).name})")
-                else:
-                    self._died("launch_failed", "the process that drives the GPU died of it")
-                return
-            self._begin(message.name if isinstance(message, Now) else "")
-            if isinstance(message, Reply):
-                self._answer(message)
-        elif not ready:
-            self._died("timeout", f"it did not end within {most:g} s")
-
-    def _begin(self, at: str = "") -> None:
-        self._began, self._at = time.monotonic(), at
-
-    def _send(self, request: Request) -> None:
-        with suppress(OSError):  # where it has died, the pipe tells next
-            self._pipe.send(request)
-
-    def _answer(self, reply: Reply) -> None:
-        pending = self._sent.popleft()
-        assert pending.request.number == reply.number
-        if reply.error is None and pending.request.what in ("open", "close"):
-            self._opened = pending.request if pending.request.what == "open" else None
-        try:
-            if pending.again == "reopen" and reply.lost:
-                self._count_reopening(str(reply.error))
-            elif pending.again == "reopen":
-                self._reopened = 0
-            if reply.lost:
-                self._restart()
-        finally:  # also where no process starts any more: somebody waits
-            if reply.error is not None:
-                pending.future.set_exception(reply.error)
-            else:
-                pending.future.set_result(ours(pending.request, reply.value))
-
-    def _died(self, status: Status, reason: str, *, outside: bool = False) -> None:
-        """Says for the process what became of the request that it was at, and starts it anew."""
-        at = self._at
-        pending = self._sent.popleft() if self._sent else None
-        try:
-            if pending is not None and pending.again == "reopen":
-                self._count_reopening(reason)
-            self._restart()
-        finally:
-            if pending is not None:
-                bury(pending, at, status, reason, outside=outside)
-
-    def _killed(self, reason: str) -> None:
-        """Starts the process anew, and has it do once more what it was at, but not a third time."""
-        if self._sent and self._sent[0].again:
-            self._died("launch_failed", f"{reason}, twice", outside=True)
-            return
-        if self._sent:
-            self._sent[0].again = "retry"
-        self._restart()
-
-    def _count_reopening(self, reason: str) -> None:
-        """Raises RunError if the process has ended too often while it was to open the problem again."""
-        self._reopened += 1
-        if self._reopened >= STARTS:
-            assert self._opened is not None
-            problem, base = self._opened.arguments
-            raise RunError(f"{base.name} on {problem}", f"could not be made ready again, {STARTS} times", reason)
-
-    def _restart(self) -> None:
-        """A new process, the problem open in it, which has been sent what the old one had not begun."""
-        _kill(self._process, self._pipe)
-        self.restarts += 1
-        for start in range(1, STARTS + 1):
-            try:
-                self._process, self._pipe, _ = self._start()
-                break
-            except RunError:
-                if start == STARTS:
-                    raise
-        if self._opened is not None:
-            self._sent.appendleft(Pending(self._opened, again="reopen"))
-        self._begin()
-        for pending in self._sent:
-            self._send(pending.request)
+        return self.workers.submit(_Desk.do, what, *arguments, **{"ended": failed, **how})
 
 
 class IsolatedSession:
@@ -265,20 +146,75 @@ class IsolatedSession:
 
     def submit(self, entrant: Entrant, give_up_us: float) -> Future[Trial]:
         """Queues an attempt."""
-        return self._device.ask("attempt", entrant, give_up_us)
+        return self._device.attempt(entrant, give_up_us)
 
     def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
         """Times variants in turns."""
-        found: Rounds = self._device.ask("rounds", tuple(entrants), turns, hot).result()
-        return found
+        return self._device.rounds(entrants, turns, hot=hot)
 
     def close(self) -> None:
         """Has the device's memory given back, as soon as it is done with what it is at."""
-        with suppress(RunError):  # where the process is gone for good, so is its memory
-            self._device.ask("close")
+        self._device.close_problem()
 
 
-def _kill(process: BaseProcess, pipe: Connection) -> None:
-    pipe.close()
-    process.kill()
-    process.join(ENDS)  # a kernel that hangs is ended with it, which takes the driver some time
+What = Literal["hello", "floor_us", "prepare", "open", "attempt", "rounds", "close"]
+
+
+class _Desk:
+    """The state of the process: the device, and the problem that is open on it."""
+
+    def __init__(self, factory: Callable[[], Bench], report: Report) -> None:
+        sys.setswitchinterval(SWITCH_SECONDS)
+        self._bench, self._report = factory(), report
+        self._session: BenchSession | None = None
+        self._unopened: GenError = RunError("The GPU", "has no problem open")  # why there is no session
+
+    def do(self, what: What, *arguments: Any) -> Any:
+        """Does one thing; the last one if the device does not answer any more."""
+        value, failed = None, None
+        try:
+            value = self._do(what, *arguments)
+        except GenError as error:
+            failed = error
+        suspect = (
+            failed is not None
+            or (isinstance(value, Trial) and value.status in ("launch_failed", "wrong_result"))
+            or (isinstance(value, Rounds) and bool(value.faults))
+        )
+        if suspect and not self._bench.alive():
+            return Last(value, failed)
+        if failed is not None:
+            raise failed
+        return value
+
+    def _do(self, what: What, *arguments: Any) -> Any:
+        if what == "hello":
+            bench = self._bench
+            return Hello(bench.name, bench.driver, bench.limits, getattr(bench, "about", None))
+        if what == "floor_us":
+            return self._bench.floor_us(*arguments)
+        if what == "prepare":
+            self._bench.prepare(*arguments)
+            return None
+        if what == "open":
+            self._close()
+            try:
+                self._session = self._bench.open(*arguments)
+            except GenError as error:
+                self._unopened = error
+                raise
+            return None
+        if what == "close":
+            self._close()
+            return None
+        if self._session is None:
+            raise self._unopened
+        if what == "attempt":
+            return self._session.attempt(*arguments)
+        entrants, turns, hot = arguments
+        return self._session.rounds(entrants, turns, self._report, hot=hot)
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None

@@ -129,7 +129,7 @@ def test_a_process_that_somebody_kills_costs_no_trial(
     def tick(done: int, _: int) -> None:
         if done in (40, 120):
             killed.append(done)
-            os.kill(device._process.pid or 0, signal.SIGKILL)
+            os.kill(device.workers.pids[0], signal.SIGKILL)
 
     outcome = tune(SMALL, device, farm, Trials(tmp_path), options=Options(few), tick=tick)
     assert killed == [40, 120]

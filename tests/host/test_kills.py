@@ -14,11 +14,11 @@ import numpy as np
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family
-from gen.forks import fork
 from gen.gpu.trial import Problem
 from gen.store.trials import FILE, Trials
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.tuner import Options, tune
+from gen.workers import fork
 from tests.fake_device import FakeDevice, FakeFarm, time_of
 
 REDUCTION = find_family(FAMILIES, "reduction")
@@ -96,7 +96,7 @@ def test_fifty_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
     winner, _ = tuned(tmp_path / "whole", seen.append)
     every, home, kept = len(seen), tmp_path / "killed", dict[str, str]()
     assert every > KILLS
-    process, pipe = fork(kill_again_and_again, home, every, name="kills")
+    process, pipe = fork(kill_again_and_again, home, every, doing="is killed")
     for _ in range(KILLS):
         told, found = pipe.recv()
         assert kept.items() <= found.items()
