@@ -29,11 +29,10 @@ from gen.families.names import find_spec, variant
 from gen.paths import cache_home, output_home
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel
 from gen.store.spaces import Measured, read_table
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.usage import usage
-from gen.tune.predict import Speeds, predict
+from gen.tune.predict import predict
 
 TRIALS = Path(__file__).parent / "trials"
 ARCH = "sm_90"
@@ -117,14 +116,14 @@ def predicted(spec_name: str, rows: list[Measured]) -> Iterator[tuple[float, flo
             except GenError:  # no longer legal
                 continue
     limits, cache = Limits.of(ARCH), cache_home(output_home())
-    compiler, speeds = Nvrtc(cache), Speeds.of(ARCH)
+    compiler = Nvrtc(cache)
     kernels = HostRunner(limits, cache=cache, text=render).load([one for one, _ in made])
     for kernel, (one, row) in zip(kernels, made, strict=True):
         extents: Extents = {name: int(size) for name, size in (part.split("=") for part in row.shape.split())}
         used = usage(one, compiler.compile(one.name, render(one), ARCH), limits, extents)
-        moved = traffic(kernel, limits, extents, MemoryModel.of(ARCH))
+        moved = traffic(kernel, limits, extents)
         assert row.time_ms is not None
-        yield row.time_ms, predict(one, moved, used, limits, extents, speeds).us
+        yield row.time_ms, predict(one, moved, used, limits, extents).us
 
 
 def config_of(config: type[Config], texts: Mapping[str, str]) -> Config | None:

@@ -107,7 +107,7 @@ def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) ->
     device = need_gpu("python -m bench.sanitize")
     sanitizer = find_sanitizer()
     start = time.monotonic()
-    limits = Limits.of(device.arch)
+    limits = device.limits
     jobs = jobs_of(options, limits)
     texts = texts_of(sorted({job.family for job in jobs}), limits, options)
     if not options.plant:

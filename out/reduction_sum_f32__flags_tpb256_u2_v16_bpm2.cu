@@ -7,7 +7,7 @@
 // that finishes last does that. It relies on it that blocks of smaller numbers are started first,
 // as GPUs do though CUDA promises no order.
 //
-// Let:      blocks = max(min((n + 2047) / 2048, sm_count * 2), 1)
+// Let:      blocks = max(min((n + 2047) / 2048, multiprocessors * 2), 1)
 // Launch:   <<<blocks, 256>>>(in, out, slots, n)
 // Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":

@@ -5,7 +5,7 @@
 // a second launch, combines the partial results in index order, so that every run gives the same
 // bits.
 //
-// Let:      blocks = max(min((n + 32767) / 32768, sm_count), 1)
+// Let:      blocks = max(min((n + 32767) / 32768, multiprocessors), 1)
 // Launch:   <<<blocks, 1024>>>(in, out, partials, ticket, n)
 // Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
 // Scratch:  ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch

@@ -5,7 +5,7 @@
 // a second launch, combines the partial results in index order, so that every run gives the same
 // bits.
 //
-// Let:      blocks = max(min((n + 16383) / 16384, sm_count * 2), 1)
+// Let:      blocks = max(min((n + 16383) / 16384, multiprocessors * 2), 1)
 // Launch:   <<<blocks, 512>>>(in, out, partials, ticket, n)
 // Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
 // Scratch:  ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch

@@ -7,8 +7,8 @@
 //
 // Let:      inner_across = (max(cols, 116) - 116) / 104
 // Let:      across = (cols + 103) / 104
-// Let:      strips = min(max(min((sm_count * 12) / max(inner_across + ((across - inner_across) *
-//           3), 1), rows / 24), 1), rows)
+// Let:      strips = min(max(min((multiprocessors * 12) / max(inner_across + ((across -
+//           inner_across) * 3), 1), rows / 24), 1), rows)
 // Let:      whole = steps / 12
 // Let:      launches = whole + min(steps % 12, 1)
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,

@@ -7,8 +7,8 @@
 //
 // Let:      inner_across = (max(cols, 112) - 112) / 96
 // Let:      across = (cols + 95) / 96
-// Let:      strips = min(max(min((sm_count * 16) / max(inner_across + ((across - inner_across) *
-//           3), 1), rows / 32), 1), rows)
+// Let:      strips = min(max(min((multiprocessors * 16) / max(inner_across + ((across -
+//           inner_across) * 3), 1), rows / 32), 1), rows)
 // Let:      whole = steps / 16
 // Let:      launches = whole + min(steps % 16, 1)
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,

@@ -22,7 +22,7 @@ from gen.families.stencil.spec import BOUNDARIES, StencilSpec
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import NUMBERS, PARTS, Values
 from gen.proof.cases import Case, Content
-from gen.proof.sizes import COUNTS, OFFSETS, SM_COUNTS, awkward, draw_extents, draw_shape
+from gen.proof.sizes import COUNTS, MULTIPROCESSOR_COUNTS, OFFSETS, awkward, draw_extents, draw_shape
 
 C = TypeVar("C", bound=Config)
 
@@ -130,7 +130,7 @@ def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
         content=st.sampled_from(Content),
         seed=st.integers(0, 2**20),
         offset=st.sampled_from(OFFSETS),
-        sm_count=st.sampled_from(SM_COUNTS),
+        multiprocessors=st.sampled_from(MULTIPROCESSOR_COUNTS),
     )
 
 

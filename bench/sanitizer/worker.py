@@ -20,7 +20,8 @@ from gen.proof.cases import Case, cases_of
 from gen.proof.prover import Proof, prove
 from gen.tune.select import of_family
 
-SM_COUNT = 2  # of the device that is played: few, so that small problems make blocks go round and wait for each other
+# Of the device that is played: few, so that small problems make blocks go round and wait for each other.
+MULTIPROCESSORS = 2
 
 
 def chosen(family: str, limits: Limits, name: str | None) -> tuple[Variant, ...]:
@@ -33,7 +34,7 @@ def chosen(family: str, limits: Limits, name: str | None) -> tuple[Variant, ...]
 def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
     """The cases of a variant, each awkward size once, no more than `most` spread over all; and how many there are."""
     # Each size comes with exact integers and with another content, in turns: to a sanitizer they are the same.
-    every = [replace(case, sm_count=SM_COUNT) for case in cases_of(variant.family, variant.spec)][::2]
+    every = [replace(case, multiprocessors=MULTIPROCESSORS) for case in cases_of(variant.family, variant.spec)][::2]
     if most >= len(every):
         return every, len(every)
     return [every[place * len(every) // most] for place in range(most)], len(every)

@@ -14,7 +14,9 @@ import typer
 from gen.errors import ConfigError, GenError, ShapeError, SpecError, StoreError, UnknownNameError
 
 if TYPE_CHECKING:
-    from gen.families.base import Family, Limits, Variant
+    from gen.arch import Limits
+    from gen.families.base import Family, Variant
+    from gen.tune.device import Device
 
 
 class OptionError(GenError):
@@ -99,6 +101,20 @@ def home_of(out: Path | None) -> Path:
         return output_home(out)
     except GenError as error:
         raise OptionError(error.subject, error.rule, error.value) from error
+
+
+def limits_for(arch: str | None, device: Device | None = None) -> Limits:
+    """The limits of the architecture asked for, else of the GPU at hand, else of the one that stands for all.
+
+    Says so where the table has no figures of that architecture. Raises UnknownNameError for what names none.
+    """
+    from gen.arch import DEFAULT_ARCH, Limits
+    from gen.cli import show
+
+    limits = device.limits if arch is None and device is not None else Limits.of(arch or DEFAULT_ARCH)
+    if limits.stand_in is not None:
+        show.note(limits.stand_in)
+    return limits
 
 
 def check_feasible(variant: Variant, limits: Limits) -> None:

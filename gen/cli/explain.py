@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.arch import DEFAULT_ARCH
 from gen.cli import show
-from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of
-from gen.cli.prove import ARCH
+from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of, limits_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gen.families.base import Extents, Limits, Variant
-    from gen.proof.traffic import Access, MemoryModel, Traffic
+    from gen.arch import Limits, MemoryModel
+    from gen.families.base import Extents, Variant
+    from gen.proof.traffic import Access, Traffic
     from gen.report.counted import Compared
     from gen.report.explain import Explanation
 
@@ -25,8 +26,8 @@ Arch = Annotated[
         "--arch",
         metavar="SM",
         show_default=False,
-        help=f"The architecture to look at. Default: the GPU's, with its counters, or {ARCH}. fermi, fermi-uncached "
-        "and kepler, on which the literature measured: what moves there, and no more.",
+        help=f"The architecture to look at. Default: the GPU's, with its counters, or {DEFAULT_ARCH}. fermi, "
+        "fermi-uncached and kepler, on which the literature measured: what moves there, and no more.",
     ),
 ]
 Shape = Annotated[
@@ -78,12 +79,10 @@ def explain(
     and instructions where nvdisasm is installed. From both follows what bounds it. On a GPU with Nsight Compute the
     hardware's counters stand beside what was predicted; else nothing is measured.
     """
-    from gen.errors import RunError, ShapeError
-    from gen.families.base import Limits
+    from gen.arch import LITERATURE
+    from gen.errors import RunError, ShapeError, UnknownNameError
     from gen.families.counts import check_counts
-    from gen.families.names import find_named, unknown
-    from gen.families.plans import architectures
-    from gen.proof.traffic import MemoryModel, old_architectures
+    from gen.families.names import find_named
     from gen.report.compare import changes, metrics, parameters
     from gen.report.look import explanations, extents_for, moves
     from gen.report.tell import as_json
@@ -92,10 +91,12 @@ def explain(
 
     counts = read_counts(count or ())
     device = find_device() if arch is None else None
-    old = arch in old_architectures()
-    if arch is not None and not old and arch not in architectures():
-        raise unknown("The architecture", arch, [*architectures(), *old_architectures()])
-    home, limits = home_of(out), Limits.of(device.arch if device else ARCH if old else arch or ARCH)
+    old = None if arch is None else LITERATURE.get(arch)
+    try:
+        limits = limits_for(None if old else arch, device)
+    except UnknownNameError as error:
+        raise UnknownNameError(error.subject, f"{error.rule}; or {', '.join(LITERATURE)}", error.value) from None
+    home = home_of(out)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     variants = [find(families, one, home) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
@@ -111,9 +112,9 @@ def explain(
                 made.name, f"cannot be explained: {made.algorithm.not_on_host}",
                 next_step=f"On a GPU gen ladder {made.family.name} shows what it takes, and make test-gpu proves it",
             )  # fmt: skip
-    if old:
+    if old is not None:
         assert arch is not None
-        _show_moves(variants, sizes, moves(variants, limits, home, sizes, MemoryModel.of(arch)), arch, json=json)
+        _show_moves(variants, sizes, moves(variants, limits, home, sizes, old), arch, json=json)
         return
     found = explanations(variants, limits, home, sizes)
     counted = [_counters(one, limits, home) if device else () for one in found]
@@ -226,7 +227,7 @@ def _show(one: Explanation) -> None:
     from gen.report.tell import sentences
 
     sizes = ", ".join(f"{size} {extent}" for size, extent in one.extents.items())
-    show.text(f"{one.variant.name} on {one.arch}, at {sizes}", "bold")
+    show.text(f"{one.variant.name} on {one.limits.arch}, at {sizes}", "bold")
     show.text(one.variant.algorithm.described(one.variant.config))
     show.text()
     for sentence in sentences(one):
@@ -252,7 +253,7 @@ def _how(access: Access) -> str:
 
 
 def _each(access: Access, model: MemoryModel) -> str:
-    from gen.proof.traffic import LINE
+    from gen.arch import LINE
 
     if access.space in ("shared", "constant"):
         return f"{access.wavefronts / access.requests:.4g} of {access.least_wavefronts / access.requests:.3g} turns"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import show
-from gen.cli.common import Json, Out, families_of, home_of
+from gen.cli.common import Json, Out, families_of, home_of, limits_for
 from gen.cli.explain import Counts, Shape
-from gen.cli.prove import ARCH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,9 @@ def ladder(
     count: Counts = None,
     arch: Annotated[
         str | None,
-        typer.Option(metavar="SM", show_default=False, help=f"Predict for it. Default: measure on the GPU, or {ARCH}."),
+        typer.Option(
+            metavar="SM", show_default=False, help=f"Predict for it. Default: measure on the GPU, or {DEFAULT_ARCH}."
+        ),
     ] = None,
     out: Out = None,
     json: Json = False,
@@ -41,7 +43,6 @@ def ladder(
     that explain a step come from the CPU run in both cases.
     """
     from gen.errors import MissingToolError
-    from gen.families.base import Limits
     from gen.families.names import find_family
     from gen.report.ladder import WORDS, as_json, climb, listed, looked_at, said_of_problems
     from gen.tune.device import find_device
@@ -55,7 +56,7 @@ def ladder(
         except MissingToolError as error:
             show.note(f"There is a GPU, but it cannot be used: {error}")
             device = None
-    limits = Limits.of(device.arch if device else arch or ARCH)
+    limits = limits_for(arch, device)
     rungs = listed(found, limits, shape, counts)
     told = [rung.name for rung in rungs if rung.extents and counts.keys() & rung.extents.keys()]
     if 0 < len(told) < len(rungs):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.arch import DEFAULT_ARCH
 from gen.cli import show
 from gen.cli.common import Json, Out, Target, families_of, find, home_of
 from gen.errors import MissingToolError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from gen.tune.rehearse import ManyCompiler
     from gen.tune.verdicts import Verdict
 
-ARCH = "sm_90"  # whose limits are played where no device is named
 FEW = 12  # variants that are compiled in this process
 STOPPED = "Stopped. What was compiled and built is kept; what was proven is proven again next time."
 
@@ -57,7 +57,7 @@ def prove(
     kept in failed_cases.jsonl and tried first on every variant of its spec; what is shown is the smallest that was
     found.
     """
-    from gen.families.base import Limits
+    from gen.arch import Limits
     from gen.families.names import Takes
     from gen.paths import cache_home
     from gen.proof.replay import read
@@ -67,7 +67,7 @@ def prove(
     from gen.tune.verdicts import with_registers
     from gen.waits import result_of
 
-    families, home, limits = families_of(ctx), home_of(out), Limits.of(ARCH)
+    families, home, limits = families_of(ctx), home_of(out), Limits.of(DEFAULT_ARCH)
     others = [name for family in families for name in (family.name, *(named.name for named in family.named))]
     rule = "must be a family, a variant's full name, a kernel of the literature or a spec, FAMILY_LABEL"
     takes = Takes("The name", rule, others)
@@ -123,7 +123,7 @@ def _apart(compiler: Nvrtc | None, count: int) -> AbstractContextManager[ManyCom
     """
     from gen.toolchain.farm import CompileFarm
 
-    if compiler is None or ARCH not in compiler.architectures:
+    if compiler is None or DEFAULT_ARCH not in compiler.architectures:
         return nullcontext()
     return nullcontext(compiler) if count <= FEW else CompileFarm(compiler, width=1)
 
@@ -135,7 +135,7 @@ def compile_all(compiler: ManyCompiler | None, variants: Sequence[Variant]) -> d
 
     if compiler is None:
         return {}
-    results = compiler.compile_many(((made.name, render(made)) for made in variants), ARCH)
+    results = compiler.compile_many(((made.name, render(made)) for made in variants), DEFAULT_ARCH)
     return {result.name: result for result in results if isinstance(result, Compiled)}
 
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gen.arch import DEFAULT_ARCH, Limits
 from gen.cli import show
-from gen.cli.common import families_of, home_of
-from gen.cli.prove import ARCH, STOPPED, as_json, keep_failures, show_reasons
+from gen.cli.common import families_of, home_of, limits_for
+from gen.cli.prove import STOPPED, as_json, keep_failures, show_reasons
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gen.families.base import Limits, Variant
+    from gen.families.base import Variant
     from gen.tune.device import Device
     from gen.tune.ranking import Ranking
     from gen.tune.rehearse import Prospect, Rehearsal, Rehearsed
@@ -47,15 +48,18 @@ def rehearse(
 
     deadline = None if budget is None else time.monotonic() + budget
     families, home, device = families_of(ctx), home_of(out), find_device()
-    limits = _limits(arch, device)
+    limits, compiler = limits_for(arch, device), Nvrtc(cache_home(home))
+    if limits.arch not in compiler.architectures:
+        if arch is not None:
+            known = ", ".join(compiler.architectures)
+            raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", arch)
+        # What the GPU here is does not stand in the way of a rehearsal.
+        show.note(f"{compiler.version} does not compile for {limits.arch}: this rehearses for {DEFAULT_ARCH} instead.")
+        limits = Limits.of(DEFAULT_ARCH)
     variants = of_specs(
         families, target, lambda name: family_and_spec(families, name, home, to_tune(families, name)),
         cover=True, limits=limits,
     )  # fmt: skip
-    compiler = Nvrtc(cache_home(home))
-    if limits.arch not in compiler.architectures:
-        known = ", ".join(compiler.architectures)
-        raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", limits.arch)
     host = Host(limits, cache_home(home), kept=read(home))
     specs = Counter(_spec(made) for made in variants)
     with (
@@ -97,18 +101,6 @@ def rehearse(
 
 def _spec(made: Variant) -> str:
     return f"{made.family.name}_{made.spec.label}"
-
-
-def _limits(arch: str | None, device: Device | None) -> Limits:
-    """Of the architecture asked for, of that of the GPU at hand, or of the one that stands for all."""
-    from gen.families.base import Limits
-
-    if arch is None and device is not None:
-        try:
-            return Limits.of(device.arch)
-        except UnknownNameError:  # a GPU that gen has no table for does not stand in the way of a rehearsal
-            pass
-    return Limits.of(arch or ARCH)
 
 
 def _show(done: Rehearsal, compiler: str) -> None:
@@ -214,7 +206,7 @@ def _as_json(done: Rehearsal, would: Sequence[Prospect], compiler: str, device: 
     return {
         "arch": done.arch,
         "compiler": compiler,
-        "device": None if device is None else {"name": device.name, "arch": device.arch},
+        "device": None if device is None else {"name": device.name, "arch": device.limits.arch},
         "measured": False,
         "variants": [_variant(one) for one in done.variants],
         "left_out": [made.name for made in done.left_out],

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.arch import DEFAULT_ARCH
 from gen.cli import show
-from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of
-from gen.cli.prove import ARCH
+from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of, limits_for
 
 if TYPE_CHECKING:
     from gen.families.base import Extents
@@ -28,7 +28,7 @@ def resources(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A full name, or what the literature calls the kernel: reduceShfl.")
     ],
-    arch: Annotated[str, typer.Option(metavar="SM", help="The architecture to compile for.")] = ARCH,
+    arch: Annotated[str, typer.Option(metavar="SM", help="The architecture to compile for.")] = DEFAULT_ARCH,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -39,13 +39,11 @@ def resources(
     threads, as the kernel's text asks for them, when the largest problem that is tuned fills the device.
     """
     from gen.emit.render import render
-    from gen.families.base import Limits
     from gen.paths import cache_home
-    from gen.toolchain.occupancy import needed_in_flight
     from gen.toolchain.usage import largest, usage
 
     # The name and the architecture are looked at before the compiler is loaded, which takes half a second.
-    home, limits = home_of(out), Limits.of(arch)
+    home, limits = home_of(out), limits_for(arch)
     variant = find(families_of(ctx), name, home)
     check_feasible(variant, limits)
     from gen.toolchain.nvrtc import Nvrtc
@@ -53,7 +51,7 @@ def resources(
     compiled = Nvrtc(cache_home(home)).compile(variant.name, render(variant), arch)
     extents = largest(variant, limits)
     found = usage(variant, compiled, limits, extents)
-    needed = needed_in_flight(arch)
+    needed = limits.needed_bytes_in_flight
     if json:
         show.data(
             {

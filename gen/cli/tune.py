@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import outcomes, show, winners
 from gen.cli.common import Json, OptionError, Out, families_of, home_of
 from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
-from gen.cli.prove import ARCH
 from gen.cli.rehearse import rehearse
 from gen.cli.tune_options import check_together, needs, options_of, read_seconds
 from gen.errors import MissingToolError
@@ -123,7 +123,8 @@ def tune(
             "--arch",
             metavar="SM",
             show_default=False,
-            help=f"Measure nothing, and rehearse for this architecture. Without a GPU that is so anyway, for {ARCH}.",
+            help="Measure nothing, and rehearse for this architecture. Without a GPU that is so anyway, for "
+            f"{DEFAULT_ARCH}.",
         ),
     ] = None,
     out: Out = None,

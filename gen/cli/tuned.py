@@ -81,8 +81,6 @@ def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]
 
 def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tuple[str | None, list[dict[str, str]]]:
     """The GPU of this machine, if there is one, and what it gets for each shape class; else base."""
-    from gen.errors import UnknownNameError
-    from gen.families.base import Limits
     from gen.families.names import variant
     from gen.runtime.dispatch import Chooser
     from gen.tune.device import find_device
@@ -90,15 +88,9 @@ def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tupl
     classes = family.shape_classes(spec)
     device = find_device()
     if device is not None:
-        try:
-            chooser = Chooser(family, spec, winners, device.name, Limits.of(device.arch))
-            found = [part for shape in classes for part in chooser.choices(shape)]
-        except UnknownNameError:  # an architecture whose limits only its driver knows
-            pass
-        else:
-            return device.name, [
-                {"shape": shape, "variant": one.variant.name, "why": one.why} for shape, one in found
-            ]  # fmt: skip
+        chooser = Chooser(family, spec, winners, device.name, device.limits)
+        found = [part for shape in classes for part in chooser.choices(shape)]
+        return device.name, [{"shape": shape, "variant": one.variant.name, "why": one.why} for shape, one in found]
     base = [(shape, variant(family, spec, *family.base(spec, shape)).name) for shape in classes]
     return None, [{"shape": shape, "variant": made, "why": "base"} for shape, made in base]
 

@@ -1,7 +1,7 @@
 """What a family is: specs say what, algorithms say how, plans say which launches.
 
-What they are put together from comes from here too: `arrays`, `plans`. Imports these, `errors`, `dtypes`, `expr`,
-`config` and `near`, nothing else of gen; nothing outside a family knows a family's name.
+What they are put together from comes from here too: `arrays`, `plans`, `gen.arch`. Imports these, `errors`, `dtypes`,
+`expr`, `config` and `near`, nothing else of gen; nothing outside a family knows a family's name.
 """
 
 from __future__ import annotations
@@ -16,20 +16,12 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
 from gen.families.arrays import WIDEST, Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
 from gen.families.near import misspelled
-from gen.families.plans import (
-    MAX_GRID_X,
-    MAX_GRID_YZ,
-    STATIC_SHARED_BYTES,
-    Launch,
-    Limits,
-    Plan,
-    Scratch,
-    beyond_grid,
-)
+from gen.families.plans import Launch, Plan, Scratch, beyond_grid
 
 __all__ = [
     "MAX_GRID_X", "MAX_GRID_YZ", "STATIC_SHARED_BYTES", "WIDEST", "Algorithm", "Array", "Expected",

@@ -119,7 +119,7 @@ class Expr:
 
 
 def size(name: str) -> Expr:
-    """A size that is known when the kernel is called: an extent of the problem, or `sm_count`."""
+    """A size that is known when the kernel is called: an extent of the problem, or `multiprocessors`."""
     return Expr(name=name)
 
 

@@ -1,66 +1,12 @@
-"""Plans: every launch of a call as expressions over sizes, and the limits of the device that the sizes meet."""
+"""Plans: every launch of a call as expressions over sizes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gen.arch import MAX_GRID_X, MAX_GRID_YZ
 from gen.dtypes import DType
-from gen.errors import UnknownNameError
 from gen.families.expr import ONE, ZERO, Expr
-
-
-def architectures() -> tuple[str, ...]:
-    """Those whose limits are known."""
-    return tuple(_LIMITS)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a device allows. `Limits.of("sm_90")` is a table and needs no GPU."""
-
-    arch: str
-    sm_count: int
-    shared_bytes_per_block: int
-    registers_per_sm: int
-    threads_per_sm: int
-
-    @classmethod
-    def of(cls, arch: str) -> Limits:
-        """The limits of an architecture's best-known device."""
-        if arch not in _LIMITS:
-            raise UnknownNameError("The architecture", "must be one of " + ", ".join(_LIMITS), repr(arch))
-        return cls(arch, *_LIMITS[arch])
-
-    @property
-    def has_clusters(self) -> bool:
-        """Whether blocks of a cluster can reach into each other's shared memory."""
-        return int(self.arch.removeprefix("sm_").rstrip("af")) >= 90
-
-    @property
-    def has_warp_sums(self) -> bool:
-        """Whether there is an instruction for the sum of a warp's 32-bit integers."""
-        return int(self.arch.removeprefix("sm_").rstrip("af")) >= 80
-
-    def sizes(self) -> dict[str, int]:
-        """What a plan's expressions may name beside extents."""
-        return {"sm_count": self.sm_count}
-
-
-# CUDA C++ Programming Guide, "Compute Capabilities"; multiprocessors of V100, T4, A100, RTX 3090, L40S, H100, B200,
-# RTX 5090; shared memory is what a block can opt in to.
-_LIMITS = {
-    "sm_70": (80, 98304, 65536, 2048),
-    "sm_75": (40, 65536, 65536, 1024),
-    "sm_80": (108, 166912, 65536, 2048),
-    "sm_86": (82, 101376, 65536, 1536),
-    "sm_89": (142, 101376, 65536, 1536),
-    "sm_90": (132, 232448, 65536, 2048),
-    "sm_100": (148, 232448, 65536, 2048),
-    "sm_120": (170, 101376, 65536, 1536),
-}
-STATIC_SHARED_BYTES = 49152  # more must be dynamic, on every architecture
-MAX_GRID_X = 2**31 - 1
-MAX_GRID_YZ = 65535  # along y, and along z: so most fold everything into x
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,16 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gen.arch import Attribute, Limits
 from gen.dtypes import DType
 from gen.errors import DeviceError, MissingToolError, RunError
-from gen.families.base import Array, Limits
+from gen.families.base import Array
 from gen.families.steps import Step
 
 try:
@@ -158,19 +160,11 @@ class CudaDevice:
     """
 
     def __init__(self, index: int) -> None:
-        attribute = pycuda.device_attribute
         device = pycuda.Device(index)
-        major, minor = device.compute_capability()
         self.index = index
         self.name = str(device.name())
-        self.limits = Limits(
-            arch=f"sm_{major}{minor}",
-            sm_count=device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
-            shared_bytes_per_block=device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-            registers_per_sm=device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
-            threads_per_sm=device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
-        )
-        self.l2_bytes = int(device.get_attribute(attribute.L2_CACHE_SIZE))
+        self.limits = Limits.of_device(self.name, partial(_attribute, index))
+        self.l2_bytes = self.limits.l2_bytes
         self.driver = _driver_version()
         self._context = device.retain_primary_context()
         self._current = False
@@ -412,6 +406,12 @@ def _reported(subject: str) -> Iterator[None]:
         yield
     except pycuda.Error as error:
         raise RunError(subject, "reports that a launch failed", error) from error
+
+
+def _attribute(index: int, which: Attribute) -> int:
+    """A device attribute; 0 where the driver does not know it."""
+    status, value = bindings.cuDeviceGetAttribute(bindings.CUdevice_attribute(which), index)
+    return int(value) if status == bindings.CUresult.CUDA_SUCCESS else 0
 
 
 def _driver_version() -> str:

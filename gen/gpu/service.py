@@ -129,7 +129,7 @@ class Service:
         return wrong, None if first == _NOT_FOUND else first
 
     def _run(self, symbol: str, arguments: list[tuple[str, int | float]], blocks: int = 0) -> None:
-        grid = (blocks or BLOCKS_PER_SM * self.device.limits.sm_count, 1, 1)
+        grid = (blocks or BLOCKS_PER_SM * self.device.limits.multiprocessors, 1, 1)
         self._function(symbol).launch(grid, (THREADS, 1, 1), arguments)
 
     def _function(self, symbol: str) -> Function:

@@ -148,7 +148,7 @@ def calibrate(device: CudaDevice, service: Service, clock: Clock, empty_graph: G
     source, target = device.allocate(_LARGE), device.allocate(_LARGE)
     for memory in (source, target):
         service.random(memory.address, _LARGE, 7, F32)
-    grids = [0, *(per_sm * device.limits.sm_count for per_sm in (2, 4, 16, 32)), -1]
+    grids = [0, *(per_sm * device.limits.multiprocessors for per_sm in (2, 4, 16, 32)), -1]
 
     def bandwidth(factor: int, *works: Callable[[int, int], None]) -> float:
         best = 0.0

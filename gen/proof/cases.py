@@ -12,7 +12,7 @@ import numpy as np
 
 from gen.dtypes import C64, F32, F64, DType
 from gen.families.base import Array, Extents, Family, Layout, Spec
-from gen.proof.sizes import OFFSETS, SM_COUNTS, RandomDraw, draw_extents
+from gen.proof.sizes import DEVICE, MULTIPROCESSOR_COUNTS, OFFSETS, RandomDraw, draw_extents
 
 MARGIN = 256  # bytes kept free before and after each array
 
@@ -36,7 +36,7 @@ class Case:
         content: what its inputs hold.
         seed: of their random numbers.
         offset: where arrays begin, as `begins` has it; 0: all at 256-byte boundaries.
-        sm_count: multiprocessors of the device that is played; few make grid-stride loops go round.
+        multiprocessors: multiprocessors of the device that is played; few make grid-stride loops go round.
         sampled: it is too large to be run whole: chosen blocks of it are.
     """
 
@@ -44,12 +44,12 @@ class Case:
     content: Content = Content.RANDOM
     seed: int = 0
     offset: int = 0
-    sm_count: int = 132
+    multiprocessors: int = DEVICE.multiprocessors
     sampled: bool = False
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} {extent}" for name, extent in self.extents.items())
-        device = f"{self.sm_count} multiprocessors" + ("; chosen blocks only" if self.sampled else "")
+        device = f"{self.multiprocessors} multiprocessors" + ("; chosen blocks only" if self.sampled else "")
         return f"{sizes}; {self.content.value} seed {self.seed}; offset {self.offset}; {device}"
 
 
@@ -71,13 +71,13 @@ def cases_of(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
     One of the two has arrays that begin at 256-byte boundaries, the other not; the device differs too.
     """
     others = cycle(content for content in Content if content is not Content.INTEGERS)
-    devices = cycle(SM_COUNTS)
+    devices = cycle(MULTIPROCESSOR_COUNTS)
     draw = RandomDraw(seed)
     drawn = (draw_extents(family, spec, draw) for _ in range(DRAWN))
     for number, extents in enumerate(chain(family.cases(spec), drawn)):
         for place, content in enumerate((Content.INTEGERS, next(others))):
             offset = 0 if (number + place) % 2 == 0 else OFFSETS[1 + number // 2 % (len(OFFSETS) - 1)]
-            yield Case(extents, content, number + 1000 * seed, offset, sm_count=next(devices))
+            yield Case(extents, content, number + 1000 * seed, offset, multiprocessors=next(devices))
 
 
 @dataclass(frozen=True)

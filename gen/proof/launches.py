@@ -7,23 +7,25 @@ from typing import Any
 
 import numpy as np
 
+from gen.arch import (
+    MAX_BLOCK_Z,
+    MAX_CLUSTER,
+    MAX_GRID_X,
+    MAX_GRID_YZ,
+    MAX_REGISTERS_PER_THREAD,
+    MAX_THREADS_PER_BLOCK,
+    PARTITIONS,
+    REGISTERS_PER_BLOCK,
+    STATIC_SHARED_BYTES,
+    WARP,
+    Limits,
+)
 from gen.dtypes import DType
 from gen.errors import RunError
-from gen.families.base import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.families.steps import Step
 from gen.proof.code import Kernel
-from gen.toolchain.occupancy import (
-    MAX_REGISTERS_PER_THREAD,
-    PARTITIONS,
-    REGISTER_UNIT,
-    REGISTERS_PER_BLOCK,
-    WARP,
-    occupancy,
-)
+from gen.toolchain.occupancy import occupancy, registers_per_warp
 
-MAX_THREADS_PER_BLOCK = 1024
-MAX_BLOCK_Z = 64
-MAX_CLUSTER = 8  # more must be allowed kernel by kernel, and not every device has them
 POINTER = "p8"  # a parameter, as `entry.h` spells its type
 
 
@@ -64,18 +66,18 @@ def resident_blocks(kernel: Kernel, step: Step, limits: Limits) -> int:
         dynamic_shared_bytes=step.shared_bytes,
         threads_per_block=_threads(step.block),
     )
-    return limits.sm_count * max(on_one.blocks, 1)
+    return limits.multiprocessors * max(on_one.blocks, 1)
 
 
 def check_registers(kernel: str, block: tuple[int, int, int], registers: int) -> None:
     """Refuses a kernel of which no block fits: all its threads need so many registers each.
 
-    A warp gets them in steps of eight a thread, and each quarter of a multiprocessor counts as many warps as the
+    A warp gets them in steps of eight a thread, and each partition of a multiprocessor counts as many warps as the
     fullest: so does NVIDIA's occupancy calculator.
     """
     if registers > MAX_REGISTERS_PER_THREAD:
         raise RunError(kernel, f"must not need over {MAX_REGISTERS_PER_THREAD} registers a thread", registers)
-    a_warp = -(-registers * WARP // REGISTER_UNIT) * REGISTER_UNIT
+    a_warp = registers_per_warp(registers)
     warps = -(-_threads(block) // (WARP * PARTITIONS)) * PARTITIONS
     if a_warp * warps > REGISTERS_PER_BLOCK:
         rule = f"must not need over {REGISTERS_PER_BLOCK} registers a block, and needs {registers} a thread"

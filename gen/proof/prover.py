@@ -52,8 +52,8 @@ def prove(
     """
     refused = {variant: reason for variant in variants if (reason := runner.cannot_run(variant)) is not None}
     runnable = [variant for variant in variants if variant not in refused]
-    counts = {case.sm_count for variant in runnable for case in _cases(variant, cases)}
-    devices = {count: replace(runner.limits, sm_count=count) for count in sorted(counts)}
+    counts = {case.multiprocessors for variant in runnable for case in _cases(variant, cases)}
+    devices = {count: replace(runner.limits, multiprocessors=count) for count in sorted(counts)}
     kernels = {count: load(runner, runnable, limits) for count, limits in devices.items()}
     for variant in variants:
         if variant in refused:
@@ -61,13 +61,13 @@ def prove(
             continue
         proven, failure = 0, None
         for case in _cases(variant, cases):
-            kernel = kernels[case.sm_count][variant]
-            if uncovered(variant, case, devices[case.sm_count]) or (case.sampled and not can_sample(kernel)):
+            kernel = kernels[case.multiprocessors][variant]
+            if uncovered(variant, case, devices[case.multiprocessors]) or (case.sampled and not can_sample(kernel)):
                 continue
-            failure = check(kernel, devices[case.sm_count], case)
+            failure = check(kernel, devices[case.multiprocessors], case)
             if failure is not None:
                 if shrink:
-                    failure = _smallest(kernel, devices[case.sm_count], failure)
+                    failure = _smallest(kernel, devices[case.multiprocessors], failure)
                 break
             proven += 1
         yield Proof(variant, proven, failure)

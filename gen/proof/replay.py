@@ -99,10 +99,12 @@ def cases_for(kept: Iterable[Kept], variant: Variant) -> tuple[Case, ...]:
 
 def _read(content: Mapping[str, Any]) -> Kept:
     case = dict(content["case"])
+    if "sm_count" in case:  # what earlier releases called it
+        case["multiprocessors"] = case.pop("sm_count")
     extents = {str(name): _whole(extent) for name, extent in case.pop("extents").items()}
     made = Case(
         extents, Content(case.pop("content")), _whole(case.pop("seed")), _whole(case.pop("offset")),
-        _whole(case.pop("sm_count"), least=1), case.pop("sampled") is True,
+        _whole(case.pop("multiprocessors"), least=1), case.pop("sampled") is True,
     )  # fmt: skip
     if case:
         raise ValueError(f"nothing is called {', '.join(case)}")

@@ -38,7 +38,7 @@ from gen.proof.oracle import disagreement, sharpened
 from gen.proof.storage import Share, Storage, levels_of
 
 EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
-SM_COUNT = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
+MULTIPROCESSORS = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
 FEWER = 2**14 + 1  # where all is aligned: strips of a stencil that cost more at the rim are not cut to nothing there
 WHOLE_VECTORS = 64  # elements: rows of a multiple are whole vectors of any element, whole words of any vector
 WHOLE = 256  # blocks: a launch of as many runs whole
@@ -69,8 +69,10 @@ def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Ca
         scalar = all(layouts[operand.name].shape == () for operand in spec.operands if operand.role == "out")
         # Results between the two would each need many blocks, and one block could take very long.
         if candidate.items() <= extents.items() and (scalar or min(results) > EDGES[-1]):
-            sm_count = SM_COUNT if offset else FEWER
-            yield Case(extents, Content.INTEGERS, number + 1000 * seed, offset, sm_count=sm_count, sampled=True)
+            multiprocessors = MULTIPROCESSORS if offset else FEWER
+            yield Case(
+                extents, Content.INTEGERS, number + 1000 * seed, offset, multiprocessors=multiprocessors, sampled=True
+            )
 
 
 def _large(spec: Spec) -> Iterator[tuple[Extents, int]]:

@@ -8,11 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gen.arch import DEFAULT_ARCH, Limits
 from gen.errors import RunError, ShapeError
 from gen.families.base import Extents, Family, Spec
 from gen.families.layout import shape_of
 
-SM_COUNTS = (1, 2, 3, 132)  # few multiprocessors make grid-stride loops go round
+DEVICE = Limits.of(DEFAULT_ARCH)  # that is played on the CPU
+MULTIPROCESSOR_COUNTS = (1, 2, 3, DEVICE.multiprocessors)  # few make grid-stride loops go round
 # Where arrays begin, as `begins` has it: each alone between vectors of 16 bytes, and both. Up to 3 elements after a
 # boundary, one less than such a vector holds of f32.
 OFFSETS = (0, 11, 9, 4, 14, 1, 12)

@@ -15,7 +15,8 @@ from math import prod
 
 import numpy as np
 
-from gen.families.base import Array, Extents, Limits, Operand
+from gen.arch import MODERN, Limits, MemoryModel
+from gen.families.base import Array, Extents, Operand
 from gen.families.steps import Step, steps
 from gen.proof.apart import LINE
 from gen.proof.code import Variable
@@ -24,7 +25,7 @@ from gen.proof.host import HostKernel
 from gen.proof.lazy import Range
 from gen.proof.storage import Share, Storage
 from gen.proof.survey import Asked, Notes, Seen, survey
-from gen.proof.traffic import CONSTANT, GLOBAL, Access, Counted, MemoryModel, Traffic, count
+from gen.proof.traffic import CONSTANT, GLOBAL, Access, Counted, Traffic, count
 
 STEPS_PER_THREAD = 1 << 24
 
@@ -40,7 +41,7 @@ class _Launch:
     traced: int
 
 
-def traffic(kernel: HostKernel, limits: Limits, extents: Extents, model: MemoryModel) -> Traffic:
+def traffic(kernel: HostKernel, limits: Limits, extents: Extents, model: MemoryModel = MODERN) -> Traffic:
     """What one call on a problem of these sizes moves.
 
     Args:

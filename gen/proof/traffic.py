@@ -13,59 +13,15 @@ from typing import Literal
 
 import numpy as np
 
-from gen.errors import UnknownNameError
+from gen.arch import BANKS, LINE, SECTOR, WARP, MemoryModel
 from gen.families.base import Array
 
-WARP, BANKS = 32, 32
-SECTOR, LINE = 32, 128
 WORD = 4  # bytes: banks count in such words
 
 Space = Literal["global", "shared", "constant"]
 GLOBAL, SHARED, CONSTANT = range(3)  # as events have them; the runtime knows the first two
 _SPACES: tuple[Space, ...] = ("global", "shared", "constant")
 Kind = Literal["load", "store", "atomic"]
-
-
-@dataclass(frozen=True)
-class MemoryModel:
-    """How an architecture moves data.
-
-    Attributes:
-        load_bytes: what a load from global memory moves at least: a line where the first-level cache takes whole lines.
-        store_bytes: the same for stores.
-        bank_bytes: what a bank of shared memory gives at once. Of 8 bytes these are two words, 32 words apart.
-    """
-
-    load_bytes: int = SECTOR
-    store_bytes: int = SECTOR
-    bank_bytes: int = 4
-
-    @classmethod
-    def of(cls, arch: str) -> MemoryModel:
-        """That of an architecture: `sm_90`; `fermi` and `kepler` are those on which the literature measured.
-
-        Raises UnknownNameError for any other.
-        """
-        if arch in _OLD:
-            return _OLD[arch]
-        number = arch.removeprefix("sm_")
-        if arch.startswith("sm_") and number.isdecimal() and int(number) >= 50:
-            return cls()
-        raise UnknownNameError("The architecture", "must be sm_50 or later, or " + ", ".join(_OLD), repr(arch))
-
-
-def old_architectures() -> tuple[str, ...]:
-    """Those on which the literature measured: their memory is known here, and no compiler for them."""
-    return tuple(_OLD)
-
-
-# Fermi loads whole lines through its first-level cache; that can be switched off. Kepler's banks are 8 bytes wide, and
-# in the mode in which it starts give any two words of an aligned row of 64 that are 32 apart.
-_OLD = {
-    "fermi": MemoryModel(load_bytes=LINE),
-    "fermi-uncached": MemoryModel(),
-    "kepler": MemoryModel(load_bytes=LINE, bank_bytes=8),
-}
 
 
 @dataclass(frozen=True)

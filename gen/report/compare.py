@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gen.arch import WARP
 from gen.families.base import Variant
-from gen.proof.traffic import WARP
 from gen.report.explain import KINDS, METRICS, Explanation, Metric, in_bytes
 
 

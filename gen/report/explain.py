@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gen.families.base import Extents, Limits, Variant, Work
+from gen.arch import WARP, Limits
+from gen.families.base import Extents, Variant, Work
 from gen.proof.host import HostKernel
 from gen.proof.trace import traffic
-from gen.proof.traffic import WARP, Kind, MemoryModel, Traffic
+from gen.proof.traffic import Kind, Traffic
 from gen.toolchain.compiled import Compiled
-from gen.toolchain.occupancy import needed_in_flight
 from gen.toolchain.usage import Usage, usage
-from gen.tune.predict import Prediction, Speeds, predict
+from gen.tune.predict import Prediction, predict
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,16 @@ class Explanation:
     """All that is known of a variant on one problem without a GPU.
 
     Attributes:
+        limits: of the device that was looked at.
         used: what each kernel occupies, set-up left out.
-        needed_in_flight: bytes that a multiprocessor needs under way; None where nobody has said.
         work: the least that the problem takes.
         instructions: of each kernel, by opcode; None without a disassembler.
     """
 
     variant: Variant
-    arch: str
+    limits: Limits
     extents: Extents
     used: tuple[Usage, ...]
-    needed_in_flight: int | None
     found: Traffic
     work: Work
     predicted: Prediction
@@ -74,11 +73,10 @@ def explain(
         instructions: of its kernels, where they are known.
     """
     used = tuple(one for one in usage(variant, compiled, limits, extents) if not one.setup)
-    found = traffic(kernel, limits, extents, MemoryModel.of(limits.arch))
-    predicted = predict(variant, found, used, limits, extents, Speeds.of(limits.arch))
+    found = traffic(kernel, limits, extents)
+    predicted = predict(variant, found, used, limits, extents)
     work = variant.family.work(variant.spec, extents)
-    needed = needed_in_flight(limits.arch)
-    return Explanation(variant, limits.arch, extents, used, needed, found, work, predicted, instructions)
+    return Explanation(variant, limits, extents, used, found, work, predicted, instructions)
 
 
 @dataclass(frozen=True)

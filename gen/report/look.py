@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gen.arch import Limits, MemoryModel
 from gen.emit.render import render
 from gen.errors import ShapeError
-from gen.families.base import Extents, Limits, Variant
+from gen.families.base import Extents, Variant
 from gen.families.counts import among
 from gen.families.layout import extents_of
 from gen.paths import cache_home
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel, Traffic
+from gen.proof.traffic import Traffic
 from gen.report.explain import Explanation, explain
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.sass import disassembler, instructions

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gen.proof.traffic import SECTOR, Access, Traffic
+from gen.arch import SECTOR
+from gen.proof.traffic import Access, Traffic
 from gen.report.explain import KINDS, METRICS, Explanation, in_us
 from gen.toolchain.sass import asked_for
 from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, STARTS, UNITS
@@ -113,7 +114,7 @@ def _constant(one: Explanation) -> Iterator[str]:
 
 
 def _latency(one: Explanation) -> Iterator[str]:
-    flying, needed = one.main.bytes_in_flight, one.needed_in_flight
+    flying, needed = one.main.bytes_in_flight, one.limits.needed_bytes_in_flight
     if flying is not None and needed is not None:
         if flying >= needed:
             enough = "that is enough"
@@ -122,8 +123,8 @@ def _latency(one: Explanation) -> Iterator[str]:
         else:
             enough = "unrolling, wider vectors or more resident warps add some"
         yield (
-            f"A multiprocessor has {flying} bytes of loads in flight; {one.arch} needs about {needed} to keep memory "
-            f"busy; {enough}."
+            f"A multiprocessor has {flying} bytes of loads in flight; {one.limits.arch} needs about {needed} to keep "
+            f"memory busy; {enough}."
         )
 
 
@@ -139,12 +140,12 @@ def as_json(one: Explanation) -> dict[str, Any]:
     """An explanation as data."""
     return {
         "name": one.variant.name,
-        "arch": one.arch,
+        "arch": one.limits.arch,
         "extents": dict(one.extents),
         "config": one.variant.config.values(),
         "metrics": {metric.key: metric.of(one) for metric in METRICS},
         "limiters": list(one.main.occupancy.limiters),
-        "needed_bytes_in_flight": one.needed_in_flight,
+        "needed_bytes_in_flight": one.limits.needed_bytes_in_flight,
         "least_bytes": one.least_bytes,
         "bound": one.predicted.bound,
         "parts_us": dict(one.predicted.parts),

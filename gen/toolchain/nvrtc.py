@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from gen.arch import architectures_of
 from gen.emit.render import linked_with
 from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
@@ -78,7 +79,7 @@ class Nvrtc:
         self.flags = flags or Flags()
         self.options = str(self.flags)
         self.version = f"nvrtc {nvrtc_version()}, headers {headers_version()}"
-        self.architectures = _architectures()
+        self.architectures = architectures_of(nvrtc.nvrtcGetSupportedArchs()[1])
         self._headers = str(headers_folder())
         self._linker: Linker | None = None  # found when a source needs it
         self._entries = None if cache is None else Cache(cache / "nvrtc", ".cubin")
@@ -252,17 +253,6 @@ def _wheel_version(distribution: str, file: str | None) -> str | None:
         return None
     root = Path(str(wheel.locate_file(""))).resolve()
     return wheel.version if file and Path(file).resolve().is_relative_to(root) else None
-
-
-def _architectures() -> tuple[str, ...]:
-    _, numbers = nvrtc.nvrtcGetSupportedArchs()
-    # `a`: code for this architecture alone; `f`: for its family. NVRTC lists neither.
-    return tuple(
-        f"sm_{number}{suffix}"
-        for number in numbers
-        for suffix in ("", "a", "f")
-        if number >= {"": 0, "a": 90, "f": 100}[suffix]
-    )
 
 
 def _compilers_text(message: str) -> str:

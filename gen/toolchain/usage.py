@@ -40,10 +40,7 @@ class Usage:
 
 
 def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents) -> tuple[Usage, ...]:
-    """Every kernel of a variant's plan for a problem of these sizes, in the order of its launches.
-
-    Raises UnknownNameError if the architecture of `limits` is in no table.
-    """
+    """Every kernel of a variant's plan for a problem of these sizes, in the order of its launches."""
     sizes = {**extents, **limits.sizes()}
     per_thread = variant.algorithm.bytes_in_flight(variant.spec, variant.config)
     length = instructions(compiled.cubin)
@@ -57,7 +54,7 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
             dynamic_shared_bytes=dynamic, threads_per_block=threads,
         )  # fmt: skip
         blocks = prod(extent.at(sizes) for extent in launch.grid)
-        resident = min(fits.blocks, -(-blocks // limits.sm_count))
+        resident = min(fits.blocks, -(-blocks // limits.multiprocessors))
         in_flight = None if launch.entry else bytes_in_flight(per_thread, threads, resident)
         made = Usage(
             kernel,

@@ -2,8 +2,9 @@
 
 A launch lasts as long as the slowest of what works at the same time: memory, the second-level cache, the load and store
 units and the issue of instructions of each multiprocessor; or, where too few loads are under way, as long as they wait.
-The figures are those of data sheets, rounded, and a few latencies; they rank variants, they do not time them. What no
-data sheet says was set with the recorded spaces of `bench/trials` in view, the same that `bench/predict.py` ranks.
+The figures are those of `gen.arch`, of data sheets or a device, and a few latencies; they rank variants, they do not
+time them. What no data sheet says was set with the recorded spaces of `bench/trials` in view, the same that
+`bench/predict.py` ranks.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, prod
 
-from gen.errors import UnknownNameError
-from gen.families.base import Extents, Limits, Variant
+from gen.arch import LINE, SECTOR, WARP, Limits
+from gen.families.base import Extents, Variant
 from gen.families.steps import steps
-from gen.proof.traffic import LINE, SECTOR, WARP, Access, Traffic
+from gen.proof.traffic import Access, Traffic
 from gen.toolchain.usage import Usage
 
 MEMORY, L2, UNITS, INSTRUCTIONS, LATENCY, STARTS, LAUNCHES = (
@@ -23,9 +24,10 @@ MEMORY, L2, UNITS, INSTRUCTIONS, LATENCY, STARTS, LAUNCHES = (
 )  # fmt: skip
 LAUNCH_US = 2.2  # the first launch of a call, an empty one
 NEXT_LAUNCH_US = 1.2  # every other one
+REACHED = 0.9  # of the bandwidth that a memory's clock and width give
 LOAD_NS = 500.0  # from a load to its use
 CACHED_LOAD_NS = 200.0  # of what a launch before it left in the second-level cache
-CACHED_BYTES = 32 << 20  # that stay there
+CACHED = 0.64  # of that cache, which stay there
 BLOCK_NS = 200.0  # from one block's end to the first load of the next in its place
 WARP_NS = 30.0  # the same for each of its warps, which begin one after the other
 START_NS = 60.0  # from one block's start to the next one's on the same multiprocessor, however little they do
@@ -36,40 +38,6 @@ INSTRUCTIONS_PER_ACCESS = 12.0  # addresses, bounds and arithmetic around a warp
 EXECUTED = 0.3  # of the instructions in the machine code, by each warp
 ISSUED_PER_CLOCK = 3.0  # of four
 SHARPNESS = 2.0  # how little of the faster parts shows beside the slowest
-
-
-@dataclass(frozen=True)
-class Speeds:
-    """What an architecture's best-known device does at most.
-
-    Attributes:
-        gigabytes_per_s: of memory, as it can be reached: nine tenths of the data sheet's.
-        gigahertz: of its multiprocessors, at boost.
-    """
-
-    gigabytes_per_s: float
-    gigahertz: float
-
-    @classmethod
-    def of(cls, arch: str) -> Speeds:
-        """Those of an architecture. Raises UnknownNameError if it is in no table."""
-        if arch not in _SPEEDS:
-            raise UnknownNameError("The architecture", "must be one of " + ", ".join(_SPEEDS), repr(arch))
-        sheet, clock = _SPEEDS[arch]
-        return cls(0.9 * sheet, clock)
-
-
-# Data sheets of the V100, T4, A100 (80 GB), RTX 3090, L40S, H100 SXM, B200 and RTX 5090.
-_SPEEDS = {
-    "sm_70": (900, 1.53),
-    "sm_75": (320, 1.59),
-    "sm_80": (2039, 1.41),
-    "sm_86": (936, 1.70),
-    "sm_89": (864, 2.52),
-    "sm_90": (3350, 1.755),
-    "sm_100": (8000, 1.85),
-    "sm_120": (1792, 2.41),
-}
 
 
 @dataclass(frozen=True)
@@ -90,18 +58,15 @@ class Prediction:
         return self.parts[0][0]
 
 
-def predict(
-    variant: Variant, found: Traffic, used: Sequence[Usage], limits: Limits, extents: Extents, speeds: Speeds
-) -> Prediction:
+def predict(variant: Variant, found: Traffic, used: Sequence[Usage], limits: Limits, extents: Extents) -> Prediction:
     """What one call of a variant takes.
 
     Args:
         variant: whose plan says which launches there are.
         found: its traffic at these extents.
         used: what its kernels occupy.
-        limits: of the device.
+        limits: of the device, its clock and its bandwidth among them.
         extents: of the problem.
-        speeds: of the device.
     """
     sizes = {**extents, **limits.sizes()}
     buffers = _buffer_bytes(variant, extents, sizes)
@@ -121,8 +86,9 @@ def predict(
         run = _Run(
             variant, mine, occupied[kernel], sum(blocks), len(blocks), arithmetic, limits, buffers, frozenset(cached)
         )
-        parts = run.parts(speeds)
-        cached |= {a.buffer for a in mine if a.kind == "store" and buffers.get(a.buffer, inf) <= CACHED_BYTES}
+        parts = run.parts()
+        kept = CACHED * limits.l2_bytes
+        cached |= {a.buffer for a in mine if a.kind == "store" and buffers.get(a.buffer, inf) <= kept}
         slowest = max(parts.values())
         if slowest > 0:
             total += slowest * sum((us / slowest) ** SHARPNESS for us in parts.values()) ** (1 / SHARPNESS)
@@ -155,15 +121,16 @@ class _Run:
     buffers: Mapping[str, float]
     cached: frozenset[str]
 
-    def parts(self, speeds: Speeds) -> dict[str, float]:
+    def parts(self) -> dict[str, float]:
         """Microseconds of each part."""
         blocks = self.blocks / self.times
         resident = max(self.used.occupancy.blocks, 1)
-        waves = blocks / (resident * self.limits.sm_count)
+        at_once = resident * self.limits.multiprocessors
+        waves = blocks / at_once
         # The last wave may leave multiprocessors idle; where one is not filled, some have a block more than others.
-        busy = min(self.limits.sm_count, blocks)
+        busy = min(self.limits.multiprocessors, blocks)
         spread = ceil(waves) / waves if 1 < waves < 16 else 1.0
-        clocks = 1e-3 / (speeds.gigahertz * busy) * spread  # microseconds for a clock of work on all multiprocessors
+        clocks = 1e6 / (self.limits.clock_hz * busy) * spread  # microseconds for a clock of work on all multiprocessors
         shared = [access for access in self.accesses if access.space == "shared"]
         moving = [access for access in self.accesses if access.space == "global"]
         # What all lanes read from constant memory at once is an operand of an instruction, and costs none.
@@ -175,12 +142,12 @@ class _Run:
         issued = max(requests * INSTRUCTIONS_PER_ACCESS, executed)
         through_l2 = sum(SECTOR * a.block_sectors if a.kind == "load" else LINE * a.lines for a in moving)
         return {
-            MEMORY: self._memory_bytes(moving) / speeds.gigabytes_per_s * 1e-3,
+            MEMORY: self._memory_bytes(moving) / (REACHED * self.limits.memory_bytes_per_second) * 1e6,
             L2: through_l2 / L2_BYTES_PER_CLOCK * clocks,
             UNITS: units * clocks,
             INSTRUCTIONS: issued / ISSUED_PER_CLOCK * clocks,
             STARTS: self.blocks / busy * START_NS * 1e-3,
-            LATENCY: self.times * max(blocks / min(blocks, resident * self.limits.sm_count), 1.0) * self._block_us(),
+            LATENCY: self.times * max(blocks / min(blocks, at_once), 1.0) * self._block_us(),
         }
 
     def _memory_bytes(self, moving: Sequence[Access]) -> float:

@@ -13,7 +13,7 @@ from math import prod
 from gen.errors import UnknownNameError
 from gen.families.base import Launch, Limits, Variant
 from gen.gpu.trial import Entrant, Problem
-from gen.toolchain.occupancy import bytes_in_flight, needed_in_flight, occupancy
+from gen.toolchain.occupancy import bytes_in_flight, occupancy
 from gen.toolchain.usage import usage
 
 MOST_SPILLED = 32  # bytes a thread
@@ -35,18 +35,16 @@ class Pruning:
     """The rules in force for one problem on one device.
 
     Attributes:
-        device: what the driver calls it: some need more bytes in flight than others of their architecture.
         rules: the names of those in force.
     """
 
     problem: Problem
     limits: Limits
-    device: str = ""
     rules: frozenset[str] = frozenset(RULES)
 
     def before_compiling(self, variant: Variant) -> str | None:
         """Why this variant is not worth compiling, by its plan alone; None if it may be."""
-        needed = needed_in_flight(self.limits.arch, self.device)
+        needed = self.limits.needed_bytes_in_flight
         if "in-flight" not in self.rules or needed is None or not self._large:
             return None
         per_thread = variant.algorithm.bytes_in_flight(variant.spec, variant.config)
@@ -89,7 +87,7 @@ class Pruning:
             threads_per_block=prod(launch.block),
         )  # fmt: skip
         blocks = prod(extent.at(sizes) for extent in launch.grid)
-        return min(fits.blocks, -(-blocks // self.limits.sm_count))
+        return min(fits.blocks, -(-blocks // self.limits.multiprocessors))
 
 
 def read_rules(names: Sequence[str]) -> frozenset[str]:

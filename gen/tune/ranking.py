@@ -10,10 +10,9 @@ from gen.errors import RunError
 from gen.families.base import Extents, Limits, Variant
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.usage import usage
-from gen.tune.predict import Prediction, Speeds, predict
+from gen.tune.predict import Prediction, predict
 from gen.tune.rehearse import Rehearsed
 
 
@@ -45,7 +44,6 @@ def rank(
         tick: is told `predicted` after each variant of each problem.
         deadline: of `time.monotonic()`; a problem that is not ranked by then is left out.
     """
-    model, speeds = MemoryModel.of(limits.arch), Speeds.of(limits.arch)
     right = [one for one in done if one.infeasible is None and one.verdict.status == "proven"]
     kernels = dict(zip((one.variant.name for one in right), runner.load([one.variant for one in right]), strict=True))
     for family, spec in dict.fromkeys((one.variant.family, one.variant.spec) for one in right):
@@ -61,10 +59,10 @@ def rank(
                 if made.algorithm.uncovered(made.spec, made.config, extents, limits) is None:
                     used = usage(made, one.compiled, limits, extents)
                     try:
-                        moved = traffic(kernels[made.name], limits, extents, model)
+                        moved = traffic(kernels[made.name], limits, extents)
                     except RunError:  # it cannot be run in part: blocks that wait for each other
                         continue
-                    found.append((made, predict(made, moved, used, limits, extents, speeds)))
+                    found.append((made, predict(made, moved, used, limits, extents)))
                 tick("predicted")
             order = tuple(sorted(found, key=lambda pair: pair[1].us))
             yield Ranking(f"{family.name}_{spec.label}", shape_class, extents, order)

@@ -92,7 +92,7 @@ def tune(
     base = base_of(problem, device)
     sources = sources or Sources(farm, device.limits.arch, text)
     setting = setting_of(device, farm)
-    pruning = Pruning(problem, device.limits, device.name, options.prune)
+    pruning = Pruning(problem, device.limits, options.prune)
     floor_us = device.floor_us(problem)  # a device that is lost says it no more
     enough = 0.0 if options.stop_at is None else floor_us / options.stop_at
     likely = likely_variants(problem.family, problem.spec, problem.shape_class)
@@ -141,7 +141,7 @@ def to_come(
     """
     setting = setting_of(device, farm)
     for problem in problems:
-        pruning = Pruning(problem, device.limits, device.name, options.prune)
+        pruning = Pruning(problem, device.limits, options.prune)
         search = options.search(sources.space(problem))
         while asked := search.ask(1):
             made = asked[0]

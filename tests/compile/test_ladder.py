@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gen.arch import Limits
 from gen.cli.app import app
 from gen.errors import MissingToolError
 from gen.families import FAMILIES
@@ -110,7 +111,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Misdeed]:
         assert (index, compiler, home) == (0, "nvrtc", output_home())
         return IsolatedDevice(DyingBench(misdeeds, tmp_path / "starts"))
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA H200", "sm_90"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA H200", Limits.of("sm_90")))
     monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
     monkeypatch.setattr("gen.cli.gpu.alone", lambda *_: nullcontext())
     monkeypatch.setattr("gen.cli.gpu.device_of", device_of)

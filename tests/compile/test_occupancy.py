@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gen.errors import UnknownNameError
-from gen.families.base import STATIC_SHARED_BYTES, Limits
+from gen.arch import (
+    MAX_REGISTERS_PER_THREAD,
+    STATIC_SHARED_BYTES,
+    WARP,
+    Limits,
+    known_architectures,
+    max_registers_per_thread,
+)
 from gen.toolchain.nvrtc import headers_folder
-from gen.toolchain.occupancy import WARP, Multiprocessor, Occupancy, bytes_in_flight, needed_in_flight, occupancy
+from gen.toolchain.occupancy import Occupancy, bytes_in_flight, occupancy
 
 NO_LIMIT = 2**31 - 1  # INT_MAX
 
 # Shared memory of a multiprocessor in KiB, and threads: from the table "Compute Capabilities", not from gen.
 DEVICES = {
-    "sm_70": (96, 2048), "sm_75": (64, 1024), "sm_80": (164, 2048), "sm_86": (100, 1536), "sm_89": (100, 1536),
-    "sm_90": (228, 2048), "sm_100": (228, 2048), "sm_120": (100, 1536),
+    "sm_70": (96, 2048), "sm_75": (64, 1024), "sm_80": (164, 2048), "sm_86": (100, 1536), "sm_87": (164, 1536),
+    "sm_89": (100, 1536), "sm_90": (228, 2048), "sm_100": (228, 2048), "sm_103": (228, 2048), "sm_110": (228, 1536),
+    "sm_120": (100, 1536), "sm_121": (100, 1536),
 }  # fmt: skip
 LIMITS = {arch: Limits.of(arch) for arch in DEVICES}
 
@@ -140,13 +148,25 @@ def test_every_field_is_nvidias(
         compare(calculator, arch, registers, static_shared, dynamic_shared, threads)
 
 
-def test_every_architecture_of_the_limits_is_compared() -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        Limits.of("sm_1")
-    assert caught.value.rule == "must be one of " + ", ".join(DEVICES)
+def test_every_architecture_of_the_table_is_compared() -> None:
+    assert known_architectures() == tuple(DEVICES)
     for arch, (shared, threads) in DEVICES.items():
-        has = Multiprocessor.of(LIMITS[arch])
-        assert (has.shared_bytes, has.threads, has.warps) == (shared * 1024, threads, threads // 32)
+        found = LIMITS[arch]
+        assert (found.shared_bytes_per_multiprocessor, found.threads_per_multiprocessor) == (shared * 1024, threads)
+
+
+@given(warps=st.integers(1, 64))
+def test_a_thread_gets_the_most_registers_with_which_its_warps_are_resident(warps: int) -> None:
+    most = max_registers_per_thread(warps)
+    roomy = replace(LIMITS["sm_90"], blocks_per_multiprocessor=64)
+
+    def resident(registers: int) -> int | None:
+        return occupancy(
+            roomy, registers=registers, static_shared_bytes=0, dynamic_shared_bytes=0, threads_per_block=WARP
+        ).by_registers
+
+    assert (resident(most) or 0) >= warps
+    assert most == MAX_REGISTERS_PER_THREAD or (resident(most + 1) or 0) < warps
 
 
 def test_the_limiter_is_said_in_words() -> None:
@@ -158,28 +178,6 @@ def test_the_limiter_is_said_in_words() -> None:
     assert (nothing.blocks, nothing.warps, nothing.fraction, nothing.limiter) == (0, 0, 0.0, "shared memory")
 
 
-def test_a_device_of_no_table_is_named() -> None:
-    unknown = Limits("sm_87", 16, 166912, 65536, 1536)
-    with pytest.raises(UnknownNameError, match=r"sm_70, .*'sm_87'"):
-        Multiprocessor.of(unknown)
-
-
 def test_bytes_in_flight_are_those_of_all_resident_threads() -> None:
     assert bytes_in_flight(64, 1024, 2) == 131072
     assert bytes_in_flight(0, 1024, 2) is None
-
-
-@pytest.mark.parametrize(
-    ("arch", "device", "kib"),
-    [
-        ("sm_90", "", 32), ("sm_90", "NVIDIA H100 80GB HBM3", 32), ("sm_90", "NVIDIA H200", 48),
-        ("sm_80", "NVIDIA A100-SXM4-80GB", 16), ("sm_70", "Tesla V100-SXM2-16GB", 12), ("sm_100", "NVIDIA B200", 64),
-        ("sm_90", "NVIDIA H2000", 32),
-    ],
-)  # fmt: skip
-def test_what_a_device_needs_goes_by_its_name_then_its_architecture(arch: str, device: str, kib: int) -> None:
-    assert needed_in_flight(arch, device) == kib * 1024
-
-
-def test_what_nobody_measured_is_unknown() -> None:
-    assert needed_in_flight("sm_75") is None

@@ -13,11 +13,10 @@ from gen.families.stencil import Stencil, StencilSpec
 from gen.paths import cache_home, output_home
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.sass import disassembler, instructions
 from gen.toolchain.usage import usage
-from gen.tune.predict import INSTRUCTIONS, MEMORY, Prediction, Speeds, predict
+from gen.tune.predict import INSTRUCTIONS, MEMORY, Prediction, predict
 
 FAMILY = Stencil()
 LIMITS = Limits.of("sm_90")
@@ -49,7 +48,7 @@ def test_lanes_find_their_vectors_in_different_banks(vectors: int) -> None:
     config = FAMILY.algorithms["overlapped"].config.from_tag(f"v{vectors}_w2_t4", "overlapped")
     one = variant(FAMILY, replace(LINE, boundary="mirror"), "overlapped", config)  # no end but in whole vectors
     (kernel,) = HostRunner(LIMITS, cache=CACHE, text=render).load([one])
-    found = traffic(kernel, LIMITS, {"cols": 1 << 14, "steps": 4}, MemoryModel.of("sm_90"))
+    found = traffic(kernel, LIMITS, {"cols": 1 << 14, "steps": 4})
     assert found.conflict_degree < 1.1  # 1 but where a segment is written: lanes of its halo write nothing
     assert found.efficiency("load") == 1
 
@@ -58,8 +57,8 @@ def predicted(one: Variant, steps: int) -> Prediction:
     extents = {"cols": 1 << 22, "steps": steps}
     (kernel,) = HostRunner(LIMITS, cache=CACHE, text=render).load([one])
     used = usage(one, Nvrtc(CACHE).compile(one.name, render(one), "sm_90"), LIMITS, extents)
-    moved = traffic(kernel, LIMITS, extents, MemoryModel.of("sm_90"))
-    return predict(one, moved, used, LIMITS, extents, Speeds.of("sm_90"))
+    moved = traffic(kernel, LIMITS, extents)
+    return predict(one, moved, used, LIMITS, extents)
 
 
 def test_fused_steps_cost_a_sweep_of_memory_until_arithmetic_takes_longer() -> None:

@@ -73,8 +73,8 @@ def test_as_many_elements_as_it_takes(name: str, device: CudaDevice, built: Nvrt
 def test_a_broken_kernel_is_found(change: Mutant, device: CudaDevice, built: Nvrtc, tmp_path: Path) -> None:
     made = changed(change, tmp_path / "templates")
     seed = nested.MUTANTS.index(change)  # what another has left in memory is not what this one should write
-    count = device.limits.sm_count
-    cases = [Case({"n": n}, Content.INTEGERS, 1000 * seed + n, sm_count=count) for n in nested.SIZES]
+    count = device.limits.multiprocessors
+    cases = [Case({"n": n}, Content.INTEGERS, 1000 * seed + n, multiprocessors=count) for n in nested.SIZES]
     (proof,) = prove(CudaRunner(device, built, render), [made], cases)
     assert proof.failure is not None, change.name
 

@@ -19,7 +19,7 @@ from gen.gpu.nvcc import Nvcc
 from gen.paths import output_home
 from gen.proof.cases import Case
 from gen.proof.prover import check, load, prove, uncovered
-from gen.proof.sizes import SM_COUNTS
+from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from gen.store.folder import known_specs
 from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases
@@ -57,7 +57,7 @@ def test_awkward_sizes(group: tuple[Variant, ...], runner: CudaRunner) -> None:
 
 @pytest.mark.parametrize("group", groups(), ids=lambda group: f"{group[0].spec.label}-{group[0].algorithm.name}")
 def test_random_problems(group: tuple[Variant, ...], runner: CudaRunner) -> None:
-    devices = {count: replace(runner.limits, sm_count=count) for count in SM_COUNTS}
+    devices = {count: replace(runner.limits, multiprocessors=count) for count in MULTIPROCESSOR_COUNTS}
     kernels = {count: load(runner, group, limits) for count, limits in devices.items()}
     first = group[0]
 
@@ -65,8 +65,8 @@ def test_random_problems(group: tuple[Variant, ...], runner: CudaRunner) -> None
     @given(cases(first.family, first.spec))
     def equals_numpy(case: Case) -> None:
         for made in group:
-            if uncovered(made, case, devices[case.sm_count]) is None:
-                failure = check(kernels[case.sm_count][made], devices[case.sm_count], case)
+            if uncovered(made, case, devices[case.multiprocessors]) is None:
+                failure = check(kernels[case.multiprocessors][made], devices[case.multiprocessors], case)
                 assert failure is None, str(failure)
 
     equals_numpy()

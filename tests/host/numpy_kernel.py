@@ -72,7 +72,7 @@ class NumpyRunner:
         return variant.algorithm.not_on_host
 
     def load(self, variants: Sequence[Variant]) -> tuple[NumpyKernel, ...]:
-        self.loaded.append((self.limits.sm_count, [variant.name for variant in variants]))
+        self.loaded.append((self.limits.multiprocessors, [variant.name for variant in variants]))
         return tuple(self.make(variant) for variant in variants)
 
 

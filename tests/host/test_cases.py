@@ -13,7 +13,7 @@ from gen.dtypes import B128, DTYPES, F32, DType
 from gen.families import FAMILIES
 from gen.families.base import Family, Layout, Spec
 from gen.proof.cases import DRAWN, MARGIN, Case, Content, allocate, cases_of, fill
-from gen.proof.sizes import OFFSETS, SM_COUNTS, RandomDraw, awkward, draw_extents
+from gen.proof.sizes import MULTIPROCESSOR_COUNTS, OFFSETS, RandomDraw, awkward, draw_extents
 from tests.strategies import cases
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
@@ -192,7 +192,7 @@ def test_every_awkward_size_is_proven_exactly_and_otherwise(family: Family[Any],
     for sizes in family.cases(spec):
         assert Content.INTEGERS in [case.content for case in all_cases if case.extents == sizes]
     assert {case.content for case in all_cases} == set(Content)
-    assert {case.sm_count for case in all_cases} == set(SM_COUNTS)
+    assert {case.multiprocessors for case in all_cases} == set(MULTIPROCESSOR_COUNTS)
     assert {case.offset for case in all_cases} == set(OFFSETS)
     assert len(all_cases) == 2 * (len(list(family.cases(spec))) + DRAWN)
 
@@ -227,5 +227,5 @@ def test_what_a_seed_draws_hypothesis_may_draw_too(family: Family[Any], spec: Sp
 
 
 def test_a_case_says_what_it_is() -> None:
-    case = Case({"rows": 3, "cols": 4}, Content.SPREAD, seed=5, offset=1, sm_count=2)
+    case = Case({"rows": 3, "cols": 4}, Content.SPREAD, seed=5, offset=1, multiprocessors=2)
     assert str(case) == "rows 3, cols 4; spread seed 5; offset 1; 2 multiprocessors"

@@ -288,7 +288,7 @@ def test_what_no_gpu_launches_is_refused(
 
 def test_a_cluster_larger_than_a_small_device_still_runs(cache: Path) -> None:
     made = fake_variant("small", OPERANDS, plan())
-    runner = HostRunner(replace(H100, sm_count=1), cache=cache, text=lambda _: text_of(made.name, pulled()))
+    runner = HostRunner(replace(H100, multiprocessors=1), cache=cache, text=lambda _: text_of(made.name, pulled()))
     (kernel,) = runner.load([made])
     kernel.run({"n": COUNT}, arrays())
 

@@ -28,7 +28,6 @@ from gen.gpu.counters import (
 )
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel
 from tests.outside.scan_family.scan import Scan
 
 LIMITS = Limits.of("sm_90")
@@ -63,7 +62,7 @@ def test_an_h200_counted_the_sectors_and_turns_that_are_predicted(
 ) -> None:
     made = find_variant(FAMILIES, name, {})
     (kernel,) = host_runner.load([made])
-    found = traffic(kernel, LIMITS, extents, MemoryModel.of("sm_90"))
+    found = traffic(kernel, LIMITS, extents)
     counted = {key: value for key, value in parse(RECORDED).items() if key in (made.name, f"{made.name}_finish")}
     for space, kind, what, metrics in (
         ("global", "load", "sectors", LOAD_SECTORS),

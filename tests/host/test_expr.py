@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from gen.families.expr import ONE, ZERO, Expr, constant, size
 
-NAMES = ("rows", "cols", "n", "sm_count")
+NAMES = ("rows", "cols", "n", "multiprocessors")
 # An expression beside the same arithmetic on Python's integers, or None where that is not defined (a division by zero,
 # a negative value).
 Twin = tuple[Expr, Mapping[str, int], int | None]
@@ -121,7 +121,8 @@ def test_a_word_may_stand_in_the_meaning_of_another() -> None:
 
 def test_it_prints_as_people_write_it() -> None:
     n = size("n")
-    assert n.ceil_div(256).at_most(size("sm_count") * 8).at_least(1).c() == "max(min((n + 255) / 256, sm_count * 8), 1)"
+    blocks = n.ceil_div(256).at_most(size("multiprocessors") * 8).at_least(1)
+    assert blocks.c() == "max(min((n + 255) / 256, multiprocessors * 8), 1)"
     assert str(n * 4) == "n * 4"
     assert (n * 4).c() == "(n * 4)"
     assert str((n + 1) * (n - 1)) == "(n + 1) * (n - 1)"

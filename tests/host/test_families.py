@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from gen.families.stencil import StencilSpec
 from gen.families.steps import steps
 from gen.families.tiles import Tiles
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
-from gen.proof.sizes import SM_COUNTS
+from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from tests.strategies import cases, extents, json_values, stencils, variants
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
@@ -199,8 +199,8 @@ def test_an_algorithm_is_known_by_its_name_and_says_what_it_does(algorithm: Algo
 def test_a_plan_can_be_launched_at_every_size(data: st.DataObject) -> None:
     made = data.draw(variants())
     case = data.draw(cases(made.family, made.spec))
-    sizes = {**case.extents, "sm_count": case.sm_count}
-    limits = Limits("sm_90", case.sm_count, 0, 0, 2048)
+    sizes = {**case.extents, "multiprocessors": case.multiprocessors}
+    limits = replace(Limits.of("sm_90"), multiprocessors=case.multiprocessors)
     assume(made.algorithm.uncovered(made.spec, made.config, case.extents, limits) is None)
     plan = made.plan
     scratch = {buffer.name for buffer in plan.scratch}
@@ -238,7 +238,8 @@ def test_the_outputs_are_written_even_if_nothing_is_read(algorithm: Algorithm[An
             nothing = all(0 in layouts[o.name].shape for o in spec.operands if o.role == "in")
             if not nothing or algorithm.uncovered(spec, config, empty, limits) is not None:
                 continue
-            launched = [x for x in algorithm.plan(spec, config).launches if x.grid[0].at({**empty, "sm_count": 132})]
+            sizes = {**empty, **limits.sizes()}
+            launched = [launch for launch in algorithm.plan(spec, config).launches if launch.grid[0].at(sizes)]
             written = {argument for launch in launched for argument in launch.arguments if isinstance(argument, str)}
             for operand in spec.operands:
                 if operand.role == "out" and np.prod(layouts[operand.name].shape) > 0:
@@ -249,7 +250,7 @@ def test_the_outputs_are_written_even_if_nothing_is_read(algorithm: Algorithm[An
 def test_roundings_are_counted_where_something_is_rounded(data: st.DataObject) -> None:
     made = data.draw(variants())
     case = data.draw(cases(made.family, made.spec))
-    limits = Limits("sm_90", case.sm_count, 0, 0, 2048)
+    limits = replace(Limits.of("sm_90"), multiprocessors=case.multiprocessors)
     assume(made.algorithm.uncovered(made.spec, made.config, case.extents, limits) is None)
     found = made.algorithm.roundings(made.spec, made.config, case.extents, limits)
     moved_only = all(operand.dtype.kind == "bits" for operand in made.spec.operands)
@@ -281,15 +282,15 @@ def test_buffers_that_are_swapped_stay_so_for_the_launches_after() -> None:
     assert [step.entry for step in steps(plan, {"n": 1, "steps": 0})] == ["_last"]
 
 
-def grid(config: GridConfig, n: int, sm_count: int) -> int:
-    return Grid().plan(ReductionSpec(), config).launches[0].grid[0].at({"n": n, "sm_count": sm_count})
+def grid(config: GridConfig, n: int, multiprocessors: int) -> int:
+    return Grid().plan(ReductionSpec(), config).launches[0].grid[0].at({"n": n, "multiprocessors": multiprocessors})
 
 
 def test_grid_launches_a_block_for_its_share_up_to_what_is_resident() -> None:
     config = GridConfig(threads_per_block=256, unroll=4, vec_bytes=16, blocks_per_sm=2)
     share = 256 * 4 * 4
     assert [grid(config, n, 132) for n in (0, 1, share, share + 1, 5 * share, 2**40)] == [1, 1, 1, 2, 5, 264]
-    assert [grid(config, 2**20, sm_count) for sm_count in SM_COUNTS] == [2, 4, 6, 256]
+    assert [grid(config, 2**20, multiprocessors) for multiprocessors in MULTIPROCESSOR_COUNTS] == [2, 4, 6, 256]
 
 
 def test_a_vector_that_holds_no_element_is_refused() -> None:

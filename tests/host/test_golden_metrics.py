@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from gen.arch import LITERATURE, MODERN
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits
 from gen.families.names import find_variant
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel, Traffic
+from gen.proof.traffic import Traffic
 
 LIMITS = Limits.of("sm_90")
 POINTS = 0.002  # percentage points, as a share
@@ -95,7 +96,7 @@ def look(kernel: HostKernel, arch: str, extents: Extents | None = None) -> Traff
     """What a kernel moves: by default at the size of the literature's matrices, or at that which stands for all."""
     made = kernel.variant
     sizes = extents or made.family.representative(made.spec, "any size")
-    found = traffic(kernel, LIMITS, sizes, MemoryModel.of(arch))
+    found = traffic(kernel, LIMITS, sizes, LITERATURE.get(arch, MODERN))
     # Published is what the kernel itself does; the sum of the blocks' sums is a launch of its own here.
     return replace(found, accesses=tuple(access for access in found.accesses if access.kernel == made.name))
 

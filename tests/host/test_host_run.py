@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from gen.dtypes import F32, I32, DType
 from gen.errors import RunError
-from gen.families.base import Launch, Limits, Operand, Plan, Scratch, Variant
+from gen.families.base import Launch, Operand, Plan, Scratch, Variant
 from gen.families.expr import ONE, constant, size
 from gen.proof.build import LOCALS_GXX
 from gen.proof.gpp import Gpp
@@ -160,14 +161,14 @@ def test_another_device_runs_the_same_code(cache: Path) -> None:
       for (int i = blockIdx.x; i < n; i += gridDim.x) out[i] = gridDim.x;
     }
     """
-    made = fake_variant("device", (OUT,), one_launch(1, size("sm_count") * 2, "out", COUNT))
+    made = fake_variant("device", (OUT,), one_launch(1, size("multiprocessors") * 2, "out", COUNT))
     runner = HostRunner(H100, cache=cache, text=lambda variant: text.replace("NAME", variant.name))
-    small = Limits("sm_90", 1, H100.shared_bytes_per_block, H100.registers_per_sm, H100.threads_per_sm)
+    small = replace(H100, multiprocessors=1)
     for limits in (H100, small):
         out = np.zeros(300, np.float32)
         (kernel,) = runner.on(limits).load([made])
         kernel.run({"n": 300}, {"out": out})
-        assert (out == 2 * limits.sm_count).all()
+        assert (out == 2 * limits.multiprocessors).all()
 
 
 LAUNCHES = {

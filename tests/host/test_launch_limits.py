@@ -78,7 +78,7 @@ def test_dynamic_shared_memory_is_the_architectures(cache: Path, arch: str, most
     ("threads", "registers", "refused"), [(1024, 64, 65), (512, 128, 129), (513, 96, 97), (257, 168, 169)]
 )
 def test_registers_times_threads(cache: Path, threads: int, registers: int, refused: int) -> None:
-    """A warp gets registers for all its lanes, eight a lane at a time; quarters count as many warps as the fullest."""
+    """A warp gets registers for all its lanes, eight a lane at a time; all partitions count as the fullest."""
     for each, fits in ((registers, True), (refused, False)):
         found = occupancy(
             Limits.of("sm_90"), registers=each, static_shared_bytes=0, dynamic_shared_bytes=0, threads_per_block=threads
@@ -91,6 +91,6 @@ def test_registers_times_threads(cache: Path, threads: int, registers: int, refu
 
 
 def test_registers_of_a_thread(cache: Path) -> None:
-    launch(cache, block=(32, 1, 1), registers=256)
-    with pytest.raises(RunError, match="must not need over 256 registers a thread"):
-        launch(cache, block=(32, 1, 1), registers=257)
+    launch(cache, block=(32, 1, 1), registers=255)
+    with pytest.raises(RunError, match="must not need over 255 registers a thread"):
+        launch(cache, block=(32, 1, 1), registers=256)

@@ -24,7 +24,6 @@ from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check
 from gen.proof.sizes import OFFSETS
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel
 
 FAMILY, PACKED = Transpose(), Packed()
 ELEMENTS = (B8, B16, B32, B64, B128)
@@ -148,7 +147,7 @@ def test_packed_moves_whole_sectors_where_a_tile_is_mostly_empty(host_runner: Ho
     moved = []
     for kernel in host_runner.load(variants):
         assert isinstance(kernel, HostKernel)
-        moved.append(traffic(kernel, host_runner.limits, extents, MemoryModel()).moved_bytes() / least)
+        moved.append(traffic(kernel, host_runner.limits, extents).moved_bytes() / least)
     assert moved[0] < 1.01
     assert moved[1] > 1.5
 

@@ -67,9 +67,9 @@ def reason(kernel: NumpyKernel, case: Case, kind: str = WRONG) -> str:
 def test_a_right_kernel_passes_every_case(data: st.DataObject) -> None:
     made = data.draw(variants())
     case = data.draw(cases(made.family, made.spec))
-    assume(uncovered(made, case, replace(LIMITS, sm_count=case.sm_count)) is None)
+    assume(uncovered(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None)
     kernel = NumpyKernel(made)
-    assert check(kernel, replace(LIMITS, sm_count=case.sm_count), case) is None
+    assert check(kernel, replace(LIMITS, multiprocessors=case.multiprocessors), case) is None
     assert kernel.runs == 2
 
 
@@ -202,7 +202,7 @@ def test_each_device_gets_all_variants_at_once() -> None:
     runner = NumpyRunner(LIMITS)
     case = awkward(VARIANTS[1])
     both = [VARIANTS[1], variant(Transpose(), TransposeSpec(), "naive", NaiveConfig())]
-    cases_on = [replace(case, sm_count=count) for count in (3, 1, 3)]
+    cases_on = [replace(case, multiprocessors=count) for count in (3, 1, 3)]
     assert [proof.cases for proof in prove(runner, both, cases_on)] == [3, 3]
     assert runner.loaded == [(1, [made.name for made in both]), (3, [made.name for made in both])]
 

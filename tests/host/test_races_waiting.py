@@ -167,7 +167,7 @@ def test_waiting_for_ever_is_a_hang(cache: Path, name: str) -> None:
 
 
 def test_more_blocks_than_the_device_runs_at_once(cache: Path) -> None:
-    small = replace(H100, sm_count=2)  # 2 x 32 blocks of 64 threads
+    small = replace(H100, multiprocessors=2)  # 2 x 32 blocks of 64 threads
     assert run(cache, GRID_BARRIER, 64, limits=small)[1] == np.float32(1 / 1024)
     with pytest.raises(HostFault, match="1 of 65 blocks have not begun: 64 run at the same time"):
         run(cache, GRID_BARRIER, 65, limits=small)

@@ -28,7 +28,7 @@ from gen.families.reduction.strided import StridedConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, uncovered
-from gen.proof.sizes import OFFSETS, SM_COUNTS
+from gen.proof.sizes import MULTIPROCESSOR_COUNTS, OFFSETS
 from tests.host.reductions import FAMILY, H100, NAMES, NUMBERS, spec
 from tests.strategies import cases, configs
 
@@ -110,7 +110,7 @@ def proven(which: str) -> Iterator[Variant]:
 @pytest.mark.parametrize("algorithm", HALVES)
 def test_operators_and_types_equal_numpy_along_any_axes(algorithm: str, host_runner: HostRunner) -> None:
     variants = tuple(proven(algorithm))
-    devices = {count: replace(host_runner.limits, sm_count=count) for count in SM_COUNTS}
+    devices = {count: replace(host_runner.limits, multiprocessors=count) for count in MULTIPROCESSOR_COUNTS}
     kernels = {count: load(host_runner, variants, limits) for count, limits in devices.items()}
 
     @settings(max_examples=max(settings().max_examples // 4, 1))
@@ -118,8 +118,8 @@ def test_operators_and_types_equal_numpy_along_any_axes(algorithm: str, host_run
     def equals_numpy(data: st.DataObject) -> None:
         made = data.draw(st.sampled_from(variants), label="variant")
         case = data.draw(cases(FAMILY, made.spec), label="case")
-        assume(uncovered(made, case, devices[case.sm_count]) is None)
-        failure = check(kernels[case.sm_count][made], devices[case.sm_count], case)
+        assume(uncovered(made, case, devices[case.multiprocessors]) is None)
+        failure = check(kernels[case.multiprocessors][made], devices[case.multiprocessors], case)
         assert failure is None, str(failure)
 
     equals_numpy()
@@ -157,7 +157,7 @@ def test_a_block_that_waits_for_others_has_room_beside_them(arch: str, data: st.
     threads = int(np.prod(plan.launches[0].block))
     blocks = plan.launches[0].grid[0].at(sizes)
     waits = plan.scratch[0].bytes.at(sizes) > 0
-    assert not waits or blocks * threads <= limits.sm_count * limits.threads_per_sm
+    assert not waits or blocks * threads <= limits.multiprocessors * limits.threads_per_multiprocessor
 
 
 def test_clusters_begin_with_sm_90_and_need_no_scratch_memory_alone() -> None:

@@ -260,7 +260,7 @@ def test_a_wrong_variant_is_found_wrong() -> None:
 
 @pytest.mark.usefixtures("few_cases")
 def test_what_cannot_run_on_the_device_is_said() -> None:
-    turing = replace(Limits.of("sm_75"), threads_per_sm=512)
+    turing = replace(Limits.of("sm_75"), threads_per_multiprocessor=512)
     base = base_of_catalogue(FAMILIES)
     done = rehearse(base, turing, FakeCompiler(), InProcess(OracleRunner))
     for one in done.variants:

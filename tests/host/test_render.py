@@ -217,7 +217,7 @@ def test_the_header_names_template_spec_and_config(texts: Mapping[str, str]) -> 
 def test_the_header_states_every_launch_and_all_scratch() -> None:
     parts = header(render(named_variant(FAMILIES[0], FAMILIES[0].named[0])))
     copy, reduce, finish = parts["Launch"].split("; ")
-    assert copy == "..copy <<<min((n + 255) / 256, sm_count * 8), 256>>>(in, work, n)".replace("..", ".._")
+    assert copy == "..copy <<<min((n + 255) / 256, multiprocessors * 8), 256>>>(in, work, n)".replace("..", ".._")
     assert reduce == "<<<max((n + 127) / 128, 1), 128>>>(work, partials, n)"
     assert finish == ".._finish <<<1, 128>>>(partials, out, max((n + 127) / 128, 1))"
     assert parts["Scratch"] == "work, n * 4 bytes; partials, max((n + 127) / 128, 1) * 4 bytes"

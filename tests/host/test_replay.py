@@ -141,14 +141,20 @@ def test_kept_cases_come_first_on_every_variant_of_their_spec() -> None:
         Kept("a", LARGE, "b", "c").line().replace("5001", '"x"'),
         Kept("a", LARGE, "b", "c").line().replace("special", "odd"),
         Kept("a", LARGE, "b", "c").line().replace('"seed"', '"seeds"'),
-        Kept("a", LARGE, "b", "c").line().replace('"sm_count": 2', '"sm_count": 0'),
-        Kept("a", LARGE, "b", "c").line().replace('"sm_count"', '"more": 1, "sm_count"'),
+        Kept("a", LARGE, "b", "c").line().replace('"multiprocessors": 2', '"multiprocessors": 0'),
+        Kept("a", LARGE, "b", "c").line().replace('"multiprocessors"', '"more": 1, "multiprocessors"'),
     ],
 )  # fmt: skip
 def test_a_line_that_is_no_case_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / FILE).write_text(Kept("a", LARGE, "b", "c").line() + "\n" + line + "\n")
     with pytest.raises(StoreError, match=rf"{FILE}:2 must be a case that gen wrote"):
         read(tmp_path)
+
+
+def test_a_line_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    kept = Kept("a", LARGE, "b", "c")
+    (tmp_path / FILE).write_text(kept.line().replace('"multiprocessors"', '"sm_count"') + "\n")
+    assert read(tmp_path) == (kept,)
 
 
 def test_a_missing_file_holds_nothing_and_what_is_committed_can_be_read(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine that seems to have a GPU and the tool."""
     monkeypatch.setattr(sanitize, "find_sanitizer", lambda: "/opt/compute-sanitizer")
     monkeypatch.setattr(sanitize, "version_of", lambda _: "2025.3.0.0")
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA H100 80GB HBM3", "sm_90"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
     monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
     monkeypatch.setattr(sanitize, "texts_of", lambda *_: {"kernel": "text"})
     monkeypatch.setattr(sanitize, "compile_all", lambda *_: None)

@@ -19,7 +19,6 @@ from gen.families.config import Config, tunable
 from gen.families.names import base_variants, find_family, space, variant
 from gen.gpu.trial import Entrant, Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
-from gen.toolchain.occupancy import needed_in_flight
 from gen.tune.climb import SAMPLE, Climb
 from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
 from gen.tune.search import Space, exhaustive, random
@@ -201,12 +200,12 @@ def test_spills_prune_beyond_what_is_harmless() -> None:
 
 
 def test_too_little_in_flight_prunes_large_problems_alone() -> None:
-    rules, found = Pruning(LARGE, H100, "NVIDIA H100"), exhaustive(Space(REDUCTION, LARGE.spec)).ask(10**6)
+    rules, found = Pruning(LARGE, H100), exhaustive(Space(REDUCTION, LARGE.spec)).ask(10**6)
     found = [one for one in found if one.algorithm.uncovered(one.spec, one.config, LARGE.extents, H100) is None]
     pruned = {made.name: rules.before_compiling(made) for made in found}
     few = [made for made in found if pruned[made.name] is not None]
     assert 0 < len(few) < len(found) / 5
-    needed = needed_in_flight("sm_90")
+    needed = H100.needed_bytes_in_flight
     assert needed is not None
     for made in few:
         config: Any = made.config
@@ -214,7 +213,7 @@ def test_too_little_in_flight_prunes_large_problems_alone() -> None:
         assert in_flight * IN_FLIGHT_PART < needed
     assert all(Pruning(SMALL, H100).before_compiling(made) is None for made in found)
     assert all(replace(rules, rules=frozenset({"spills"})).before_compiling(made) is None for made in found)
-    ample = Pruning(LARGE, replace(H100, arch="sm_120"))  # of which nobody knows what it needs
+    ample = Pruning(LARGE, replace(H100, needed_bytes_in_flight=None))  # of which nobody knows what it needs
     assert all(ample.before_compiling(made) is None for made in found)
 
 

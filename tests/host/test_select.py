@@ -36,7 +36,7 @@ def test_every_algorithm_is_proven_on_problems_that_it_takes(family: Family[Any]
     for name, variants in covered(family).items():
         taken = sum(
             any(
-                uncovered(made, case, replace(LIMITS, sm_count=case.sm_count)) is None
+                uncovered(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None
                 for made in variants
                 if made.spec == spec
             )

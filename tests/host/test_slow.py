@@ -25,7 +25,6 @@ from gen.proof.cases import Case
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check
 from gen.proof.trace import traffic
-from gen.proof.traffic import MemoryModel
 
 FAMILY = Transpose()
 TURN, EACH, RUNS = TransposeSpec(), TransposeSpec((0, 2, 1)), TransposeSpec((1, 0, 2), B16)
@@ -87,7 +86,7 @@ def test_slow_is_what_moves_elements_instead_of_vectors(
     made = variant(FAMILY, spec, algorithm, config)
     (kernel,) = host_runner.load([made])
     assert isinstance(kernel, HostKernel)
-    found = traffic(kernel, host_runner.limits, extents, MemoryModel()).of("global")
+    found = traffic(kernel, host_runner.limits, extents).of("global")
     wide = sum(access.requested_bytes for access in found) / sum(access.lanes for access in found)
     vector = getattr(config, "vec_bytes", 16)
     reason = algorithm.slow(spec, config, extents, 16)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.errors import UnknownNameError
+from gen.arch import LITERATURE, MODERN, MemoryModel
 from gen.families import FAMILIES
 from gen.families.base import Array, Limits
 from gen.families.layout import extents_of
@@ -19,10 +19,10 @@ from gen.proof.host import HostRunner
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE, Access
 from gen.proof.survey import WHOLE
 from gen.proof.trace import traffic
-from gen.proof.traffic import CONSTANT, EVENT, Counted, MemoryModel, count
+from gen.proof.traffic import CONSTANT, EVENT, Counted, count
 
 H100 = Limits.of("sm_90")
-MODERN, KEPLER = MemoryModel(), MemoryModel.of("kepler")
+KEPLER = LITERATURE["kepler"]
 LANES = range(32)
 
 
@@ -255,9 +255,3 @@ def test_what_runs_whole_is_exact_though_only_some_of_it_is_noted(host_runner: H
     assert found.moved_bytes() >= 4 * n  # what must be read at least
     # What only the last block does is there too.
     assert "partials" in {access.buffer for access in found.of("global", "load")}
-
-
-@pytest.mark.parametrize("arch", ["", "sm_", "sm_35", "volta"])
-def test_an_architecture_of_no_model_is_refused(arch: str) -> None:
-    with pytest.raises(UnknownNameError, match="fermi, fermi-uncached, kepler"):
-        MemoryModel.of(arch)

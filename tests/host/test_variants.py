@@ -22,7 +22,7 @@ from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, uncovered
 from gen.proof.replay import Kept, cases_for, keep, read
-from gen.proof.sizes import SM_COUNTS
+from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from tests.strategies import cases
 
 FEW = 16  # variants of one algorithm and spec
@@ -59,15 +59,15 @@ def groups() -> list[tuple[Variant, ...]]:
 def test_variants_equal_numpy(group: tuple[Variant, ...], host_runner: HostRunner) -> None:
     first, home = group[0], output_home()
     kept = cases_for(read(home), first)
-    counts = {*SM_COUNTS, *(case.sm_count for case in kept)}
-    devices = {count: replace(host_runner.limits, sm_count=count) for count in counts}
+    counts = {*MULTIPROCESSOR_COUNTS, *(case.multiprocessors for case in kept)}
+    devices = {count: replace(host_runner.limits, multiprocessors=count) for count in counts}
     kernels = {count: load(host_runner, group, limits) for count, limits in devices.items()}
     failures: list[Kept] = []
 
     def equals_numpy(case: Case) -> None:
         for made in group:
-            if uncovered(made, case, devices[case.sm_count]) is None:
-                failure = check(kernels[case.sm_count][made], devices[case.sm_count], case)
+            if uncovered(made, case, devices[case.multiprocessors]) is None:
+                failure = check(kernels[case.multiprocessors][made], devices[case.multiprocessors], case)
                 if failure is not None:
                     failures.append(Kept.of(made, failure))
                 assert failure is None, str(failure)

@@ -87,7 +87,7 @@ def copied(n: Expr) -> Launch:
     """The private copy that a kernel works in."""
     block = 256
     return Launch(
-        grid=(n.ceil_div(block).at_most(size("sm_count") * 8), ONE, ONE),
+        grid=(n.ceil_div(block).at_most(size("multiprocessors") * 8), ONE, ONE),
         block=(block, 1, 1),
         arguments=("in", "work", (I64, n)),
         entry="_copy",

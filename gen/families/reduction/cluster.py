@@ -117,7 +117,7 @@ class Cluster(Sharing[ClusterConfig]):
         state = state_bytes(spec)
         if not rows:
             return Plan((launch,), scratch(Finish.TICKET, clusters, clusters, state))
-        most = size("sm_count") * config.blocks_per_sm // config.blocks_per_cluster
+        most = size("multiprocessors") * config.blocks_per_sm // config.blocks_per_cluster
         return Plan((launch,), scratch(Finish.TICKET, clusters, most, state, most))
 
     def roundings(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> int:
@@ -131,5 +131,5 @@ class Cluster(Sharing[ClusterConfig]):
 
     def _most(self, spec: ReductionSpec, config: ClusterConfig) -> Expr:
         """Clusters that there may be of a row."""
-        most = size("sm_count") * config.blocks_per_sm // config.blocks_per_cluster
+        most = size("multiprocessors") * config.blocks_per_sm // config.blocks_per_cluster
         return most // size("outer").at_least(1) if has_rows(spec) else most

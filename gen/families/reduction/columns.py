@@ -93,7 +93,7 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
 
     def infeasible(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> str | None:
         """Where one block waits for the others they must fit on the device together."""
-        resident = limits.threads_per_sm // (config.columns_x * config.rows_y)
+        resident = limits.threads_per_multiprocessor // (config.columns_x * config.rows_y)
         if config.finish is Finish.FLAGS and config.blocks_per_sm > resident:
             return f"a multiprocessor holds {resident} blocks of {config.columns_x * config.rows_y} threads"
         return None
@@ -126,7 +126,8 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
 
     def splits(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
         """Blocks that share the rows of a strip: as many as the device wants, and a round's rows for each."""
-        wanted = (size("sm_count") * config.blocks_per_sm) // (size("outer") * self.strips(spec, config)).at_least(1)
+        strips = size("outer") * self.strips(spec, config)
+        wanted = (size("multiprocessors") * config.blocks_per_sm) // strips.at_least(1)
         return wanted.at_most(size("n").ceil_div(config.rows_y * config.unroll)).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: ColumnsConfig) -> Plan:
@@ -147,7 +148,7 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
                 (U32, splits),
             ),
         )
-        most = size("sm_count") * config.blocks_per_sm  # blocks, where strips are shared at all
+        most = size("multiprocessors") * config.blocks_per_sm  # blocks, where strips are shared at all
         columns = config.columns_x * (config.vec_bytes // spec.dtype.size)
         memory = scratch(config.finish, splits, most * columns, state_bytes(spec), most)
         if config.finish is Finish.SECOND_PASS:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+from gen.arch import MAX_THREADS_PER_MULTIPROCESSOR
 from gen.dtypes import U32, U64, DType, LoadModifier
 from gen.families.base import Launch, Scratch
 from gen.families.expr import ONE, Expr, constant
-
-MOST_THREADS = 2048  # of a multiprocessor, on any device
 
 
 class Finish(Enum):
@@ -25,7 +24,11 @@ def all_there(threads: int) -> str | None:
     It relies on it that they are started before it, as GPUs do though CUDA promises no order: where registers or
     other work leave room for fewer blocks, they end and it is among the last to come.
     """
-    return f"blocks that wait for each other never run at once: {threads} threads" if threads > MOST_THREADS else None
+    return (
+        f"blocks that wait for each other never run at once: {threads} threads"
+        if threads > MAX_THREADS_PER_MULTIPROCESSOR
+        else None
+    )
 
 
 def few_second_passes(finish: Finish, unroll: int, vec_bytes: int, load_modifier: LoadModifier) -> str | None:

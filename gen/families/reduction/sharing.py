@@ -53,7 +53,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
 
     def infeasible(self, spec: ReductionSpec, config: C, limits: Limits) -> str | None:
         """The blocks asked for must fit on a multiprocessor together, unless there are to be many."""
-        resident = limits.threads_per_sm // config.threads_per_block
+        resident = limits.threads_per_multiprocessor // config.threads_per_block
         if resident < config.blocks_per_sm < MANY:
             return f"a multiprocessor holds {resident} blocks of {config.threads_per_block} threads"
         return None
@@ -80,7 +80,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
     def blocks(self, spec: ReductionSpec, config: C) -> Expr:
         """Blocks of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""
         per_block = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
-        most = size("sm_count") * config.blocks_per_sm
+        most = size("multiprocessors") * config.blocks_per_sm
         if has_rows(spec):
             most = most // size("outer").at_least(1)
         return size("n").ceil_div(per_block).at_most(most).at_least(1)
@@ -106,7 +106,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
                     (I64, size("n")), (I64, size("outer_pitch")), (U32, blocks),
                 ),
             )  # fmt: skip
-            most = size("sm_count") * config.blocks_per_sm
+            most = size("multiprocessors") * config.blocks_per_sm
             rows, memory = size("outer"), scratch(finish, blocks, most, state, most)
         if finish is Finish.SECOND_PASS:
             return Plan((launch, second_pass(rows, blocks, block, results, (I64, size("n")))), memory)

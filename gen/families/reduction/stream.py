@@ -63,7 +63,7 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
 
     def infeasible(self, spec: ReductionSpec, config: StreamConfig, limits: Limits) -> str | None:
         """The blocks asked for must fit on a multiprocessor together."""
-        resident = limits.threads_per_sm // config.threads_per_block
+        resident = limits.threads_per_multiprocessor // config.threads_per_block
         if config.blocks_per_sm > resident:
             return f"a multiprocessor holds {resident} blocks of {config.threads_per_block} threads"
         return None
@@ -98,7 +98,7 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
     def blocks(self, spec: ReductionSpec, config: StreamConfig) -> Expr:
         """One block for every `unroll` vectors a thread, up to `blocks_per_sm` a multiprocessor."""
         per_block = self.active(config) * (config.unroll * (config.vec_bytes // spec.dtype.size))
-        most = size("sm_count") * config.blocks_per_sm
+        most = size("multiprocessors") * config.blocks_per_sm
         return (size("n") * size("inner")).ceil_div(per_block).at_most(most).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: StreamConfig) -> Plan:

@@ -60,7 +60,7 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
 
     def splits(self, config: StridedConfig) -> Expr:
         """Blocks of a result."""
-        most = (size("sm_count") * config.blocks_per_sm) // size("outer").at_least(1)
+        most = (size("multiprocessors") * config.blocks_per_sm) // size("outer").at_least(1)
         return size("n").ceil_div(config.threads_per_block * config.unroll).at_most(most).at_least(1)
 
     def plan(self, spec: ReductionSpec, config: StridedConfig) -> Plan:
@@ -77,7 +77,7 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
                 (U32, splits), *((I64, size(name)) for name in ("n", *sizes)),
             ),
         )  # fmt: skip
-        most = size("sm_count") * config.blocks_per_sm
+        most = size("multiprocessors") * config.blocks_per_sm
         memory = scratch(config.finish, splits, most, state_bytes(spec), most)
         if config.finish is Finish.SECOND_PASS:
             return Plan((launch, second_pass(size("outer"), splits, block, results, (I64, size("n")))), memory)

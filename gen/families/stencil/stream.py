@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gen.arch import max_registers_per_thread
 from gen.dtypes import U32, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import numbers, stepping
-from gen.families.stencil.room import room_for
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, common
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
@@ -80,7 +80,7 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
     def refuses(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers for all rows, and code that is not too long."""
         needed, warps = registers(spec, config), config.warps_across * config.warps_down
-        allowed = room_for(warps)
+        allowed = max_registers_per_thread(warps)
         if needed > allowed:
             return f"it needs about {needed} registers a thread, and blocks of {warps} warps leave {allowed}"
         if len(spec.taps) * config.rows * _cells(spec) > _MOST_TERMS:

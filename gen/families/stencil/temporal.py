@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gen.arch import max_registers_per_thread
 from gen.dtypes import F64, U32
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import COPY_THREADS, numbers, stepping
-from gen.families.stencil.room import room_for
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, literal
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
@@ -94,7 +94,7 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
 
     def infeasible(self, spec: StencilSpec, config: TemporalConfig, limits: Limits) -> str | None:
         """It copies to shared memory while it computes."""
-        if int(limits.arch.removeprefix("sm_")) < 80:
+        if not limits.has_asynchronous_copies:
             return f"{limits.arch} has no asynchronous copies"
         return None
 
@@ -187,7 +187,7 @@ class _Blocks:
         # From the first column of an inner warp to the last that it may read.
         least_cols = 32 * cells - left + Rim.of(spec).right
         inner = ((size("cols").at_least(least_cols) - least_cols) // own).called("inner_across")
-        resident = size("sm_count") * (config.warps_per_sm * config.waves)
+        resident = size("multiprocessors") * (config.warps_per_sm * config.waves)
         columns = inner + (across - inner) * END_STRIPS
         least = max(config.steps * (reach.up + reach.down), 8)
         strips = (resident // columns.at_least(1)).at_most(size("rows") // least).at_least(1)
@@ -212,7 +212,7 @@ def registers(spec: StencilSpec, config: TemporalConfig) -> int:
 
 def most_registers(config: TemporalConfig) -> int:
     """What a thread may have if so many warps are to fit on a multiprocessor."""
-    return room_for(config.warps_per_sm)
+    return max_registers_per_thread(config.warps_per_sm)
 
 
 def _cells(spec: StencilSpec, config: TemporalConfig) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I32, U32, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
@@ -24,6 +25,7 @@ from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.vector import dynamic_bytes, too_large
 
 _VECTOR = 16  # bytes
+_OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
     def refuses(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
         """Two squares a thread must fit in registers."""
         words = (config.unroll + 1) * self.elements(spec) * 4
-        if words > 160 or (words + 24) * config.threads_per_block > 65536:
+        if words > 160 or (words + _OTHER_REGISTERS) * config.threads_per_block > REGISTERS_PER_BLOCK:
             return f"{config.threads_per_block} threads with {words} words in squares need too many registers"
         return only_moves(spec)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
@@ -14,7 +15,7 @@ from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.square import MATRICES
 from gen.families.transpose.vector import VECTORS, dynamic_bytes, too_large
 
-_REGISTERS = 65536  # of a multiprocessor; a thread needs about 32 beside its two squares
+_OTHER_REGISTERS = 32  # about so many of a thread, beside its two squares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
         if config.vec_bytes < spec.dtype.size or (config.vec_bytes > spec.dtype.size and config.vec_bytes < 4):
             return f"vec_bytes {config.vec_bytes} is neither an element of {spec.dtype.name} nor words of them"
         square = 2 * self.elements(spec, config) * config.vec_bytes // 4
-        if (square + 32) * config.lanes * config.lanes // config.strips > _REGISTERS:
+        if (square + _OTHER_REGISTERS) * config.lanes * config.lanes // config.strips > REGISTERS_PER_BLOCK:
             return f"{config.lanes * config.lanes // config.strips} threads with {square} words need too many registers"
         return None
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
@@ -30,7 +31,7 @@ from gen.families.transpose.spec import TransposeSpec
 VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
 """The type of a vector of so many bytes."""
 _MOST_PLACES = 2**31 - 1
-_REGISTERS = 65536  # of a multiprocessor; and a thread needs about 24 beside its two squares
+_OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 
 
 class Spread(Enum):
@@ -95,7 +96,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
         words = 2 * self.elements(spec, config) * config.vec_bytes // 4
-        if (words + 24) * config.lanes * config.groups > _REGISTERS:
+        if (words + _OTHER_REGISTERS) * config.lanes * config.groups > REGISTERS_PER_BLOCK:
             return f"{config.lanes * config.groups} threads with {words} words in squares need too many registers"
         return None
 

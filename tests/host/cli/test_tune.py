@@ -85,7 +85,7 @@ def test_a_rehearsal_takes_specs_of_no_catalogue(monkeypatch: pytest.MonkeyPatch
 def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     from gen.tune.device import Device
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", Limits.of("sm_75")))
     shown = run("tune", SUM, "--arch", "sm_80")
     assert shown.status == 0
     for words in ("sm_80", "NVIDIA T4", "Nothing was measured"):
@@ -117,7 +117,7 @@ def test_every_search_is_offered() -> None:
 def test_a_count_comes_with_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     from gen.tune.device import Device
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", Limits.of("sm_75")))
     shown = run("tune", "stencil", "--count", "steps=9")
     assert shown.status == 2
     assert "error: --count must come with --shape: a shape class has its own counts" in shown.err
@@ -132,7 +132,7 @@ def test_tune_does_not_rehearse_instead_of_what_it_was_asked_for(monkeypatch: py
     def missing() -> None:
         raise MissingToolError("PyCUDA", "is needed to use a GPU")
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", "sm_75"))
+    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", Limits.of("sm_75")))
     monkeypatch.setattr("gen.cli.gpu.importable", missing)
     shown = run("tune", "transpose", "--verify")
     assert (shown.status, "PyCUDA is needed to use a GPU" in shown.err) == (1, True)
@@ -159,7 +159,7 @@ def test_tune_takes_no_variant_and_says_the_same_with_a_gpu_and_without(
     from gen.tune.device import Device
 
     said = []
-    for device in (Device("NVIDIA T4", "sm_75"), None):
+    for device in (Device("NVIDIA T4", Limits.of("sm_75")), None):
         monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0, device=device: device)
         shown = run("tune", name)
         assert (shown.status, shown.out) == (2, "")

@@ -175,7 +175,8 @@ def _wide_base(_: Reduction, __: ReductionSpec, shape_class: str) -> tuple[str, 
 
 
 def test_a_base_that_the_device_cannot_run(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend.limits = replace(backend.limits, threads_per_sm=1024)  # one block of 1024 threads on a multiprocessor
+    # One block of 1024 threads on a multiprocessor.
+    backend.limits = replace(backend.limits, threads_per_multiprocessor=1024)
     monkeypatch.setattr(Reduction, "base", _wide_base)
     monkeypatch.setattr(Reduction, "likely", lambda *_: ())
     assert gen.load(SUM, shape=2**28, device=backend).variant == "reduction_sum_f32__grid_tpb1024_u4_v16_bpm1"
