@@ -46,11 +46,14 @@ def texts_of(names: Sequence[str], limits: Limits, options: argparse.Namespace) 
 
 def compile_all(texts: Mapping[str, str], limits: Limits) -> None:
     """Compiles into the cache what the workers will load, on all cores."""
+    from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Flags, Nvrtc
 
     compiler = Nvrtc(cache_home(output_home()), Flags(line_info=True))
-    for _ in compiler.compile_many(list(texts.items()), limits.arch):
-        pass  # what is refused is refused once more in the worker, which says so
+    with CompileFarm(compiler) as farm:
+        list(
+            farm.compile_many(texts.items(), limits.arch)
+        )  # what is refused is refused once more in the worker, which says so
 
 
 def jobs_of(options: argparse.Namespace, limits: Limits) -> list[Job]:

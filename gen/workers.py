@@ -31,6 +31,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ from math import inf
 from multiprocessing import Pipe, connection, forkserver, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, Literal, Protocol, TypeVar, TypeVarTuple
 
 from gen.errors import GenError, RunError
@@ -51,10 +52,12 @@ END_SECONDS = 60.0  # until a process that was killed has ended: a driver may ho
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 # Imported before any process is forked, where it is installed; none of it starts a thread.
 PRELOADED = ["numpy", "cuda.core", "gen.families", "gen.gpu.isolated", "gen.toolchain.compiled", "gen.store.trials"]
+MOMENT = 0.1  # seconds of a wait until the main thread takes a step, between which Ctrl-C is heard
 _PR_SET_PDEATHSIG = 1  # as sys/prctl.h numbers it
 
 S = TypeVar("S")
 R = TypeVar("R")
+T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
@@ -516,3 +519,35 @@ def _listen(pipe: Connection, jobs: SimpleQueue[tuple[Callable[..., Any], tuple[
     except BaseException:  # noqa: BLE001  a job that cannot be read here
         traceback.print_exc()
         os._exit(1)
+
+
+def result_of(future: Future[R], deadline: float | None = None) -> R:
+    """What a future holds once it is done; unlike its own `result`, a wait that Ctrl-C ends.
+
+    Python's handler runs on the main thread, between two steps of its own. A wait for a lock goes on meanwhile where
+    the signal has come to another thread, or where a library has asked that signals interrupt no call: NVRTC does.
+
+    Raises what the future raises, or TimeoutError after a deadline of `time.monotonic()`.
+    """
+    while not futures.wait([future], _moment(deadline)).done:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError
+    return future.result()
+
+
+def next_of(queue: SimpleQueue[T], deadline: float | None = None) -> T:
+    """The next that comes out of a queue; a wait that Ctrl-C ends, as above.
+
+    Raises Empty after a deadline of `time.monotonic()`.
+    """
+    while True:
+        try:
+            return queue.get(timeout=_moment(deadline))
+        except Empty:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
+
+
+def _moment(deadline: float | None) -> float:
+    """How long a wait may last until the main thread takes a step."""
+    return MOMENT if deadline is None else min(max(deadline - time.monotonic(), 0.0), MOMENT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,13 +14,11 @@ from gen.cli.common import Json, Out, Target, families_of, find, home_of
 from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from gen.families.base import Variant
     from gen.toolchain.compiled import Compiled
     from gen.toolchain.nvrtc import Nvrtc
-    from gen.tune.rehearse import ManyCompiler
     from gen.tune.verdicts import Verdict
 
 FEW = 12  # variants that are compiled in this process
@@ -65,7 +62,7 @@ def prove(
     from gen.tune.processes import Host
     from gen.tune.select import select
     from gen.tune.verdicts import with_registers
-    from gen.waits import result_of
+    from gen.workers import result_of
 
     families, home, limits = families_of(ctx), home_of(out), Limits.of(DEFAULT_ARCH)
     others = [name for family in families for name in (family.name, *(named.name for named in family.named))]
@@ -79,8 +76,8 @@ def prove(
     compiler = compiler_at_hand(cache_home(home))
     pool = ThreadPoolExecutor(1)
     try:
-        with show.progress(proven=len(variants)) as tick, _apart(compiler, len(variants)) as farm:
-            compiling = pool.submit(compile_all, farm, variants)
+        with show.progress(proven=len(variants)) as tick:
+            compiling = pool.submit(compile_all, compiler, variants)
             for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
                 by_name[verdict.variant.name] = verdict
                 tick("proven")
@@ -116,26 +113,24 @@ def compiler_at_hand(cache: Path) -> Nvrtc | None:
         return None
 
 
-def _apart(compiler: Nvrtc | None, count: int) -> AbstractContextManager[ManyCompiler | None]:
-    """A compiler that takes Ctrl-C for itself no longer than few sources take; None without one that will do.
+def compile_all(compiler: Nvrtc | None, variants: Sequence[Variant]) -> dict[str, Compiled]:
+    """What a compiler makes of the variants, by name; those that it refuses are left out. Nothing without one.
 
-    In a process of its own it takes nobody's; for few sources that takes longer to start than they take.
+    NVRTC takes Ctrl-C for itself while it compiles. In a process of its own it takes nobody's; for few sources that
+    takes longer to start than they take.
     """
+    from gen.emit.render import render
+    from gen.toolchain.compiled import Compiled, compile_each
     from gen.toolchain.farm import CompileFarm
 
     if compiler is None or DEFAULT_ARCH not in compiler.architectures:
-        return nullcontext()
-    return nullcontext(compiler) if count <= FEW else CompileFarm(compiler, width=1)
-
-
-def compile_all(compiler: ManyCompiler | None, variants: Sequence[Variant]) -> dict[str, Compiled]:
-    """What a compiler makes of the variants, by name; those that it refuses are left out. Nothing without one."""
-    from gen.emit.render import render
-    from gen.toolchain.compiled import Compiled
-
-    if compiler is None:
         return {}
-    results = compiler.compile_many(((made.name, render(made)) for made in variants), DEFAULT_ARCH)
+    texts = {made.name: render(made) for made in variants}
+    if len(texts) <= FEW:
+        results = list(compile_each(compiler, texts.items(), DEFAULT_ARCH))
+    else:
+        with CompileFarm(compiler, width=1) as farm:
+            results = list(farm.compile_many(texts.items(), DEFAULT_ARCH))
     return {result.name: result for result in results if isinstance(result, Compiled)}
 
 

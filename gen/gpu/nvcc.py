@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import gen.gpu.device  # noqa: F401  loads the driver that PyCUDA stands on
@@ -15,7 +14,6 @@ from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.link import NvccLinker, find_library
 from gen.toolchain.nvrtc import headers_folder
-from gen.toolchain.pool import compile_in_threads
 
 try:
     import pycuda.compiler as pycuda_compiler
@@ -54,10 +52,6 @@ class Nvcc:
             return self._compile(name, text, arch)
         key = content_key({"compiler": self.version, "arch": arch, "options": OPTIONS, "source": text})
         return compiled_once(self._entries, key, name, lambda: self._compile(name, text, arch))
-
-    def compile_many(self, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
-        """Compiles many sources at once, a process each, on all cores; each result as it is finished."""
-        return compile_in_threads(self.compile, items, arch)
 
     def _compile(self, name: str, text: str, arch: str) -> Compiled:
         start, libraries = time.monotonic(), linked_with(text)

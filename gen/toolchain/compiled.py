@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
-from gen.errors import GenError
+from gen.errors import CompileError, GenError
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,15 @@ class Compiler(Protocol):
     def compile(self, name: str, text: str, arch: str) -> Compiled:
         """Compiles one source. Raises CompileError with the compiler's own text."""
         ...
+
+
+def compile_each(compiler: Compiler, items: Iterable[tuple[str, str]], arch: str) -> Iterator[Compiled | CompileError]:
+    """Compiles sources, name and text of each, one after another: what was compiled, or why it was not."""
+    for name, text in items:
+        try:
+            yield compiler.compile(name, text, arch)
+        except CompileError as error:
+            yield error
 
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")

@@ -11,7 +11,6 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +21,6 @@ from gen.errors import CompileError, MissingToolError, UnknownNameError, Unlinke
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled, Resources, read_ptxas
 from gen.toolchain.link import Linker, find_library, find_linker
-from gen.toolchain.pool import compile_in_threads
 
 try:
     from cuda.bindings import nvrtc
@@ -106,21 +104,6 @@ class Nvrtc:
             return self._compile(name, text, arch)
         key = self.key(text, arch)
         return compiled_once(self._entries, key, name, lambda: self._compile(name, text, arch))
-
-    def compile_many(
-        self, items: Iterable[tuple[str, str]], arch: str, *, workers: int | None = None
-    ) -> Iterator[Compiled | CompileError]:
-        """Compiles many sources at once, in threads, since NVRTC gives the GIL back.
-
-        Args:
-            items: name and text of each; taken as they are needed.
-            arch: `sm_90`.
-            workers: threads; as many as there are cores if None.
-
-        Returns:
-            Each result as it is finished: what was compiled, or why it was not.
-        """
-        return compile_in_threads(self.compile, items, arch, workers=workers)
 
     def key(self, text: str, arch: str) -> str:
         """The cache key of a source: all that determines its machine code, and nothing of the machine at hand."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 
 from gen.emit.render import render
 from gen.errors import CompileError, RunError
@@ -20,9 +17,10 @@ from gen.families.base import Limits, Variant
 from gen.proof.host import HostRunner
 from gen.proof.replay import Kept
 from gen.tune.verdicts import CHUNK, Verdict, refused, verdicts
-from gen.waits import next_of
+from gen.workers import Ended, Report, Workers, next_of
 
 FEW = 6  # variants that are proven before another process has started
+Provers = Workers[tuple["Host", HostRunner]]
 
 
 @dataclass(frozen=True)
@@ -54,88 +52,60 @@ class Host:
 
         Raises:
             MissingToolError: there is no g++, or a header is missing.
-            RunError: a process ended while it proved.
+            RunError: somebody else ended a process, twice.
         """
-        workers = min(len(os.sched_getaffinity(0)), len(variants) // FEW)
-        if workers < 2 and deadline is None:
+        count = min(len(os.sched_getaffinity(0)), len(variants) // FEW)
+        if count < 2 and deadline is None:
             yield from verdicts(self.runner(), variants, seed=self.seed, kept=self.kept)
             return
-        # Not forked: this process has threads.
-        pool = ProcessPoolExecutor(max(workers, 1), get_context("spawn"), _begin, (self,))
-        queue: SimpleQueue[Future[Verdict] | Verdict | BaseException] = SimpleQueue()
-        stop = Event()
-        Thread(target=self._build, args=(variants, pool, queue, stop), name="build", daemon=True).start()
-        left = len(variants)
-        try:
-            while left:
+        found: SimpleQueue[Future[Verdict]] = SimpleQueue()
+        with Workers(partial(_begin, self), doing="proves", count=max(count, 1), ahead=1) as workers:
+            Thread(target=self._build, args=(variants, workers, found), name="build", daemon=True).start()
+            for _ in variants:
                 try:
-                    result = next_of(queue, deadline)
+                    proven = next_of(found, deadline)
                 except Empty:
                     return
-                left -= 1
-                if isinstance(result, BaseException):
-                    raise result
-                yield result if isinstance(result, Verdict) else result.result()
-        except BrokenProcessPool as error:
-            raise RunError(
-                "The CPU run", "ended its process", next_step="Prove variants one by one to find which: gen prove NAME"
-            ) from error
-        finally:
-            stop.set()
-            begun: list[BaseProcess] = list((pool._processes or {}).values()) if left else []
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in begun:  # which would finish what they are at
-                process.kill()
+                yield proven.result()
 
-    def _build(
-        self,
-        variants: Sequence[Variant],
-        pool: ProcessPoolExecutor,
-        queue: SimpleQueue[Future[Verdict] | Verdict | BaseException],
-        stop: Event,
-    ) -> None:
+    def _build(self, variants: Sequence[Variant], workers: Provers, found: SimpleQueue[Future[Verdict]]) -> None:
         """Builds a chunk while the one before it is proven."""
+        failed: Future[Verdict] = Future()
         try:
             runner = self.runner()
             for start in range(0, len(variants), CHUNK):
-                chunk = _built(runner, list(variants[start : start + CHUNK]), queue)
-                if stop.is_set():
-                    return
-                # The processes start here and inherit the mask: Ctrl-C finds them ready, or not at all.
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                for made in chunk:
-                    pool.submit(_prove, made).add_done_callback(queue.put)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+                for made in _built(runner, list(variants[start : start + CHUNK]), found):
+                    workers.submit(_prove, made, ended=partial(_ended, made)).add_done_callback(found.put)
         except BaseException as error:  # noqa: BLE001  whatever it is, the thread that waits must hear of it
-            queue.put(error)
+            failed.set_exception(error)
+            found.put(failed)
 
 
-def _built(
-    runner: HostRunner, chunk: list[Variant], queue: SimpleQueue[Future[Verdict] | Verdict | BaseException]
-) -> list[Variant]:
+def _built(runner: HostRunner, chunk: list[Variant], found: SimpleQueue[Future[Verdict]]) -> list[Variant]:
     """The variants that could be built; the verdicts on the others are in the queue."""
     while True:
         try:
             runner.load([made for made in chunk if runner.cannot_run(made) is None])
         except CompileError as error:
             verdict = refused(chunk, error)
-            queue.put(verdict)
+            done: Future[Verdict] = Future()
+            done.set_result(verdict)
+            found.put(done)
             chunk = [made for made in chunk if made != verdict.variant]
         else:
             return chunk
 
 
-_state: list[Host | HostRunner] = []  # of a worker process
+def _begin(host: Host, _: Report) -> tuple[Host, HostRunner]:
+    return host, host.runner()
 
 
-def _begin(host: Host) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends a worker without a word
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    _state[:] = [host, host.runner()]
-
-
-def _prove(made: Variant) -> Verdict:
-    host, runner = _state
-    assert isinstance(host, Host)
-    assert isinstance(runner, HostRunner)
+def _prove(state: tuple[Host, HostRunner], made: Variant) -> Verdict:
+    host, runner = state
     return next(verdicts(runner, (made,), seed=host.seed, kept=host.kept))
+
+
+def _ended(made: Variant, how: Ended) -> Verdict:
+    if how.how == "killed":
+        raise RunError(made.name, "cannot be proven on the CPU", how.reason)
+    return Verdict(made, "failed", 0, f"On the CPU, {how.reason}.", "crash")

@@ -16,7 +16,7 @@ from gen.families.base import Family, Limits, Spec, Variant
 from gen.toolchain.compiled import Compiled
 from gen.tune.select import feasible
 from gen.tune.verdicts import Verdict, with_registers
-from gen.waits import result_of
+from gen.workers import result_of
 
 
 class ManyCompiler(Protocol):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cuda.core import Program, ProgramOptions
@@ -18,7 +21,7 @@ from gen.families.base import Limits, Variant
 from gen.families.names import find_variant
 from gen.toolchain import link as module
 from gen.toolchain import nvrtc
-from gen.toolchain.compiled import Resources
+from gen.toolchain.compiled import Resources, compile_each
 from gen.toolchain.identity import instructions
 from gen.toolchain.link import JitLinker, Linked, Linker, NvccLinker, find_library
 from gen.toolchain.nvrtc import Nvrtc, headers_folder
@@ -133,7 +136,8 @@ def test_a_rehearsal_without_a_linker_has_found_nothing_wrong(monkeypatch: pytes
             return [Verdict(made, "skipped", 0, "not here") for made in variants]
 
     monkeypatch.setattr(nvrtc, "find_linker", none)
-    done = rehearse(VARIANTS[:1], Limits.of(ARCH), Nvrtc(tmp_path), Skips())  # type: ignore[arg-type]
+    compiler: Any = SimpleNamespace(compile_many=partial(compile_each, Nvrtc(tmp_path)))
+    done = rehearse(VARIANTS[:1], Limits.of(ARCH), compiler, Skips())  # type: ignore[arg-type]
     assert done.ok
     assert all(isinstance(one.compiled, UnlinkedError) and one.registers == 0 for one in done.variants)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 
 from gen.errors import CompileError, GenError, MissingToolError, UnknownNameError
 from gen.toolchain import nvrtc as module
-from gen.toolchain.compiled import Compiled, Compiler, Resources, read_ptxas
+from gen.toolchain.compiled import Compiled, Compiler, Resources, compile_each, read_ptxas
 from gen.toolchain.nvrtc import Flags, Nvrtc
 
 CHECKOUT = Path(__file__).parents[2]
@@ -219,33 +219,14 @@ def test_the_key_names_no_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert Nvrtc(tmp_path).key(REVERSE, "sm_90") == Nvrtc(None).key(REVERSE, "sm_90")
 
 
-def test_many_sources_give_each_a_result(tmp_path: Path) -> None:
-    items = [(f"k{i}", f'extern "C" __global__ void k{i}(int* x) {{ x[0] = {i}; }}\n') for i in range(12)]
-    items.insert(5, ("broken", BROKEN))
-    results = list(Nvrtc(tmp_path).compile_many(items, "sm_90", workers=4))
-    assert sorted(result.name for result in results if isinstance(result, Compiled)) == sorted(
-        name for name, _ in items if name != "broken"
-    )
-    (failed,) = (result for result in results if isinstance(result, CompileError))
-    assert failed.subject == "broken"
-
-
-def test_many_sources_are_taken_as_they_are_needed() -> None:
-    taken: list[str] = []
-
-    def endless() -> Iterator[tuple[str, str]]:
-        while True:
-            taken.append(f"k{len(taken)}")
-            yield taken[-1], f'extern "C" __global__ void {taken[-1]}() {{}}\n'
-
-    results = Nvrtc(None).compile_many(endless(), "sm_90", workers=2)
-    assert isinstance(next(results), Compiled)
-    results.close()  # type: ignore[attr-defined]  # it is a generator; an iterator need not have it
-    assert len(taken) <= 8
-
-
-def test_no_source_gives_no_result(fresh: Nvrtc) -> None:
-    assert list(fresh.compile_many([], "sm_90")) == []
+def test_threads_may_share_a_compiler_and_what_it_refuses_is_told_apart(tmp_path: Path) -> None:
+    items = [(f"k{i}", f'extern "C" __global__ void k{i}(int* x) {{ x[0] = {i}; }}\n') for i in range(6)]
+    items.insert(2, ("broken", BROKEN))
+    compiler = Nvrtc(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        results = [found for (found,) in pool.map(lambda item: list(compile_each(compiler, [item], "sm_90")), items)]
+    assert [one.name if isinstance(one, Compiled) else one.subject for one in results] == [name for name, _ in items]
+    assert [isinstance(one, CompileError) for one in results] == [name == "broken" for name, _ in items]
 
 
 def test_a_packed_result_comes_back() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from itertools import chain
 
 import pytest
@@ -12,6 +12,7 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.cover import pairwise
 from gen.families.names import find_variant, space, variant
+from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
 NAMES = (
@@ -41,9 +42,15 @@ def test_no_algorithm_is_left_out() -> None:
     assert {find_variant(FAMILIES, name, {}).algorithm.name for name in NAMES} | ELSEWHERE == outside
 
 
+@pytest.fixture(scope="module")
+def farm() -> Iterator[CompileFarm]:
+    with CompileFarm(Nvrtc(None)) as made:
+        yield made
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_every_pair_of_values_compiles(name: str) -> None:
+def test_every_pair_of_values_compiles(name: str, farm: CompileFarm) -> None:
     texts = [(made.name, render(made)) for made in cover(name)]
-    found = list(Nvrtc(None).compile_many(iter(texts), "sm_90", workers=min(os.cpu_count() or 1, 4)))
+    found = list(farm.compile_many(texts, "sm_90"))
     assert len(found) == len(texts)
     assert [one for one in found if isinstance(one, Exception)] == []

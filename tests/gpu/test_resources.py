@@ -13,6 +13,7 @@ from gen.families.base import Limits, Variant
 from gen.families.cover import pairwise
 from gen.families.names import space, variant
 from gen.gpu.device import CudaDevice, DriverModule
+from gen.toolchain.compiled import compile_each
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.occupancy import occupancy
 from gen.toolchain.usage import largest, usage
@@ -46,7 +47,8 @@ def test_registers_shared_memory_and_occupancy_are_the_drivers(
 ) -> None:
     by_name = {made.name: made for made in cover}
     compared = 0
-    for compiled in compiler.compile_many([(name, render(made)) for name, made in by_name.items()], device.limits.arch):
+    texts = [(name, render(made)) for name, made in by_name.items()]
+    for compiled in compile_each(compiler, texts, device.limits.arch):
         assert not isinstance(compiled, CompileError), str(compiled)
         made = by_name[compiled.name]
         module, driver = device.module(compiled.cubin), DriverModule(compiled.cubin)

@@ -15,6 +15,7 @@ from gen.gpu.device import CudaDevice
 from gen.gpu.kernel import CudaKernel, CudaRunner
 from gen.proof.cases import Case, Content, allocate, fill
 from gen.proof.prover import check, uncovered
+from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from tests.stencils import FAMILY, LINE_SPECS, SPECS, cases, legal, line_cases, overlapped, variants
 
@@ -29,7 +30,8 @@ def runner(device: CudaDevice, compiler: Nvrtc) -> CudaRunner:
 
 def loaded(runner: CudaRunner, compiler: Nvrtc, made: Sequence[Variant]) -> dict[Variant, CudaKernel]:
     """Compiled on all cores, then loaded."""
-    list(compiler.compile_many(((one.name, render(one)) for one in made), runner.limits.arch))
+    with CompileFarm(compiler) as farm:
+        list(farm.compile_many(((one.name, render(one)) for one in made), runner.limits.arch))
     return dict(zip(made, runner.load(made), strict=True))
 
 

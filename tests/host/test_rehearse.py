@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import active_children
 from pathlib import Path
 from types import SimpleNamespace
@@ -296,12 +296,37 @@ def test_processes_come_to_the_same_verdicts_as_one(monkeypatch: pytest.MonkeyPa
     }
 
 
+@dataclass
+class Aborting(OracleRunner):
+    """Ends its process when it runs a variant that is wrong."""
+
+    def _spoil(self, name: str) -> Any:
+        return (lambda *_: os.abort()) if name in self.wrong else super()._spoil(name)
+
+
+@dataclass(frozen=True)
+class AbortingHost(Host):
+    wrong: tuple[str, ...] = ()
+
+    def runner(self) -> Any:
+        return Aborting(limits=self.limits, wrong=self.wrong)
+
+
+def test_a_variant_that_ends_its_process_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "FEW", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    variants = few()[:2]
+    found = {
+        one.variant.name: one for one in AbortingHost(H100, tmp_path, wrong=(variants[1].name,)).verdicts(variants)
+    }
+    assert [found[made.name].status for made in variants] == ["proven", "failed"]
+    assert "the process that proves died of it" in found[variants[1].name].reason
+    assert active_children() == []
+
+
 def test_processes_end_at_the_deadline_whatever_they_are_at(tmp_path: Path) -> None:
     assert list(Host(H100, tmp_path).verdicts(few()[:2], time.monotonic())) == []  # before anything is built
-    for process in active_children():
-        if process.name.startswith("Spawn"):
-            process.join(60)
-            assert process.exitcode is not None
+    assert active_children() == []
 
 
 def test_without_a_compiler_the_processes_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
