@@ -40,10 +40,6 @@ class FakeAlgorithm(Algorithm[FakeSpec, FakeConfig]):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def inputs(self, spec: FakeSpec, config: FakeConfig) -> Mapping[str, str | int | bool]:
-        """Nothing: the text is given as it is."""
-        return {}
-
     def plan(self, spec: FakeSpec, config: FakeConfig) -> Plan:
         """The plan it was made with."""
         return self._plan

@@ -25,15 +25,28 @@ def render(variant: Variant) -> str:
     Raises TemplateError if the template reads what it is not given, is given what it does not read, or prints a
     value that is neither text nor an integer.
     """
-    environment = environment_of(variant.family)
-    inputs = {"name": variant.name, **variant.algorithm.inputs(variant.spec, variant.config)}
-    template = variant.algorithm.template
-    declared = declared_inputs(environment, template)
-    for name in sorted(declared ^ inputs.keys()):
-        rule = "is given to it, but not declared" if name in inputs else "is declared, but not given to it"
-        raise TemplateError(f"{template}: {name}", rule)
+    environment, template = environment_of(variant.family), variant.algorithm.template
+    inputs = template_inputs(variant)
     header = fill(environment, "_header.cu.jinja", {"lines": _header(variant, environment)})
     return header + "\n" + fill(environment, template, inputs)
+
+
+def template_inputs(variant: Variant) -> dict[str, object]:
+    """The value of every name that the variant's template declares; see `Algorithm.inputs`.
+
+    Raises TemplateError if the template declares a name without a value, or not all that is derived for it.
+    """
+    algorithm, spec, config = variant.algorithm, variant.spec, variant.config
+    declared = declared_inputs(environment_of(variant.family), algorithm.template)
+    required = {"name": variant.name, **algorithm.inputs(spec, config)}
+    offered = {**config.template_inputs(), **algorithm.spec_inputs(spec), **required}
+    for names, rule in (
+        (required.keys() - declared, "is given to it, but not declared"),
+        (declared - offered.keys(), "is declared, but not given to it"),
+    ):
+        for name in sorted(names):
+            raise TemplateError(f"{algorithm.template}: {name}", rule)
+    return {name: offered[name] for name in declared}
 
 
 def linked_with(text: str) -> tuple[str, ...]:

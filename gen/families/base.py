@@ -116,9 +116,18 @@ class Algorithm(ABC, Generic[S, C]):
         """The config without what only some sizes allow, for the others; None if it is made for all."""
         return None
 
-    @abstractmethod
+    def spec_inputs(self, spec: S) -> Mapping[str, object]:
+        """What templates may read of a spec: of this a template is given what it declares."""
+        return {}
+
     def inputs(self, spec: S, config: C) -> Mapping[str, object]:
-        """All that the template reads, beside `name`: text, integers, booleans, frozen records and tuples of these."""
+        """What is derived for the template, which must declare all of it.
+
+        Beside this it declares `name` and, as far as it reads them, fields of the config and of `spec_inputs`, of
+        which a value from here replaces one that has the same name. Values are text, integers, booleans, frozen
+        dataclasses of these, and tuples of these.
+        """
+        return {}
 
     @abstractmethod
     def plan(self, spec: S, config: C) -> Plan:

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self
 
+from gen.dtypes import LoadModifier, StoreModifier
 from gen.errors import ConfigError, UnknownNameError
 
 Value = int | bool | Enum
@@ -82,6 +83,21 @@ def tunable(label: str, values: tuple[Value, ...], *, base: Value, off: Any = _R
     return dataclasses.field(default=base, metadata=metadata)
 
 
+def choice(label: str, values: tuple[Value, ...], *, help: str) -> Any:
+    """A tuning parameter whose first value is its base, and stands neither in the tag nor in JSON."""
+    return tunable(label, values, base=values[0], off=values[0], help=help)
+
+
+def load_modifier(*values: LoadModifier) -> Any:
+    """The tuning parameter `load_modifier`: the cache operator of the loads, its base first."""
+    return choice("ld", values, help="cache operator of the loads")
+
+
+def store_modifier(*values: StoreModifier) -> Any:
+    """The tuning parameter `store_modifier`: the cache operator of the stores, its base first."""
+    return choice("st", values, help="cache operator of the stores")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """How a variant computes: one value for each tuning parameter of its algorithm."""
@@ -139,6 +155,15 @@ class Config:
     def values(self) -> dict[str, int | bool | str]:
         """All values by field name, those that are off too."""
         return {parameter.field: plain(getattr(self, parameter.field)) for parameter in self.parameters()}
+
+    def template_inputs(self) -> dict[str, int | bool | str]:
+        """All values by field name as templates read them: of a cache operator the function that has it."""
+        found: dict[str, int | bool | str] = {}
+        for parameter in self.parameters():
+            value = getattr(self, parameter.field)
+            is_modifier = isinstance(value, LoadModifier | StoreModifier)
+            found[parameter.field] = value.intrinsic if is_modifier else plain(value)
+        return found
 
     def to_json(self) -> dict[str, int | bool | str]:
         """The values by field name, those that are off left out."""

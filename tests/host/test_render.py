@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import clang_format  # type: ignore[import-untyped]
 import jinja2
 import pytest
 
+from gen.dtypes import LoadModifier
 from gen.emit.generate import all_of_catalogue
 from gen.emit.render import MARK, WIDTH, _wrap, render
 from gen.emit.templates import declared_inputs, environment_of, sources
@@ -27,6 +28,7 @@ from gen.families.base import Family, Variant
 from gen.families.config import tunable
 from gen.families.names import base_variants, find_variant, named_variant, space, variant
 from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
+from gen.families.reduction.finish import Finish
 from gen.families.transpose import Tiled, TiledConfig, Transpose, TransposeSpec
 from gen.paths import templates_root
 
@@ -109,6 +111,21 @@ def test_a_family_from_outside_renders_its_own_templates(tmp_path: Path) -> None
     assert body(render(made)) == f"void {made.name}() {{ 42; __ldcg(&in[i]); }}\n"
     environment = environment_of(made.family)
     assert sources(environment, "fake/any.cu.jinja") == ("_memory.cu.jinja", "_own.cu.jinja", "fake/any.cu.jinja")
+
+
+def test_a_template_reads_fields_of_the_config_by_their_names(tmp_path: Path) -> None:
+    template = (
+        "{# inputs: name, unroll, load_modifier, finish #}\n{{ name }} {{ unroll }} {{ load_modifier }} {{ finish }}\n"
+    )
+    made = fake(tmp_path, template, {})
+    config = GridConfig(unroll=8, load_modifier=LoadModifier.CG, finish=Finish.TICKET)
+    made = replace(made, config=config)
+    assert body(render(made)) == f"{made.name} 8 __ldcg ticket\n"
+
+
+def test_what_is_derived_for_a_template_goes_before_a_field_of_the_same_name(tmp_path: Path) -> None:
+    made = fake(tmp_path, "{# inputs: name, unroll #}\n{{ name }} {{ unroll }}\n", {"unroll": "derived"})
+    assert body(render(made)) == f"{made.name} derived\n"
 
 
 @pytest.mark.parametrize(

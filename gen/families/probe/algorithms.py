@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gen.dtypes import I64
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
-from gen.families.config import Config, tunable
+from gen.families.config import Config, choice, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.probe.spec import OffsetSpec, ProbeSpec, RecordSpec, TileSpec
 
@@ -72,14 +72,8 @@ class Offset(Stream[OffsetSpec]):
     takes = OffsetSpec
 
     def inputs(self, spec: OffsetSpec, config: StreamConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            "element": spec.dtype.cuda,
-            "shifts_read": spec.shifts == "read",
-            "offset": spec.offset,
-            "threads_per_block": config.threads_per_block,
-            "unroll": config.unroll,
-        }
+        """The fields of the spec."""
+        return {"element": spec.dtype.cuda, "shifts_read": spec.shifts == "read", "offset": spec.offset}
 
     def bytes_in_flight(self, spec: OffsetSpec, config: StreamConfig) -> int:
         """Both elements of every sum: no load need wait for a store, since the arrays do not overlap."""
@@ -98,14 +92,8 @@ class Records(Stream[RecordSpec]):
     takes = RecordSpec
 
     def inputs(self, spec: RecordSpec, config: StreamConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            "element": spec.dtype.cuda,
-            "by_record": spec.layout == "aos",
-            "fields": spec.fields,
-            "threads_per_block": config.threads_per_block,
-            "unroll": config.unroll,
-        }
+        """The fields of the spec."""
+        return {"element": spec.dtype.cuda, "by_record": spec.layout == "aos", "fields": spec.fields}
 
     def bytes_in_flight(self, spec: RecordSpec, config: StreamConfig) -> int:
         """All fields of all records of a thread."""
@@ -118,7 +106,7 @@ class TileConfig(Config):
 
     threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
     padding: int = tunable("p", (0, 1, 2), base=1, help="unused elements after each row of the tile")
-    dynamic: bool = tunable("dyn", (False, True), base=False, off=False, help="its size is given when it is launched")
+    dynamic: bool = choice("dyn", (False, True), help="its size is given when it is launched")
 
 
 class Tile(Probe[TileSpec, TileConfig]):
@@ -144,7 +132,7 @@ class Tile(Probe[TileSpec, TileConfig]):
         return size("tiles")
 
     def inputs(self, spec: TileSpec, config: TileConfig) -> Mapping[str, object]:
-        """All that the template reads."""
+        """The tile as it lies in shared memory, and along what it is written and read there."""
         height, width = _stored(spec)
         return {
             "element": spec.dtype.cuda,
@@ -152,9 +140,6 @@ class Tile(Probe[TileSpec, TileConfig]):
             "width": width,
             "sets_rows": spec.sets_rows,
             "reads_rows": spec.reads_rows,
-            "threads_per_block": config.threads_per_block,
-            "padding": config.padding,
-            "dynamic": config.dynamic,
         }
 
     def plan(self, spec: TileSpec, config: TileConfig) -> Plan:

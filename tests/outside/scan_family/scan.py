@@ -28,7 +28,7 @@ from gen.families.base import (
     Plan,
     Scratch,
 )
-from gen.families.config import Config, tunable
+from gen.families.config import Config, choice, tunable
 from gen.families.dense import DenseFamily
 from gen.families.exact import sums_are_exact
 from gen.families.expr import ONE, Expr, size
@@ -90,10 +90,6 @@ class Block(Algorithm[ScanSpec, BlockConfig]):
     )
     config = BlockConfig
 
-    def inputs(self, spec: ScanSpec, config: BlockConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {"threads_per_block": config.threads_per_block}
-
     def plan(self, spec: ScanSpec, config: BlockConfig) -> Plan:
         """One launch of one block."""
         n = size("n")
@@ -115,12 +111,8 @@ class TotalsConfig(Config):
 
     threads_per_block: int = tunable("tpb", (64, 128), base=128, help="threads in a block")
     items_per_thread: int = tunable("i", (1, 2, 4), base=4, help="elements of each thread, 32 apart")
-    load_modifier: LoadModifier = tunable(
-        "ld",
-        (LoadModifier.DEFAULT, LoadModifier.CS),
-        base=LoadModifier.DEFAULT,
-        off=LoadModifier.DEFAULT,
-        help="cache operator of the second, last reading",
+    load_modifier: LoadModifier = choice(
+        "ld", (LoadModifier.DEFAULT, LoadModifier.CS), help="cache operator of the second, last reading"
     )
 
 
@@ -139,14 +131,6 @@ class Totals(Algorithm[ScanSpec, TotalsConfig]):
         """One block for each share: the grid must hold them all."""
         blocks = self.blocks(config).at(extents)
         return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
-
-    def inputs(self, spec: ScanSpec, config: TotalsConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            "threads_per_block": config.threads_per_block,
-            "items_per_thread": config.items_per_thread,
-            "load": config.load_modifier.intrinsic,
-        }
 
     def blocks(self, config: TotalsConfig) -> Expr:
         """One block for each share of the array."""
