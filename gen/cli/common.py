@@ -106,15 +106,21 @@ def home_of(out: Path | None) -> Path:
 def limits_for(arch: str | None, device: Device | None = None) -> Limits:
     """The limits of the architecture asked for, else of the GPU at hand, else of the one that stands for all.
 
-    Says so where the table has no figures of that architecture. Raises UnknownNameError for what names none.
+    Says so where the table has no figures of it. Raises UnknownNameError for what names no architecture.
     """
     from gen.arch import DEFAULT_ARCH, Limits
-    from gen.cli import show
 
     limits = device.limits if arch is None and device is not None else Limits.of(arch or DEFAULT_ARCH)
+    note_stand_in(limits)
+    return limits
+
+
+def note_stand_in(limits: Limits) -> None:
+    """Says whose figures are taken where an architecture is in no table; once in a run of a command."""
+    from gen.cli import show
+
     if limits.stand_in is not None:
         show.note(limits.stand_in)
-    return limits
 
 
 def check_feasible(variant: Variant, limits: Limits) -> None:

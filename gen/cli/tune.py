@@ -10,7 +10,7 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import outcomes, show, winners
-from gen.cli.common import Json, OptionError, Out, families_of, home_of
+from gen.cli.common import Json, OptionError, Out, families_of, home_of, note_stand_in
 from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.rehearse import rehearse
@@ -192,6 +192,7 @@ def tune(
         show.note(f"There is a GPU, but it cannot be used: {error}")
         rehearse(ctx, target, arch, out, limit, json=json)
         return
+    note_stand_in(device.limits)
     if verify:
         _verify(None if target is None and not (shape or shape_class) else wanted, families, home, gpu, compiler, json)
     else:
