@@ -185,16 +185,12 @@ class Expected:
         magnitude: per element, the sum of the finite magnitudes of what was added; None: every bit must agree.
         accumulator: the type in which the kernel adds.
         integral: only whole numbers of magnitude 8 at most are added, each once.
-        slack: per element, how far it may lie off beyond that, whatever the variant.
-        same_bits: every variant gives the very bits that base gives, however far both are from the value.
     """
 
     value: Array
     magnitude: Array | None = None
     accumulator: DType | None = None
     integral: bool = False
-    slack: Array | None = None
-    same_bits: bool = False
 
 
 @dataclass(frozen=True)

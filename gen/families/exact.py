@@ -1,6 +1,8 @@
-"""When floating-point addition does not round."""
+"""Floating-point arithmetic to the last bit: sums that do not round, and the fused multiply-add, which NumPy lacks."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 
@@ -8,18 +10,100 @@ from gen.dtypes import DType
 from gen.families.base import Array
 
 _PART = 1 << 18  # values looked at together, which a cache holds
+_SPLITTER = 2.0**27 + 1  # of an f64 into two halves whose products are exact
+_F32_LOST, _F32_HALF = 2**29 - 1, 2**28  # bits of an f64 that an f32 has not, and half of them all
+# Products of f64 between these have an error that is an f64, and nothing on the way overflows.
+_LEAST_PRODUCT, _LARGEST = 2.0**-900, 2.0**990
 
 
-def sums_are_exact(accumulator: DType, magnitude: float, *factors: Array) -> bool:
-    """Whether every partial sum of products of the factors' elements is exact in `accumulator`, in any order.
+def sums_are_exact(accumulator: DType, magnitude: float, values: Array) -> bool:
+    """Whether every partial sum of the values is exact in `accumulator`, in any order.
 
-    That holds if all products are multiples of one power of two, and their magnitudes add up to less than
-    2^precision of it: then each partial sum is an integer times that power, and fits.
+    That holds if all values are multiples of one power of two, and their magnitudes add up to less than 2^precision of
+    it: then each partial sum is an integer times that power, and fits.
     """
     if not np.isfinite(magnitude):
         return False
-    grain = float(np.prod([_grain(factor) for factor in factors]))
+    grain = _grain(values)
     return grain > 0 and magnitude <= grain * 2.0**accumulator.precision
+
+
+def fused_multiply_add(factor: float, values: Array, addends: Array) -> Array:
+    """`factor * values + addends`, rounded once to the type of the addends, f32 or f64: CUDA's fmaf and fma.
+
+    Args:
+        factor: a number that this type holds.
+        values: of this type.
+        addends: of the same shape.
+
+    What must be rounded once more is rounded to odd before (Boldo and Melquiond, Emulation of a FMA and Correctly
+    Rounded Sums: Proved Algorithms Using Rounding to Odd, 2008).
+    """
+    with np.errstate(all="ignore"):
+        return _of_f32(factor, values, addends) if addends.dtype == np.float32 else _of_f64(factor, values, addends)
+
+
+def _of_f32(factor: float, values: Array, addends: Array) -> Array:
+    """As f64 the product is exact. Its sum is rounded twice: that shows half way between two f32, and near 0."""
+    product, wide = factor * values.astype(np.float64), addends.astype(np.float64)
+    total = np.asarray(product + wide)
+    halfway = total.view(np.int64) & _F32_LOST == _F32_HALF
+    again = np.nonzero(halfway | (np.abs(total) < float(np.finfo(np.float32).tiny)))
+    total[again] = _sum_to_odd(product[again], wide[again])
+    return total.astype(np.float32)
+
+
+def _of_f64(factor: float, values: Array, addends: Array) -> Array:
+    """The product, its error and the addend are added, the smallest part rounded to odd.
+
+    Where the product's error may be no f64, or may overflow on the way, the arithmetic is that of fractions.
+    """
+    product = factor * values
+    inner, inner_error = _two_sum(addends, _product_error(factor, values, product))
+    outer, outer_error = _two_sum(product, inner)
+    total = outer + _sum_to_odd(inner_error, outer_error)
+    sizes = np.maximum(np.maximum(np.abs(values), np.abs(product)), np.abs(addends))
+    fits = (np.maximum(sizes, abs(factor)) < _LARGEST) & (np.abs(product) > _LEAST_PRODUCT)
+    finite = np.isfinite(values) & (values != 0)
+    total = np.where(finite, np.where(np.isfinite(addends), total, addends), product + addends)
+    for index in zip(*np.nonzero(~fits & finite & np.isfinite(addends)), strict=True):
+        total[index] = _rounded(Fraction(factor) * Fraction(float(values[index])) + Fraction(float(addends[index])))
+    return total
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded sum, and what it is short of the exact one (Knuth)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
+def _product_error(factor: float, values: Array, product: Array) -> Array:
+    """What a product of f64s is short of the exact one (Dekker)."""
+    high = _high_part(np.asarray(factor))
+    values_high = _high_part(values)
+    low, values_low = factor - high, values - values_high
+    return np.asarray(((high * values_high - product) + high * values_low + low * values_high) + low * values_low)
+
+
+def _high_part(values: Array) -> Array:
+    scaled = _SPLITTER * values
+    return np.asarray(scaled - (scaled - values))
+
+
+def _sum_to_odd(a: Array, b: Array) -> Array:
+    """The sum of f64s; an inexact one becomes that of its two neighbours whose last bit is 1."""
+    total, error = _two_sum(a, b)
+    bits = total.view(np.int64)
+    even = (np.abs(error) > 0) & (bits % 2 == 0)
+    return np.asarray((bits + np.where(even, np.where((error > 0) == (total > 0), 1, -1), 0)).view(np.float64))
+
+
+def _rounded(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
 
 
 def _grain(values: Array) -> float:

@@ -320,7 +320,7 @@ class GpuSession:
             kept = self._references[name].address + array.offset
             count, first = self._service.differing(array.address, kept, rows)
             expected = self._expected.get(name)
-            if count and expected is not None and expected.magnitude is not None and not expected.same_bits:
+            if count and expected is not None and expected.magnitude is not None:
                 count, first = self._beyond(variant, array, expected)
             if count:
                 place = "" if first is None else f", the first is element {first}"

@@ -89,9 +89,8 @@ def bounds(expected: Expected, roundings: int, result: DType) -> Array:
     assert expected.magnitude is not None
     allowed = Allowance.of(expected, roundings, result)
     rounding = allowed.unit * np.abs(expected.value) if allowed.unit else 0.0
-    slack = 0.0 if expected.slack is None else expected.slack
     with np.errstate(invalid="ignore"):  # where the magnitude is infinite anything goes
-        return np.asarray(allowed.relative * expected.magnitude + rounding + allowed.absolute + slack)
+        return np.asarray(allowed.relative * expected.magnitude + rounding + allowed.absolute)
 
 
 def disagreement(expected: Expected, got: Array, roundings: int, result: DType) -> Disagreement | None:

@@ -257,7 +257,8 @@ def test_roundings_are_counted_where_something_is_rounded(data: st.DataObject) -
     assume(made.algorithm.uncovered(made.spec, made.config, case.extents, limits) is None)
     found = made.algorithm.roundings(made.spec, made.config, case.extents, limits)
     moved_only = all(operand.dtype.kind == "bits" for operand in made.spec.operands)
-    assert found == 0 if moved_only else 0 < found < 40_000
+    to_the_last_bit = moved_only or made.family.name == "stencil"
+    assert found == 0 if to_the_last_bit else 0 < found < 40_000
 
 
 def test_a_template_is_given_text_numbers_and_records_of_these() -> None:

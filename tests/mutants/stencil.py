@@ -32,8 +32,56 @@ ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').samples['overlapped'].label}__overlapped_v2_w2_t4"
+# Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
+_DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
+_LAPLACIAN = "stencil_laplacian_029fdcc6_f32"
 
 MUTANTS = (
+    # The order and the roundings of terms.
+    Mutant(
+        "stencil: products and sums rounded apart", f"{_DERIVATIVE}__naive_x32_y2_u2", STENCIL,
+        "(weight, {{ cell }}(i + x - kLeft), sum);", "(1.0f, weight * {{ cell }}(i + x - kLeft), sum);", WRONG,
+    ),
+    Mutant(
+        "stencil: the last term first", f"{_DERIVATIVE}__naive_x32_y2_u2", STENCIL,
+        "      for (int x = 0; x < kWide; ++x) {\n        if (kWeights[0]",
+        "      for (int x = kWide - 1; x >= 0; --x) {\n        if (kWeights[0]", WRONG,
+    ),
+    Mutant(
+        "tiled stencil: products and sums rounded apart", f"{_DERIVATIVE}__tiled_x32_y4_u4", TILED,
+        '({{ weight(coefficients, "0", "x") }}, tile', '(1.0f, {{ weight(coefficients, "0", "x") }} * tile', WRONG,
+    ),
+    Mutant(
+        "queued: products and sums rounded apart", f"{_LAPLACIAN}__queued_x32_u16", QUEUED,
+        '({{ weight(coefficients, "y", "x") }}, near', '(1.0f, {{ weight(coefficients, "y", "x") }} * near', WRONG,
+    ),
+    Mutant(
+        "stream: products and sums rounded apart", f"{_DERIVATIVE}__stream_u2_x1_y2", STREAM,
+        "kWeights[dy][dx], window", "1.0f, kWeights[dy][dx] * window", WRONG,
+    ),
+    Mutant(
+        "stream: the last term first", f"{_DERIVATIVE}__stream_u2_x1_y2", STREAM,
+        "for (int dx = 0; dx < kWide; ++dx)", "for (int dx = kWide - 1; dx >= 0; --dx)", WRONG,
+    ),
+    Mutant(
+        "temporal: products and sums rounded apart", f"{_LAPLACIAN}__temporal_v1_r8_n1_t2", TEMPORAL,
+        "++i) {\n          sum[i] = {{ k.fma }}(kWeights[y][x], line",
+        "++i) {\n          sum[i] = {{ k.fma }}(1.0f, kWeights[y][x] * line", WRONG,
+        also=(
+            (
+                "reads nothing\n          sum[i] = {{ k.fma }}(kWeights[y][x], line",
+                "reads nothing\n          sum[i] = {{ k.fma }}(1.0f, kWeights[y][x] * line",
+            ),
+        ),
+    ),
+    Mutant(
+        "overlapped: products and sums rounded apart", ON_OVERLAPPED, OVERLAPPED,
+        "(kWeights[0][x], line[i + x]", "(1.0f, kWeights[0][x] * line[i + x]", WRONG,
+    ),
+    Mutant(
+        "overlapped: the last term first", ON_OVERLAPPED, OVERLAPPED,
+        "for (int x = 0; x < kWide; ++x) {\n      if", "for (int x = kWide - 1; x >= 0; --x) {\n      if", WRONG,
+    ),
     # stencil
     Mutant(
         "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "if (rows_inside && cols_inside)", "if (true)",

@@ -79,7 +79,7 @@ class Stencil(DenseFamily[StencilSpec]):
         return {STEPS: 1}
 
     def oracle(self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
-        """The correlation in float64 over padded indices, as often as there are steps."""
+        """The correlation, its terms rounded as the spec says, as often as there are steps."""
         return {"out": expected(spec, inputs["in"], extents.get(STEPS, 1))}
 
     def part(

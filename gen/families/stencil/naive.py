@@ -94,10 +94,6 @@ class Naive(Algorithm[StencilSpec, NaiveConfig]):
 
         return weights.before(stepping(spec, sweep))
 
-    def roundings(self, spec: StencilSpec, config: NaiveConfig, extents: Extents, limits: Limits) -> int:
-        """One fused multiply-add for each weight."""
-        return max(len(spec.taps), 1)
-
     def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
         """One cell: a thread finishes it before it begins the next, and its neighbours are other threads' cells."""
         return spec.dtype.size

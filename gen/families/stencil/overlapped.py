@@ -119,10 +119,6 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
 
         return stepping(spec, sweep, fused=config.steps, rest=rest)
 
-    def roundings(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> int:
-        """One fused multiply-add for each weight."""
-        return max(len(spec.taps), 1)
-
     def bytes_in_flight(self, spec: StencilSpec, config: OverlappedConfig) -> int:
         """All of a lane's cells."""
         return 16 * config.vectors

@@ -104,10 +104,6 @@ class Tiled(Algorithm[StencilSpec, TiledConfig]):
         """One launch a step."""
         return _plan(spec, config.coefficients, self.tiles(spec, config), (config.block_x, config.block_y, 1))
 
-    def roundings(self, spec: StencilSpec, config: TiledConfig, extents: Extents, limits: Limits) -> int:
-        """One fused multiply-add for each weight."""
-        return max(len(spec.taps), 1)
-
     def bytes_in_flight(self, spec: StencilSpec, config: TiledConfig) -> int:
         """The cells that a thread brings to shared memory."""
         return spec.dtype.size * config.unroll
@@ -149,10 +145,6 @@ class Queued(Algorithm[StencilSpec, QueuedConfig]):
     def plan(self, spec: StencilSpec, config: QueuedConfig) -> Plan:
         """One launch a step."""
         return _plan(spec, config.coefficients, self.tiles(config), (config.block_x, 1, 1))
-
-    def roundings(self, spec: StencilSpec, config: QueuedConfig, extents: Extents, limits: Limits) -> int:
-        """One fused multiply-add for each weight."""
-        return max(len(spec.taps), 1)
 
     def bytes_in_flight(self, spec: StencilSpec, config: QueuedConfig) -> int:
         """The row that comes next."""

@@ -152,10 +152,6 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
 
         return stepping(spec, sweep)
 
-    def roundings(self, spec: StencilSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
-        """One fused multiply-add for each weight."""
-        return max(len(spec.taps), 1)
-
     def bytes_in_flight(self, spec: StencilSpec, config: StreamConfig) -> int:
         """The rows of a lane that are on their way."""
         return 16 * _ahead(spec, config)

@@ -160,10 +160,6 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
 
         return stepping(spec, sweep, fused=config.steps, rest=rest)
 
-    def roundings(self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> int:
-        """One fused multiply-add for each weight."""
-        return max(len(spec.taps), 1)
-
     def bytes_in_flight(self, spec: StencilSpec, config: TemporalConfig) -> int:
         """The rows loaded ahead."""
         return 16 * config.vectors * _round(Reach.of(spec).mirrored(spec))
