@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.cases import public_cases
-from bench.offers import problem_of
 from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone, need_gpu
 from gen.dtypes import B32, LoadModifier, StoreModifier
@@ -70,7 +69,7 @@ class Row:
 def variants(case: str, algorithm: str, config: Any) -> tuple[Variant, ...]:
     """Of a case, one for each pair of cache operators."""
     (found,) = (one for one in public_cases() if one.name == case)
-    spec = problem_of(found, [FAMILY]).spec
+    spec = found.spec
     return tuple(
         variant(FAMILY, spec, algorithm, replace(config, load_modifier=load, store_modifier=store))
         for load, store in MODIFIERS
@@ -84,7 +83,7 @@ def measure(instruments: Instruments, case: str, made: Sequence[Variant]) -> lis
 
     device, clock, service = instruments.device, instruments.clock, instruments.service
     (found,) = (one for one in public_cases() if one.name == case)
-    problem = problem_of(found, [FAMILY])
+    problem = found.problem
     buffers = Buffers(device, service, problem)
     (out,) = buffers.outputs
     other = device.allocate(OTHER)

@@ -24,10 +24,11 @@ from gen.cli.gpu import Gpu
 from gen.errors import GenError
 
 if TYPE_CHECKING:
-    from bench.rows import Difference, Results, Row, Run
+    from bench.results import Difference, Results, Run
     from bench.run import Bench
     from bench.tuning import Tune
-    from bench.works import Case
+    from gen.compare.case import ComparisonCase
+    from gen.compare.row import Row
 
 
 class _Command(TyperCommand):
@@ -133,24 +134,28 @@ def bench(
     that lies further from 1 than our kernel does from itself on this case, else a TIE. A library that crashes or hangs
     is named, and the case goes on without it; after a second time, the run does.
     """
-    from bench import peers as known_peers
+    ctx.obj = Invocation(tuple(families or ()))
     from bench.cases import public_cases, read_cases, text_of_cases
-    from bench.rows import Results, differences, read_results
+    from bench.peers import PEERS
+    from bench.results import Results, differences, read_results
     from bench.run import Bench
     from bench.tuning import tuning
     from bench.worker import Setup
+    from gen.compare.peers import find_peers
     from gen.emit.files import ELSEWHERE, check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.store.tuned import read_winners
 
-    names = known_peers.names(None if peers is None else peers.split(","))
+    names = tuple(peer.name for peer in find_peers(None if peers is None else peers.split(","), PEERS))
     if protocol not in [known.value for known in Protocol]:
         raise OptionError("--protocol", "must be cold, dirty or hot", protocol)
     for option, value in (("--budget", budget), ("--tune", tune)):
         if value is not None and not value > 0:
             raise OptionError(option, "must be a positive number of seconds", value)
-    wanted = select_cases(public_cases() if cases == "public" else read_cases(Path(cases)), family, case)
+    wanted = select_cases(
+        public_cases() if cases == "public" else read_cases(Path(cases), families_of(ctx)), family, case
+    )
     if part is not None:
         wanted = part_of(wanted, part)
     if missing and json is None:
@@ -173,13 +178,12 @@ def bench(
         check_writable(json)
     home = home_of(out)
     read_winners(home)  # gen.load would only warn, and all be measured untuned
-    ctx.obj = Invocation(tuple(families or ()))
     end = None if budget is None else time.monotonic() + budget
     log = cache_home(home) / "bench.log"
     check_writable(log, ELSEWHERE)
     with ExitStack() as opened:
         compiled = Path(opened.enter_context(TemporaryDirectory(prefix="gen-bench-", ignore_cleanup_errors=True)))
-        setup = Setup(gpu, home, ctx.obj.families, names, Protocol(protocol), log, compiled)
+        setup = Setup(gpu, home, names, Protocol(protocol), log, compiled)
         opened.enter_context(gpus.alone(gpu, budget, _command()))
         first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
         benched = Bench(setup)
@@ -193,24 +197,23 @@ def bench(
         raise typer.Exit(1)
 
 
-def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[Case], peers: Sequence[str]) -> None:
+def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[ComparisonCase], peers: Sequence[str]) -> None:
     """Puts all rows of a run so far in the place of older ones, also where other runs keep theirs at the same time."""
-    from bench.rows import in_order, lock_of, read_results, write_results
+    from bench.results import in_order, lock_of, read_results, write_results
     from gen.emit.files import alone
 
     with alone(lock_of(path)):
         kept = read_results(path)
-        order = _order(kept, [(case.family, case.name) for case in cases])
+        order = _order(kept, [(case.family.name, case.name) for case in cases])
         write_results(path, in_order(kept.with_run(run, rows), order, peers))
 
 
 def _measure(
-    bench: Bench, cases: Sequence[Case], file: Path | None, before: Results | None, end: float | None,
+    bench: Bench, cases: Sequence[ComparisonCase], file: Path | None, before: Results | None, end: float | None,
     tune: Tune | None, *, missing: bool,
 ) -> Results | None:  # fmt: skip
     """Measures, prints and keeps one case after another, until a time; None if nothing is missing."""
-    from bench.origin import origin
-    from bench.rows import Results, Run, read_results
+    from bench.results import Results, Run, origin, read_results
     from bench.table import COLUMNS, lines, text_of
     from gen.gpu.timing import METHOD
 
@@ -261,7 +264,7 @@ def _order(kept: Results, names: Sequence[tuple[str, str]]) -> list[tuple[str, s
     """The cases in the order in which they are declared, then others."""
     from bench.cases import public_cases
 
-    declared = [(case.family, case.name) for case in public_cases()]
+    declared = [(case.family.name, case.name) for case in public_cases()]
     return list(dict.fromkeys([*declared, *kept.cases(), *names]))
 
 
@@ -279,8 +282,8 @@ def _limits(calibration: Mapping[str, Any]) -> str:
 
 def _end(results: Results, *, tuned: bool) -> None:
     """What the run came to."""
-    from bench.rows import OURS
     from bench.table import summary
+    from gen.compare.row import OURS
 
     ours = [row for row in results.rows if row.peer == OURS]
     timed = {row.case for row in ours if row.ours_us is not None}
@@ -304,7 +307,7 @@ def _compare(found: Sequence[Difference], results: Results) -> bool:
 
     Raises OptionError if there is nothing to compare.
     """
-    from bench.rows import OURS, digits
+    from gen.compare.row import OURS, digits
 
     if not found:
         raise OptionError("--against", "has none of the cases that were measured")
@@ -327,44 +330,43 @@ def _compare(found: Sequence[Difference], results: Results) -> bool:
 
 
 def missing_in(
-    cases: Sequence[Case], kept: Results, protocol: str, peers: Sequence[str]
-) -> tuple[Case, ...]:  # fmt: skip
+    cases: Sequence[ComparisonCase], kept: Results, protocol: str, peers: Sequence[str]
+) -> tuple[ComparisonCase, ...]:  # fmt: skip
     """The cases of which our row or a peer's is not there under a protocol, has failed, or is of an older method."""
-    from bench.rows import NOT_OFFERED, OURS
+    from gen.compare.row import OURS
 
     found = []
     for case in cases:
-        rows = [row for row in kept.rows if (row.family, row.case) == (case.family, case.name)]
+        rows = [row for row in kept.rows if (row.family, row.case) == (case.family.name, case.name)]
         there = {row.peer: row for row in rows if row.protocol == protocol}
-        ours = there.get(OURS)
-        if ours is not None and ours.note.startswith(NOT_OFFERED):
-            continue
         if not {OURS, *peers} <= there.keys() or not all(row.is_done and not kept.is_old(row) for row in rows):
             found.append(case)
     return tuple(found)
 
 
-def check_common(before: Results, cases: Sequence[Case], protocol: str) -> None:
+def check_common(before: Results, cases: Sequence[ComparisonCase], protocol: str) -> None:
     """Raises OptionError if an earlier run has none of these cases."""
-    from bench.rows import OURS
+    from gen.compare.row import OURS
 
     known = {
         (row.family, row.case) for row in before.rows if row.peer == OURS and row.ours_us and row.protocol == protocol
     }
-    if not any((case.family, case.name) in known for case in cases):
+    if not any((case.family.name, case.name) in known for case in cases):
         rule = f"must have a time of ours for one of these {len(cases)} cases, {protocol}"
         raise OptionError("--against", rule, before.path, next_step="python -m bench --json FILE writes it")
 
 
-def select_cases(cases: Sequence[Case], family: str | None, filters: Sequence[str] | None) -> tuple[Case, ...]:
+def select_cases(
+    cases: Sequence[ComparisonCase], family: str | None, filters: Sequence[str] | None
+) -> tuple[ComparisonCase, ...]:
     """The cases meant. Raises UnknownNameError if there are none."""
     from gen.errors import UnknownNameError
     from gen.families.names import unknown
 
-    families = list(dict.fromkeys(case.family for case in cases))
+    families = list(dict.fromkeys(case.family.name for case in cases))
     if family is not None and family not in families:
         raise unknown("The family", family, families)
-    found = tuple(case for case in cases if family in (None, case.family))
+    found = tuple(case for case in cases if family in (None, case.family.name))
     if filters:
         found = tuple(
             case for case in found if any(text in case.name or fnmatchcase(case.name, text) for text in filters)
@@ -379,7 +381,7 @@ def select_cases(cases: Sequence[Case], family: str | None, filters: Sequence[st
     return found
 
 
-def part_of(cases: Sequence[Case], part: str) -> tuple[Case, ...]:
+def part_of(cases: Sequence[ComparisonCase], part: str) -> tuple[ComparisonCase, ...]:
     """Every N-th case, from the K-th. Raises OptionError for what is no part."""
     found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", part)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):

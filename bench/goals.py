@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from bench.cases import public_cases
-from bench.rows import Results
+from bench.results import Results, geometric_mean
+from bench.stencils import steps_of
 from bench.table import Line, lines
-from bench.verdicts import geometric_mean
-from bench.works import Case, Permute, Reduce, Sweep
+from gen.compare.case import ComparisonCase
 from gen.dtypes import F16, F32, F64, DType
+from gen.families.reduction import ReductionSpec
+from gen.families.stencil import StencilSpec
+from gen.families.transpose import TransposeSpec
 
 COLD, HOT = "cold", "hot"
 SKINNY, SMALL = 16, 32  # rows or columns, at most
@@ -49,7 +52,7 @@ class Goal:
     name: str
     measure: Measure
     least: float
-    takes: Callable[[Case], bool] = field(compare=False)
+    takes: Callable[[ComparisonCase], bool] = field(compare=False)
     why: str
     protocol: str = COLD
 
@@ -81,7 +84,7 @@ def goals() -> tuple[Goal, ...]:
 
 def missed(results: Results) -> tuple[Missed, ...]:
     """The cases under their goals, goal by goal, the furthest from it first."""
-    cases = {(case.family, case.name): case for case in public_cases()}
+    cases = {(case.family.name, case.name): case for case in public_cases()}
     measured = [(cases[line.family, line.case], line) for line in lines(results) if (line.family, line.case) in cases]
     return tuple(one for goal in goals() for one in _missed(goal, measured))
 
@@ -136,7 +139,7 @@ _INTRODUCTION = (
 )
 
 
-def _missed(goal: Goal, measured: Iterable[tuple[Case, Line]]) -> list[Missed]:
+def _missed(goal: Goal, measured: Iterable[tuple[ComparisonCase, Line]]) -> list[Missed]:
     found = []
     for case, line in measured:
         reached = goal.reached(line) if goal.takes(case) else None
@@ -145,51 +148,53 @@ def _missed(goal: Goal, measured: Iterable[tuple[Case, Line]]) -> list[Missed]:
     return sorted(found, key=lambda one: one.reached)
 
 
-def _bytes(case: Case) -> int:
-    return case.elements * case.dtype.size
+def _is_odd(case: ComparisonCase) -> bool:
+    return (
+        isinstance(case.spec, TransposeSpec) and any(extent % 2 for extent in case.shape) and min(case.shape) > SKINNY
+    )
 
 
-def _is_odd(case: Case) -> bool:
-    return isinstance(case.work, Permute) and any(extent % 2 for extent in case.shape) and min(case.shape) > SKINNY
-
-
-def _odd_of(size: int) -> Callable[[Case], bool]:
+def _odd_of(size: int) -> Callable[[ComparisonCase], bool]:
     return lambda case: _is_odd(case) and case.dtype.size == size
 
 
-def _is_sum(case: Case, *, whole: bool) -> bool:
-    return isinstance(case.work, Reduce) and case.work.ops == ("sum",) and (case.work.axes is None) == whole
+def _is_sum(case: ComparisonCase, *, whole: bool) -> bool:
+    return isinstance(case.spec, ReductionSpec) and case.spec.op == ("sum",) and (case.spec.axis is None) == whole
 
 
-def _is_matrix(case: Case, sizes: Sequence[int]) -> bool:
+def _is_matrix(case: ComparisonCase, sizes: Sequence[int]) -> bool:
     """Whether it is a transpose, of one or several, of whole vectors of such elements; neither skinny nor small."""
-    if not isinstance(case.work, Permute) or case.work.axes not in ((1, 0), (0, 2, 1)) or case.dtype.size not in sizes:
+    if (
+        not isinstance(case.spec, TransposeSpec)
+        or case.spec.axes not in ((1, 0), (0, 2, 1))
+        or case.dtype.size not in sizes
+    ):
         return False
     rows = case.shape[-2:]
-    return min(rows) > SMALL and all(n * case.dtype.size % 16 == 0 for n in rows) and _bytes(case) > _MIB
+    return min(rows) > SMALL and all(n * case.dtype.size % 16 == 0 for n in rows) and case.nbytes > _MIB
 
 
-def _is_skinny(case: Case) -> bool:
-    return isinstance(case.work, Permute) and case.work.axes == (1, 0) and min(case.shape) <= SKINNY
+def _is_skinny(case: ComparisonCase) -> bool:
+    return isinstance(case.spec, TransposeSpec) and case.spec.axes == (1, 0) and min(case.shape) <= SKINNY
 
 
-def _is_batch_of_small(case: Case) -> bool:
-    return isinstance(case.work, Permute) and case.work.axes == (0, 2, 1) and min(case.shape[-2:]) <= SMALL
+def _is_batch_of_small(case: ComparisonCase) -> bool:
+    return isinstance(case.spec, TransposeSpec) and case.spec.axes == (0, 2, 1) and min(case.shape[-2:]) <= SMALL
 
 
-def _sweeps(case: Case, *, many: bool, radius: int | None = None, dtype: DType | None = None) -> bool:
-    work = case.work
-    if not isinstance(work, Sweep) or work.ndim != 2 or (work.steps > 1) != many:
+def _is_stencil(case: ComparisonCase, *, many: bool, radius: int | None = None, dtype: DType | None = None) -> bool:
+    spec = case.spec
+    if not isinstance(spec, StencilSpec) or len(spec.axes) != 2 or (steps_of(case) > 1) != many:
         return False
-    return radius in (None, work.radius) and dtype in (None, case.dtype)
+    return radius in (None, *spec.before) and dtype in (None, case.dtype)
 
 
-def _one_sweep_of(dtypes: Sequence[DType]) -> Callable[[Case], bool]:
-    """Whether a case is one sweep over more cells of such a type than the second-level cache holds."""
-    return lambda case: _sweeps(case, many=False) and case.dtype in dtypes and _bytes(case) > 64 * _MIB
+def _one_step_of(dtypes: Sequence[DType]) -> Callable[[ComparisonCase], bool]:
+    """Whether a case is one step over more cells of such a type than the second-level cache holds."""
+    return lambda case: _is_stencil(case, many=False) and case.dtype in dtypes and case.nbytes > 64 * _MIB
 
 
-def _beyond_cache(takes: Callable[[Case], bool]) -> Callable[[Case], bool]:
+def _beyond_cache(takes: Callable[[ComparisonCase], bool]) -> Callable[[ComparisonCase], bool]:
     return lambda case: takes(case) and not _stays_in_cache(case)
 
 
@@ -202,11 +207,11 @@ def _reductions() -> Iterator[Goal]:
     ends = "The first loads and the last blocks take as long whatever the size; no peer is over 1 % nearer."
     yield Goal(
         "Reductions of 256 MiB and more", Measure.LIMIT, 0.98,
-        lambda case: isinstance(case.work, Reduce) and _bytes(case) >= 256 * _MIB, ends,
+        lambda case: isinstance(case.spec, ReductionSpec) and case.nbytes >= 256 * _MIB, ends,
     )  # fmt: skip
     yield Goal(
         "Reductions of 64 to 256 MiB", Measure.LIMIT, 0.96,
-        lambda case: isinstance(case.work, Reduce) and 64 * _MIB <= _bytes(case) < 256 * _MIB, ends,
+        lambda case: isinstance(case.spec, ReductionSpec) and 64 * _MIB <= case.nbytes < 256 * _MIB, ends,
     )  # fmt: skip
     yield Goal(
         "Sums of 2^24", Measure.PEER, 1.1, lambda case: _is_sum(case, whole=True) and case.elements == 2**24,
@@ -227,8 +232,8 @@ def _reductions() -> Iterator[Goal]:
     yield Goal("argmax f32", Measure.PEER, 1.02, lambda case: case.name.startswith("argmax f32"), ends)
     yield Goal("argmax u8", Measure.PEER, 2.0, lambda case: case.name.startswith("argmax u8"), ends)
     yield Goal(
-        "Four statistics", Measure.PEER, 1.02, lambda case: isinstance(case.work, Reduce) and len(case.work.ops) > 1,
-        ends,
+        "Four statistics", Measure.PEER, 1.02,
+        lambda case: isinstance(case.spec, ReductionSpec) and len(case.spec.op) > 1, ends,
     )  # fmt: skip
 
 
@@ -238,11 +243,11 @@ def _transposes() -> Iterator[Goal]:
     for measure, wide, narrow in ((Measure.LIMIT, 0.98, 0.97), (Measure.PEER, 1.01, 1.0)):
         yield Goal(
             "Matrices of larger elements, up to 8 MiB", measure, wide,
-            lambda case: _is_matrix(case, (2, 4, 8)) and _bytes(case) <= 8 * _MIB, _LAUNCH,
+            lambda case: _is_matrix(case, (2, 4, 8)) and case.nbytes <= 8 * _MIB, _LAUNCH,
         )  # fmt: skip
         yield Goal(
             "Matrices of larger elements", measure, wide,
-            lambda case: _is_matrix(case, (2, 4, 8)) and _bytes(case) > 8 * _MIB, memory,
+            lambda case: _is_matrix(case, (2, 4, 8)) and case.nbytes > 8 * _MIB, memory,
         )  # fmt: skip
         yield Goal("Matrices of bytes", measure, narrow, lambda case: _is_matrix(case, (1,)), memory)
     for size, of_limit, against in ((4, 0.95, 1.08), (2, 0.9, 1.2), (1, 0.85, 1.3)):
@@ -265,11 +270,11 @@ def _transposes() -> Iterator[Goal]:
     )
     for measure, least, why in ((Measure.LIMIT, 0.92, short), (Measure.PEER, 1.15, copies)):
         yield Goal(
-            "Four axes", measure, least, lambda case: isinstance(case.work, Permute) and len(case.shape) == 4, why
+            "Four axes", measure, least, lambda case: isinstance(case.spec, TransposeSpec) and len(case.shape) == 4, why
         )
     yield Goal(
         "Matrices up to 1 MiB", Measure.PEER, 1.2,
-        lambda case: isinstance(case.work, Permute) and _bytes(case) <= _MIB, _LAUNCH,
+        lambda case: isinstance(case.spec, TransposeSpec) and case.nbytes <= _MIB, _LAUNCH,
     )  # fmt: skip
 
 
@@ -280,7 +285,7 @@ def _stencils() -> Iterator[Goal]:
         for measure, least, why in ((Measure.LIMIT, of_limit, registers), (Measure.PEER, against, memory)):
             yield Goal(
                 f"One step, {' and '.join(dtype.name for dtype in dtypes)}", measure, least,
-                _one_sweep_of(dtypes), why,
+                _one_step_of(dtypes), why,
             )  # fmt: skip
     arithmetic = (
         "Ours are bound by arithmetic where enough steps are fused, theirs by memory: the faster it is, as it is where "
@@ -289,20 +294,24 @@ def _stencils() -> Iterator[Goal]:
     for name, least, takes in (
         ("5 points, f32", 8.5, lambda case: _points(case, 5, F32)),
         ("5 points, f64", 6.0, lambda case: _points(case, 5, F64)),
-        ("9 points of a box, f32", 7.0, lambda case: _points(case, 9, F32) and _sweeps(case, many=True, radius=1)),
-        ("Radius 2", 3.0, lambda case: _sweeps(case, many=True, radius=2)),
+        ("9 points of a box, f32", 7.0, lambda case: _points(case, 9, F32) and _is_stencil(case, many=True, radius=1)),
+        ("Radius 2", 3.0, lambda case: _is_stencil(case, many=True, radius=2)),
     ):
         yield Goal(f"Many steps, {name}", Measure.PEER, least, _beyond_cache(takes), arithmetic)
     yield Goal(
-        "Many steps in the L2", Measure.PEER, 2.5, lambda case: _sweeps(case, many=True) and _stays_in_cache(case),
+        "Many steps in the L2", Measure.PEER, 2.5, lambda case: _is_stencil(case, many=True) and _stays_in_cache(case),
         "The L2, which is as fast for theirs, holds both arrays.",
     )  # fmt: skip
 
 
-def _stays_in_cache(case: Case) -> bool:
+def _stays_in_cache(case: ComparisonCase) -> bool:
     """Whether the second-level cache holds both arrays for a thousand steps."""
-    return isinstance(case.work, Sweep) and case.work.steps >= 1000 and 2 * _bytes(case) <= 32 * _MIB
+    return isinstance(case.spec, StencilSpec) and steps_of(case) >= 1000 and 2 * case.nbytes <= 32 * _MIB
 
 
-def _points(case: Case, number: int, dtype: DType) -> bool:
-    return _sweeps(case, many=True, dtype=dtype) and isinstance(case.work, Sweep) and len(case.work.taps) == number
+def _points(case: ComparisonCase, number: int, dtype: DType) -> bool:
+    return (
+        _is_stencil(case, many=True, dtype=dtype)
+        and isinstance(case.spec, StencilSpec)
+        and len(case.spec.taps) == number
+    )

@@ -17,15 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import afterwards, goals, ladder, predict, stencil_sweep
-from bench.cases import public_cases
-from bench.offers import problem_of
-from bench.rows import Results, read_results
+from bench.cases import public_cases, public_without_spec
+from bench.results import Results, read_results
+from bench.stencils import steps_of
 from bench.table import full, lines, summary
 from bench.tune import table
-from bench.works import Case, Sweep
 from gen.cli.common import ended
-from gen.errors import GenError
-from gen.families import FAMILIES
 from gen.store.tuned import read_winners
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,21 +54,13 @@ def compared(results: Results) -> str:
     """The comparison in short, and which of the public cases it lacks."""
     if not results.rows:
         return summary(results)
-    offered = [case for case in public_cases() if _is_offered(case)]
-    missing = [case.name for case in offered if (case.family, case.name) not in results.cases()]
-    without = len(public_cases()) - len(offered)
-    said = f"\nOf the {len(public_cases())} public cases, gen has no kernel for {without}: stencils of three axes."
+    missing = [case.name for case in public_cases() if (case.family.name, case.name) not in results.cases()]
+    without = len(public_without_spec())
+    all_cases = len(public_cases()) + without
+    said = f"\nOf the {all_cases} public cases, gen has no kernel for {without}: stencils of three axes."
     if missing:
         said += f" Of the others {len(missing)} are not measured yet: {', '.join(missing)}."
     return f"{summary(results)}{said}\n"
-
-
-def _is_offered(case: Case) -> bool:
-    try:
-        problem_of(case, FAMILIES)
-    except GenError:
-        return False
-    return True
 
 
 def many_steps(files: Sequence[Path]) -> str:
@@ -84,7 +73,7 @@ def many_steps(files: Sequence[Path]) -> str:
         found = [
             (cases[line.case], line.ours.ours_us, goal.reached(line)) for line in lines(results) if line.case in cases
         ]
-        cells = [case.elements * _steps(case) / us / 1e6 for case, us, _ in found if us]
+        cells = [case.elements * steps_of(case) / us / 1e6 for case, us, _ in found if us]
         ratios = [ratio for _, _, ratio in found if ratio is not None]
         if cells and ratios:
             said.append(
@@ -92,10 +81,6 @@ def many_steps(files: Sequence[Path]) -> str:
                 f"{max(ratios):.1f} times as fast as the best peer"
             )
     return f"Five points of f32, 8192^2 and 16384^2 cells, 16 and 1,000 steps. {'; '.join(said)}.\n"
-
-
-def _steps(case: Case) -> int:
-    return case.work.steps if isinstance(case.work, Sweep) else 1
 
 
 def _content(file: Path) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
 
-from bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
-from bench.rows import FAILED, OURS, Row, said
 from bench.tuning import Tune
-from bench.worker import Order, Setup, serve
-from bench.works import Case
+from bench.worker import Begun, Finished, Found, Lost, Message, Opened, Order, Refused, Setup, serve
+from gen.compare.case import ComparisonCase
+from gen.compare.row import FAILED, OURS, Row, said
 from gen.errors import DeviceError, GenError, MissingToolError, StoreError
 from gen.tune.outcome import LostError
 
@@ -107,7 +106,7 @@ class Bench:
     start: Callable[[Setup], Line] = ChildLine
     opened: Opened | None = None
     strikes: Counter[str] = field(default_factory=Counter)
-    left_out: list[Case] = field(default_factory=list)
+    left_out: list[ComparisonCase] = field(default_factory=list)
     lost: DeviceError | None = None
     broken: dict[str, str] = field(default_factory=dict)
     _line: Line | None = None
@@ -135,8 +134,8 @@ class Bench:
             self.broken[step.who] = reason
 
     def rows(
-        self, cases: Sequence[Case], budget: float | None = None, tune: Tune | None = None
-    ) -> Iterator[tuple[Case, list[Row]]]:
+        self, cases: Sequence[ComparisonCase], budget: float | None = None, tune: Tune | None = None
+    ) -> Iterator[tuple[ComparisonCase, list[Row]]]:
         """The rows of one case after another, each tuned first; what the budget, in seconds, bars is `left_out`.
 
         Where the device is lost, and does not come back, the rows so far are the last.
@@ -163,7 +162,7 @@ class Bench:
             self._line.kill()
             self._line = None
 
-    def _tuned(self, case: Case, tune: Tune | None) -> list[Row]:
+    def _tuned(self, case: ComparisonCase, tune: Tune | None) -> list[Row]:
         """The rows of a case; only why, if its base is wrong or does not compile. Raises what is no fault of a case."""
         try:
             seconds = 0.0 if tune is None else tune(case)
@@ -179,7 +178,7 @@ class Bench:
             return [self._row(case, OURS, f"{FAILED}{said(error)}")]
         return self._case(case, seconds)
 
-    def _case(self, case: Case, seconds: float) -> list[Row]:
+    def _case(self, case: ComparisonCase, seconds: float) -> list[Row]:
         rows: dict[tuple[str, ...], Row] = {}
         there = [name for name in self.setup.peers if name not in self.broken]
         remaining = [name for name in there if self.strikes[name] < MOST_STRIKES]
@@ -216,7 +215,7 @@ class Bench:
             done = {key[2] for key in rows}
             remaining = [name for name in remaining if name not in done]
 
-    def _blamed(self, rows: Mapping[tuple[str, ...], Row], case: Case, step: Begun, reason: str) -> Row:
+    def _blamed(self, rows: Mapping[tuple[str, ...], Row], case: ComparisonCase, step: Begun, reason: str) -> Row:
         """The row of who took the process down; what is known of a peer under this protocol already stays there."""
         row = self._row(case, step.who, reason)
         if step.protocol:
@@ -258,8 +257,8 @@ class Bench:
         except (EOFError, OSError):
             return step, f"crashed while {step.what}: {line.ended}"
 
-    def _row(self, case: Case, name: str, note: str) -> Row:
-        return Row(case.family, case.name, name, self.setup.protocol.value, note=note)
+    def _row(self, case: ComparisonCase, name: str, note: str) -> Row:
+        return Row(case.family.name, case.name, name, self.setup.protocol.value, note=note)
 
 
 def _size(log: Path) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.rows import NONE, NOT_OFFERED, OURS, Results, Row, digits
-from bench.verdicts import PAIRS, Verdict, geometric_mean
+from bench.results import Results, geometric_mean
+from gen.compare.row import NONE, NOT_OFFERED, OURS, Row, digits
+from gen.compare.timing import PAIRS, Verdict
 
 _WORST_FIRST = (Verdict.LOSS.value, Verdict.TIE.value, NONE, Verdict.WIN.value)
 

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.offers import problem_of
-from bench.works import Case, Sweep
-from gen.errors import GenError
+from gen.compare.case import ComparisonCase
 from gen.families.base import Family
 from gen.families.regions import Bound, Region
 from gen.gpu.trial import Device, Problem
@@ -21,9 +19,9 @@ from gen.tune.run import run
 from gen.tune.searches import find_search
 from gen.tune.tuner import Options
 
-MOST_STEPS = 48  # of a case as it is tuned: a call of 1,000 tells no more, and takes all of the time
+MAX_TUNED_STEPS = 48  # of a case as it is tuned: a call of 1,000 tells no more, and takes all of the time
 
-Tune = Callable[[Case], float]
+Tune = Callable[[ComparisonCase], float]
 
 
 @contextmanager
@@ -40,33 +38,26 @@ def tuning(gpu: int, families: Sequence[Family[Any]], home: Path, seconds: float
 
 
 def tune(
-    case: Case, families: Sequence[Family[Any]], device: Device, farm: Farm, home: Path, seconds: float
+    case: ComparisonCase, families: Sequence[Family[Any]], device: Device, farm: Farm, home: Path, seconds: float
 ) -> float:  # fmt: skip
-    """Keeps the winner of a case in `home`; gives the seconds it took, 0 for a case that gen does not have.
+    """Keeps the winner of a case in `home`; gives the seconds it took.
 
     Raises GenError if base is wrong or does not compile.
     """
-    try:
-        problem = problem_to_tune(case, families)
-    except GenError:
-        return 0.0  # its row says so
     start = time.monotonic()
     evidence = {"date": time.strftime("%Y-%m-%d")}
     options = Options(find_search("climb"))
-    run([problem], families, device, farm, home, budget=seconds, options=options, evidence=evidence)
+    run([problem_to_tune(case)], families, device, farm, home, budget=seconds, options=options, evidence=evidence)
     return time.monotonic() - start
 
 
-def problem_to_tune(case: Case, families: Sequence[Family[Any]]) -> Problem:
-    """The case with no more steps than tell which variant is fastest; its winner is also for more of them.
-
-    Raises GenError if gen has no such case.
-    """
-    whole, work = problem_of(case, families), case.work
-    if not isinstance(work, Sweep) or work.steps <= MOST_STEPS:
-        return whole
+def problem_to_tune(case: ComparisonCase) -> Problem:
+    """The case with no more steps than tell which variant is fastest; its winner is also for more of them."""
+    problem, steps = case.problem, case.counts.get("steps", 1)
+    if steps <= MAX_TUNED_STEPS:
+        return problem
     bounds = (
-        Bound("steps", MOST_STEPS, work.steps) if bound.size == "steps" else bound for bound in whole.region.bounds
+        Bound("steps", MAX_TUNED_STEPS, steps) if bound.size == "steps" else bound for bound in problem.region.bounds
     )
     region = Region(tuple(bounds))
-    return replace(whole, extents={**whole.extents, "steps": MOST_STEPS}, region=region)
+    return replace(problem, extents={**problem.extents, "steps": MAX_TUNED_STEPS}, region=region)

@@ -11,23 +11,86 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import gen
-from bench.arena import Arena
-from bench.messages import Begun, Finished, Lost, Message, Opened, Refused
-from bench.peers import find
-from bench.peers.base import Peer
-from bench.ring import LostError
-from bench.rows import OURS
-from bench.works import Case
+from bench.gpu import BenchGpu
+from bench.peers import PEERS
+from bench.stencils import checks_of
+from gen.compare.case import ComparisonCase
+from gen.compare.comparison import Comparison, Report, Step
+from gen.compare.gpu import LostError
+from gen.compare.peers import find_peers
+from gen.compare.peers.base import Peer
+from gen.compare.row import OURS, Row
 from gen.errors import GenError, MissingToolError
-from gen.families import families
 from gen.gpu.timing import Protocol
 
 _PR_SET_PDEATHSIG = 1
 IMPORT_SECONDS, CALIBRATE_SECONDS = 120.0, 120.0  # after which that is taken for hung
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The device is ready, the limits are measured, the peers are imported.
+
+    Attributes:
+        missing: why a peer cannot take part, by name.
+    """
+
+    device: str
+    driver: str
+    calibration: Mapping[str, Any]
+    versions: Mapping[str, str]
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A step begins that may crash or hang; or it turned out that it needs longer, from now on.
+
+    Attributes:
+        who: the contender at work.
+        what: in words.
+        seconds: after which it is taken for hung.
+        protocol: under which it is timed; empty for all else.
+    """
+
+    who: str
+    what: str
+    seconds: float
+    protocol: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A row is there."""
+
+    row: Row
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The process cannot begin: there is no device, or what was asked for makes no sense. It ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The device no longer answers: whoever was at work took it down. The process ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The case is done."""
+
+
+Message = Opened | Begun | Found | Refused | Lost | Finished
 
 
 @dataclass(frozen=True)
@@ -37,7 +100,6 @@ class Setup:
     Attributes:
         gpu: the device's number.
         home: of winners and of the cache.
-        families: from outside, as `module:NAME`.
         peers: names of those to import.
         protocol: what the caches hold before a launch.
         log: takes what libraries print.
@@ -46,7 +108,6 @@ class Setup:
 
     gpu: int
     home: Path
-    families: tuple[str, ...]
     peers: tuple[str, ...]
     protocol: Protocol
     log: Path
@@ -57,7 +118,7 @@ class Setup:
 class Order:
     """A case to measure, against these peers; `seconds` went into tuning it."""
 
-    case: Case
+    case: ComparisonCase
     peers: tuple[str, ...]
     seconds: float = 0.0
 
@@ -67,22 +128,34 @@ def serve(connection: Connection[Message, Order | None], setup: Setup) -> None:
     end_with_parent()
     _print_to(setup.log)
     try:
-        opened, arena, peers = _open(setup, connection.send)
+        opened, gpu, peers = _open(setup, connection.send)
     except GenError as error:
         connection.send(Refused(str(error)))
         return
     connection.send(opened)
     while (order := connection.recv()) is not None:
         try:
-            arena.run(order.case, [peers[name] for name in order.peers if name in peers], order.seconds)
+            comparison = Comparison(gpu, order.case, setup.protocol, _report_to(connection.send), checks_of)
+            comparison.run([peers[name] for name in order.peers if name in peers], setup.home, order.seconds)
         except LostError as error:
             connection.send(Lost(str(error)))
             os._exit(1)  # libraries that tidy up would wait for it
         connection.send(Finished())
 
 
-def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena, Mapping[str, Peer]]:
-    from bench.place import GpuPlace
+def _report_to(tell: Callable[[Message], None]) -> Report:
+    """Turns what a comparison reports into messages."""
+
+    def report(message: Step | Row, seconds: float | None = None) -> None:
+        if isinstance(message, Row):
+            tell(Found(message))
+        else:
+            tell(Begun(message.who, message.what, seconds or 0.0, message.protocol))
+
+    return report
+
+
+def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, BenchGpu, Mapping[str, Peer]]:
     from gen.gpu.open import open_instruments
     from gen.paths import cache_home
     from gen.toolchain.nvrtc import Nvrtc
@@ -92,15 +165,14 @@ def _open(setup: Setup, tell: Callable[[Message], None]) -> tuple[Opened, Arena,
     compiler = Nvrtc(cache_home(setup.home))
     instruments = open_instruments(number, compiler)
     peers, versions, missing = import_peers(setup.peers, tell)
-    known = families(*setup.families)
     calibration = instruments.calibrate()
-    place = GpuPlace(instruments, calibration, cache_home(setup.home))
+    gpu = BenchGpu(instruments.bench(calibration), compiler, cache_home(setup.home))
     versions = {
         "python": sys.version.split()[0], "gen": gen.__version__, "numpy": np.__version__,
         "compiler": compiler.version, **versions,
     }  # fmt: skip
-    opened = Opened(place.name, place.driver, asdict(calibration), versions, missing)
-    return opened, Arena(place, known, setup.home, setup.protocol, tell), peers
+    opened = Opened(instruments.device.name, instruments.device.driver, asdict(calibration), versions, missing)
+    return opened, gpu, peers
 
 
 def end_with_parent() -> None:
@@ -137,7 +209,7 @@ def import_peers(
     peers, versions, missing = {}, {}, {}
     for name in names:
         tell(Begun(name, "importing it", IMPORT_SECONDS))
-        peer = find(name)
+        (peer,) = find_peers([name], PEERS)
         try:
             versions[name] = peer.version()
         except MissingToolError as error:

@@ -1,4 +1,4 @@
-"""Libraries made of NumPy, with the few functions that the peers of `python -m bench` call, on host memory."""
+"""Libraries made of NumPy, with the few functions that peers call, on host memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from scipy import ndimage  # type: ignore[import-untyped]
 
-from bench.arrays import Shared
+from gen.compare.peers.base import SharedArray
 from gen.families.base import Array
-from tests.fake_ring import at, view
+from tests.fake_comparison import at, view
 
-_kept: list[Shared] = []
+_kept: list[SharedArray] = []
 
 
 class FakeTensor(np.ndarray[Any, Any]):
@@ -30,6 +30,9 @@ class FakeTensor(np.ndarray[Any, Any]):
 
     def contiguous(self) -> FakeTensor:
         return np.ascontiguousarray(self).view(FakeTensor)
+
+    def to(self, dtype: Any) -> FakeTensor:
+        return self.astype(dtype).view(FakeTensor)
 
     def copy_(self, other: Array) -> FakeTensor:
         self[...] = other
@@ -42,11 +45,11 @@ class FakeTensor(np.ndarray[Any, Any]):
 
 def tensor(array: Any) -> FakeTensor:
     """Anything on host memory as a tensor."""
-    content = interface(array) if isinstance(array, Shared) else np.asarray(array)
+    content = interface(array) if isinstance(array, SharedArray) else np.asarray(array)
     return content.view(FakeTensor)
 
 
-def interface(array: Shared) -> Array:
+def interface(array: SharedArray) -> Array:
     """What a library sees of an array, whose memory it keeps: no bfloat16."""
     _kept.append(array)
     return at(array.address, array.shape, np.dtype(array.__cuda_array_interface__["typestr"]))
@@ -77,28 +80,40 @@ def torch() -> Any:
         return function
 
     made.compile = compile_
+    for name in ("uint8", "float16", "float32", "float64"):
+        setattr(made, name, np.dtype(name))
+    modes = {"replicate": "edge", "reflect": "reflect"}
+
+    def pad(x: Array, widths: Sequence[int], mode: str = "constant", value: float = 0.0) -> FakeTensor:
+        pairs = list(zip(widths[::2], widths[1::2], strict=True))[::-1]
+        pairs = [(0, 0)] * (x.ndim - len(pairs)) + pairs
+        given: dict[str, Any] = {"constant_values": value} if mode == "constant" else {}
+        numpys: Any = modes.get(mode, mode)
+        return tensor(np.pad(np.asarray(x), pairs, numpys, **given))
+
+    made.nn = SimpleNamespace(functional=SimpleNamespace(pad=pad))
     for name, own in {"sum": "sum", "mean": "mean", "amin": "min", "amax": "max"}.items():
         setattr(made, name, _along(getattr(np, own)))
-    made.argmax = lambda x, dim: tensor(np.argmax(x, axis=dim))
-    made.argmin = lambda x, dim: tensor(np.argmin(x, axis=dim))
+    made.argmax = lambda x, dim=None: tensor(np.argmax(x, axis=dim))
+    made.argmin = lambda x, dim=None: tensor(np.argmin(x, axis=dim))
     made.roll = np.roll
     made.mul = lambda x, weight, out: np.multiply(x, x.dtype.type(weight), out=out)
     return made
 
 
 def _along(function: Callable[..., Any]) -> Callable[..., FakeTensor]:
-    return lambda x, dim=None: tensor(_wide(function, x, dim))
+    return lambda x, dim=None, dtype=None: tensor(_wide(function, x, dim, dtype))
 
 
-def _wide(function: Callable[..., Any], x: Any, axis: Any) -> Any:
+def _wide(function: Callable[..., Any], x: Any, axis: Any, dtype: Any = None) -> Any:
     """As libraries add: halves in f32, rounded once."""
     if x.dtype.kind == "f" and x.dtype.itemsize == 2:
         return np.asarray(function(np.asarray(x).astype(np.float32), axis=axis)).astype(x.dtype)
-    return function(np.asarray(x), axis=axis)
+    return function(np.asarray(x), axis=axis, **({} if dtype is None else {"dtype": dtype}))
 
 
 def _over(function: Callable[..., Any]) -> Callable[..., Array]:
-    return lambda x, axis: np.asarray(_wide(function, x, axis))
+    return lambda x, axis=None, dtype=None: np.asarray(_wide(function, x, axis, dtype))
 
 
 def inductor() -> Any:
@@ -128,11 +143,11 @@ def cupy() -> Any:
     made: Any = ModuleType("cupy")
     made.__version__ = "14.fake"
     made.asarray = lambda array, dtype=None: interface(array) if dtype is None else np.asarray(array, dtype)
-    made.copyto = np.copyto
+    made.copyto, made.float64 = np.copyto, np.float64
     for name in ("sum", "prod", "min", "max", "mean", "var", "any", "all"):
         setattr(made, name, _over(getattr(np, name)))
-    made.argmax = lambda x, axis: np.asarray(np.argmax(x, axis=axis))
-    made.argmin = lambda x, axis: np.asarray(np.argmin(x, axis=axis))
+    made.argmax = lambda x, axis=None: np.asarray(np.argmax(x, axis=axis))
+    made.argmin = lambda x, axis=None: np.asarray(np.argmin(x, axis=axis))
 
     def elementwise(arguments: str, result: str, text: str, name: str) -> Callable[..., None]:
         assert result == "T out"
@@ -194,7 +209,8 @@ def jax_numpy() -> Any:
     made.transpose, made.roll = (lambda x, axes: np.ascontiguousarray(np.transpose(x, axes))), np.roll
     for name in ("sum", "prod", "min", "max", "mean", "var"):
         setattr(made, name, _over(getattr(np, name)))
-    made.argmax = lambda x, axis: np.argmax(x, axis=axis)
+    made.argmax = lambda x, axis=None: np.argmax(x, axis=axis)
+    made.pad, made.float64 = np.pad, np.float64
     return made
 
 

@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench.arrays import Shared
-from bench.peers.base import Contender, Handle, NotOfferedError, Outputs, Place
-from bench.works import Case, Reduce
+from bench.gpu import BenchGpu
+from gen.compare.case import ComparisonCase
+from gen.compare.peers.base import Contender, Handle, NotOfferedError, Outputs, SharedArray
 from gen.dtypes import DTYPES, U8, DType
 from gen.errors import CompileError, MissingToolError, RunError
+from gen.families.reduction import ReductionSpec
 from gen.paths import cache_home, output_home
 
 Version = tuple[int, int, int]
@@ -42,25 +43,27 @@ class Cub:
             raise MissingToolError("nvcc", "is needed to build CUB", next_step="Install the CUDA toolkit")
         return _text_of(_version_in(headers))
 
-    def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
+    def prepare(self, case: ComparisonCase, source: SharedArray, gpu: BenchGpu) -> Contender:
         """Whole arrays, and rows of a matrix."""
-        work = case.work
-        if not isinstance(work, Reduce) or len(work.ops) != 1 or work.ops[0] not in OPS:
-            raise NotOfferedError("CUB", "reduces by one operator at a time, " + ", ".join(OPS), work.label)
-        op = work.ops[0]
-        rows = _rows(case, work)
+        spec = case.spec
+        if not isinstance(spec, ReductionSpec) or len(spec.op) != 1 or spec.op[0] not in OPS:
+            raise NotOfferedError("CUB", "reduces by one operator at a time, " + ", ".join(OPS), case.name)
+        if spec.dtype_of_result is not None:
+            raise NotOfferedError("CUB", "is not asked here for a result of another type", case.name)
+        op = spec.op[0]
+        rows = _rows(case, spec)
         if rows is not None and op.startswith("arg"):
             raise NotOfferedError("CUB", "is not asked here for the places of extremes of rows", case.name)
         accumulator, result = types(op, case.dtype)
-        library = ctypes.CDLL(str(build(place.cache, place.arch, op, case.dtype)))
+        library = ctypes.CDLL(str(build(gpu.cache, gpu.arch, op, case.dtype)))
         stream = Handle()
         before = _INDEX_AT if op.startswith("arg") else 0  # bytes from what CUB writes to the result
         shape = () if rows is None else (rows,)
 
-        def result_in(raw: Shared) -> Shared:
-            return Shared(raw.address + before, shape, result, raw.owner)
+        def result_in(raw: SharedArray) -> SharedArray:
+            return SharedArray(raw.address + before, shape, result, raw.owner)
 
-        out = Outputs(place, (before + (rows or 1) * result.size,), U8, result_in)
+        out = Outputs(gpu, (before + (rows or 1) * result.size,), U8, result_in)
         needed = ctypes.c_size_t()
 
         def call(temporary: int | None) -> None:
@@ -75,7 +78,7 @@ class Cub:
                 raise RunError("CUB", "failed", f"status {status}")
 
         call(None)
-        temporary = place.array((max(needed.value, 1),), U8)
+        temporary = gpu.array((max(needed.value, 1),), U8)
 
         def launch() -> Sequence[Any]:
             call(temporary.address)
@@ -134,13 +137,14 @@ def build(cache: Path, arch: str, op: str, dtype: DType) -> Path:
     return library
 
 
-def _rows(case: Case, work: Reduce) -> int | None:
+def _rows(case: ComparisonCase, spec: ReductionSpec) -> int | None:
     """How many rows are reduced; None for the whole array. Raises NotOfferedError for other axes."""
     rank = len(case.shape)
-    if work.axes is None or len(work.axes) == rank:
+    axes = axes_of(spec, rank)
+    if len(axes) == rank:
         return None
-    kept = rank - len(work.axes)
-    if sorted(work.axes) != list(range(kept, rank)):
+    kept = rank - len(axes)
+    if axes != tuple(range(kept, rank)):
         raise NotOfferedError("CUB", "reduces whole arrays and rows", case.name)
     rows = 1
     for extent in case.shape[:kept]:
@@ -148,6 +152,11 @@ def _rows(case: Case, work: Reduce) -> int | None:
     if case.elements // rows >= _LONG_ROW:
         raise NotOfferedError("CUB", "takes rows of under 2^31 elements", case.name)
     return rows
+
+
+def axes_of(spec: ReductionSpec, rank: int) -> tuple[int, ...]:
+    """The axes that a reduction of an array of so many axes reduces, in order."""
+    return tuple(range(rank)) if spec.axis is None else tuple(sorted(axis % rank for axis in spec.axis))
 
 
 def _folder(cache: Path) -> Path:
@@ -188,6 +197,3 @@ def _version_of(library: Path) -> Version:
 
 def _text_of(version: Version) -> str:
     return ".".join(map(str, version))
-
-
-PEER = Cub()

@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from math import prod
 
-from bench.arrays import Shared
-from bench.peers.base import Contender, Handle, NotOfferedError, Outputs, Place, sweeps
-from bench.peers.cub import types
-from bench.works import Case, Permute, Reduce, Sweep
+from bench.gpu import BenchGpu
+from bench.peers.cub import axes_of, types
+from bench.stencils import is_plain, listed, macros_of, steps_of
+from gen.compare.case import ComparisonCase
+from gen.compare.peers.base import Contender, Handle, NotOfferedError, Outputs, SharedArray, check_permutation, stepped
 from gen.dtypes import DType
+from gen.families.reduction import ReductionSpec
+from gen.families.stencil import StencilSpec
+from gen.families.transpose import TransposeSpec
 
 Block = tuple[int, int, int]
 FLAT: tuple[Block, ...] = ((128, 1, 1), (256, 1, 1), (512, 1, 1), (1024, 1, 1))
@@ -29,100 +33,105 @@ class Plain:
         """They have none."""
         return "plain.cu"
 
-    def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
+    def prepare(self, case: ComparisonCase, source: SharedArray, gpu: BenchGpu) -> Contender:
         """Sums, permutations, stencils."""
-        work = case.work
-        if isinstance(work, Reduce):
-            return _sum(case, work, source, place)
-        return _permute(case, work, source, place) if isinstance(work, Permute) else _sweep(case, work, source, place)
+        spec = case.spec
+        if isinstance(spec, ReductionSpec):
+            return _sum(case, spec, source, gpu)
+        if isinstance(spec, TransposeSpec):
+            return _permute(case, spec, source, gpu)
+        if isinstance(spec, StencilSpec):
+            return _step(case, spec, source, gpu)
+        raise NotOfferedError("The plain kernel", "adds, permutes axes, and steps stencils", case.name)
 
 
-def _sum(case: Case, work: Reduce, source: Shared, place: Place) -> Contender:
-    if work.ops != ("sum",):
-        raise NotOfferedError("The plain kernel", "adds", work.label)
-    outer, n, inner = _merged(case, work)
+def _sum(case: ComparisonCase, spec: ReductionSpec, source: SharedArray, gpu: BenchGpu) -> Contender:
+    if spec.op != ("sum",) or spec.dtype_of_result is not None:
+        raise NotOfferedError("The plain kernel", "adds", case.name)
+    axes = axes_of(spec, len(case.shape))
+    outer, n, inner = _merged(case, axes)
     accumulator, result = types("sum", case.dtype)
     stream = Handle()
-    out = Outputs(place, tuple(x for axis, x in enumerate(case.shape) if axis not in _axes(case, work)), result)
+    out = Outputs(gpu, tuple(x for axis, x in enumerate(case.shape) if axis not in axes), result)
     if inner > 1:
-        columns = place.compile("plain", _text("COLUMNS", case.dtype, accumulator, result))
+        columns = gpu.compile("plain", _text("COLUMNS", case.dtype, accumulator, result))
 
         def add_columns(block: Block) -> None:
             grid = -(-outer * inner // block[0])
             numbers = [("q", n), ("q", inner), ("q", outer * inner)]
             columns(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, *numbers])
 
-        return _best(place, stream, FLAT, add_columns, out)
+        return _best(gpu, stream, FLAT, add_columns, out)
     if outer > 1:
-        rows = place.compile("plain", _text("SUM", case.dtype, accumulator, result))
+        rows = gpu.compile("plain", _text("SUM", case.dtype, accumulator, result))
 
         def add_rows(block: Block) -> None:
             rows(stream.stream, (outer, 1, 1), block, [source.address, out.now.address, ("q", outer * n), ("q", n)])
 
-        return _best(place, stream, FLAT, add_rows, out)
-    parts = place.array((PARTS,), accumulator)
-    first = place.compile("plain", _text("SUM", case.dtype, accumulator, accumulator))
-    second = place.compile("plain", _text("SUM", accumulator, accumulator, result))
+        return _best(gpu, stream, FLAT, add_rows, out)
+    parts = gpu.array((PARTS,), accumulator)
+    first = gpu.compile("plain", _text("SUM", case.dtype, accumulator, accumulator))
+    second = gpu.compile("plain", _text("SUM", accumulator, accumulator, result))
 
     def add_all(block: Block) -> None:
         chunk = [("q", n), ("q", -(-n // PARTS))]
         first(stream.stream, (PARTS, 1, 1), block, [source.address, parts.address, *chunk])
         second(stream.stream, (1, 1, 1), block, [parts.address, out.now.address, ("q", PARTS), ("q", PARTS)])
 
-    return _best(place, stream, FLAT, add_all, out)
+    return _best(gpu, stream, FLAT, add_all, out)
 
 
-def _permute(case: Case, work: Permute, source: Shared, place: Place) -> Contender:
+def _permute(case: ComparisonCase, spec: TransposeSpec, source: SharedArray, gpu: BenchGpu) -> Contender:
+    check_permutation("The plain kernel", spec)
+    if spec.values is not None:
+        raise NotOfferedError("The plain kernel", "moves elements, and converts none", case.name)
     stream = Handle()
-    shape = tuple(case.shape[axis] for axis in work.axes)
-    out = Outputs(place, shape, case.dtype)
-    if work.axes == (1, 0):
+    shape = tuple(case.shape[axis] for axis in spec.axes)
+    out = Outputs(gpu, shape, case.dtype)
+    if spec.axes == (1, 0):
         rows, cols = case.shape
-        matrix = place.compile("plain", _text("TRANSPOSE", case.dtype, case.dtype, case.dtype))
+        matrix = gpu.compile("plain", _text("TRANSPOSE", case.dtype, case.dtype, case.dtype))
 
         def transpose(block: Block) -> None:
             grid = -(-cols // block[0]) * -(-rows // block[1])
             matrix(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, ("q", rows), ("q", cols)])
 
-        return _best(place, stream, MATRIX, transpose, out)
-    strides = [prod(case.shape[axis + 1 :]) for axis in work.axes]
-    macros = {"kDim": str(len(shape)), "kExtents": _list(shape), "kStrides": _list(strides)}
-    kernel = place.compile("plain", _text("PERMUTE", case.dtype, case.dtype, case.dtype, macros))
+        return _best(gpu, stream, MATRIX, transpose, out)
+    strides = [prod(case.shape[axis + 1 :]) for axis in spec.axes]
+    macros = {"kDim": str(len(shape)), "kExtents": listed(shape), "kStrides": listed(strides)}
+    kernel = gpu.compile("plain", _text("PERMUTE", case.dtype, case.dtype, case.dtype, macros))
 
     def permute(block: Block) -> None:
         grid = -(-case.elements // block[0])
         kernel(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, ("q", case.elements)])
 
-    return _best(place, stream, FLAT, permute, out)
+    return _best(gpu, stream, FLAT, permute, out)
 
 
-def _sweep(case: Case, work: Sweep, source: Shared, place: Place) -> Contender:
+def _step(case: ComparisonCase, spec: StencilSpec, source: SharedArray, gpu: BenchGpu) -> Contender:
+    if not is_plain(spec):
+        raise NotOfferedError("The plain kernel", "has one radius, and wraps or is frozen", case.name)
     stream = Handle()
     accumulator = types("sum", case.dtype)[0]
-    macros = {
-        "kDim": str(work.ndim), "kTaps": str(len(work.taps)), "kRadius": str(work.radius),
-        "kFrozen": str(int(work.boundary == "frozen")), "kExtents": _list(case.shape),
-        "kOffsets": ", ".join(f"{{{_list(offset)}}}" for offset, _ in work.taps),
-        "kWeights": ", ".join(repr(weight) for _, weight in work.taps),
-    }  # fmt: skip
-    kernel = place.compile("plain", _text("SWEEP", case.dtype, accumulator, case.dtype, macros))
+    macros = macros_of(case)
+    kernel = gpu.compile("plain", _text("SWEEP", case.dtype, accumulator, case.dtype, macros))
     rows, cols = case.elements // case.shape[-1], case.shape[-1]
-    arrays = [source, place.copy(source), place.copy(source)]
+    arrays = [source, gpu.copy(source), gpu.copy(source)]
 
-    def sweep(block: Block, one: Shared, other: Shared) -> None:
+    def step(block: Block, one: SharedArray, other: SharedArray) -> None:
         grid = -(-cols // block[0]) * -(-rows // block[1])
         kernel(stream.stream, (grid, 1, 1), block, [one.address, other.address, ("q", rows), ("q", cols)])
 
-    best = min(CELLS, key=lambda block: place.time_us(lambda: sweep(block, arrays[0], arrays[1])))
-    return sweeps(place, stream.on, arrays, lambda one, other: sweep(best, one, other), work.steps, _note(best))
+    best = min(CELLS, key=lambda block: gpu.time_us(lambda: step(block, arrays[0], arrays[1])))
+    return stepped(gpu, stream.on, arrays, lambda one, other: step(best, one, other), steps_of(case), _note(best))
 
 
 def _best(
-    place: Place, stream: Handle, blocks: Sequence[Block], launch: Callable[[Block], None], out: Outputs
+    gpu: BenchGpu, stream: Handle, blocks: Sequence[Block], launch: Callable[[Block], None], out: Outputs
 ) -> Contender:
-    best = min(blocks, key=lambda block: place.time_us(lambda: launch(block)))
+    best = min(blocks, key=lambda block: gpu.time_us(lambda: launch(block)))
 
-    def launch_best() -> Sequence[Shared]:
+    def launch_best() -> Sequence[SharedArray]:
         launch(best)
         return (out.now,)
 
@@ -142,21 +151,9 @@ def _text(kernel: str, dtype: DType, accumulator: DType, result: DType, macros: 
     return headers + types_text + defines + (files("bench.peers") / "plain.cu").read_text(encoding="utf-8")
 
 
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _axes(case: Case, work: Reduce) -> tuple[int, ...]:
-    return tuple(range(len(case.shape))) if work.axes is None else work.axes
-
-
-def _merged(case: Case, work: Reduce) -> tuple[int, int, int]:
+def _merged(case: ComparisonCase, axes: Sequence[int]) -> tuple[int, int, int]:
     """The shape as what comes before the reduced axes, they themselves, and what comes after."""
-    axes = sorted(_axes(case, work))
-    if axes != list(range(axes[0], axes[-1] + 1)):
+    if list(axes) != list(range(axes[0], axes[-1] + 1)):
         raise NotOfferedError("The plain kernel", "adds along axes that follow each other", case.name)
     shape = case.shape
     return prod(shape[: axes[0]]), prod(shape[axes[0] : axes[-1] + 1]), prod(shape[axes[-1] + 1 :])
-
-
-PEER = Plain()

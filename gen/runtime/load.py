@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gen.errors import ArgumentError, DeviceError, GenError
 from gen.families import families
 from gen.families.backend import Backend
-from gen.families.base import Spec
+from gen.families.base import Extents, Family, Spec
 from gen.families.counts import counted
 from gen.families.layout import extents_of
 from gen.paths import cache_home, output_home
@@ -50,13 +50,22 @@ def load(
     """
     folder = _folder(home)
     family, meant = family_and_spec(families(), spec, folder)
-    backend = _backend(device, folder)
-    chooser = Chooser(family, meant, winners_of(folder), backend.name, backend.limits, backend.driver)
     if shape is None and counts:
         raise ArgumentError(next(iter(counts)), "must come with shape: without one every call says it")
     if shape is None:
-        return Kernel(chooser, backend)
-    return Kernel(chooser, backend, {**extents_of(family, meant, shape), **counted(family, meant, counts)})
+        return kernel_of(family, meant, device, folder)
+    extents = {**extents_of(family, meant, shape), **counted(family, meant, counts)}
+    return kernel_of(family, meant, device, folder, extents)
+
+
+def kernel_of(
+    family: Family[Any], spec: Spec, device: int | CudaDevice | Backend | None, home: Path,
+    extents: Extents | None = None,
+) -> Kernel:  # fmt: skip
+    """The kernel that `load` gives, of a spec whose family is at hand; with extents bound to them."""
+    backend = _backend(device, home)
+    chooser = Chooser(family, spec, winners_of(home), backend.name, backend.limits, backend.driver)
+    return Kernel(chooser, backend, extents)
 
 
 def remember(spec: Spec, *, home: Path | str | None = None) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.exact import Rounding, begin_text, step_text
-from bench.works import Sweep
+from bench.cases import sweep
+from bench.stencils import begin_text, step_text
 from gen.dtypes import F16, F32, F64, DType
 from gen.toolchain.nvrtc import Nvrtc
 
@@ -26,7 +26,6 @@ def test_the_service_kernels_compile_without_spills(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
 def test_what_judges_stencils_compiles_and_needs_no_stack(dtype: DType, tmp_path: Path) -> None:
-    work = Sweep("box", 2, 2, "wrap", 16)
-    for text in (begin_text(dtype), step_text(work, (16384, 16384), Rounding.of(work, dtype))):
+    for text in (begin_text(dtype), step_text(sweep("box", 2, dtype, (16384, 16384), "wrap", 16))):
         used = Nvrtc(tmp_path).compile("gen_exact", text, "sm_90").resources["gen_exact"]
         assert used.stack_bytes == used.spill_store_bytes == 0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.afterwards import CASES, FAMILY, MODIFIERS, table, variants
+from bench.afterwards import CASES, MODIFIERS, table, variants
 from bench.cases import public_cases
-from bench.offers import problem_of
 from gen.families.base import Limits
 
 
@@ -15,7 +14,7 @@ def test_variants_of_a_case_take_it_and_differ_in_both_cache_operators_alone(num
     case, algorithm, config = CASES[number]
     made = variants(case, algorithm, config)
     (found,) = (one for one in public_cases() if one.name == case)
-    problem = problem_of(found, [FAMILY])
+    problem = found.problem
     operators = {"load_modifier", "store_modifier"}
     asked = set()
     for one in made:

@@ -16,8 +16,8 @@ import pytest
 from bench import run as run_module
 from bench import tuning as tuning_module
 from bench.cli import app
-from bench.peers import names
-from bench.rows import lock_of, read_results
+from bench.peers import PEERS
+from bench.results import lock_of, read_results
 from bench.run import Bench
 from bench.tuning import Tune
 from gen.cli import gpu as gpus
@@ -116,9 +116,11 @@ def test_what_an_older_method_timed_is_missing(script: Script, tmp_path: Path) -
 
 
 def test_peers_that_are_not_installed_are_not_missing(script: Script, tmp_path: Path) -> None:
-    script.opening = replace(OPENED, calibration=LIMITS, missing=dict.fromkeys(names(None)[1:], "not installed"))
+    script.opening = replace(
+        OPENED, calibration=LIMITS, missing=dict.fromkeys([peer.name for peer in PEERS[1:]], "not installed")
+    )
     missing = (*ONE, "--json", tmp_path / "h100.json", "--missing")
-    run(*ONE, "--json", tmp_path / "h100.json", "--peers", names(None)[0])
+    run(*ONE, "--json", tmp_path / "h100.json", "--peers", PEERS[0].name)
     ended = run(*missing)
     assert ended.status == 0
     assert len(script.orders) == 1
@@ -329,7 +331,7 @@ def test_the_cases_that_are_listed_are_those_that_would_be_measured(script: Scri
         (["--tune", "-1"], "--tune must be a positive number"),
         (["--against", "none.json"], "--against must be a file that python -m bench --json wrote"),
         (["--missing"], "--missing needs --json FILE"),
-        (["--part", "999/999"], "--part leaves nothing: there are 169 cases (got 999/999)"),
+        (["--part", "999/999"], "--part leaves nothing: there are 146 cases (got 999/999)"),
     ],
 )
 def test_bad_usage_is_told_before_anything_runs(script: Script, arguments: list[str], message: str) -> None:
@@ -341,10 +343,10 @@ def test_bad_usage_is_told_before_anything_runs(script: Script, arguments: list[
 def test_a_file_of_another_schema_is_told_before_anything_runs(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
     file.write_text('{"schema": 9}')
-    for option in ("--json", "--against", "--cases"):
+    for option, schema in (("--json", 1), ("--against", 1), ("--cases", 2)):
         ended = run(option, file)
         assert (ended.status, script.started) == (1, 0)
-        assert "must have schema 1" in ended.err
+        assert f"must have schema {schema}" in ended.err
 
 
 def test_what_crashes_is_a_row_and_the_status_is_fine(script: Script, tmp_path: Path) -> None:

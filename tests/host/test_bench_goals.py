@@ -8,23 +8,23 @@ import pytest
 
 from bench.cases import public_cases
 from bench.goals import COLD, HOT, Goal, Measure, goals, means, missed, section
-from bench.rows import OURS, Results, Row
-from bench.works import Case, Permute, Reduce
-from gen.dtypes import F16, F64
+from bench.results import Results
+from gen.compare.case import ComparisonCase
+from gen.compare.row import OURS, Row
 
 GOALS = goals()
 
 
-def results(case: Case, protocol: str, of_limit: float, *ratios: float) -> Results:
+def results(case: ComparisonCase, protocol: str, of_limit: float, *ratios: float) -> Results:
     """Our kernel reached so much of the limit, and peers took so much longer."""
-    ours = Row(case.family, case.name, OURS, protocol, 5.0, 5.0, 1.0, 0.99, 1.01, of_limit, pairs=30)
+    ours = Row(case.family.name, case.name, OURS, protocol, 5.0, 5.0, 1.0, 0.99, 1.01, of_limit, pairs=30)
     peers = [
         replace(ours, peer=f"peer{place}", ratio=ratio, low=ratio, high=ratio) for place, ratio in enumerate(ratios)
     ]
     return Results((ours, *peers))
 
 
-def reaching(goal: Goal, case: Case, reached: float) -> Results:
+def reaching(goal: Goal, case: ComparisonCase, reached: float) -> Results:
     """The other measure is far above any goal."""
     pair = (reached, 99.0) if goal.measure is Measure.LIMIT else (99.0, reached)
     return results(case, goal.protocol, *pair, 100.0)
@@ -45,9 +45,9 @@ def test_a_case_is_under_a_goal_if_it_reaches_less(goal: Goal) -> None:
 
 def test_every_reduction_but_of_few_elements_and_every_transpose_but_of_odd_doubles_has_a_goal() -> None:
     for case in public_cases():
-        few = isinstance(case.work, Reduce) and case.elements <= 2**10
+        few = case.family.name == "reduction" and case.elements <= 2**10
         odd_doubles = case.name == "transpose f64 4097x4099"
-        if isinstance(case.work, Reduce | Permute) and not few and not odd_doubles:
+        if case.family.name != "stencil" and not few and not odd_doubles:
             assert any(goal.takes(case) for goal in GOALS), case.name
 
 
@@ -57,7 +57,7 @@ def test_the_nearest_peer_counts_and_a_case_that_was_not_timed_does_not() -> Non
     (one,) = (one for one in missed(results(case, COLD, 99.0, 5.0, 1.9, 4.0)) if one.goal == goal)
     assert one.reached == 1.9
     assert f"{case.name} 1.900" in section(results(case, COLD, 99.0, 5.0, 1.9, 4.0))
-    nothing = Results((Row(case.family, case.name, OURS, COLD, note="not offered: no kernel"),))
+    nothing = Results((Row(case.family.name, case.name, OURS, COLD, note="not offered: no kernel"),))
     assert missed(nothing) == ()
     assert section(nothing).endswith("None.\n")
 
@@ -66,7 +66,7 @@ def test_a_family_is_under_its_mean_if_the_geometric_mean_is() -> None:
     (case,) = (case for case in public_cases() if case.name == "transpose f32 4096x4096")
     rows = Results().rows
     for number, ratio in enumerate((2.0, 8.0)):
-        of_case = results(replace(case, dtype=(F16, F64)[number]), COLD, 1.0, ratio)
+        of_case = results(replace(case, name=f"transpose {number}"), COLD, 1.0, ratio)
         rows += tuple(replace(row, peer="torch") if row.peer != OURS else row for row in of_case.rows)
     assert means(Results(rows)) == (), "their mean is 4"
     lower = [replace(row, ratio=1.0) if row.ratio == 2.0 else row for row in rows]

@@ -17,18 +17,30 @@ from typing import Any
 import pytest
 
 from bench import worker
-from bench.messages import Begun, Finished, Found, Lost, Message, Opened, Refused
-from bench.peers import names
-from bench.rows import OURS, Row
+from bench.cases import reduce
+from bench.peers import PEERS as LIBRARIES
 from bench.run import MOST_STRIKES, Bench, ChildLine
-from bench.worker import Order, Setup, keep_compiled_in, show_only
-from bench.works import Case, Reduce
+from bench.worker import (
+    Begun,
+    Finished,
+    Found,
+    Lost,
+    Message,
+    Opened,
+    Order,
+    Refused,
+    Setup,
+    keep_compiled_in,
+    show_only,
+)
+from gen.compare.case import ComparisonCase as Case
+from gen.compare.row import OURS, Row
 from gen.dtypes import F32
 from gen.errors import CompileError, DeviceError, RunError, StoreError
 from gen.gpu.timing import Protocol
 from gen.tune.outcome import LostError
 
-CASES = tuple(Case(Reduce(("sum",)), F32, (n,)) for n in (10, 20, 30, 40))
+CASES = tuple(reduce(("sum",), F32, (n,)) for n in (10, 20, 30, 40))
 PEERS = ("torch", "cub", "jax")
 OPENED = Opened("Fake GPU", "1", {}, {}, {})
 
@@ -55,7 +67,7 @@ def test_libraries_compile_into_a_folder_of_the_run(tmp_path: Path) -> None:
 
 
 def setup_in(folder: Path) -> Setup:
-    return Setup(0, folder, (), PEERS, Protocol.COLD, folder / "bench.log", folder)
+    return Setup(0, folder, PEERS, Protocol.COLD, folder / "bench.log", folder)
 
 
 @dataclass
@@ -138,7 +150,7 @@ class FakeLine:
                 if what in self._script.lose:
                     yield Lost("an illegal address")
             ratio = 1.0 if name == OURS else 2.0
-            row = Row(case.family, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN", pairs=30)
+            row = Row(case.family.name, case.name, name, "cold", 1.0, ratio, ratio, ratio, ratio, 0.5, "WIN", pairs=30)
             note = self._script.note if name == OURS else ""
             yield Found(replace(row, seconds=self._script.ready, note=note))
             if name in self._script.later:
@@ -331,7 +343,7 @@ def _obeys(connection: Any, _: Setup) -> None:
                 os.kill(os.getpid(), signal.SIGSEGV)
             if name == "jax":
                 time.sleep(60)
-            row = Row(order.case.family, order.case.name, name, "cold", verdict="WIN")
+            row = Row(order.case.family.name, order.case.name, name, "cold", verdict="WIN")
             connection.send(Found(row))
         connection.send(Finished())
 
@@ -368,7 +380,7 @@ def _imports(connection: Any, setup: Setup) -> None:
 def _follows(connection: Any) -> None:
     while (order := connection.recv()) is not None:
         for name in order.peers:
-            connection.send(Found(Row(order.case.family, order.case.name, name, "cold", verdict="WIN")))
+            connection.send(Found(Row(order.case.family.name, order.case.name, name, "cold", verdict="WIN")))
         connection.send(Finished())
 
 
@@ -385,7 +397,7 @@ def test_a_peer_that_takes_its_process_down_as_it_is_imported_is_missing(tmp_pat
 
 def test_whose_library_is_imported_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Message] = []
-    known = names(None)
+    known = tuple(peer.name for peer in LIBRARIES)
 
     def version(name: str) -> str:
         assert isinstance(told[-1], Begun)
@@ -394,7 +406,7 @@ def test_whose_library_is_imported_is_told_first(monkeypatch: pytest.MonkeyPatch
             raise OSError("libcublas.so.13: undefined symbol")
         return "1"
 
-    monkeypatch.setattr(worker, "find", lambda name: SimpleNamespace(version=partial(version, name)))
+    monkeypatch.setattr(worker, "PEERS", [SimpleNamespace(name=name, version=partial(version, name)) for name in known])
     peers, versions, missing = worker.import_peers(known, told.append)
     assert list(versions) == list(peers) == [name for name in known if name != known[1]]
     assert missing == {known[1]: "OSError: libcublas.so.13: undefined symbol"}
@@ -405,9 +417,8 @@ def test_whose_library_is_imported_is_told_first(monkeypatch: pytest.MonkeyPatch
 HANGING = """
 import os, sys, time
 from pathlib import Path
-from bench.messages import Begun
 from bench.run import ChildLine
-from bench.worker import end_with_parent
+from bench.worker import Begun, end_with_parent
 
 def hangs(connection, _):
     end_with_parent()

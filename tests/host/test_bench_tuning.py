@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.offers import problem_of
+from bench.cases import permute, sweep
 from bench.tuning import problem_to_tune, tune
-from bench.works import Case, Permute, Reduce, Sweep
 from gen.dtypes import F32
 from gen.families import FAMILIES
 from gen.families.regions import sizes_of
@@ -26,25 +25,19 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_winner_is_for_the_shape_of_the_case_alone(tmp_path: Path) -> None:
-    case = Case(Permute((1, 0)), F32, (1000, 1000))
+    case = permute((1, 0), F32, (1000, 1000))
     assert tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0) > 0
     (winner,) = read_winners(tmp_path)
-    problem = problem_of(case, FAMILIES)
+    problem = case.problem
     assert winner.place == (problem.spec_name, problem.shape_class, "Fake GPU", problem.region)
-
-
-def test_a_case_that_gen_does_not_have_takes_no_time(tmp_path: Path) -> None:
-    case = Case(Reduce(("kurtosis",)), F32, (1000,))
-    assert tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0) == 0.0
-    assert read_winners(tmp_path) == ()
 
 
 @pytest.mark.parametrize(("steps", "tuned"), [(1, 1), (16, 16), (48, 48), (49, 48), (1000, 48)])
 def test_a_case_of_many_steps_is_tuned_with_fewer_and_takes_that_winner(
     steps: int, tuned: int, tmp_path: Path
 ) -> None:  # fmt: skip
-    case = Case(Sweep("star", 2, 1, "wrap", steps), F32, (64, 64))
-    whole, shortened = problem_of(case, FAMILIES), problem_to_tune(case, FAMILIES)
+    case = sweep("star", 1, F32, (64, 64), "wrap", steps)
+    whole, shortened = case.problem, problem_to_tune(case)
     assert shortened.extents == {**whole.extents, "steps": tuned}
     assert shortened.shape_class == whole.shape_class
     tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0)

@@ -11,21 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench.origin import origin
-from bench.rows import (
-    OURS,
-    Difference,
-    Results,
-    Row,
-    Run,
-    differences,
-    in_order,
-    read_results,
-    said,
-    write_results,
-)
+from bench.results import Change, Difference, Results, Run, differences, in_order, origin, read_results, write_results
 from bench.table import full, lines, lost, summary, text_of
-from bench.verdicts import Change
+from gen.compare.row import OURS, Row, said
 from gen.errors import GenError, StoreError
 from gen.gpu.timing import METHOD
 

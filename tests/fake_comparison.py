@@ -1,4 +1,4 @@
-"""A device made of host memory on which contenders meet: times are invented, results are not."""
+"""A GPU made of host memory on which contenders are compared: times are invented, results are not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.arrays import Shared
-from bench.exact import NAME as EXACT
-from bench.exact import Rounding, stepped
-from bench.verdicts import turns
-from bench.works import Shape
+from bench.gpu import BenchGpu
+from bench.stencils import NAME as EXACT
+from gen.compare.bounds import Rounding, stepped
+from gen.compare.case import Shape
+from gen.compare.peers.base import SharedArray
+from gen.compare.timing import abba
 from gen.dtypes import I64, U8, DType
 from gen.errors import RunError
 from gen.families.base import Array, Launch, Limits, Operand, Plan, Work
@@ -44,14 +45,14 @@ class FakeReplay:
 
 
 @dataclass
-class FakeRing:
-    """Where a bench runs without a GPU.
+class FakeGpu(BenchGpu):
+    """Where a comparison runs without a GPU.
 
     Attributes:
         times: of one launch by our own kernel and by the other, in microseconds.
         runner: computes our kernels.
         graphs: captured, and not closed.
-        turns: the protocol and the number of samples of every call of `in_turns`.
+        orders: the protocol and the number of samples of every call of `time_in_order`.
         lost: it no longer answers.
         sizes: bytes of every array, by address.
         clocks: what the next looks at the clock see.
@@ -64,12 +65,10 @@ class FakeRing:
     times: tuple[float, float] = (10.0, 12.0)
     runner: OracleRunner = field(default_factory=OracleRunner)
     cache: Path = field(default_factory=lambda: cache_home(output_home()))
-    name: str = "Fake GPU"
-    driver: str = "580.1"
     arch: str = "sm_90"
     index: int = 0
     graphs: list[FakeReplay] = field(default_factory=list)
-    turns: list[tuple[Protocol, int]] = field(default_factory=list)
+    orders: list[tuple[Protocol, int]] = field(default_factory=list)
     lost: bool = False
     sizes: dict[int, int] = field(default_factory=dict)
     clocks: list[int] = field(default_factory=list)
@@ -82,30 +81,30 @@ class FakeRing:
     def __post_init__(self) -> None:
         self.backend = FakeBackend(self.runner)
 
-    def array(self, shape: Shape, dtype: DType) -> Shared:
-        made = FakeMemory(max(int(np.prod(shape)) * dtype.size, 1))  # full of 0xAA
+    def array(self, shape: Shape, element: DType) -> SharedArray:
+        made = FakeMemory(max(int(np.prod(shape)) * element.size, 1))  # full of 0xAA
         self.sizes[made.address] = made.size
-        return Shared(made.address, shape, dtype, made)
+        return SharedArray(made.address, shape, element, made)
 
-    def random(self, shape: Shape, dtype: DType, seed: int) -> Shared:
-        made = self.array(shape, dtype)
+    def random(self, shape: Shape, element: DType, seed: int) -> SharedArray:
+        made = self.array(shape, element)
         random = np.random.default_rng(seed)
-        if dtype.kind == "float":
+        if element.kind == "float":
             content = random.integers(1, 9, shape) * random.choice((-1, 1), shape)
         else:
             content = random.integers(0, 100, shape)
         view(made)[...] = content
         return made
 
-    def copy(self, source: Shared) -> Shared:
-        made = self.array(source.shape, source.dtype)
+    def copy(self, source: SharedArray) -> SharedArray:
+        made = self.array(source.shape, source.element)
         view(made)[...] = view(source)
         return made
 
-    def upload(self, content: Array) -> Any:
-        memory = FakeMemory(content.nbytes)
-        memory.view(content.shape, content.dtype)[...] = content
-        return memory
+    def upload(self, content: Array) -> SharedArray:
+        made = self.array((content.nbytes,), U8)
+        view(made)[...] = content.reshape(-1).view(np.uint8)
+        return made
 
     def download(self, address: int, size: int) -> Array:
         return at(address, (size,), np.dtype(np.uint8)).copy()
@@ -137,13 +136,13 @@ class FakeRing:
 
         return launch
 
-    def in_turns(self, samples: Sequence[Sample], protocol: Protocol) -> list[float]:
-        self.turns.append((protocol, len(samples)))
+    def time_in_order(self, samples: Sequence[Sample], caches: Protocol) -> list[float]:
+        self.orders.append((caches, len(samples)))
         ours = {id(sample): self._is_ours(sample) for sample in dict.fromkeys(samples)}
-        factor = 50 if protocol is Protocol.HOT else 1
+        factor = 50 if caches is Protocol.HOT else 1
         itself = all(ours.values())
         times = []
-        for sample, second in zip(samples, turns(len(samples) // 2), strict=True):
+        for sample, second in zip(samples, abba(len(samples) // 2), strict=True):
             own, other = self.times
             time = own * (self.again if second and itself else self.beside if not itself else 1.0)
             times.append(factor * (time if ours[id(sample)] else other))
@@ -161,7 +160,7 @@ class FakeRing:
     def time_us(self, launch: Callable[[], None]) -> float:
         return 1.0
 
-    def floor_us(self, work: Work, protocol: Protocol) -> float:
+    def limit_us(self, work: Work, caches: Protocol) -> float:
         return 5.0
 
     def clock_mhz(self) -> int:
@@ -172,9 +171,9 @@ class FakeRing:
             raise RunError("The GPU", "reports that a launch failed", "an illegal address")
 
 
-def view(array: Shared) -> Array:
+def view(array: SharedArray) -> Array:
     """The array's elements."""
-    return at(array.address, array.shape, array.dtype.numpy)
+    return at(array.address, array.shape, array.dtype)
 
 
 def at(address: int, shape: Shape, dtype: Any) -> Array:
@@ -200,7 +199,8 @@ def exact_kernel(source: str) -> Callable[..., None]:
     shape, radius = _numbers(macros["kExtents"], int), int(macros["kRadius"])
     offsets = [_numbers(one, int) for one in re.findall(r"{([^}]*)}", macros["kOffsets"])]
     taps = tuple(zip(offsets, _numbers(macros["kWeights"], float), strict=True))
-    work: Any = SimpleNamespace(taps=taps, ndim=len(shape), radius=radius)
+    reach = (radius,) * len(shape)
+    spec: Any = SimpleNamespace(taps=taps, axes=shape, before=reach, after=reach)
     frozen = np.full(shape, macros["kFrozen"] == "1")
     frozen[(slice(radius, -radius),) * len(shape)] = False
     frozen = np.pad(frozen, radius)
@@ -209,7 +209,7 @@ def exact_kernel(source: str) -> Callable[..., None]:
     def step(*launch: Any) -> None:
         value, off, next_value, next_off = (at(address, shape, np.dtype(np.float64)) for address in launch[-1][:4])
         values, offs = (np.pad(array, radius, "wrap") for array in (value, off))
-        next_value[...], next_off[...] = stepped(work, rounding, values, offs, frozen)
+        next_value[...], next_off[...] = stepped(spec, rounding, values, offs, frozen)
 
     return step
 
@@ -219,7 +219,7 @@ def _numbers(text: str, kind: Any) -> tuple[Any, ...]:
 
 
 def run_on_host(
-    ring: FakeRing, name: str, source: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
+    gpu: FakeGpu, name: str, source: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
 ) -> None:
     """Runs a kernel's text once on the CPU, every access checked."""
     values = [argument if isinstance(argument, tuple) else ("P", argument) for argument in arguments]
@@ -229,8 +229,8 @@ def run_on_host(
     launch = Launch((x, y, z), (block[0], block[1], block[2]), tuple(numbers))
     made = fake_variant("plain", tuple(Operand(array, "inout", U8, (array,)) for array in arrays), Plan((launch,)))
     runner = HostRunner(
-        Limits.of("sm_90"), cache=ring.cache, text=lambda one: source.replace(f"void {name}(", f"void {one.name}(")
+        Limits.of("sm_90"), cache=gpu.cache, text=lambda one: source.replace(f"void {name}(", f"void {one.name}(")
     )
-    extents = {array: ring.sizes[address] for array, address in arrays.items()}
+    extents = {array: gpu.sizes[address] for array, address in arrays.items()}
     buffers = {array: at(address, (extents[array],), np.dtype(np.uint8)) for array, address in arrays.items()}
     runner.load([made])[0].run(extents, buffers)

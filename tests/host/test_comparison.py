@@ -1,4 +1,4 @@
-"""A case on a device of host memory: what is checked, what is timed, and what the rows say."""
+"""A case on a GPU of host memory: what is checked, what is timed, and what the rows say."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import meeting, ours
-from bench.arena import Arena
-from bench.arrays import Shared
-from bench.meeting import in_parts
-from bench.messages import Begun, Found, Message
-from bench.offers import problem_of
-from bench.ours import NOTHING_BASE, NOTHING_OFTEN
-from bench.peers import find
-from bench.peers.base import MOST_PLACES, Contender, NotOfferedError, Peer, Place
-from bench.ring import LostError
-from bench.rows import OURS, Row
-from bench.verdicts import BLOCK, FEWEST, MOST, turns
-from bench.works import Case, Permute, Reduce, Sweep
+from bench.cases import permute, reduce, sweep
+from bench.peers import PEERS
+from bench.stencils import checks_of
+from gen.compare import comparison
+from gen.compare.case import ComparisonCase
+from gen.compare.comparison import Comparison, Step, in_parts
+from gen.compare.gpu import LostError
+from gen.compare.peers import find_peers
+from gen.compare.peers.base import MAX_PLACES, Contender, NotOfferedError, Peer, SharedArray
+from gen.compare.row import OURS, Row
+from gen.compare.timing import MAX_PAIRS, MIN_PAIRS, PAIRS_PER_BLOCK, abba
 from gen.dtypes import F16, F32, I32, DType
 from gen.errors import CompileError, RunError
 from gen.families import FAMILIES
-from gen.families.names import base_variants, space, variant
+from gen.families.names import base_variants, find_family, space, variant
+from gen.families.transpose import TransposeSpec, transpose
 from gen.gpu.timing import Protocol, Sample
 from gen.store.tuned import Winner, text_of_winners
 from tests import fake_libraries
-from tests.fake_ring import FakeRing, view
+from tests.fake_comparison import FakeGpu, view
 from tests.fakes import OracleRunner
+from tests.outside.scan_family.scan import Scan
 
-MATRIX = Case(Permute((1, 0)), F32, (700, 600))  # large enough to be compared on the device
-SMALL = Case(Permute((1, 0)), F32, (7, 6))
-SUM = Case(Reduce(("sum",)), F32, (1000,))
+MATRIX = permute((1, 0), F32, (700, 600))  # large enough to be compared on the GPU
+SMALL = permute((1, 0), F32, (7, 6))
+SUM = reduce(("sum",), F32, (1000,))
+BASE_NOTE = "base: nothing is tuned for it on this device"
 
 
 class FakePeer:
@@ -59,11 +60,11 @@ class FakePeer:
     def version(self) -> str:
         return "1"
 
-    def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
+    def prepare(self, case: ComparisonCase, source: SharedArray, gpu: FakeGpu) -> Contender:
         if self.fail is not None:
             raise self.fail
-        matrix = isinstance(case.work, Permute)
-        out = place.array(case.shape[::-1] if matrix else (), self.dtype)
+        matrix = isinstance(case.spec, TransposeSpec)
+        out = gpu.array(case.shape[::-1] if matrix else (), self.dtype)
 
         def launch() -> Sequence[Any]:
             self.launches += 1
@@ -83,7 +84,7 @@ class FakePeer:
 
 @pytest.fixture(autouse=True)
 def _cold_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "WARM_UP_US", 100.0)
+    monkeypatch.setattr(comparison, "WARM_UP_US", 100.0)
 
 
 @pytest.fixture
@@ -93,42 +94,53 @@ def home(tmp_path: Path) -> Path:
 
 
 def run(
-    home: Path, case: Case, *peers: Peer, ring: FakeRing | None = None, protocol: Protocol = Protocol.COLD,
-) -> tuple[list[Row], list[Message]]:  # fmt: skip
-    told: list[Message] = []
-    Arena(ring or FakeRing(), FAMILIES, home, protocol, told.append).run(case, peers)
-    return [message.row for message in told if isinstance(message, Found)], told
+    home: Path, case: ComparisonCase, *peers: Peer, gpu: FakeGpu | None = None, protocol: Protocol = Protocol.COLD,
+    tuned_seconds: float = 0.0,
+) -> tuple[list[Row], list[tuple[Step, float]]]:  # fmt: skip
+    """The rows of a case, and every step with the seconds that it may take."""
+    rows: list[Row] = []
+    steps: list[tuple[Step, float]] = []
+
+    def report(message: Step | Row, seconds: float | None = None) -> None:
+        if isinstance(message, Row):
+            rows.append(message)
+        else:
+            assert seconds is not None
+            steps.append((message, seconds))
+
+    Comparison(gpu or FakeGpu(), case, protocol, report, checks_of).run(peers, home, tuned_seconds)
+    return rows, steps
 
 
 @pytest.mark.parametrize("case", [MATRIX, SMALL, SUM], ids=lambda case: case.name)
-def test_a_right_peer_is_timed_against_ours(home: Path, case: Case) -> None:
+def test_a_right_peer_is_timed_against_ours(home: Path, case: ComparisonCase) -> None:
     peer = FakePeer()
-    ring = FakeRing(times=(40.0, 50.0))
-    (ours, row), told = run(home, case, peer, ring=ring)
-    assert (ours.peer, ours.verdict, ours.note) == (OURS, "-", NOTHING_BASE)
+    gpu = FakeGpu(times=(40.0, 50.0))
+    (ours, row), steps = run(home, case, peer, gpu=gpu)
+    assert (ours.peer, ours.verdict, ours.note) == (OURS, "-", BASE_NOTE)
     assert (row.peer, row.ours_us, row.peer_us, row.ratio, row.verdict) == ("other", 40, 50, 1.25, "WIN")
     assert row.of_limit == pytest.approx(5 / 40)
     assert row.note == "adds backwards"
-    assert row.pairs == ours.pairs == MOST
+    assert row.pairs == ours.pairs == MAX_PAIRS
     assert row.variant == ours.variant
     assert row.seconds is not None
     assert peer.closed == 1
-    assert [message.who for message in told if isinstance(message, Begun)] == [OURS] * 3 + ["other"] * 3
-    assert not ring.graphs
+    assert [step.who for step, _ in steps] == [OURS] * 3 + ["other"] * 3
+    assert not gpu.graphs
 
 
 def test_under_20_us_a_launch_in_a_graph_is_timed_too(home: Path) -> None:
-    ring = FakeRing(times=(10.0, 9.0))
-    rows, told = run(home, SUM, FakePeer(), ring=ring)
+    gpu = FakeGpu(times=(10.0, 9.0))
+    rows, told = run(home, SUM, FakePeer(), gpu=gpu)
     assert [(row.peer, row.protocol) for row in rows] == [
         (OURS, "cold"), (OURS, "hot"), ("other", "cold"), ("other", "hot")
     ]  # fmt: skip
     assert rows[3].ours_us == 10
     assert rows[3].verdict == "LOSS"
-    steps = [(step.who, step.protocol) for step in told if isinstance(step, Begun) and step.what == "timing"]
+    steps = [(step.who, step.protocol) for step, _ in told if step.what == "timing"]
     assert steps == [(row.peer, row.protocol) for row in rows]
-    assert {protocol for protocol, _ in ring.turns} == {Protocol.COLD, Protocol.HOT}
-    assert not ring.graphs, "a graph was not closed"
+    assert {protocol for protocol, _ in gpu.orders} == {Protocol.COLD, Protocol.HOT}
+    assert not gpu.graphs, "a graph was not closed"
 
 
 @pytest.mark.parametrize("captures", [6, 7, 9])
@@ -136,7 +148,8 @@ def test_a_graph_of_torch_compile_that_fails_leaves_what_was_timed_cold(
     home: Path, captures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_libraries.install(monkeypatch)
-    rows, _ = run(home, SUM, find("torch.compile"), ring=FakeRing(times=(10.0, 9.0), captures=captures))
+    (torch_compile,) = find_peers(["torch.compile"], PEERS)
+    rows, _ = run(home, SUM, torch_compile, gpu=FakeGpu(times=(10.0, 9.0), captures=captures))
     found = {(row.peer, row.protocol): row for row in rows}
     assert found["torch.compile", "cold"].verdict == "LOSS"
     assert found["torch.compile", "hot"].note.startswith("failed: cuGraphInstantiate failed")
@@ -144,54 +157,53 @@ def test_a_graph_of_torch_compile_that_fails_leaves_what_was_timed_cold(
 
 @pytest.mark.parametrize(("call_us", "seconds"), [(1e6, 120), (8e6, 312), (2e7, 600)])
 def test_timing_slow_calls_may_take_as_long_as_they_do(home: Path, call_us: float, seconds: float) -> None:
-    _, told = run(home, SUM, FakePeer(), ring=FakeRing(times=(30.0, call_us)))
-    begun = [step for step in told if isinstance(step, Begun)]
-    allowed = [step.seconds for step in begun if (step.who, step.what) == ("other", "timing")]
+    _, steps = run(home, SUM, FakePeer(), gpu=FakeGpu(times=(30.0, call_us)))
+    allowed = [most for step, most in steps if (step.who, step.what) == ("other", "timing")]
     assert allowed[0] == 120
     assert allowed[-1] == pytest.approx(seconds, rel=1e-3)
 
 
 def test_a_peer_that_is_made_ready_several_times_says_how_long_one_took(home: Path) -> None:
     class Thrice(FakePeer):
-        def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
-            return replace(super().prepare(case, source, place), seconds=41.5)
+        def prepare(self, case: ComparisonCase, source: SharedArray, gpu: FakeGpu) -> Contender:
+            return replace(super().prepare(case, source, gpu), seconds=41.5)
 
-    (_, row), _ = run(home, SUM, Thrice(), ring=FakeRing(times=(40.0, 50.0)))
+    (_, row), _ = run(home, SUM, Thrice(), gpu=FakeGpu(times=(40.0, 50.0)))
     assert row.seconds == 41.5
 
 
 def test_a_difference_within_the_noise_is_a_tie(home: Path) -> None:
     for again, word in ((1.0, "WIN"), (1.2, "WIN"), (0.75, "TIE"), (1.3, "TIE")):
-        rows, _ = run(home, SUM, FakePeer(), ring=FakeRing(times=(40.0, 50.0), again=again))
+        rows, _ = run(home, SUM, FakePeer(), gpu=FakeGpu(times=(40.0, 50.0), again=again))
         assert rows[0].noise == pytest.approx(abs(again - 1))
         assert rows[1].verdict == word
         assert rows[1].against(rows[0].noise) == word
 
 
 def test_a_time_of_ours_beside_a_peer_that_is_not_the_one_beside_itself_is_noted(home: Path) -> None:
-    (_, steady), _ = run(home, SUM, FakePeer(), ring=FakeRing(times=(40.0, 50.0), beside=0.96))
+    (_, steady), _ = run(home, SUM, FakePeer(), gpu=FakeGpu(times=(40.0, 50.0), beside=0.96))
     assert steady.note == "adds backwards"
-    (_, moody), _ = run(home, SUM, FakePeer(), ring=FakeRing(times=(40.0, 50.0), beside=0.9))
+    (_, moody), _ = run(home, SUM, FakePeer(), gpu=FakeGpu(times=(40.0, 50.0), beside=0.9))
     assert moody.note == "adds backwards; gen took 36 us beside it, 40 us beside itself"
 
 
 def test_results_go_to_several_places_in_turn_and_graphs_are_several(home: Path) -> None:
-    ring = FakeRing(times=(10.0, 9.0))
-    before = ring.captures
-    run(home, SUM, FakePeer(), ring=ring)
-    assert before - ring.captures == 3 * meeting.CAPTURES, "ours, ours again, and the peer's"
-    outputs = {launched.addresses["out"] for launched in ring.backend.launched}
-    assert len(outputs) == 2 * MOST_PLACES
+    gpu = FakeGpu(times=(10.0, 9.0))
+    before = gpu.captures
+    run(home, SUM, FakePeer(), gpu=gpu)
+    assert before - gpu.captures == 3 * comparison.CAPTURES, "ours, ours again, and the peer's"
+    outputs = {launched.addresses["out"] for launched in gpu.backend.launched}
+    assert len(outputs) == 2 * MAX_PLACES
 
 
 def test_each_block_of_pairs_meets_in_other_memory() -> None:
     mine, others = ([Sample(lambda: None) for _ in range(count)] for count in (3, 3))
     timed = [sample for part in in_parts(mine, others, 200) for sample in part]
     assert len(timed) == 400
-    assert [sample in others for sample in timed] == list(turns(200))
+    assert [sample in others for sample in timed] == list(abba(200))
     meetings = set()
-    for start in range(0, 400, 2 * BLOCK):
-        block = timed[start : start + 2 * BLOCK]
+    for start in range(0, 400, 2 * PAIRS_PER_BLOCK):
+        block = timed[start : start + 2 * PAIRS_PER_BLOCK]
         (one,) = {mine.index(sample) for sample in block if sample in mine}
         (other,) = {others.index(sample) for sample in block if sample in others}
         meetings.add((one, other))
@@ -200,30 +212,30 @@ def test_each_block_of_pairs_meets_in_other_memory() -> None:
 
 @pytest.mark.parametrize("captures", [0, 1, 3, 5])
 def test_a_graph_of_ours_that_fails_leaves_what_was_timed_cold(home: Path, captures: int) -> None:
-    ring = FakeRing(times=(10.0, 9.0), captures=captures)
-    rows, _ = run(home, SUM, FakePeer(), ring=ring)
+    gpu = FakeGpu(times=(10.0, 9.0), captures=captures)
+    rows, _ = run(home, SUM, FakePeer(), gpu=gpu)
     found = {(row.peer, row.protocol): row for row in rows}
     assert found[OURS, "cold"].ours_us == 10
     assert found["other", "cold"].verdict == "LOSS"
     assert found[OURS, "hot"].note.startswith("failed: cuGraphInstantiate failed")
     assert ("other", "hot") not in found
-    assert not ring.graphs
+    assert not gpu.graphs
 
 
 def test_a_graph_of_a_peer_that_fails_leaves_what_was_timed_cold(home: Path) -> None:
-    ring = FakeRing(times=(10.0, 9.0), captures=2 * meeting.CAPTURES + 1)
-    rows, _ = run(home, SUM, FakePeer(), FakePeer("next", captured=False), ring=ring)
+    gpu = FakeGpu(times=(10.0, 9.0), captures=2 * comparison.CAPTURES + 1)
+    rows, _ = run(home, SUM, FakePeer(), FakePeer("next", captured=False), gpu=gpu)
     found = {(row.peer, row.protocol): row for row in rows}
     assert found["other", "cold"].verdict == "LOSS"
     assert found["other", "hot"].note.startswith("failed: cuGraphInstantiate failed")
     assert found["next", "cold"].verdict == "LOSS"
-    assert not ring.graphs
+    assert not gpu.graphs
 
 
 @pytest.mark.parametrize("fault", [RunError("cublasDestroy", "failed"), ValueError("double free")])
 def test_a_fault_in_closing_is_a_note_of_that_peer(home: Path, fault: Exception) -> None:
-    ring = FakeRing(times=(40.0, 50.0))
-    rows, _ = run(home, SUM, FakePeer("bad", shut=fault), FakePeer("good"), ring=ring)
+    gpu = FakeGpu(times=(40.0, 50.0))
+    rows, _ = run(home, SUM, FakePeer("bad", shut=fault), FakePeer("good"), gpu=gpu)
     found = {row.peer: row for row in rows}
     assert found[OURS].ours_us == 40
     assert (found["bad"].verdict, found["good"].verdict) == ("WIN", "WIN")
@@ -240,10 +252,10 @@ def test_who_cannot_be_captured_is_timed_cold_and_says_so(home: Path) -> None:
 
 @pytest.mark.parametrize("protocol", list(Protocol))
 def test_the_protocol_asked_for_is_used(home: Path, protocol: Protocol) -> None:
-    ring = FakeRing(times=(30.0, 30.0))
-    rows, _ = run(home, SUM, FakePeer(), ring=ring, protocol=protocol)
+    gpu = FakeGpu(times=(30.0, 30.0))
+    rows, _ = run(home, SUM, FakePeer(), gpu=gpu, protocol=protocol)
     assert {row.protocol for row in rows} == {protocol.value}
-    assert {used for used, _ in ring.turns} == {protocol}
+    assert {used for used, _ in gpu.orders} == {protocol}
 
 
 LOG = "a.cu(2): warning: what\n\na.cu(3): error: no\n    int x\n"
@@ -254,21 +266,19 @@ def _one_element(out: Any) -> None:
 
 
 @pytest.mark.parametrize("case", [MATRIX, SMALL, SUM], ids=lambda case: case.name)
-def test_a_wrong_peer_is_not_timed(home: Path, case: Case) -> None:
+def test_a_wrong_peer_is_not_timed(home: Path, case: ComparisonCase) -> None:
     rows, told = run(home, case, FakePeer(spoil=_one_element))
     row = rows[-1]
     assert row.note.startswith("wrong: out")
     assert (row.verdict, row.ratio, row.peer_us) == ("-", None, None)
-    assert [message.what for message in told if isinstance(message, Begun) and message.who == "other"] == [
-        "getting ready", "checking"
-    ]  # fmt: skip
+    assert [step.what for step, _ in told if step.who == "other"] == ["getting ready", "checking"]
 
 
 def test_a_result_of_another_shape_is_wrong(home: Path) -> None:
     class Flat(FakePeer):
-        def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
-            made = super().prepare(case, source, place)
-            return replace(made, launch=lambda: [place.array((5,), F32)])
+        def prepare(self, case: ComparisonCase, source: SharedArray, gpu: FakeGpu) -> Contender:
+            made = super().prepare(case, source, gpu)
+            return replace(made, launch=lambda: [gpu.array((5,), F32)])
 
     rows, _ = run(home, SMALL, Flat())
     assert rows[-1].note.startswith("wrong: out: its shape is (5,), not (6, 7)")
@@ -294,8 +304,8 @@ def test_another_type_of_the_same_value_is_said(home: Path) -> None:
     ],
 )
 def test_a_peer_that_cannot_is_a_row_and_the_next_has_its_turn(home: Path, error: Exception, note: str) -> None:
-    ring = FakeRing(times=(30.0, 33.0))
-    rows, _ = run(home, SUM, FakePeer("bad", fail=error), FakePeer("good"), ring=ring)
+    gpu = FakeGpu(times=(30.0, 33.0))
+    rows, _ = run(home, SUM, FakePeer("bad", fail=error), FakePeer("good"), gpu=gpu)
     assert [(row.peer, row.verdict) for row in rows[1:]] == [("bad", "-"), ("good", "WIN")]
     assert rows[1].note == note
 
@@ -308,104 +318,107 @@ def test_a_peer_that_fails_while_it_is_timed_is_closed(home: Path) -> None:
 
 
 def test_a_lost_device_is_not_taken_for_an_error_of_the_peer(home: Path) -> None:
-    ring = FakeRing()
+    gpu = FakeGpu()
 
     def lose(_: Any) -> None:
-        ring.lost = True
+        gpu.lost = True
 
     with pytest.raises(LostError, match="an illegal address"):
-        run(home, SUM, FakePeer(spoil=lose), ring=ring)
-
-
-def test_a_case_that_gen_does_not_have_is_a_row(home: Path) -> None:
-    (row,), _ = run(home, Case(Reduce(("kurtosis",)), F32, (64,)), FakePeer())
-    assert row.peer == OURS
-    assert row.note.startswith("not offered: ")
-    assert "kurtosis" in row.note
+        run(home, SUM, FakePeer(spoil=lose), gpu=gpu)
 
 
 def test_our_own_wrong_result_is_a_row_and_nobody_is_timed(home: Path) -> None:
-    problem = problem_of(SMALL, FAMILIES)
+    problem = SMALL.problem
     base = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
     runner = OracleRunner(wrong=(base.name,))
-    (row,), told = run(home, SMALL, FakePeer(), ring=FakeRing(runner=runner))
+    (row,), told = run(home, SMALL, FakePeer(), gpu=FakeGpu(runner=runner))
     assert row.note.startswith("wrong: out")
-    assert not any(isinstance(message, Begun) and message.who == "other" for message in told)
+    assert not any(step.who == "other" for step, _ in told)
 
 
 def test_an_error_of_many_lines_is_a_note_of_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise CompileError("base", LOG, home / "base.cu")
 
-    monkeypatch.setattr(ours, "load", fail)
+    monkeypatch.setattr(comparison, "kernel_of", fail)
     (row,), _ = run(home, SMALL, FakePeer())
     assert row.note == "failed: base does not compile: a.cu(3): error: no"
 
 
-def test_what_is_often_fast_is_not_called_base(home: Path) -> None:
-    problem = problem_of(ONE_STEP, FAMILIES)
-    told: list[Message] = []
-    Arena(FakeRing(), FAMILIES, home, Protocol.COLD, told.append).run(ONE_STEP, [])
-    row = next(message.row for message in told if isinstance(message, Found))
-    assert row.variant not in {made.name for made in base_variants(problem.family, problem.spec)}
-    assert (row.note, row.untuned) == (NOTHING_OFTEN, "untuned")
+def test_a_heuristic_is_not_called_base(home: Path) -> None:
+    row = run(home, ONE_STEP)[0][0]
+    assert row.variant not in {made.name for made in base_variants(ONE_STEP.family, ONE_STEP.spec)}
+    assert row.note == "untuned: a heuristic for the shape class, because nothing is tuned for it on this device"
+    assert row.untuned == "untuned"
 
 
 def test_the_tuned_variant_is_what_is_measured(home: Path) -> None:
-    problem = problem_of(SMALL, FAMILIES)
+    problem = SMALL.problem
     algorithm = problem.family.algorithms["naive"]
     made = variant(problem.family, problem.spec, algorithm, space(algorithm, problem.spec)[0])
     assert made not in base_variants(problem.family, problem.spec)
     winner = Winner("Fake GPU", problem.spec_name, problem.shape_class, made.name, {}, problem.region)
     (home / "tuned.json").write_text(text_of_winners([winner]), encoding="utf-8")
-    told: list[Message] = []
-    Arena(FakeRing(), FAMILIES, home, Protocol.COLD, told.append).run(SMALL, [], 12.0)
-    row = next(message.row for message in told if isinstance(message, Found))
+    row = run(home, SMALL, tuned_seconds=12.0)[0][0]
     assert (row.variant, row.note) == (made.name, "")
     assert row.seconds is not None
     assert row.seconds > 12
 
 
+def test_a_kernel_that_works_in_place_changes_an_array_of_its_own(home: Path) -> None:
+    case = ComparisonCase(find_family(FAMILIES, "transpose"), transpose((1, 0), "f4", in_place=True), (6, 6))
+    gpu = FakeGpu(times=(40.0, 40.0))
+    (row,), _ = run(home, case, gpu=gpu)
+    assert (row.ours_us, row.note) == (40.0, BASE_NOTE)
+    assert len({launched.addresses["data"] for launched in gpu.backend.launched}) == 2
+
+
+def test_a_family_from_outside_and_several_inputs_are_compared_with_the_limit(home: Path) -> None:
+    scan, probe = Scan(), find_family(FAMILIES, "probe")
+    for case in (ComparisonCase(scan, scan.catalogue[0], (1000,)), ComparisonCase(probe, probe.catalogue[0], (1000,))):
+        (ours, other), _ = run(home, case, find_peers(["torch"], PEERS)[0], gpu=FakeGpu(times=(40.0, 40.0)))
+        assert ours.of_limit == pytest.approx(5 / 40), ours.note
+        assert other.note.startswith(("not offered: ", "failed: The module torch"))
+
+
 def test_slow_contenders_are_timed_less_often(home: Path) -> None:
-    ring = FakeRing(times=(300_000.0, 700_000.0))
-    rows, _ = run(home, SUM, FakePeer(), ring=ring)
-    assert rows[-1].pairs == FEWEST
+    gpu = FakeGpu(times=(300_000.0, 700_000.0))
+    rows, _ = run(home, SUM, FakePeer(), gpu=gpu)
+    assert rows[-1].pairs == MIN_PAIRS
 
 
 def test_a_clock_that_moved_is_looked_at_again_and_then_noted(home: Path) -> None:
     steady, jumping = [1980, 1980], [1980, 1700]
-    ring = FakeRing(times=(900.0, 900.0), clocks=[*steady * 2, *jumping, *steady, *jumping, *jumping])
-    (ours, row), _ = run(home, SUM, FakePeer(), ring=ring)
-    assert ours.note == NOTHING_BASE
+    gpu = FakeGpu(times=(900.0, 900.0), clocks=[*steady * 2, *jumping, *steady, *jumping, *jumping])
+    (ours, row), _ = run(home, SUM, FakePeer(), gpu=gpu)
+    assert ours.note == BASE_NOTE
     assert row.note == "adds backwards; the clock moved from 1980 to 1700 MHz while this was timed"
 
 
-STEPS = Case(Sweep("star", 2, 1, "frozen", 30), F32, (12, 15))  # more steps than NumPy is asked for
-HALVES = Case(Sweep("box", 2, 1, "wrap", 5), F16, (40, 30))
-ONE_STEP = Case(Sweep("star", 2, 1, "wrap"), F32, (12, 15))
+STEPS = sweep("star", 1, F32, (12, 15), steps=30)  # more steps than NumPy is asked for
+HALVES = sweep("box", 1, F16, (40, 30), "wrap", 5)
+ONE_STEP = sweep("star", 1, F32, (12, 15), "wrap")
 
 
 @pytest.mark.parametrize("case", [STEPS, HALVES, ONE_STEP], ids=lambda case: case.name)
-def test_stencils_of_any_number_of_steps_are_checked(home: Path, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stencils_of_any_number_of_steps_are_checked(
+    home: Path, case: ComparisonCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_libraries.install(monkeypatch)
-    ring = FakeRing(times=(40.0, 50.0))
-    told: list[Message] = []
-    Arena(ring, FAMILIES, home, Protocol.COLD, told.append).run(case, [find("torch")])
-    ours, row = [message.row for message in told if isinstance(message, Found)]
+    gpu = FakeGpu(times=(40.0, 50.0))
+    (ours, row), _ = run(home, case, *find_peers(["torch"], PEERS), gpu=gpu)
     assert row.verdict == "WIN", row.note
-    assert ours.variant.startswith(f"stencil_{case.work.label}_")
+    assert ours.variant.startswith(f"stencil_{case.spec.label}_")
     assert ("in windows after 16 steps" in row.note) == (case is STEPS)
-    assert not ring.graphs
+    assert not gpu.graphs
 
 
 @pytest.mark.parametrize("case", [STEPS, ONE_STEP], ids=lambda case: case.name)
 def test_a_wrong_stencil_is_found_wherever_it_is_checked(
-    home: Path, case: Case, monkeypatch: pytest.MonkeyPatch
+    home: Path, case: ComparisonCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_libraries.install(monkeypatch)
     monkeypatch.setattr(sys.modules["torch"], "mul", lambda x, weight, out: np.multiply(x, 1.01 * weight, out=out))
-    told: list[Message] = []
-    Arena(FakeRing(), FAMILIES, home, Protocol.COLD, told.append).run(case, [find("torch")])
-    row = [message.row for message in told if isinstance(message, Found)][-1]
+    row = run(home, case, *find_peers(["torch"], PEERS))[0][-1]
     assert row.note.startswith("wrong: out: ")
     assert "cells are wrong" in row.note

@@ -6,10 +6,12 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from bench.arrays import Shared
-from bench.peers.base import Contender, Handle, NotOfferedError, Outputs, Place
-from bench.works import Case, Permute
+from bench.gpu import BenchGpu
+from gen.compare.case import ComparisonCase
+from gen.compare.peers.base import Contender, Handle, NotOfferedError, Outputs, SharedArray
+from gen.dtypes import B32, B64
 from gen.errors import MissingToolError, RunError
+from gen.families.transpose import TransposeSpec
 
 _FUNCTIONS = {"f32": ("cublasSgeam", ctypes.c_float), "f64": ("cublasDgeam", ctypes.c_double)}
 _TRANSPOSED, _PLAIN = 1, 0  # cublasOperation_t
@@ -29,15 +31,14 @@ class Geam:
             parts.append(str(found.value))
         return ".".join(parts)
 
-    def prepare(self, case: Case, source: Shared, place: Place) -> Contender:
+    def prepare(self, case: ComparisonCase, source: SharedArray, gpu: BenchGpu) -> Contender:
         """Transposes of matrices of floats and doubles."""
-        work = case.work
-        if not isinstance(work, Permute) or work.axes != (1, 0) or case.dtype.name not in _FUNCTIONS:
+        if case.spec not in [TransposeSpec((1, 0), dtype) for dtype in (B32, B64)]:
             raise NotOfferedError("cuBLAS", "adds and transposes matrices of f32 and f64 only", case.name)
         library, handle, stream = _library(), ctypes.c_void_p(), Handle()
         _check("cublasCreate_v2", library.cublasCreate_v2(ctypes.byref(handle)))
         rows, cols = case.shape
-        out = Outputs(place, (cols, rows), case.dtype)
+        out = Outputs(gpu, (cols, rows), case.dtype)
         name, number = _FUNCTIONS[case.dtype.name]
         one, nothing = number(1), number(0)
         geam = getattr(library, name)
@@ -78,6 +79,3 @@ def _library() -> Any:
 def _check(name: str, status: int) -> None:
     if status != 0:
         raise RunError(name, "failed", f"status {status}")
-
-
-PEER = Geam()

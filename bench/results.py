@@ -1,102 +1,41 @@
-"""Results: one row for each case, peer and protocol; the file that keeps them, and what changed since another."""
+"""The results of many comparisons: the file that keeps them, where they come from, and what changed since another."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import re
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from math import isfinite
+from enum import Enum
+from math import exp, isfinite, log
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from bench.verdicts import FEWEST, Change, Verdict, change, noise, verdict
+import gen
+from gen.compare.row import NONE, OURS, Row
+from gen.compare.timing import Verdict
 from gen.emit.files import read, write_if_changed
-from gen.errors import CompileError, GenError, StoreError, UnlinkedError
+from gen.errors import GenError, StoreError
 from gen.gpu.timing import METHOD
 
 SCHEMA = 1
-OURS = "gen"  # in the place of a peer: what became of a case as such
-NONE = "-"  # in the place of a verdict
-ALIKE = 0.05  # two times of ours, in two runs, that differ by no more are taken for those of one kernel
+SAME_KERNEL = 0.05  # two times of ours, in two runs, that differ by no more are taken for those of one kernel
+MATTERS = 0.02  # a relative change of a time that would matter
+CODE = Path(gen.__file__).resolve().parent
 _VERDICTS = (NONE, *(known.value for known in Verdict))
-NOT_OFFERED = "not offered: "  # begins the note of a row
-FAILED, WRONG, LEFT_OUT = "failed: ", "wrong: ", "left out: "  # so do these
-CRASHED, HUNG, TOOK_DOWN = "crashed ", "hung ", "took the device down "
-BASE, UNTUNED = "base: ", "untuned: "  # and so that of ours, where nothing is tuned: what `gen.load` gives then
-_FOLDERS = re.compile(r"(?<![^\s'\"(])(?:/[^\s/]+)+/")  # of a path: those of one machine say nothing elsewhere
-AGAIN = (FAILED, LEFT_OUT, CRASHED, HUNG, TOOK_DOWN)  # what may end otherwise another time
 
 
-@dataclass(frozen=True)
-class Row:
-    """One contender on one case.
+class Change(Enum):
+    """What became of a time since an earlier run; BROKEN: there is none any more."""
 
-    Attributes:
-        family, case, peer, protocol: what this row is about; `gen` as the peer: our kernel against itself.
-        ours_us, peer_us: medians of microseconds; None where nothing was timed.
-        ratio, low, high: of the pairs' peer / ours: the median and its 95 % interval.
-        of_limit: the floor over our median.
-        verdict: WIN, TIE or LOSS; `-` where nothing was timed.
-        variant: of ours.
-        pairs: how many were timed.
-        seconds: what the contender took to get ready: compiling and tuning of its own included; of several
-            compilations, what one took on average.
-        note: what differs in meaning, and what else a reader must know; why nothing was timed.
-        run: the run that measured it.
-    """
-
-    family: str
-    case: str
-    peer: str
-    protocol: str
-    ours_us: float | None = None
-    peer_us: float | None = None
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    of_limit: float | None = None
-    verdict: str = NONE
-    variant: str = ""
-    pairs: int = 0
-    seconds: float | None = None
-    note: str = ""
-    run: int = 0
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """What a later row takes the place of."""
-        return self.family, self.case, self.peer, self.protocol
-
-    @property
-    def noise(self) -> float:
-        """How far from 1 the interval reaches: of a kernel against itself, what a difference must exceed."""
-        return 0.0 if self.low is None or self.high is None else noise(self.low, self.high)
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether enough pairs were timed for one."""
-        return self.low is not None and self.high is not None and self.pairs >= FEWEST
-
-    def against(self, aa: float) -> str:
-        """The verdict, where our kernel against itself has such noise; `-` where there is no interval."""
-        if not self.has_interval or self.low is None or self.high is None:
-            return NONE
-        return verdict(self.low, self.high, aa).value
-
-    @property
-    def untuned(self) -> str:
-        """`base` or `untuned` for a kernel of ours that was not measured to be the fastest; else empty."""
-        return next((prefix.removesuffix(": ") for prefix in (BASE, UNTUNED) if self.note.startswith(prefix)), "")
-
-    @property
-    def is_done(self) -> bool:
-        """Whether measuring it again would tell no more: it was timed, or cannot be; it did not fail."""
-        again = (*AGAIN, WRONG) if self.peer == OURS else AGAIN
-        return self.ours_us is not None or not self.note.startswith(again)
+    SAME = "SAME"
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    BROKEN = "BROKEN"
+    UNCLEAR = "UNCLEAR"
 
 
 @dataclass(frozen=True)
@@ -148,7 +87,7 @@ class Results:
         """These results with another run's rows in the place of those of the same case, peer and protocol.
 
         Other rows of these cases stay if they belong to the kernel that is there now: of the same variant, timed by the
-        same method, and beside it when it took as long, within ALIKE.
+        same method, and beside it when it took as long, within SAME_KERNEL.
 
         Raises StoreError if it was measured on another device.
         """
@@ -181,7 +120,7 @@ def _is_stale(row: Row, ours: Mapping[tuple[str, str, str], Row]) -> bool:
     if now is None:  # under another protocol, the same kernel
         others = [one for (family, case, _), one in ours.items() if (family, case) == (row.family, row.case)]
         return any(one.variant != row.variant for one in others)
-    return now.ours_us is None or now.variant != row.variant or abs(row.ours_us / now.ours_us - 1) > ALIKE
+    return now.ours_us is None or now.variant != row.variant or abs(row.ours_us / now.ours_us - 1) > SAME_KERNEL
 
 
 def in_order(results: Results, cases: Sequence[tuple[str, str]], peers: Sequence[str]) -> Results:
@@ -284,21 +223,6 @@ def _rounded(values: dict[str, Any]) -> dict[str, Any]:
     return {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in values.items()}
 
 
-def digits(us: float) -> str:
-    """A time by its first four digits, written out."""
-    return f"{us:.4g}" if us < 9999.5 else f"{us:.0f}"
-
-
-def said(error: Exception) -> str:
-    """What an error says, as a note of one line: of a compiler's many its first error."""
-    if isinstance(error, CompileError) and not isinstance(error, UnlinkedError):
-        lines = error.log.strip().splitlines()
-        first = [*(line for line in lines if "error" in line), *lines, "the compiler does not say why"][0]
-        return f"{error.subject} {error.rule}: {first}"
-    text = str(error).strip().partition("\n")[0]
-    return text if isinstance(error, GenError) else f"{type(error).__name__}: {_FOLDERS.sub('', text)}"[:300]
-
-
 @dataclass(frozen=True)
 class Difference:
     """Our time on a case in two runs; `now_us` is None where there is none any more, and `note` says why."""
@@ -326,3 +250,47 @@ def differences(before: Results, now: Results) -> tuple[Difference, ...]:
             what, note = Change.UNCLEAR, "one of them was timed by an older method"
         found.append(Difference(row.family, row.case, row.protocol, old.ours_us, row.ours_us, what, note))
     return tuple(found)
+
+
+def change(before: float, now: float, noise: float) -> Change:
+    """What a time became, given how far two runs of one kernel lie apart by chance.
+
+    Args:
+        before: median of the earlier run.
+        now: median of this run, in the same unit.
+        noise: how far from 1 the A/A interval of the noisier of the two runs reaches.
+    """
+    if not (before > 0 and now > 0):
+        return Change.UNCLEAR
+    shift = now / before - 1
+    if noise > MATTERS and abs(shift) <= noise:
+        return Change.UNCLEAR
+    if abs(shift) <= max(MATTERS, noise):
+        return Change.SAME
+    return Change.SLOWER if shift > 0 else Change.FASTER
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Of ratios; NaN of none."""
+    return exp(sum(map(log, ratios)) / len(ratios)) if ratios else float("nan")
+
+
+def origin(code: Path = CODE) -> str:
+    """Which gen it is that was measured: the commit of a checkout, by `git describe --always --dirty`.
+
+    Where there is none, the digest of the package: `commit 1234abc-dirty` or `files 0123456789ab`.
+    """
+    if (code.parent / ".git").exists():
+        try:
+            described = subprocess.run(
+                ["git", "describe", "--always", "--dirty"], cwd=code.parent, capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            pass
+        else:
+            return f"commit {described.stdout.strip()}"
+    digest = hashlib.sha256()
+    for path in sorted(path for path in code.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+        digest.update(f"{path.relative_to(code).as_posix()}\n".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"files {digest.hexdigest()[:12]}"

@@ -1,0 +1,54 @@
+"""The GPU of the bench: what its own kernels and checks need beside what `gen compare` has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gen.compare.gpu import ComparisonGpu
+from gen.dtypes import DType
+from gen.families.steps import Step
+from gen.gpu.elements import Rows
+from gen.proof.oracle import Allowance
+from gen.toolchain.compiled import Compiler
+
+if TYPE_CHECKING:
+    from gen.gpu.session import GpuBench
+
+
+class BenchGpu(ComparisonGpu):
+    """A GPU with a compiler.
+
+    Attributes:
+        cache: where what was built is kept.
+    """
+
+    def __init__(self, bench: GpuBench, compiler: Compiler, cache: Path) -> None:
+        super().__init__(bench)
+        self._compiler, self.cache = compiler, cache
+
+    def beyond(
+        self, got: int, dtype: DType, elements: int, value: int, magnitude: int, allowed: Allowance
+    ) -> int:  # fmt: skip
+        """How many elements lie further from the doubles expected than is allowed."""
+        rows = Rows(1, elements, dtype.size, elements * dtype.size)
+        return self._service.beyond_bounds(got, rows, dtype, value, magnitude, allowed)[0]
+
+    def compile(self, name: str, source: str) -> Callable[..., None]:
+        """Compiles CUDA C++ with one `extern "C"` kernel of that name.
+
+        Gives `launch(stream, grid, block, arguments)`; arguments are addresses, or numbers with their `struct` letter.
+        """
+        from gen.gpu.device import DriverModule
+
+        module = DriverModule(self._compiler.compile(name, source, self.arch).cubin)
+
+        def launch(
+            stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+            arguments: Sequence[int | tuple[str, int | float]],
+        ) -> None:  # fmt: skip
+            values = [argument if isinstance(argument, tuple) else ("P", argument) for argument in arguments]
+            module.launch(name, Step("", grid, block, (), 0, (1, 1, 1), False), values, stream)
+
+        return launch

@@ -1,0 +1,112 @@
+"""What is compared: a spec at one shape. All else follows from its family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from gen.dtypes import B8, B16, B32, B64, B128, C128, F16, F32, F64, U8, DType
+from gen.errors import SpecError
+from gen.families.base import Extents, Family, Layout, Operand, Spec
+from gen.families.counts import counted
+from gen.families.layout import extents_of
+from gen.families.regions import Region, sizes_of
+from gen.gpu.trial import Problem
+
+Shape = tuple[int, ...]
+# Bits are moved and never computed with. No library has such a type, so their arrays hold numbers of the same size.
+_NUMBERS = {B8: U8, B16: F16, B32: F32, B64: F64, B128: C128}
+
+
+def number_type(dtype: DType) -> DType:
+    """The type of the numbers in an array of this type: of bits, numbers of as many bytes."""
+    return _NUMBERS.get(dtype, dtype)
+
+
+@dataclass(frozen=True)
+class ComparisonCase:
+    """A spec at one shape.
+
+    Attributes:
+        family: of the spec.
+        spec: what is computed.
+        shape: of the first input.
+        counts: runtime parameters of the call: `{"steps": 100}`.
+        name: in tables; empty: made from the spec and the shape.
+    """
+
+    family: Family[Any]
+    spec: Spec
+    shape: Shape
+    counts: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError, ShapeError or ArgumentError if there is no such problem."""
+        if any(operand.role == "number" for operand in self.spec.operands):
+            rule = "takes numbers beside its arrays: what to compare it with cannot be known"
+            raise SpecError(f"{self.family.name}_{self.spec.label}", rule)
+        if not self.name:
+            stated = "".join(f" {name}={value}" for name, value in self.counts.items())
+            text = f"{self.family.name}_{self.spec.label} {'x'.join(map(str, self.shape))}{stated}"
+            object.__setattr__(self, "name", text)
+        _ = self.extents
+
+    @cached_property
+    def extents(self) -> Extents:
+        """The problem's sizes, runtime parameters included."""
+        sizes = extents_of(self.family, self.spec, self.shape)
+        return {**sizes, **counted(self.family, self.spec, self.counts)}
+
+    @property
+    def problem(self) -> Problem:
+        """The case as a problem whose winner is for these sizes alone."""
+        region = Region.exactly(sizes_of(self.family, self.spec, self.extents))
+        return Problem(self.family, self.spec, self.extents, region=region)
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """The arrays that a call is given, those that it changes in place included."""
+        return tuple(operand for operand in self.spec.operands if operand.role in ("in", "inout"))
+
+    @property
+    def results(self) -> tuple[Operand, ...]:
+        """The arrays that a call writes."""
+        return tuple(operand for operand in self.spec.operands if operand.role in ("out", "inout"))
+
+    @property
+    def result_dtypes(self) -> tuple[DType, ...]:
+        """Of the elements of each result, as libraries see them."""
+        return tuple(number_type(operand.dtype) for operand in self.results)
+
+    @cached_property
+    def layouts(self) -> Mapping[str, Layout]:
+        """How every array lies in memory as the family sees it; that of the first input may have fewer axes."""
+        return self.family.layouts(self.spec, self.extents)
+
+    @property
+    def dtype(self) -> DType:
+        """Of the first input's elements, as libraries see them."""
+        return number_type(self.inputs[0].dtype)
+
+    @property
+    def elements(self) -> int:
+        """Of the first input."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the first input."""
+        return self.elements * self.dtype.size
+
+    @property
+    def provable(self) -> ComparisonCase:
+        """The case at the nearest sizes at which NumPy computes it in seconds: itself, or a smaller one."""
+        extents = self.family.provable(self.spec, self.extents)
+        if extents == self.extents:
+            return self
+        shape = self.family.layouts(self.spec, extents)[self.inputs[0].name].shape
+        return ComparisonCase(self.family, self.spec, shape, {name: extents[name] for name in self.counts})
