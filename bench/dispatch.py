@@ -97,7 +97,7 @@ def measure(case: Case, device: Device, sources: Sources) -> Row:
     at_home = FAMILY.shape_class(case.spec, problem.extents)  # where addresses do not matter
     winner = Winner(device.name, problem.spec_name, at_home, name, {})
     chosen = Chooser(FAMILY, case.spec, [winner], device.name, device.limits).choose(problem.extents, case.alignment)
-    likely = [made.name for made in likely_variants(FAMILY, case.spec, problem.shape_class)]
+    likely = [made.name for made in likely_variants(FAMILY, case.spec, problem.shape_class, device.limits)]
     trials, found = contest(
         problem, [name, chosen.variant.name, *likely], device, sources, time.monotonic() + SECONDS
     )  # fmt: skip

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
+from gen.dtypes import F64, DType
 from gen.errors import UnknownNameError
 
 DEFAULT_ARCH = "sm_90"  # whose limits are taken where neither an architecture nor a device is named
@@ -38,6 +39,7 @@ REGISTERS_PER_BLOCK = 65536
 REGISTERS_PER_MULTIPROCESSOR = 65536
 MAX_REGISTERS_PER_THREAD = 255
 REGISTER_UNIT = 256  # registers are allocated to a warp in such steps
+SHUFFLE_LANES = 32  # lanes of a multiprocessor that get a word from another lane in a clock
 PARTITIONS = 4  # of a multiprocessor: each has its own registers, and warps are dealt out to them in turn
 
 # Code for one architecture alone, and for its family: the compute capabilities from which compilers have them.
@@ -218,6 +220,10 @@ class Limits:
             return None
         return f"gen has no figures of {self.arch}: those of {self.figures_of} are taken, the nearest that it has."
 
+    def slots(self, dtype: DType) -> float:
+        """For how many operations on f32 a multiprocessor has the time of one on a type that is added as f32 or f64."""
+        return self.f32_lanes / self.f64_lanes if dtype == F64 else 1.0
+
     def sizes(self) -> dict[str, int]:
         """What a plan's expressions may name beside extents."""
         return {"multiprocessors": self.multiprocessors}
@@ -299,11 +305,11 @@ _KNOWN = (
     ),
     _row(  # H100 SXM
         "sm_90", multiprocessors=132, threads=2048, blocks=32, shared_kib=228, lanes=(128, 64),
-        l2_mib=50, ghz=1.755, gb_per_s=3350, in_flight_kib=32,
+        l2_mib=50, ghz=1.98, gb_per_s=3350, in_flight_kib=32,
     ),
     _row(  # B200
         "sm_100", multiprocessors=148, threads=2048, blocks=32, shared_kib=228, lanes=(128, 64),
-        l2_mib=126, ghz=1.85, gb_per_s=8000, in_flight_kib=64,
+        l2_mib=126, ghz=1.965, gb_per_s=8000, in_flight_kib=64,
     ),
     _row(  # B300
         "sm_103", multiprocessors=148, threads=2048, blocks=32, shared_kib=228, lanes=(128, 2),

@@ -145,11 +145,11 @@ class Algorithm(ABC, Generic[S, C]):
         """
         return 0
 
-    def arithmetic(self, spec: S, config: C, extents: Extents) -> float:
+    def arithmetic(self, spec: S, config: C, extents: Extents, limits: Limits) -> float:
         """Instructions that a thread of the main kernel issues between its loads and its stores, at least, in a launch.
 
-        The mean of all launches of a call. Each counts as often as it takes the time of an addition of f32. For loops
-        over what registers hold, which no access shows. 0: unknown.
+        The mean of all launches of a call. Each counts as often as it takes the time of an addition of f32 on the
+        device: `limits.slots`. For loops over what registers hold, which no access shows. 0: unknown.
         """
         return 0.0
 
@@ -340,7 +340,7 @@ class Family(ABC, Generic[S]):
     def base(self, spec: S, shape_class: str) -> tuple[str, Config]:
         """Algorithm and config that a spec gets without any tuning: they take every size of the class."""
 
-    def likely(self, spec: S, shape_class: str) -> Sequence[tuple[str, Config]]:
+    def likely(self, spec: S, shape_class: str, limits: Limits) -> Sequence[tuple[str, Config]]:
         """What is often faster than base, the best first; some may be illegal for a spec, or not take all sizes.
 
         An untuned device gets the first that is legal, takes the sizes and is not slow at them; tuning tries all early.

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gen.arch import Limits
 from gen.families.base import WIDEST, Array, Expected, Extents, Family, Layout, Spec, Work
 from gen.families.config import Config
 
@@ -101,6 +102,6 @@ class Kinds(Family[Any]):
         """What a spec gets without tuning."""
         return self._kind(spec).base(spec, shape_class)
 
-    def likely(self, spec: Spec, shape_class: str) -> Sequence[tuple[str, Config]]:
+    def likely(self, spec: Spec, shape_class: str, limits: Limits) -> Sequence[tuple[str, Config]]:
         """What is often faster."""
-        return self._kind(spec).likely(spec, shape_class)
+        return self._kind(spec).likely(spec, shape_class, limits)

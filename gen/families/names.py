@@ -77,9 +77,9 @@ def base_variants(family: Family[Any], spec: Spec) -> tuple[Variant, ...]:
     return tuple(found.values())
 
 
-def likely_variants(family: Family[Any], spec: Spec, shape_class: str) -> Iterator[Variant]:
-    """What a family expects to be fast for a shape class, as far as it is legal; the best first."""
-    for name, config in family.likely(spec, shape_class):
+def likely_variants(family: Family[Any], spec: Spec, shape_class: str, limits: Limits) -> Iterator[Variant]:
+    """What a family expects to be fast for a shape class on such a device, as far as it is legal; the best first."""
+    for name, config in family.likely(spec, shape_class, limits):
         algorithm = find_algorithm(family, name)
         if illegal(algorithm, spec, config) is None:
             yield Variant(family, spec, algorithm, config)

@@ -223,7 +223,7 @@ class Chooser:
 
     def _others(self, shape_class: str) -> Iterator[Variant]:
         """What is often fast in a class, as far as the device can run it, the best first; then base."""
-        for made in likely_variants(self.family, self.spec, shape_class):
+        for made in likely_variants(self.family, self.spec, shape_class, self._limits):
             if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
                 yield made
         yield self._base(shape_class)

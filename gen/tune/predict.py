@@ -82,7 +82,7 @@ def predict(variant: Variant, found: Traffic, used: Sequence[Usage], limits: Lim
     for kernel, blocks in by_kernel.items():
         mine = [access for access in found.accesses if access.kernel == kernel]
         main = kernel == variant.name
-        arithmetic = variant.algorithm.arithmetic(variant.spec, variant.config, extents) if main else 0.0
+        arithmetic = variant.algorithm.arithmetic(variant.spec, variant.config, extents, limits) if main else 0.0
         run = _Run(
             variant, mine, occupied[kernel], sum(blocks), len(blocks), arithmetic, limits, buffers, frozenset(cached)
         )

@@ -95,7 +95,7 @@ def tune(
     pruning = Pruning(problem, device.limits, options.prune)
     floor_us = device.floor_us(problem)  # a device that is lost says it no more
     enough = 0.0 if options.stop_at is None else floor_us / options.stop_at
-    likely = likely_variants(problem.family, problem.spec, problem.shape_class)
+    likely = likely_variants(problem.family, problem.spec, problem.shape_class, device.limits)
     search = First(options.search(sources.space(problem)), [*known(problem, [previous or ""]), *likely])
     attempts = Attempts(problem, device, sources, trials, setting, pruning, search, tick)
 

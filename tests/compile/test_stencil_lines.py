@@ -37,9 +37,9 @@ def test_the_machine_code_holds_a_step_once() -> None:
     assert found["FFMA"] == cells * len(LINE.taps)
     assert found["SHFL.UP"] == found["SHFL.DOWN"] == 1
     # What the prediction counts of a step: these, a shuffle as four, and the loop.
-    counted = one.algorithm.arithmetic(LINE, one.config, {"cols": 1 << 20, "steps": 1})
+    counted = one.algorithm.arithmetic(LINE, one.config, {"cols": 1 << 20, "steps": 1}, LIMITS)
     assert counted == found["FFMA"] + 4 * 2 + 4
-    launches_of_16 = one.algorithm.arithmetic(LINE, one.config, {"cols": 1 << 20, "steps": 64})
+    launches_of_16 = one.algorithm.arithmetic(LINE, one.config, {"cols": 1 << 20, "steps": 64}, LIMITS)
     assert launches_of_16 == 16 * counted
 
 

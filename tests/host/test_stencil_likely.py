@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import gen
+from gen.arch import Limits, known_architectures
 from gen.dtypes import F16, F32, F64, DType
 from gen.families.names import likely_variants
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.family import MANY_STEPS, ONE_STEP
+from gen.families.stencil.overlapped import OverlappedConfig
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary
 from gen.families.stencil.temporal import TemporalConfig, most_registers, registers
 from tests.stencils import FAMILY
@@ -18,8 +22,12 @@ FORMS = {"star": gen.star, "box": gen.box}
 EACH = [(form, radius) for form in FORMS for radius in range(1, 5)]
 
 
-def tags(spec: StencilSpec, shape_class: str) -> list[str]:
-    return [made.name.partition("__")[2] for made in likely_variants(FAMILY, spec, shape_class)]
+H100 = Limits.of("sm_90")
+H200 = replace(H100, memory_bytes_per_second=4.917e12)  # as its driver says
+
+
+def tags(spec: StencilSpec, shape_class: str, limits: Limits = H200) -> list[str]:
+    return [made.name.partition("__")[2] for made in likely_variants(FAMILY, spec, shape_class, limits)]
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
@@ -56,6 +64,38 @@ def test_what_won_is_tried_early(spec: StencilSpec, won: str) -> None:
     assert won in tags(spec, MANY_STEPS)
 
 
+def fused(spec: StencilSpec, limits: Limits) -> int:
+    """Steps of a launch of what comes first."""
+    first = next(iter(likely_variants(FAMILY, spec, MANY_STEPS, limits)))
+    assert isinstance(first.config, TemporalConfig | OverlappedConfig)
+    return first.config.steps
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
+def test_the_slower_the_memory_the_more_steps_are_fused(dtype: DType) -> None:
+    slow, fast = (replace(H200, memory_bytes_per_second=share * 5e12) for share in (0.1, 2))
+    for weights in (gen.box(2, 1), gen.star(2, 3), np.arange(1.0, 10)):
+        spec = gen.stencil(weights, dtype=dtype)
+        assert fused(spec, slow) >= fused(spec, H200) >= fused(spec, fast)
+    spec = gen.stencil(gen.box(2, 1), dtype=dtype)
+    assert fused(spec, slow) > fused(spec, fast)
+
+
+def test_where_f64_has_few_lanes_arithmetic_that_is_repeated_costs_more_than_memory() -> None:
+    spec, few = gen.stencil(gen.box(2, 1), dtype=F64), replace(H200, f64_lanes=2)
+    assert fused(spec, few) < fused(spec, H200)
+    assert fused(gen.stencil(gen.box(2, 1)), few) == fused(gen.stencil(gen.box(2, 1)), H200)
+
+
+@pytest.mark.parametrize("arch", known_architectures())
+def test_every_architecture_has_likely_variants_whose_warps_are_resident(arch: str) -> None:
+    limits = Limits.of(arch)
+    made = list(likely_variants(FAMILY, gen.stencil(gen.star(2, 1)), MANY_STEPS, limits))
+    warps = [one.config.warps_per_sm for one in made if isinstance(one.config, TemporalConfig)]
+    assert warps
+    assert max(warps) <= limits.blocks_per_multiprocessor
+
+
 @pytest.mark.parametrize(("form", "radius"), EACH)
 def test_base_is_proven_in_less_than_tuning_takes(form: str, radius: int) -> None:
     spec = gen.stencil(FORMS[form](2, radius))
@@ -79,6 +119,6 @@ def test_small_problems_are_proven_as_they_are() -> None:
 def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, dtype: DType) -> None:
     for form, radius in EACH:
         spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
-        first = next(iter(likely_variants(FAMILY, spec, MANY_STEPS)))
+        first = next(iter(likely_variants(FAMILY, spec, MANY_STEPS, H200)))
         assert isinstance(first.config, TemporalConfig)
         assert most_registers(first.config) - registers(spec, first.config) >= 8, (form, radius)

@@ -21,11 +21,11 @@ def test_before_base_comes_only_what_is_made_for_some_sizes_and_others_are_legal
 ) -> None:
     spec = TransposeSpec(axes, dtype)
     for shape_class in FAMILY.shape_classes(spec):
-        pairs = FAMILY.likely(spec, shape_class)
+        pairs = FAMILY.likely(spec, shape_class, LIMITS)
         before = pairs[: pairs.index(FAMILY.base(spec, shape_class))]
         assert {name for name, _ in before} <= {"interleave", "vector_tile", "squares", "flat_copy"}
         assert len(set(pairs)) == len(pairs)
-        made = list(likely_variants(FAMILY, spec, shape_class))
+        made = list(likely_variants(FAMILY, spec, shape_class, LIMITS))
         assert made[0].algorithm.name == pairs[0][0]
         if shape_class != "short runs both ways":
             extents = FAMILY.representative(spec, shape_class)
@@ -62,7 +62,8 @@ def test_what_was_fast_on_an_h100_or_an_h200_is_tried_early(
     spec = TransposeSpec(axes, dtype)
     extents = extents_of(FAMILY, spec, shape)
     made = {
-        one.name.partition("__")[2]: one for one in likely_variants(FAMILY, spec, FAMILY.shape_class(spec, extents))
+        one.name.partition("__")[2]: one
+        for one in likely_variants(FAMILY, spec, FAMILY.shape_class(spec, extents), LIMITS)
     }
     assert made[name].algorithm.uncovered(spec, made[name].config, extents, LIMITS) is None
 
@@ -70,4 +71,4 @@ def test_what_was_fast_on_an_h100_or_an_h200_is_tried_early(
 def test_what_changes_elements_or_works_in_place_has_base_alone() -> None:
     for spec in (transpose((1, 0), "f4", to="f2"), transpose((1, 0), "f4", in_place=True)):
         for shape_class in FAMILY.shape_classes(spec):
-            assert FAMILY.likely(spec, shape_class) == (FAMILY.base(spec, shape_class),)
+            assert FAMILY.likely(spec, shape_class, LIMITS) == (FAMILY.base(spec, shape_class),)

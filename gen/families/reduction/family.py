@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gen.arch import Limits
 from gen.dtypes import DTYPES
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
 from gen.families.config import Config
@@ -133,6 +134,6 @@ class Reduction(Family[ReductionSpec]):
         """The stated default of a device on which nothing was tuned."""
         return defaults.base(spec, classes.ShapeClass(shape_class))
 
-    def likely(self, spec: ReductionSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
+    def likely(self, spec: ReductionSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
         """The stated default, and what is faster for some problems of the class."""
         return defaults.likely(spec, classes.ShapeClass(shape_class))

@@ -7,6 +7,7 @@ from math import isqrt
 from types import MappingProxyType
 from typing import Any
 
+from gen.arch import Limits
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
 from gen.families.dense import DenseFamily
@@ -133,9 +134,9 @@ class Stencil(DenseFamily[StencilSpec]):
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""
         return "naive", NaiveConfig()
 
-    def likely(self, spec: StencilSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
+    def likely(self, spec: StencilSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
         """For one step rows through registers, for many as many at once as pay."""
-        return one_step(spec) if shape_class == ONE_STEP else many_steps(spec)
+        return one_step(spec) if shape_class == ONE_STEP else many_steps(spec, limits)
 
 
 def _extents(spec: StencilSpec, shape: tuple[int, ...] | list[int], steps: int) -> Extents:

@@ -1,7 +1,8 @@
 """Which variants of a stencil are tried first: the fastest by a count of instructions and bytes a cell.
 
-The count was set with what won on an H200 in view (`bench/stencil_sweep.py`, `bench/line_sweep.py`): fused steps cost
-what their arithmetic does, unless so few are fused that memory is slower. It ranks variants, it does not time them.
+Fused steps cost what their arithmetic does, unless so few are fused that memory is slower. The count takes a device's
+multiprocessors, lanes, clock and bandwidth; the shares of them that are reached were set with what won on an H200 in
+view (`bench/stencil_sweep.py`, `bench/line_sweep.py`). It ranks variants, it does not time them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
+from gen.arch import SHUFFLE_LANES, Limits
 from gen.families.config import Config
 from gen.families.stencil.overlapped import Overlapped, OverlappedConfig
 from gen.families.stencil.spec import StencilSpec
@@ -21,12 +23,11 @@ Choice = tuple[str, Config]
 WIDE = 16  # weights from which a warp should compute as many rows as it can
 MOST = 8  # variants that fuse steps, before what surrounds them
 ROWS = 8192  # that a launch is taken to have
-SLOTS = 29.6e12  # instructions of all lanes a second: 132 multiprocessors, 128 lanes, 1.755 GHz
+ISSUED = 0.886  # of the operations on f32 for which a device has lanes and clocks
 ROOM, ROOM_F16 = 8, 16  # registers left over with which NVRTC 13.0 spills none, whatever the boundary
 WRITTEN = 1400  # fused multiply-adds of a lane and row, all written out: more take long to compile
-COPIED = 3.5e12  # bytes a second, read and written, while there is arithmetic too
+COPIED = 0.712  # of the bandwidth of the memory, while there is arithmetic too
 AROUND = 0.7  # instructions a cell and step beside sums and shuffles
-MULTIPROCESSORS = 132
 
 
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
@@ -38,48 +39,48 @@ def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
     return _streams(wide if len(spec.taps) > WIDE else (*narrow[1:3], *narrow[:1], *narrow[3:]))
 
 
-def many_steps(spec: StencilSpec) -> tuple[Choice, ...]:
+def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     """Fused steps, the fastest by the count first; some launches of single steps, which compile at once."""
-    fused = _lines(spec) if len(spec.axes) == 1 else _rows(spec)
+    fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
     return (*fused[: MOST // 2], *one_step(spec)[:2], *fused[MOST // 2 :])
 
 
-def step_seconds(spec: StencilSpec, config: TemporalConfig) -> float:
+def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
     """What a cell and step of `temporal` takes, by the count."""
     words = spec.accumulator.size // 4
     reach, cells = Reach.of(spec).mirrored(spec), config.vectors * 16 // spec.dtype.size
     used = sum(-(-config.steps * side // cells) * cells for side in (reach.left, reach.right))
     wide = 32 * cells
     # Each warp streams a strip of rows, and over what its steps use up above and below.
-    strips = max(MULTIPROCESSORS * config.warps_per_sm * config.waves * (wide - used) // ROWS, 1)
+    strips = max(limits.multiprocessors * config.warps_per_sm * config.waves * (wide - used) // ROWS, 1)
     strip = ROWS / strips
     repeated = wide / (wide - used) * (strip + config.steps * (reach.high - 1)) / strip
     shuffled = 2 * reach.side * words / cells
-    slots = len(spec.taps) * words + shuffled + AROUND * words + _rounded(spec)
+    slots = _sums(spec, limits) + shuffled + AROUND * words + _rounded(spec)
     busy = config.warps_per_sm / (config.warps_per_sm + 1)
-    return _together(slots * repeated / (SLOTS * busy), _moved(spec, config.steps))
+    return _together(slots * repeated / (_slots(limits) * busy), _moved(spec, config.steps, limits))
 
 
-def line_seconds(spec: StencilSpec, config: OverlappedConfig) -> float:
+def line_seconds(spec: StencilSpec, config: OverlappedConfig, limits: Limits) -> float:
     """What a cell and step of `overlapped` takes, by the count."""
     words, reach = spec.accumulator.size // 4, Reach.of(spec)
     cells = config.vectors * 16 // spec.dtype.size
     repeated = 32 * cells / (32 * cells - config.steps * (reach.left + reach.right))
-    # A shuffle takes the time of four additions.
-    shuffled = 4 * words * (reach.left + reach.right) / cells
-    slots = len(spec.taps) * words + shuffled + 4 / cells + _rounded(spec)
-    return _together(slots * repeated / SLOTS, _moved(spec, config.steps) * repeated)
+    shuffled = limits.f32_lanes / SHUFFLE_LANES * words * (reach.left + reach.right) / cells
+    slots = _sums(spec, limits) + shuffled + 4 / cells + _rounded(spec)
+    return _together(slots * repeated / _slots(limits), _moved(spec, config.steps, limits) * repeated)
 
 
-def _rows(spec: StencilSpec) -> tuple[Choice, ...]:
+def _rows(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     parameters = ((1, 2), (8, 12, 16, 24), (1,), (2, 4, 6, 8, 12, 16))
     made = [
         TemporalConfig(vectors=vectors, warps_per_sm=warps, waves=waves, steps=steps)
         for vectors, warps, waves, steps in product(*parameters)
+        if warps <= limits.blocks_per_multiprocessor  # a block is a warp
     ]
     algorithm = Temporal()
     legal = [one for one in made if _written(spec, one) <= WRITTEN and algorithm.refuses(spec, one) is None]
-    legal.sort(key=lambda config: step_seconds(spec, config))
+    legal.sort(key=lambda config: step_seconds(spec, config, limits))
     # The first is what a device gets on which nothing is tuned: it must not spill, whatever the compiler, and its
     # steps divide what people ask for more often than 6 and 12 do.
     room = ROOM_F16 if spec.dtype != spec.accumulator else ROOM
@@ -98,14 +99,14 @@ def _written(spec: StencilSpec, config: TemporalConfig) -> int:
     return len(spec.taps) * config.steps * config.vectors * 16 // spec.dtype.size * spec.accumulator.size // 4
 
 
-def _lines(spec: StencilSpec) -> tuple[Choice, ...]:
+def _lines(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     made = [
         OverlappedConfig(vectors=vectors, warps=warps, steps=steps)
         for vectors, warps, steps in product((2, 4, 8, 16), (2,), (4, 8, 16, 24, 48))
     ]
     algorithm = Overlapped()
     legal = [one for one in made if one.problem() is None and algorithm.refuses(spec, one) is None]
-    legal.sort(key=lambda config: line_seconds(spec, config))
+    legal.sort(key=lambda config: line_seconds(spec, config, limits))
     return tuple(("overlapped", config) for config in legal[:MOST])
 
 
@@ -114,8 +115,18 @@ def _together(one: float, other: float) -> float:
     return float((one**4 + other**4) ** 0.25)
 
 
-def _moved(spec: StencilSpec, steps: int) -> float:
-    return 2 * spec.dtype.size / COPIED / steps
+def _slots(limits: Limits) -> float:
+    """Operations on f32 that a device does in a second."""
+    return ISSUED * limits.multiprocessors * limits.f32_lanes * limits.clock_hz
+
+
+def _sums(spec: StencilSpec, limits: Limits) -> float:
+    """What the fused multiply-adds of a cell take."""
+    return len(spec.taps) * limits.slots(spec.accumulator)
+
+
+def _moved(spec: StencilSpec, steps: int, limits: Limits) -> float:
+    return 2 * spec.dtype.size / (COPIED * limits.memory_bytes_per_second) / steps
 
 
 def _rounded(spec: StencilSpec) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gen.arch import SHUFFLE_LANES
 from gen.dtypes import U32
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
@@ -23,7 +24,6 @@ from gen.families.stencil.window import Reach, Rim, window_lines
 MOST_HELD = 64  # registers of cells: with these NVRTC 13.0 used up to 154 of 255 for sm_90, with 128 all of them
 # In additions of f32:
 _ROUNDED = 2  # a cell that is rounded to f16, and back, two at once
-_SHUFFLED = 4  # a word from another lane
 _LOOP = 4  # a step's counter and branches
 
 
@@ -123,15 +123,13 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
         """All of a lane's cells."""
         return 16 * config.vectors
 
-    def arithmetic(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents) -> float:
-        """That of the steps, with shuffles, of which 32 lanes have one a clock, and what closes the loop.
-
-        From the throughputs of data centres' GPUs in the CUDA C++ Programming Guide: those of f64 take twice as long.
-        """
+    def arithmetic(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> float:
+        """That of the steps, with shuffles, and what closes the loop."""
         reach, words = Reach.of(spec), spec.accumulator.size // 4
         stored = _ROUNDED if spec.dtype != spec.accumulator else 0
-        cells = _cells(spec, config) * (len(spec.taps) * words + stored)
-        a_step = cells + _SHUFFLED * words * (reach.left + reach.right) + _LOOP
+        cells = _cells(spec, config) * (len(spec.taps) * limits.slots(spec.accumulator) + stored)
+        shuffled = limits.f32_lanes / SHUFFLE_LANES * words * (reach.left + reach.right)
+        a_step = cells + shuffled + _LOOP
         steps = extents.get(STEPS, 1)
         return a_step * steps / max(-(-steps // config.steps), 1)
 

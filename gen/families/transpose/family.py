@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gen.arch import Limits
 from gen.dtypes import B8, DTYPES, read_dtype
 from gen.errors import SpecError
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout
@@ -185,7 +186,7 @@ class Permutations(DenseFamily[TransposeSpec]):
         """What was fast on an H100."""
         return base(spec, shape_class)
 
-    def likely(self, spec: TransposeSpec, shape_class: str) -> tuple[tuple[str, Config], ...]:
+    def likely(self, spec: TransposeSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
         """What an untuned device gets, made for its sizes, or base; then what was fast on an H100 or an H200."""
         return tuple(dict.fromkeys(likely(spec, shape_class)))
 
