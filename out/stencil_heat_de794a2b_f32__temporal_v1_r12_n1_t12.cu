@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 12, "vectors": 1, "warps_per_sm": 12, "waves": 1}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 80037fc73b16eabe
+// Template: stencil/temporal.cu.jinja, with its partials sha256 bfe5e4fbd6c79739
 //
 // Written by gen: change the template, not this file.
 
@@ -90,51 +90,31 @@ __device__ __forceinline__ uint4 packed(const float (&from)[kNumbers], int first
 
 // Copies a vector to shared memory while the thread goes on. Only this thread reads it there.
 __device__ __forceinline__ void copy_ahead(uint4* to, const float* from) {
-#ifdef __CUDA_ARCH__
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-#else
-  __pipeline_memcpy_async(to, from, 16);
-#endif
 }
 
 // Copies a cell likewise.
 __device__ __forceinline__ void copy_cell_ahead(float* to, const float* from) {
-#ifdef __CUDA_ARCH__
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from),
                "n"(sizeof(float))
                : "memory");
-#else
-  __pipeline_memcpy_async(to, from, sizeof(*from));
-#endif
 }
 
 // Ends the copies of a row.
 __device__ __forceinline__ void end_row_ahead() {
-#ifdef __CUDA_ARCH__
   asm volatile("cp.async.commit_group;" ::: "memory");
-#else
-  __pipeline_commit();
-#endif
 }
 
 // Waits for the oldest of kRound rows.
 __device__ __forceinline__ void wait_for_row() {
-#ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_group %0;" ::"n"(kRound - 1) : "memory");
-#else
-  __pipeline_wait_prior(kRound - 1);
-#endif
 }
 
 // Waits for all rows: what is fetched next may take any place of the ring.
 __device__ __forceinline__ void wait_for_all_rows() {
-#ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_all;" ::: "memory");
-#else
-  __pipeline_wait_prior(0);
-#endif
 }
 
 // Fetches the lane's cells of a row that lies inside as a whole.

@@ -11,7 +11,7 @@
 //           whole, rows * cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"load_modifier": "el", "store_modifier": "el", "threads_per_block": 128, "unroll": 1}
-// Template: transpose/flat_copy.cu.jinja, with its partials sha256 84df6e2a60e15fb4
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 632773f0200d6e96
 //
 // Written by gen: change the template, not this file.
 
@@ -24,7 +24,7 @@ static_assert(kVector * kSize == 16, "vectors hold whole elements");
 // A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
 // steadily.
 __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   uint4 loaded;
@@ -39,7 +39,7 @@ __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
 
 // A store of what leaves the L2 last: whoever reads the output next finds much of it there.
 __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   asm volatile("st.global.L2::cache_hint.v4.u32 [%0], { %1, %2, %3, %4 }, %5;"

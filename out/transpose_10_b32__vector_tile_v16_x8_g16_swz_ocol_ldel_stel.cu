@@ -13,7 +13,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "el", "spread":
 //           "swz", "store_modifier": "el", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 40ec6af661e2d04b
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 78546366823ce8c0
 //
 // Written by gen: change the template, not this file.
 
@@ -48,7 +48,7 @@ __device__ __forceinline__ void transpose_square(
 // A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
 // steadily.
 __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   uint4 loaded;
@@ -63,7 +63,7 @@ __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
 
 // A store of what leaves the L2 last: whoever reads the output next finds much of it there.
 __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   asm volatile("st.global.L2::cache_hint.v4.u32 [%0], { %1, %2, %3, %4 }, %5;"

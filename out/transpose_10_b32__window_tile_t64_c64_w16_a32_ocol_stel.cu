@@ -13,7 +13,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"align": 32, "block_order": "col", "store_modifier": "el", "tile_cols": 64,
 //           "tile_rows": 64, "warps": 16}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 a250ee692923e283
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 bd44985fc5eeb8d2
 //
 // Written by gen: change the template, not this file.
 
@@ -34,7 +34,7 @@ using Tile = unsigned[kTileRows + kHalo][kTileCols + kPadding];
 
 // A store of what leaves the L2 last: whoever reads the output next finds much of it there.
 __device__ __forceinline__ void st_evict_last(unsigned* to, const unsigned& value) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;"

@@ -17,11 +17,9 @@ extern "C" __global__ void gen_empty() {}
 
 // Holds back what is queued behind it until the host writes to open, or for so many clock cycles.
 extern "C" __global__ void gen_gate(const volatile int* open, long long most_cycles) {
-#ifdef __CUDA_ARCH__
   const long long start = clock64();
   while (*open == 0 && clock64() - start < most_cycles) {
   }
-#endif
 }
 
 // Writes one word everywhere: poison for outputs, dirty lines for a flush.
@@ -56,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 // Loads a vector, and asks the second-level cache to evict it last.
 __device__ __forceinline__ uint4 claimed(const uint4* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   uint4 loaded;
@@ -86,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     gen_release(const uint4* from, long long vectors) {
   constexpr int kLine = 128 / sizeof(uint4);  // vectors
   for (long long i = kLine * first_index(); i < vectors; i += kLine * index_stride()) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
     asm volatile("applypriority.global.L2::evict_normal [%0], 128;" : : "l"(from + i) : "memory");
 #endif
   }

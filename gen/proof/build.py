@@ -21,13 +21,14 @@ from pathlib import Path
 
 from gen.emit.files import alone
 from gen.errors import CompileError
-from gen.proof import apart, elf
+from gen.proof import apart, elf, ptx
 from gen.proof.apart import aligned_as_declared, set_apart
 from gen.proof.code import Code, Library
 from gen.proof.gpp import Gpp
 from gen.proof.native import Runtime
 from gen.proof.parameters import cluster, most_threads
 from gen.proof.prelude import preludes_in
+from gen.proof.ptx import PtxError, translated
 from gen.proof.workplace import Workplace
 from gen.toolchain.cache import Cache, write_whole
 
@@ -57,15 +58,17 @@ _SHARED_BYTES = (
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<cuda_(fp16|bf16)\.h>", re.MULTILINE)
 _SIMD = re.compile(r"\b__v\w+\s*\(")
 _EXTERN_SHARED = re.compile(r"\bextern\s+__shared__")
+_ARCH = re.compile(r"\b(?:__CUDA_ARCH__|asm)\b")  # inline PTX says since when it exists
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text of one variant, and the names of the kernels in it."""
+    """The text of one variant, the names of the kernels in it, and the `__CUDA_ARCH__` that it is compiled for."""
 
     name: str
     text: str
     entries: tuple[str, ...]
+    cuda_arch: int
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -159,6 +162,7 @@ class Builder:
                 raise CompileError(
                     source.name, f"dynamic shared memory is declared in one form: {DYNAMIC_SHARED}", self._keep(source)
                 )
+        texts = [self._executable(source) for source in sources]
         with self._workplace() as place:
             unit, assembly, linked = place / "unit.cpp", place / "unit.s", place / "unit.so"
             arguments = [*self._kernel_flags, f"-I{self._sources}", "-isystem", str(self._gpp.cuda_headers)]
@@ -166,7 +170,7 @@ class Builder:
             prelude = preludes_in(self.cache / "headers").header(
                 _digest(self._environment, *headers), headers, self._gpp, arguments
             )
-            unit.write_text(_unit(sources, prelude))
+            unit.write_text(_unit(sources, texts, prelude))
             subject, kept = sources[0].name, self._kept(sources[0])
             try:
                 self._gpp.compile([*arguments, "-S", str(unit), "-o", str(assembly)], subject, kept)
@@ -190,6 +194,15 @@ class Builder:
             self._kernels.write(library, linked.read_bytes())
         for slot, key in enumerate(keys):
             self._slots.write(key, json.dumps({"library": library, "slot": slot}).encode())
+
+    def _executable(self, source: Source) -> str:
+        """The text as g++ takes it. Raises CompileError where inline PTX stands in it that the CPU cannot execute."""
+        try:
+            text = translated(source.text)
+        except PtxError as error:
+            said = f"{source.name}.cu:{error.line}: {error}"
+            raise CompileError(source.name, said, self._keep(source)) from error
+        return aligned_as_declared(text.replace(DYNAMIC_SHARED, _SHARED_BYTES))
 
     def _kept(self, source: Source) -> Path:
         """Where the text of a variant is kept if it is refused."""
@@ -234,12 +247,18 @@ class Builder:
         return _digest(self._gpp.version, *RUNTIME_FLAGS, *parts)
 
     def _key(self, source: Source) -> str:
-        return _digest(self._environment, source.name, source.text, *source.entries)
+        arch = str(source.cuda_arch) if _ARCH.search(source.text) else ""
+        return _digest(self._environment, source.name, source.text, arch, *source.entries)
 
     @cached_property
     def _environment(self) -> str:
         """All that decides what a text becomes, beside the text."""
-        sources = (*sorted(self._sources.glob("*.h")), self._sources / "nv" / "target", Path(apart.__file__))
+        sources = (
+            *sorted(self._sources.glob("*.h")),
+            self._sources / "nv" / "target",
+            Path(apart.__file__),
+            Path(ptx.__file__),
+        )
         own = [path.read_text() for path in sources]
         flags = (*self._kernel_flags, *LINK_FLAGS)
         return _digest(self._gpp.version, str(self._gpp.cuda_headers), self._runtime_key, *flags, *own)
@@ -254,18 +273,19 @@ class Builder:
             return folder  # gen is never installed as an archive: the folder stays
 
 
-def _unit(sources: Sequence[Source], prelude: Path) -> str:
+def _unit(sources: Sequence[Source], texts: Sequence[str], prelude: Path) -> str:
     """One translation unit: each text in a namespace and in sections of its own, its line numbers kept."""
-    return "\n".join(_unit_lines(sources, prelude)) + "\n"
+    return "\n".join(_unit_lines(sources, texts, prelude)) + "\n"
 
 
-def _unit_lines(sources: Sequence[Source], prelude: Path) -> Iterator[str]:
+def _unit_lines(sources: Sequence[Source], texts: Sequence[str], prelude: Path) -> Iterator[str]:
     yield f'#include "{prelude}"'
-    for slot, source in enumerate(sources):
+    for slot, (source, text) in enumerate(zip(sources, texts, strict=True)):
+        yield f"#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ {source.cuda_arch}"
         yield f'#undef SHARED_SECTION\n#define SHARED_SECTION "shared_{slot}"'
         yield f'#undef CONSTANT_SECTION\n#define CONSTANT_SECTION "constant_{slot}"'
         yield f'namespace variant_{slot} {{\n#line 1 "{source.name}.cu"'
-        yield aligned_as_declared(source.text.replace(DYNAMIC_SHARED, _SHARED_BYTES))
+        yield text
         yield f'}}\n#line 1 "entries of {source.name}"'
         for number, entry in enumerate(source.entries):
             yield f"CUDA_ON_HOST_ENTRY({slot}_{number}, variant_{slot}::{entry})"

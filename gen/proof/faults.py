@@ -34,10 +34,10 @@ RULES = {
     "too long": "takes too long",
     "shuffle width": "has a shuffle among lanes that are no power of two up to 32",
     "copy in flight": "touches what is still being copied",
-    "copy": "copies what cannot be copied asynchronously",
     "cluster barrier": "breaks the rules of its cluster's barrier",
     "lifetime": "reaches into the shared memory of a block that may not be there",
     "conversion": "converts a number to an integer that does not hold it",
+    "operand": "gives an instruction an operand that it does not take",
 }
 """What a kernel does that breaks a rule, by kind."""
 

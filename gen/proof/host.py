@@ -90,8 +90,10 @@ class HostRunner:
             if reason is not None:
                 raise RunError(variant.name, f"cannot run on the CPU: {reason}")
         plans = [variant.plan for variant in variants]
+        major, minor = self.limits.compute_capability
+        cuda_arch = 100 * major + 10 * minor
         sources = [
-            Source(variant.name, self._text(variant), _entries(variant.name, plan))
+            Source(variant.name, self._text(variant), _entries(variant.name, plan), cuda_arch)
             for variant, plan in zip(variants, plans, strict=True)
         ]
         with _lock:

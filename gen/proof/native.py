@@ -28,10 +28,10 @@ KINDS = (
     "too long",
     "shuffle width",
     "copy in flight",
-    "copy",
     "cluster barrier",
     "lifetime",
     "conversion",
+    "operand",
 )
 """What a fault can be, in the order of the runtime's `Kind`."""
 

@@ -149,7 +149,7 @@ def test_library_that_does_not_load_is_set_aside_and_rebuilt(warm: Path, tmp_pat
 
 def test_the_same_is_built_in_one_cache_by_many_at_once(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    source = Source("fake_v7__fake", store(made("v7")), ("fake_v7__fake",))
+    source = Source("fake_v7__fake", store(made("v7")), ("fake_v7__fake",), 900)
     with ThreadPoolExecutor(2) as pool:
         codes = list(pool.map(lambda _: Builder(cache).load([source])[0], range(2)))
     assert {code.name for code in codes} == {"fake_v7__fake"}

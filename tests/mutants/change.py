@@ -9,7 +9,7 @@ REFUSED = "static_assert"
 OUTSIDE_READ, OUTSIDE_WRITE = "out-of-bounds read", "out-of-bounds write"
 UNINITIALISED, RACE, BARRIER, ABSENT, INDEX = "uninitialised read", "race", "barrier", "absent lane", "index"
 OVERFLOW, MISALIGNED = "signed overflow", "misaligned"
-IN_FLIGHT = "copy in flight"
+IN_FLIGHT, OPERAND = "copy in flight", "operand"
 CLUSTER_BARRIER, LIFETIME = "cluster barrier", "lifetime"
 
 

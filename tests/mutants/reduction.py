@@ -158,6 +158,16 @@ MUTANTS = (
     ),
     Mutant("grid: partials by the read-only path", ON_GRID, STATE, "return __ldcg(", "return __ldg(", "read-only path"),
     Mutant(
+        "grid: partials by the read-only path, in PTX", ON_GRID, STATE, "return __ldcg(partial);",
+        'State state;\n  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(state) : "l"(partial) : "memory");\n'
+        "  return state;", "read-only path",
+    ),
+    Mutant(
+        "grid: partials by a load that the compiler may move", ON_GRID, STATE, "return __ldcg(partial);",
+        'State state;\n  asm("ld.global.f32 %0, [%1];" : "=f"(state) : "l"(partial));\n  return state;',
+        "read-only path",
+    ),
+    Mutant(
         "grid: partials taken as const __restrict__", ON_GRID, GRID,
         "State* partials,{{ counted }} long long n) {",
         f"{TAKEN_AS_CONST}\n#define partials const_cast<float*>(partials)", "read-only path",

@@ -20,6 +20,7 @@ from tests.mutants.change import (
 
 STENCIL = "stencil/naive.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
+VECTORS = "stencil/_vectors.cu.jinja"
 TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
@@ -195,6 +196,14 @@ MUTANTS = (
         "left",
         WRONG,
     ),
+    Mutant(
+        "stream: words of a vector change places", ON_STREAM, VECTORS, "{ %1, %2, %3, %4 }", "{ %1, %3, %2, %4 }",
+        WRONG,
+    ),
+    Mutant(
+        "stream: half of a vector is written", ON_STREAM, VECTORS, "st.global.v4.u32 [%0], { %1, %2, %3, %4 }",
+        "st.global.v2.u32 [%0], { %1, %2 }", (UNTOUCHED, UNINITIALISED),
+    ),
     Mutant("stream: blocks overlap", ON_STREAM, STREAM, "% kWarpsAcross) * kWarpCols", "% kWarpsAcross) * 32", RACE),
     Mutant(
         "temporal: rows below unguarded [11]", ON_TEMPORAL, TEMPORAL, "steps * kDown - 2 * kRound, first_inner",
@@ -208,14 +217,25 @@ MUTANTS = (
         "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && aligned(in", "aligned(in", OUTSIDE_READ,
     ),
     Mutant(
-        "temporal: rows in flight as a piece begins", ON_TEMPORAL, TEMPORAL, "  __pipeline_wait_prior(0);\n", "",
+        "temporal: rows in flight as a piece begins", ON_TEMPORAL, TEMPORAL,
+        '  asm volatile("cp.async.wait_all;" ::: "memory");\n', "", IN_FLIGHT,
+    ),
+    Mutant(
+        "temporal: a row is taken before it has come", ON_TEMPORAL, TEMPORAL, '"n"(kRound - 1)', '"n"(kRound)',
         IN_FLIGHT,
     ),
     Mutant(
-        "temporal: a row is taken before it has come", ON_TEMPORAL, TEMPORAL, "wait_prior(kRound - 1);",
-        "wait_prior(kRound);", IN_FLIGHT,
+        "temporal: rows in no group", ON_TEMPORAL, TEMPORAL,
+        '  asm volatile("cp.async.commit_group;" ::: "memory");\n', "", IN_FLIGHT,
     ),
-    Mutant("temporal: rows in no group", ON_TEMPORAL, TEMPORAL, "  __pipeline_commit();\n", "", IN_FLIGHT),
+    Mutant(
+        "temporal: half of a vector is copied", ON_TEMPORAL, TEMPORAL, "cp.async.cg.shared.global [%0], [%1], 16;",
+        "cp.async.ca.shared.global [%0], [%1], 8;", UNINITIALISED,
+    ),
+    Mutant(
+        "temporal: more than a cell is copied", ON_TEMPORAL, TEMPORAL, '"n"(sizeof({{ k.element }}))', '"n"(8)',
+        (MISALIGNED, OUTSIDE_READ),
+    ),
     Mutant("temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "centre == 0", "centre == 1", WRONG),
     Mutant(
         "temporal: sums change places", ON_TEMPORAL, TEMPORAL, "held[level][kHigh - 1 - y]", "held[level][0]", WRONG,

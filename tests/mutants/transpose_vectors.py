@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from gen.proof.failure import UNTOUCHED, WRONG
-from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
+from tests.mutants.change import (
+    MISALIGNED,
+    OPERAND,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    RACE,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)
 
 INTERLEAVE = "transpose/interleave.cu.jinja"
 SQUARES = "transpose/squares.cu.jinja"
@@ -15,6 +24,7 @@ ON_PARTED = "transpose_10_b16__interleave_cols_n3_tpb64"
 ON_EVEN = "transpose_10_b32__interleave_cols_n16_tpb64"
 ON_STORES_THAT_STAY = "transpose_10_b32__interleave_cols_n3_tpb64_stel"
 ON_WINDOWS_THAT_STAY = "transpose_10_b64__window_tile_t64_c32_w8_a32_ocol_stel"
+ON_LOADS_THAT_STAY = "transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel"
 ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
 ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
 ON_LONG_RUNS = "transpose_102_b128__flat_copy_tpb128_u4"
@@ -179,12 +189,21 @@ MUTANTS = (
     ),
     # stores that leave the second-level cache last
     Mutant(
-        "stores that stay: a vector further on", ON_STORES_THAT_STAY, EVICT, "  *to = value;", "  to[1] = value;",
+        "stores that stay: a vector further on", ON_STORES_THAT_STAY, EVICT, ': "l"(to), ', ': "l"(to + 1), ',
         (OUTSIDE_WRITE, RACE, UNTOUCHED),
     ),
     Mutant(
-        "stores that stay: half of each element", ON_WINDOWS_THAT_STAY, EVICT, "  *to = value;", "  to->x = value.x;",
-        (WRONG, UNTOUCHED),
+        "stores that stay: half of each element", ON_WINDOWS_THAT_STAY, EVICT, '8: "[%0], { %1, %2 }',
+        '8: "[%0], { %1, %1 }', WRONG,
+    ),
+    Mutant(
+        "loads that stay: words change places", ON_LOADS_THAT_STAY, EVICT, "{ %0, %1, %2, %3 }, [%4]",
+        "{ %0, %1, %3, %2 }, [%4]", WRONG,
+    ),
+    Mutant(
+        "loads that stay: a policy that nothing has made", ON_LOADS_THAT_STAY, EVICT,
+        '  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));\n  {{ vector }} loaded;\n',
+        "  {{ vector }} loaded;\n", OPERAND,
     ),
 )  # fmt: skip
 

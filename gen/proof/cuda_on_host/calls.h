@@ -41,6 +41,9 @@ void fence(bool device);
 // Lets other threads go on.
 void nap();
 
+// The accesses and waits of this thread up to now, which stand for clock cycles.
+long long clock();
+
 // Ends a thread that shuffles among so many lanes: no power of two up to 32.
 [[noreturn]] void refuse_width(int width);
 

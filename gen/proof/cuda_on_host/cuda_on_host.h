@@ -64,7 +64,6 @@
 
 #include "arithmetic.h"
 #include "memory.h"
-#include "copies.h"
 #ifdef CUDA_ON_HOST_SIMD
 #include "simd.h"
 #endif
@@ -77,3 +76,4 @@
 #include "bfloat16.h"
 #endif
 #include "entry.h"
+#include "ptx.h"

@@ -42,6 +42,7 @@ CUDA_ON_HOST_STORE(__stwt)
 #define __threadfence_block() cuda_on_host::fence(false)
 #define __threadfence_system() cuda_on_host::fence(true)
 #define __nanosleep(nanoseconds) ((void)(nanoseconds), cuda_on_host::nap())
+#define clock64() cuda_on_host::clock()
 
 // One fiber runs at a time, so read, compute, write is atomic here; the access itself is checked like any other.
 namespace cuda_on_host {

@@ -8,9 +8,13 @@ import pytest
 from tests.host.service_kernels.given import SIZES, THREADS, Service, each_grid, each_size, words
 
 
-@pytest.mark.parametrize("entry", ["empty", "gate"])
-def test_a_kernel_without_data_touches_none(service: Service, entry: str) -> None:
-    service(entry, 1000)
+def test_a_kernel_without_data_touches_none(service: Service) -> None:
+    service("empty", 1000)
+
+
+@pytest.mark.parametrize("opened", [0, 1])
+def test_the_gate_ends_when_it_is_opened_and_after_so_many_cycles(service: Service, opened: int) -> None:
+    service("gate", 1000, open=np.full(1, opened, np.int32))
 
 
 @each_size
@@ -39,9 +43,14 @@ def test_read_normally_writes_nothing(service: Service, entry: str, n: int) -> N
     assert sink[0] == 42
 
 
+LINE = 32  # words of a line of the second-level cache
+
+
 @each_size
 def test_release_changes_nothing(service: Service, n: int) -> None:
-    source = words(4 * n)
+    space = np.zeros(4 * n + LINE, np.uint32)  # on a GPU memory begins with a line of the cache
+    source = space[-space.ctypes.data % (4 * LINE) // 4 :][: 4 * n]
+    source[:] = words(4 * n)
     service("release", n, source=source)
     assert np.array_equal(source, words(4 * n))
 

@@ -7,19 +7,13 @@
 namespace cuda_on_host {
 namespace {
 
-// The notes on a byte of shared memory; null for any other address.
+// The notes on a byte of shared memory.
 Cell* cell_at(const void* address) {
   const uint64_t place = reinterpret_cast<uint64_t>(address);
   const Launch& launch = *run.launch;
   const uint64_t offset = place - reinterpret_cast<uint64_t>(launch.shared);
   if (offset < launch.shared_bytes) return run.block->cells + offset;
-  const uint64_t dynamic_offset = place - reinterpret_cast<uint64_t>(dynamic_area());
-  if (dynamic_offset < launch.dynamic_bytes) return run.block->cells + launch.shared_bytes + dynamic_offset;
-  return nullptr;
-}
-
-bool is_local(const void* address) {
-  return reinterpret_cast<uint64_t>(address) - reinterpret_cast<uint64_t>(run.current->stack) < kStackBytes;
+  return run.block->cells + launch.shared_bytes + (place - reinterpret_cast<uint64_t>(dynamic_area()));
 }
 
 // What was copied is written now, for all that look at it, and could have been read now.
@@ -38,30 +32,25 @@ void arrive(const Copy& copy) {
 
 }  // namespace
 
-CUDA_ON_HOST_EXPORT void begin_copy(void* to, const void* from, size_t bytes, size_t zeros, void* pc) {
+CUDA_ON_HOST_EXPORT void begin_copy(void* to, const void* from, int bytes, unsigned read, void* pc) {
   const Spot spot = locate(reinterpret_cast<uint64_t>(to));
-  const auto refuse = [&](Kind kind, const char* text) {
-    fail(kind, pc, text, spot.buffer, spot.offset, int(bytes));
-  };
-  if (bytes != 4 && bytes != 8 && bytes != 16) refuse(Kind::kCopy, "a copy has 4, 8 or 16 bytes");
-  if (run.block->cluster != nullptr) refuse(Kind::kCopy, "within clusters copies are not followed here");
-  if (zeros > bytes) refuse(Kind::kCopy, "more zeros than bytes");
-  const int read = int(bytes - zeros);
-  Copy copy{static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), pc, int(bytes), read,
+  const auto refuse = [&](const char* text) { fail(Kind::kOperand, pc, text, spot.buffer, spot.offset, bytes); };
+  if (run.block->cluster != nullptr) refuse("a place in a cluster, where copies are not followed here");
+  if (read > unsigned(bytes)) refuse("more bytes to read than to write");
+  Copy copy{static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), pc, bytes, int(read),
             run.current->copies.group, {}};
-  if (cell_at(from) != nullptr || is_local(from)) refuse(Kind::kCopy, "it comes from no global memory");
-  plain_read(from, int(bytes), read, pc);
-  plain_write(to, int(bytes), pc);
+  check_global(from, bytes, pc);
+  plain_read(from, bytes, int(read), pc);
+  plain_write(to, bytes, pc);
   Cell* const cells = cell_at(to);
-  if (cells == nullptr) refuse(Kind::kCopy, "it goes to no shared memory");
   memcpy(copy.data, from, read);
-  for (size_t i = 0; i < bytes; ++i) cells[i].copier = uint16_t(run.current->number + 1);
+  for (int i = 0; i < bytes; ++i) cells[i].copier = uint16_t(run.current->number + 1);
   run.current->copies.flying.push_back(copy);
 }
 
 CUDA_ON_HOST_EXPORT void commit_copies() { ++run.current->copies.group; }
 
-CUDA_ON_HOST_EXPORT void wait_for_copies(size_t later_groups, void* pc) {
+CUDA_ON_HOST_EXPORT void wait_for_copies(unsigned long long later_groups, void* pc) {
   Copies& copies = run.current->copies;
   step(pc);
   size_t arrived = 0;

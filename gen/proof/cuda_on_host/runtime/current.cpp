@@ -45,6 +45,7 @@ CUDA_ON_HOST_EXPORT Index block_index() { return run.block->index; }
 CUDA_ON_HOST_EXPORT Index block_dimensions() { return run.launch->block; }
 CUDA_ON_HOST_EXPORT Index grid_dimensions() { return run.launch->grid; }
 CUDA_ON_HOST_EXPORT int lane() { return run.current->lane(); }
+CUDA_ON_HOST_EXPORT long long clock() { return (long long)run.current->steps; }
 CUDA_ON_HOST_EXPORT unsigned char* dynamic_shared() { return dynamic_area(); }
 
 }  // namespace cuda_on_host

@@ -107,10 +107,10 @@ enum class Kind : int32_t {
   kTooLong,
   kWidth,
   kInFlight,
-  kCopy,
   kClusterBarrier,
   kLifetime,
   kConversion,
+  kOperand,
 };
 
 constexpr int32_t kNoBuffer = -1, kStaticShared = -2, kDynamicShared = -3;

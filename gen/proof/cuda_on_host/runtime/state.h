@@ -201,8 +201,12 @@ void make_ready(Block& block, Thread& thread);
 // Check an access of the kernel: to `size` bytes, aligned to `alignment`.
 void plain_read(const void* address, int alignment, int size, const void* pc);
 void plain_write(void* address, int size, const void* pc);
+void read_only_access(const volatile void* address, int bytes, void* pc);
 
 unsigned char* dynamic_area();
+
+// Refuses an address of local or shared memory where an instruction names global memory.
+void check_global(const void* address, int bytes, const void* pc);
 
 // The buffer that holds an address, or else the one that begins or ends nearest.
 struct Spot {
