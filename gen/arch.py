@@ -2,9 +2,9 @@
 
 `Limits.of("sm_90")` is a table and needs no GPU; `Limits.of_device` asks a device's driver instead. Sources:
 
-- limits of a multiprocessor, and how many f64 lanes it has: CUDA C++ Programming Guide, "Compute Capabilities", tables
+- limits of a multiprocessor, and its ratio of f32 to f64: CUDA C++ Programming Guide, "Compute Capabilities", tables
   "Device and Streaming Multiprocessor Information" and "Memory Information" (7.0: its releases before CUDA 13);
-- f32 lanes: CUDA C++ Best Practices Guide, "Throughput of Native Arithmetic Instructions";
+- operations on f32 in a clock: CUDA C++ Best Practices Guide, "Throughput of Native Arithmetic Instructions";
 - how registers and shared memory are allocated: `cuda_occupancy.h` of CUDA 13.0;
 - multiprocessors, clock, second-level cache and bandwidth: data sheets of the devices named beside them.
 
@@ -38,8 +38,8 @@ STATIC_SHARED_BYTES = 49152  # more must be dynamic, and a kernel must opt in to
 REGISTERS_PER_BLOCK = 65536
 REGISTERS_PER_MULTIPROCESSOR = 65536
 MAX_REGISTERS_PER_THREAD = 255
-REGISTER_UNIT = 256  # registers are allocated to a warp in such steps
-SHUFFLE_LANES = 32  # lanes of a multiprocessor that get a word from another lane in a clock
+REGISTER_ALLOCATION = 256  # registers are allocated to a warp in such steps
+SHUFFLES_PER_CLOCK = 32  # words that lanes of a multiprocessor get from other lanes
 PARTITIONS = 4  # of a multiprocessor: each has its own registers, and warps are dealt out to them in turn
 
 # Code for one architecture alone, and for its family: the compute capabilities from which compilers have them.
@@ -116,8 +116,8 @@ class Limits:
         shared_bytes_per_multiprocessor: shared memory at its largest share of the first-level cache.
         shared_bytes_per_block: what a kernel can opt in to.
         reserved_shared_bytes_per_block: what the driver takes of it for each block.
-        f32_lanes: additions, multiplications or fused multiply-adds of a multiprocessor in a clock.
-        f64_lanes: the same of f64.
+        f32_per_clock: additions, multiplications or fused multiply-adds of a multiprocessor in a clock.
+        f64_per_clock: the same of f64.
         l2_bytes: the second-level cache.
         clock_hz: of the multiprocessors, at boost.
         memory_bytes_per_second: of global memory, by its clock and width.
@@ -134,8 +134,8 @@ class Limits:
     shared_bytes_per_multiprocessor: int
     shared_bytes_per_block: int
     reserved_shared_bytes_per_block: int
-    f32_lanes: int
-    f64_lanes: int
+    f32_per_clock: int
+    f64_per_clock: int
     l2_bytes: int
     clock_hz: float
     memory_bytes_per_second: float
@@ -222,7 +222,7 @@ class Limits:
 
     def slots(self, dtype: DType) -> float:
         """For how many operations on f32 a multiprocessor has the time of one on a type that is added as f32 or f64."""
-        return self.f32_lanes / self.f64_lanes if dtype == F64 else 1.0
+        return self.f32_per_clock / self.f64_per_clock if dtype == F64 else 1.0
 
     def sizes(self) -> dict[str, int]:
         """What a plan's expressions may name beside extents."""
@@ -232,8 +232,8 @@ class Limits:
 def max_registers_per_thread(warps: int) -> int:
     """The most registers of a thread with which so many warps, at least 1, are resident on a multiprocessor."""
     of_a_partition = -(-warps // PARTITIONS)
-    units = REGISTERS_PER_MULTIPROCESSOR // PARTITIONS // of_a_partition // REGISTER_UNIT
-    return min(units * REGISTER_UNIT // WARP, MAX_REGISTERS_PER_THREAD)
+    units = REGISTERS_PER_MULTIPROCESSOR // PARTITIONS // of_a_partition // REGISTER_ALLOCATION
+    return min(units * REGISTER_ALLOCATION // WARP, MAX_REGISTERS_PER_THREAD)
 
 
 def known_architectures() -> tuple[str, ...]:
@@ -254,9 +254,9 @@ def nearest(arch: Architecture) -> Limits:
 
 def _row(
     arch: str, *, multiprocessors: int, threads: int, blocks: int, shared_kib: int,
-    lanes: tuple[int, int], l2_mib: int, ghz: float, gb_per_s: float, in_flight_kib: int | None = None,
+    per_clock: tuple[int, int], l2_mib: int, ghz: float, gb_per_s: float, in_flight_kib: int | None = None,
 ) -> Limits:  # fmt: skip
-    """One architecture of the table; threads, blocks, shared memory, lanes and bytes in flight of a multiprocessor."""
+    """One architecture of the table. Threads, blocks, shared memory, operations and bytes are of a multiprocessor."""
     reserved = 1024 if Architecture.parse(arch).compute_capability >= (8, 0) else 0
     return Limits(
         arch=arch,
@@ -267,8 +267,8 @@ def _row(
         shared_bytes_per_multiprocessor=shared_kib * 1024,
         shared_bytes_per_block=shared_kib * 1024 - reserved,  # the largest block fills a multiprocessor
         reserved_shared_bytes_per_block=reserved,
-        f32_lanes=lanes[0],
-        f64_lanes=lanes[1],
+        f32_per_clock=per_clock[0],
+        f64_per_clock=per_clock[1],
         l2_bytes=l2_mib << 20,
         clock_hz=ghz * 1e9,
         memory_bytes_per_second=gb_per_s * 1e9,
@@ -280,51 +280,51 @@ def _row(
 # Oldest first. Bytes in flight: what CUB's DeviceTransform asks for.
 _KNOWN = (
     _row(  # V100
-        "sm_70", multiprocessors=80, threads=2048, blocks=32, shared_kib=96, lanes=(64, 32),
+        "sm_70", multiprocessors=80, threads=2048, blocks=32, shared_kib=96, per_clock=(64, 32),
         l2_mib=6, ghz=1.53, gb_per_s=900, in_flight_kib=12,
     ),
     _row(  # T4
-        "sm_75", multiprocessors=40, threads=1024, blocks=16, shared_kib=64, lanes=(64, 2),
+        "sm_75", multiprocessors=40, threads=1024, blocks=16, shared_kib=64, per_clock=(64, 2),
         l2_mib=4, ghz=1.59, gb_per_s=320,
     ),
     _row(  # A100 of 80 GB
-        "sm_80", multiprocessors=108, threads=2048, blocks=32, shared_kib=164, lanes=(64, 32),
+        "sm_80", multiprocessors=108, threads=2048, blocks=32, shared_kib=164, per_clock=(64, 32),
         l2_mib=40, ghz=1.41, gb_per_s=2039, in_flight_kib=16,
     ),
     _row(  # RTX 3090
-        "sm_86", multiprocessors=82, threads=1536, blocks=16, shared_kib=100, lanes=(128, 2),
+        "sm_86", multiprocessors=82, threads=1536, blocks=16, shared_kib=100, per_clock=(128, 2),
         l2_mib=6, ghz=1.70, gb_per_s=936,
     ),
     _row(  # Jetson AGX Orin of 64 GB
-        "sm_87", multiprocessors=16, threads=1536, blocks=16, shared_kib=164, lanes=(128, 2),
+        "sm_87", multiprocessors=16, threads=1536, blocks=16, shared_kib=164, per_clock=(128, 2),
         l2_mib=4, ghz=1.30, gb_per_s=204.8,
     ),
     _row(  # L40S
-        "sm_89", multiprocessors=142, threads=1536, blocks=24, shared_kib=100, lanes=(128, 2),
+        "sm_89", multiprocessors=142, threads=1536, blocks=24, shared_kib=100, per_clock=(128, 2),
         l2_mib=96, ghz=2.52, gb_per_s=864,
     ),
     _row(  # H100 SXM
-        "sm_90", multiprocessors=132, threads=2048, blocks=32, shared_kib=228, lanes=(128, 64),
+        "sm_90", multiprocessors=132, threads=2048, blocks=32, shared_kib=228, per_clock=(128, 64),
         l2_mib=50, ghz=1.98, gb_per_s=3350, in_flight_kib=32,
     ),
     _row(  # B200
-        "sm_100", multiprocessors=148, threads=2048, blocks=32, shared_kib=228, lanes=(128, 64),
+        "sm_100", multiprocessors=148, threads=2048, blocks=32, shared_kib=228, per_clock=(128, 64),
         l2_mib=126, ghz=1.965, gb_per_s=8000, in_flight_kib=64,
     ),
     _row(  # B300
-        "sm_103", multiprocessors=148, threads=2048, blocks=32, shared_kib=228, lanes=(128, 2),
+        "sm_103", multiprocessors=148, threads=2048, blocks=32, shared_kib=228, per_clock=(128, 2),
         l2_mib=126, ghz=2.03, gb_per_s=8000, in_flight_kib=64,
     ),
     _row(  # Jetson T5000 (Thor)
-        "sm_110", multiprocessors=20, threads=1536, blocks=24, shared_kib=228, lanes=(128, 2),
+        "sm_110", multiprocessors=20, threads=1536, blocks=24, shared_kib=228, per_clock=(128, 2),
         l2_mib=32, ghz=1.57, gb_per_s=273,
     ),
     _row(  # RTX 5090
-        "sm_120", multiprocessors=170, threads=1536, blocks=24, shared_kib=100, lanes=(128, 2),
+        "sm_120", multiprocessors=170, threads=1536, blocks=24, shared_kib=100, per_clock=(128, 2),
         l2_mib=96, ghz=2.41, gb_per_s=1792,
     ),
     _row(  # GB10 (DGX Spark)
-        "sm_121", multiprocessors=48, threads=1536, blocks=24, shared_kib=100, lanes=(128, 2),
+        "sm_121", multiprocessors=48, threads=1536, blocks=24, shared_kib=100, per_clock=(128, 2),
         l2_mib=24, ghz=2.418, gb_per_s=273,
     ),
 )  # fmt: skip

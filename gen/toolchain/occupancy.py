@@ -11,7 +11,7 @@ from gen.arch import (
     MAX_REGISTERS_PER_THREAD,
     MAX_THREADS_PER_BLOCK,
     PARTITIONS,
-    REGISTER_UNIT,
+    REGISTER_ALLOCATION,
     REGISTERS_PER_BLOCK,
     WARP,
     Limits,
@@ -98,7 +98,7 @@ def occupancy(
 
 def registers_per_warp(registers: int) -> int:
     """What a warp is allocated whose threads need so many registers each."""
-    return _round_up(registers * WARP, REGISTER_UNIT)
+    return _round_up(registers * WARP, REGISTER_ALLOCATION)
 
 
 def _by_registers(limits: Limits, per_warp: int, warps: int) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from gen.arch import PARTITIONS
 from gen.errors import UnknownNameError
 from gen.families.base import Launch, Limits, Variant
 from gen.gpu.trial import Entrant, Problem
@@ -18,7 +19,7 @@ from gen.toolchain.usage import usage
 
 MOST_SPILLED = 32  # bytes a thread
 IN_FLIGHT_PART = 8  # a multiprocessor with less than this part of the bytes it needs in flight reads at a crawl
-LEAST_WARPS = 4  # one for each quarter of a multiprocessor
+LEAST_WARPS = PARTITIONS  # one for each partition of a multiprocessor
 LARGE = 1 << 27  # bytes moved; a problem of less is over before its traffic decides
 RULES = {
     "spills": f"a thread spills more than {MOST_SPILLED} bytes",

@@ -82,7 +82,7 @@ def test_the_slower_the_memory_the_more_steps_are_fused(dtype: DType) -> None:
 
 
 def test_where_f64_has_few_lanes_arithmetic_that_is_repeated_costs_more_than_memory() -> None:
-    spec, few = gen.stencil(gen.box(2, 1), dtype=F64), replace(H200, f64_lanes=2)
+    spec, few = gen.stencil(gen.box(2, 1), dtype=F64), replace(H200, f64_per_clock=2)
     assert fused(spec, few) < fused(spec, H200)
     assert fused(gen.stencil(gen.box(2, 1)), few) == fused(gen.stencil(gen.box(2, 1)), H200)
 

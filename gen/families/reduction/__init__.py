@@ -5,11 +5,9 @@ from __future__ import annotations
 from gen.families.reduction.blocks import BlocksConfig, Interleaved, Shfl
 from gen.families.reduction.family import Reduction
 from gen.families.reduction.grid import Grid, GridConfig
-from gen.families.reduction.roundings import WARP
 from gen.families.reduction.spec import ReductionSpec, reduction
 
 __all__ = [
-    "WARP",
     "BlocksConfig",
     "Grid",
     "GridConfig",

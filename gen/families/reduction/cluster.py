@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gen.arch import WARP
 from gen.dtypes import I64, U32
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.finish import Finish, arguments, scratch
-from gen.families.reduction.roundings import WARP
 from gen.families.reduction.sharing import Sharing, SharingConfig, has_rows
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gen.arch import WARP
 from gen.families.reduction.operators import Rounds
 from gen.families.reduction.spec import ReductionSpec
 
-WARP = 32
 CHAINS = 4  # of states, side by side, in which one thread combines those of a warp
 MERGE = 8  # roundings of a mean, in units of the largest magnitude, in each merge of two sets' moments
 

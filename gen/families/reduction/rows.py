@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gen.arch import WARP
 from gen.dtypes import I64, LoadModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.roundings import WARP, block_roundings, roundings
+from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.sharing import has_rows
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import chains, run, state_text

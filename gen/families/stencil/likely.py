@@ -1,8 +1,8 @@
 """Which variants of a stencil are tried first: the fastest by a count of instructions and bytes a cell.
 
-Fused steps cost what their arithmetic does, unless so few are fused that memory is slower. The count takes a device's
-multiprocessors, lanes, clock and bandwidth; the shares of them that are reached were set with what won on an H200 in
-view (`bench/stencil_sweep.py`, `bench/line_sweep.py`). It ranks variants, it does not time them.
+Fused steps cost what their arithmetic does, unless so few are fused that memory is slower. The count takes the rates
+of the device from its limits; which share of them is reached was set with what won on an H200 in view
+(`bench/stencil_sweep.py`, `bench/line_sweep.py`). It ranks variants, it does not time them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from gen.arch import SHUFFLE_LANES, Limits
+from gen.arch import SHUFFLES_PER_CLOCK, Limits
 from gen.families.config import Config
 from gen.families.stencil.overlapped import Overlapped, OverlappedConfig
 from gen.families.stencil.spec import StencilSpec
@@ -23,7 +23,7 @@ Choice = tuple[str, Config]
 WIDE = 16  # weights from which a warp should compute as many rows as it can
 MOST = 8  # variants that fuse steps, before what surrounds them
 ROWS = 8192  # that a launch is taken to have
-ISSUED = 0.886  # of the operations on f32 for which a device has lanes and clocks
+ISSUED = 0.886  # of the operations on f32 that a device could do
 ROOM, ROOM_F16 = 8, 16  # registers left over with which NVRTC 13.0 spills none, whatever the boundary
 WRITTEN = 1400  # fused multiply-adds of a lane and row, all written out: more take long to compile
 COPIED = 0.712  # of the bandwidth of the memory, while there is arithmetic too
@@ -66,7 +66,7 @@ def line_seconds(spec: StencilSpec, config: OverlappedConfig, limits: Limits) ->
     words, reach = spec.accumulator.size // 4, Reach.of(spec)
     cells = config.vectors * 16 // spec.dtype.size
     repeated = 32 * cells / (32 * cells - config.steps * (reach.left + reach.right))
-    shuffled = limits.f32_lanes / SHUFFLE_LANES * words * (reach.left + reach.right) / cells
+    shuffled = limits.f32_per_clock / SHUFFLES_PER_CLOCK * words * (reach.left + reach.right) / cells
     slots = _sums(spec, limits) + shuffled + 4 / cells + _rounded(spec)
     return _together(slots * repeated / _slots(limits), _moved(spec, config.steps, limits) * repeated)
 
@@ -117,7 +117,7 @@ def _together(one: float, other: float) -> float:
 
 def _slots(limits: Limits) -> float:
     """Operations on f32 that a device does in a second."""
-    return ISSUED * limits.multiprocessors * limits.f32_lanes * limits.clock_hz
+    return ISSUED * limits.multiprocessors * limits.f32_per_clock * limits.clock_hz
 
 
 def _sums(spec: StencilSpec, limits: Limits) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.arch import SHUFFLE_LANES
+from gen.arch import SHUFFLES_PER_CLOCK
 from gen.dtypes import U32
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
@@ -128,7 +128,7 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
         reach, words = Reach.of(spec), spec.accumulator.size // 4
         stored = _ROUNDED if spec.dtype != spec.accumulator else 0
         cells = _cells(spec, config) * (len(spec.taps) * limits.slots(spec.accumulator) + stored)
-        shuffled = limits.f32_lanes / SHUFFLE_LANES * words * (reach.left + reach.right)
+        shuffled = limits.f32_per_clock / SHUFFLES_PER_CLOCK * words * (reach.left + reach.right)
         a_step = cells + shuffled + _LOOP
         steps = extents.get(STEPS, 1)
         return a_step * steps / max(-(-steps // config.steps), 1)

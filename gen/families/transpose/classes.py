@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
 
+from gen.arch import SECTOR
 from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents, Limits
 from gen.families.config import Config
@@ -34,7 +35,6 @@ ODD_LITTLE = "odd rows, under 4 MiB"
 
 _SHORT_RUN = 4096  # bytes
 _SHORTEST = 256  # bytes that tiles read or write side by side at least
-_SECTOR = 32  # bytes: of aligned rows two of them, if whole, are enough
 _TINY = 128  # bytes of a run that is copied by itself
 _SMALL_MATRIX = 16384  # bytes
 _LITTLE = 4 << 20  # bytes
@@ -75,8 +75,8 @@ def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, 
     few_cols, few_rows = cols <= FEW and dense_in, rows <= FEW and dense_out
     shorter = min(cols * (rows if dense_in else 1), rows * (cols if dense_out else 1))
     little_at_once = (few_cols or few_rows) and rows * cols * size < _SHORT_RUN
-    whole = aligned and shorter * size % _SECTOR == 0
-    short = shorter * size < (2 * _SECTOR if whole else _SHORTEST)
+    whole = aligned and shorter * size % SECTOR == 0
+    short = shorter * size < (2 * SECTOR if whole else _SHORTEST)
     if packs and (short or little_at_once) and _packs(spec, extents, shorter):
         return PACKED
     if few_cols:

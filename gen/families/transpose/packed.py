@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from gen.arch import BANKS
 from gen.dtypes import I32, I64, U32, DType, LoadModifier, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
@@ -20,7 +21,7 @@ PART = 128
 """Bytes that threads side by side move at least, where a box has as many: a part of it."""
 MOST_ELEMENTS = 2**16 - 1  # of a box: quotients are exact for numbers of 16 bits
 _TABLES = 20  # bytes for a part: where it lies in the input, and in the output and the tile
-_LINE = 128  # bytes that all banks hold side by side
+_BANK_ROW = 4 * BANKS  # bytes that all banks hold side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +72,8 @@ class Packed(Algorithm[TransposeSpec, PackedConfig]):
         parts = (box // PART).at_least(1).called("parts")
         tile = (box + parts * 4).called("tile")
         if config.spread is Spread.PADDING:
-            tile = tile + tile // _LINE * max(spec.dtype.size, 4)
-        return (tile + parts * _TABLES).ceil_div(_LINE) * _LINE + _LINE
+            tile = tile + tile // _BANK_ROW * max(spec.dtype.size, 4)
+        return (tile + parts * _TABLES).ceil_div(_BANK_ROW) * _BANK_ROW + _BANK_ROW
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from gen.arch import MAX_THREADS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
 from gen.families.config import Config, tunable
@@ -90,8 +91,8 @@ class TiledConfig(Config):
     def problem(self) -> str | None:
         """Blocks end at 1,024 threads; swizzle does what padding does; other departures come one at a time."""
         threads = self.tile_dim * self.block_rows
-        if threads > 1024:
-            return f"tile_dim x block_rows is {threads} threads; a block has at most 1024"
+        if threads > MAX_THREADS_PER_BLOCK:
+            return f"tile_dim x block_rows is {threads} threads; a block has at most {MAX_THREADS_PER_BLOCK}"
         if self.swizzle and self.padding:
             return "swizzle does what padding does: one of them is enough"
         departures = [
