@@ -90,8 +90,9 @@ def test_where_f64_has_few_lanes_arithmetic_that_is_repeated_costs_more_than_mem
 @pytest.mark.parametrize("arch", known_architectures())
 def test_every_architecture_has_likely_variants_whose_warps_are_resident(arch: str) -> None:
     limits = Limits.of(arch)
-    made = list(likely_variants(FAMILY, gen.stencil(gen.star(2, 1)), MANY_STEPS, limits))
-    warps = [one.config.warps_per_sm for one in made if isinstance(one.config, TemporalConfig)]
+    spec = gen.stencil(gen.star(2, 1), dtype=F64)
+    configs = [one.config for one in likely_variants(FAMILY, spec, MANY_STEPS, limits)]
+    warps = [config.warps_per_sm for config in configs if isinstance(config, TemporalConfig)]
     assert warps
     assert max(warps) <= limits.blocks_per_multiprocessor
 
