@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,14 +22,14 @@ from gen.cli import show
 from gen.cli.app import errors_told
 from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
 from gen.cli.gpu import Gpu
-from gen.errors import GenError
 
 if TYPE_CHECKING:
     from bench.results import Difference, Results, Run
-    from bench.run import Bench
-    from bench.tuning import Tune
+    from bench.run import Bench, Tune
     from gen.compare.case import ComparisonCase
+    from gen.compare.process import Comparisons
     from gen.compare.row import Row
+    from gen.gpu.isolated import IsolatedDevice
 
 
 class _Command(TyperCommand):
@@ -74,10 +75,13 @@ def bench(
     protocol: Annotated[
         str, typer.Option(metavar="cold|dirty|hot", help="What the caches hold before a launch.")
     ] = "cold",
-    tune: Annotated[
+    seconds: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", show_default=False, help="Tune each case first, for so long. Default: what is tuned."
+            "--tune",
+            metavar="SECONDS",
+            show_default=False,
+            help="Tune each case first, for so long. Default: what is tuned.",
         ),
     ] = None,
     budget: Annotated[
@@ -138,19 +142,19 @@ def bench(
     from bench.cases import public_cases, read_cases, text_of_cases
     from bench.peers import PEERS
     from bench.results import Results, differences, read_results
-    from bench.run import Bench
-    from bench.tuning import tuning
-    from bench.worker import Setup
+    from bench.run import Bench, compare_public, open_gpu, tuning
     from gen.compare.peers import find_peers
+    from gen.compare.process import Comparisons, LibrariesFactory
     from gen.emit.files import ELSEWHERE, check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.store.tuned import read_winners
 
-    names = tuple(peer.name for peer in find_peers(None if peers is None else peers.split(","), PEERS))
+    asked = find_peers(None if peers is None else peers.split(","), PEERS)
+    names = tuple(peer.name for peer in asked)
     if protocol not in [known.value for known in Protocol]:
         raise OptionError("--protocol", "must be cold, dirty or hot", protocol)
-    for option, value in (("--budget", budget), ("--tune", tune)):
+    for option, value in (("--budget", budget), ("--tune", seconds)):
         if value is not None and not value > 0:
             raise OptionError(option, "must be a positive number of seconds", value)
     wanted = select_cases(
@@ -183,63 +187,79 @@ def bench(
     check_writable(log, ELSEWHERE)
     with ExitStack() as opened:
         compiled = Path(opened.enter_context(TemporaryDirectory(prefix="gen-bench-", ignore_cleanup_errors=True)))
-        setup = Setup(gpu, home, names, Protocol(protocol), log, compiled)
         opened.enter_context(gpus.alone(gpu, budget, _command()))
-        first = None if tune is None else opened.enter_context(tuning(gpu, families_of(ctx), home, tune))
-        benched = Bench(setup)
-        results = _measure(benched, wanted, json, before, end, first, missing=missing)
+        device = opened.enter_context(open_gpu(LibrariesFactory(gpu, home, log, compiled, calibrate=True)))
+        tune = None
+        if seconds is not None:
+            tune = opened.enter_context(tuning(device, families_of(ctx), home, seconds))
+        benched = Bench(Comparisons(device, asked, Protocol(protocol), home, compare_public))
+        run = _run(device, benched.comparisons, home)
+        results = _measure(benched, run, wanted, json, before, end, tune, protocol if missing else None)
     if results is None:
         return
-    _end(results, tuned=tune is not None)
+    _end(results, tuned=seconds is not None)
     if benched.lost is not None:
         raise benched.lost
     if before is not None and _compare(differences(before, results), results):
         raise typer.Exit(1)
 
 
-def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[ComparisonCase], peers: Sequence[str]) -> None:
+def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[ComparisonCase]) -> None:
     """Puts all rows of a run so far in the place of older ones, also where other runs keep theirs at the same time."""
+    from bench.peers import PEERS
     from bench.results import in_order, lock_of, read_results, write_results
     from gen.emit.files import alone
 
     with alone(lock_of(path)):
         kept = read_results(path)
         order = _order(kept, [(case.family.name, case.name) for case in cases])
-        write_results(path, in_order(kept.with_run(run, rows), order, peers))
+        write_results(path, in_order(kept.with_run(run, rows), order, [peer.name for peer in PEERS]))
+
+
+def _run(device: IsolatedDevice, comparisons: Comparisons, home: Path) -> Run:
+    """What stands beside the results of this run."""
+    import platform
+
+    import numpy as np
+
+    import gen
+    from bench.results import Run, origin
+    from gen.gpu.timing import METHOD
+    from gen.paths import cache_home
+    from gen.toolchain.nvrtc import Nvrtc
+
+    versions = {
+        "python": platform.python_version(), "gen": gen.__version__, "numpy": np.__version__,
+        "compiler": Nvrtc(cache_home(home)).version, **comparisons.versions,
+    }  # fmt: skip
+    day, calibration = time.strftime("%Y-%m-%d"), asdict(device.about)
+    return Run(_command(), day, device.name, device.driver, calibration, versions, origin(), METHOD)
 
 
 def _measure(
-    bench: Bench, cases: Sequence[ComparisonCase], file: Path | None, before: Results | None, end: float | None,
-    tune: Tune | None, *, missing: bool,
+    bench: Bench, run: Run, cases: Sequence[ComparisonCase], file: Path | None, before: Results | None,
+    end: float | None, tune: Tune | None, missing_under: str | None,
 ) -> Results | None:  # fmt: skip
-    """Measures, prints and keeps one case after another, until a time; None if nothing is missing."""
-    from bench.results import Results, Run, origin, read_results
-    from bench.table import COLUMNS, lines, text_of
-    from gen.gpu.timing import METHOD
+    """Measures, prints and keeps one case after another, until a time; None if nothing is missing.
 
-    opened = bench.open()
-    show.text(f"{opened.device}, driver {opened.driver}; " + _limits(opened.calibration))
-    for name, reason in opened.missing.items():
+    Where a protocol is given, only what is missing under it in the file.
+    """
+    from bench.results import Results, read_results
+    from bench.table import COLUMNS, lines, text_of
+
+    show.text(f"{run.device}, driver {run.driver}; " + _limits(run.calibration))
+    for name, reason in bench.comparisons.missing.items():
         show.text(f"Without {name}: {reason}")
-    run = Run(
-        _command(), time.strftime("%Y-%m-%d"), opened.device, opened.driver, opened.calibration, opened.versions,
-        origin(), METHOD,
-    )  # fmt: skip
-    try:
-        if before is not None and before.device != opened.device:
-            rule = f"was measured on {before.device}: nothing can be compared with it here"
-            raise OptionError("--against", rule, opened.device)
-        if file is not None:
-            kept = read_results(file)
-            kept.with_run(run, [])  # raises what it would raise after the first case
-            if missing:
-                there = [name for name in bench.setup.peers if name not in opened.missing]
-                cases = missing_in(cases, kept, bench.setup.protocol.value, there)
-    except GenError:
-        bench.close()
-        raise
+    if before is not None and before.device != run.device:
+        rule = f"was measured on {before.device}: nothing can be compared with it here"
+        raise OptionError("--against", rule, run.device)
+    peers = [peer.name for peer in bench.comparisons.peers]
+    if file is not None:
+        kept = read_results(file)
+        kept.with_run(run, [])  # raises what it would raise after the first case
+        if missing_under is not None:
+            cases = missing_in(cases, kept, missing_under, peers)
     if not cases:
-        bench.close()
         show.text("Nothing is missing.")
         return None
     show.text("  ".join(COLUMNS))
@@ -253,7 +273,7 @@ def _measure(
             if row.note:
                 show.text(f"{row.peer}: {row.note}", indent=4)
         if file is not None:
-            _keep(file, run, rows, cases, bench.setup.peers)
+            _keep(file, run, rows, cases)
     for case in bench.left_out:
         why = "for want of time" if bench.lost is None else "as the device was lost"
         show.text(f"Left out {why}: {case.name}")

@@ -18,6 +18,7 @@ import gen
 from gen.cli import (
     calibrate,
     catalogue,
+    compare,
     doctor,
     explain,
     generate,
@@ -134,4 +135,5 @@ tune.add_to(app)
 calibrate.add_to(app)
 tuned.add_to(app)
 trials.add_to(app)
+compare.add_to(app)
 doctor.add_to(app)

@@ -108,6 +108,21 @@ class IsolatedDevice:
         found: Rounds = asked.result()
         return found
 
+    def run(
+        self, job: Callable[..., Any], *arguments: Any, seconds: float, ended: Callable[[Ended], Any],
+        reported: Callable[[Any], object],
+    ) -> Future[Any]:  # fmt: skip
+        """Queues a job, which is given the bench, what it may report to, and the arguments.
+
+        Args:
+            job: a function of a module.
+            *arguments: of the job.
+            seconds: that its first step may take.
+            ended: gives what the future holds where the process ended.
+            reported: is told what the job reports.
+        """
+        return self.workers.submit(_Desk.run, job, *arguments, seconds=seconds, ended=ended, reported=reported)
+
     def close_problem(self) -> None:
         """Has the device's memory given back, as soon as it is done with what it is at."""
 
@@ -186,6 +201,15 @@ class _Desk:
         if failed is not None:
             raise failed
         return value
+
+    def run(self, job: Callable[..., Any], *arguments: Any) -> Any:
+        """Does any other job; the last one if the device does not answer any more."""
+        try:
+            return job(self._bench, self._report, *arguments)
+        except GenError as error:
+            if not self._bench.alive():
+                return Last(error=error)
+            raise
 
     def _do(self, what: What, *arguments: Any) -> Any:
         if what == "hello":

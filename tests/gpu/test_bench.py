@@ -25,6 +25,7 @@ from gen.families.names import find_family
 from gen.families.transpose import transpose
 from gen.gpu.open import Instruments
 from gen.gpu.timing import Calibration, Protocol
+from tests.host.cli.command import run
 
 CASES = (
     *(reduce(("sum",), dtype, (100_003,)) for dtype in (F32, BF16, U8)),
@@ -80,6 +81,14 @@ def test_ours_and_two_peers_are_right_and_timed(case: ComparisonCase, gpu: Bench
 def test_what_no_peer_computes_is_checked_and_timed_alone(case: ComparisonCase, gpu: BenchGpu, home: Path) -> None:
     for row in rows_of(gpu, case, home):
         assert row.ours_us is not None, row.note
+
+
+def test_the_command_compares_with_what_is_installed(torch: Any, home: Path) -> None:
+    assert torch.cuda.is_available()
+    rows = run(
+        "compare", "stencil_heat_de794a2b_f32", "--shape", "900x1000", "--peers", "torch", "--out", home, "--json"
+    )
+    assert {row["peer"] for row in rows.data["rows"] if row["ratio"]} == {"gen", "torch"}, rows.data
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,42 @@ from typing import Any
 import pytest
 
 from bench import run as run_module
-from bench import tuning as tuning_module
 from bench.cli import app
 from bench.peers import PEERS
 from bench.results import lock_of, read_results
-from bench.run import Bench
-from bench.tuning import Tune
+from bench.run import Tune
 from gen.cli import gpu as gpus
+from gen.compare.process import LibrariesFactory
 from gen.gpu.timing import METHOD
+from tests.fake_process import LIMITS, FakeProcess
 from tests.host.cli import command
-from tests.host.test_bench_run import OPENED, Script
 
-LIMITS = {"read": 3200.0, "write": 3300.0, "copy": 3000.0, "empty_pair_us": 3.8, "empty_node_us": 0.8}
 ONE = ("transpose", "--case", "transpose f32 1024x1024")
 run = partial(command.run, app=app, name="python -m bench")
+
+
+class Script(FakeProcess):
+    """What the process does that a run opens, and how it was opened."""
+
+    def __init__(self) -> None:
+        super().__init__(missing={"jax": "The module jax is needed for this peer"})
+        self.factories: list[LibrariesFactory] = []
+
+    @property
+    def started(self) -> int:
+        return len(self.factories)
+
+    def open(self, factory: LibrariesFactory) -> Script:
+        self.factories.append(factory)
+        self.ended = 0
+        return self
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
     monkeypatch.setenv("GEN_HOME", str(tmp_path / "home"))
-    opening = replace(OPENED, calibration=LIMITS, missing={"jax": "The module jax is needed for this peer"})
-    made = Script(opening=opening)
-    monkeypatch.setattr(run_module, "Bench", partial(Bench, start=made.start))
+    made = Script()
+    monkeypatch.setattr(run_module, "open_gpu", made.open)
     return made
 
 
@@ -47,7 +61,7 @@ def test_a_case_is_measured_printed_and_kept(script: Script, tmp_path: Path) -> 
     assert "Without jax: The module jax is needed" in ended.out
     assert "transpose f32 1024x1024  cold  1  0.500" in ended.out
     assert {row.peer for row in read_results(file).rows} == {"gen", *script.orders[0][1]}
-    assert read_results(file).runs[0].calibration == LIMITS
+    assert read_results(file).runs[0].calibration == asdict(LIMITS)
 
 
 def test_there_is_no_gpu_below_the_first(script: Script) -> None:
@@ -57,7 +71,7 @@ def test_there_is_no_gpu_below_the_first(script: Script) -> None:
 
 
 def test_what_took_gen_the_time_is_said_as_it_was(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    script.ready = 2.5
+    script.seconds = 2.5
     ended = run(*ONE)
     assert "Loading, without tuning, took gen 2.5 s a case; torch.compile, whose caches were empty" in ended.out
 
@@ -65,16 +79,18 @@ def test_what_took_gen_the_time_is_said_as_it_was(script: Script, monkeypatch: p
     def tuning(*_: object) -> Iterator[Tune]:
         yield lambda _: 1.0
 
-    monkeypatch.setattr(tuning_module, "tuning", tuning)
+    monkeypatch.setattr(run_module, "tuning", tuning)
     assert "Tuning and loading took gen 2.5 s a case" in run(*ONE, "--tune", "1").out
 
 
 def test_libraries_begin_each_run_with_empty_caches(script: Script) -> None:
     for _ in range(2):
         assert run(*ONE).status == 0
-    one, other = script.setups
-    assert one.compiled != other.compiled
-    assert not one.compiled.exists()
+    one, other = (factory.compiled for factory in script.factories)
+    assert one is not None
+    assert one != other
+    assert not one.exists()
+    assert all(factory.calibrate for factory in script.factories)
 
 
 def test_only_the_peers_and_cases_asked_for(script: Script) -> None:
@@ -116,16 +132,14 @@ def test_what_an_older_method_timed_is_missing(script: Script, tmp_path: Path) -
 
 
 def test_peers_that_are_not_installed_are_not_missing(script: Script, tmp_path: Path) -> None:
-    script.opening = replace(
-        OPENED, calibration=LIMITS, missing=dict.fromkeys([peer.name for peer in PEERS[1:]], "not installed")
-    )
+    script.missing = dict.fromkeys([peer.name for peer in PEERS[1:]], "not installed")
     missing = (*ONE, "--json", tmp_path / "h100.json", "--missing")
     run(*ONE, "--json", tmp_path / "h100.json", "--peers", PEERS[0].name)
     ended = run(*missing)
     assert ended.status == 0
     assert len(script.orders) == 1
     assert ended.out.endswith("Nothing is missing.\n")
-    assert script.killed == script.started
+    assert script.closed == script.started
 
 
 @pytest.mark.parametrize("how", ["crash", "hang", "lose"])
@@ -179,7 +193,7 @@ def test_cases_without_an_earlier_time_are_counted(script: Script, tmp_path: Pat
     assert ended.status == 0
     assert "3 of 4 cases have no time there to compare with" in ended.out
     assert "no time there" not in run(*ONE, "--against", file).out
-    assert script.killed == script.started
+    assert script.closed == script.started
 
 
 def test_what_ran_untuned_is_counted_among_what_was_measured(script: Script) -> None:
@@ -205,17 +219,17 @@ def test_what_cannot_be_compared_is_told_before_anything_is_measured(script: Scr
         ended = run(*arguments, "--against", file)
         assert (ended.status, script.started) == (2, 1)
         assert "--against must have a time of ours for one of these 1 cases" in ended.err
-    script.opening = replace(OPENED, calibration=LIMITS, device="Another GPU")
+    script.name = "Another GPU"
     ended = run(*ONE, "--against", file)
     assert (ended.status, len(script.orders)) == (2, 1)
     assert "--against was measured on Fake GPU: nothing can be compared with it here (got Another GPU)" in ended.err
-    assert script.killed == script.started
+    assert script.closed == script.started
 
 
 def test_results_that_could_not_be_kept_are_not_measured(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
     run(*ONE, "--json", file)
-    script.opening = replace(OPENED, calibration=LIMITS, device="Another GPU")
+    script.name = "Another GPU"
     ended = run(*ONE, "--json", file)
     assert (ended.status, len(script.orders)) == (1, 1)
     assert "were measured on Fake GPU (got Another GPU). Give another file" in " ".join(ended.err.split())
@@ -272,11 +286,11 @@ def test_rows_are_kept_and_the_status_says_so_when_the_device_is_lost(script: Sc
     file = tmp_path / "h100.json"
     ended = run("--case", "sum f32 2^10", "--case", "sum f32 2^16", "--json", file)
     assert ended.status == 1
-    assert "cub took the device down while timing" in ended.err
+    assert "no process could begin any more on sum f32 2^10" in ended.err
     assert "Left out as the device was lost: sum f32 2^16" in ended.out
     kept = {row.peer: row for row in read_results(file).rows}
     assert kept["gen"].verdict == kept["torch"].verdict == "WIN"
-    assert kept["cub"].note.endswith("after that the device did not come back")
+    assert kept["cub"].note.startswith("took the device down while timing")
 
 
 def test_waiting_for_another_run_is_in_the_budget(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,6 +318,7 @@ def test_cases_are_listed_and_read_back(script: Script, tmp_path: Path) -> None:
 
 
 def test_the_cases_that_are_listed_are_those_that_would_be_measured(script: Script, tmp_path: Path) -> None:
+    script.missing = {}
     file = tmp_path / "h100.json"
     run(*ONE, "--json", file)
     asked = ("transpose", "--case", "f32 1024x1024", "--case", "f32 4096x4096", "--missing", "--list")
@@ -355,5 +370,5 @@ def test_what_crashes_is_a_row_and_the_status_is_fine(script: Script, tmp_path: 
     ended = run(*ONE, "--json", file)
     assert ended.status == 0
     notes: dict[str, Any] = {row.peer: row.note for row in read_results(file).rows}
-    assert notes["torch"] == "crashed while timing: signal 11"
+    assert notes["torch"] == "crashed while timing: the process died of it"
     assert notes["cub"] == ""

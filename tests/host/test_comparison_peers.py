@@ -133,7 +133,8 @@ def test_a_peer_computes_each_case_it_takes(name: str) -> None:
         taken += 1
         for _ in range(2):  # a graph is replayed from the same input
             got = results(contender.launch())
-            for one, right in zip(got, expected(case, view(before)), strict=True):
+            for operand, one, right in zip(case.results, got, expected(case, view(before)), strict=True):
+                assert operand.dtype.holds(one.dtype), case.name
                 assert [n for n in one.shape if n > 1] == [n for n in right.shape if n > 1], case.name
                 tolerance = 1e-2 if case.dtype is F16 else 1e-5
                 np.testing.assert_allclose(

@@ -39,17 +39,14 @@ class Jax:
 
     def version(self) -> str:
         """Of JAX."""
-        # Else it takes three quarters of the GPU's memory, and reads 64-bit numbers as 32.
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        os.environ.setdefault("JAX_ENABLE_X64", "1")
-        return str(module("jax").__version__)
+        return str(_jax().__version__)
 
     def prepare(self, case: ComparisonCase, source: SharedArray, gpu: ComparisonGpu) -> Contender:
         """Compiles, and runs once."""
         if case.counts.get("steps", 1) > MAX_STEPS:
             rule = f"repeats more than {MAX_STEPS} steps in a loop that its host drives, which cannot be queued ahead"
             raise NotOfferedError("JAX", rule, case.counts["steps"])
-        jax, numpy, torch = module("jax"), module("jax.numpy"), module("torch")
+        jax, numpy, torch = _jax(), module("jax.numpy"), module("torch")
         compute = jax.jit(_function(numpy, case))
         x = tensor(torch, source)
 
@@ -59,6 +56,13 @@ class Jax:
 
         launch()
         return Contender(launch, note=NOTE)
+
+
+def _jax() -> Any:
+    # Else it takes three quarters of the GPU's memory, and reads 64-bit numbers as 32.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("JAX_ENABLE_X64", "1")
+    return module("jax")
 
 
 def _function(numpy: Any, case: ComparisonCase) -> Callable[[Any], Sequence[Any]]:

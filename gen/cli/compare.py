@@ -1,0 +1,136 @@
+"""`gen compare`: is our kernel faster than what the caller uses now, on the caller's shape?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gen.cli import gpu as gpus
+from gen.cli import show
+from gen.cli.common import Json, OptionError, Out, families_of, home_of
+from gen.cli.explain import Counts
+from gen.cli.gpu import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gen.compare.case import ComparisonCase
+    from gen.compare.row import Row
+
+_VERDICTS = {"WIN": "gen is faster", "LOSS": "gen is slower", "TIE": "no difference beyond the noise"}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(
+        "compare",
+        epilog="Examples: `gen compare transpose_10_b32 --shape 4096x4096`, `gen compare reduction_sum_f32 --shape "
+        "2^24 --peers torch,torch.compile`.",
+    )(compare)
+
+
+def compare(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="SPEC", help="A spec such as reduction_sum_f32.")],
+    shape: Annotated[str, typer.Option("--shape", metavar="SHAPE", help="Of the first input: 8192x8192, 2^28.")],
+    count: Counts = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            show_default=False,
+            help="Whom to compare with: torch, torch.compile, cupy, cupyx, jax. Default: all that are installed.",
+        ),
+    ] = None,
+    gpu: Gpu = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compare the kernel that gen.load gives for a spec and a shape with torch, torch.compile, CuPy and JAX.
+
+    Every result is checked against NumPy's first, where NumPy needs too long on a smaller shape. Then our kernel and a
+    peer are timed in alternating rounds, A B B A, behind the same flush of the caches. The ratio of their times is a
+    median with a 95 % interval; gen is faster, or slower, if all of that lies further from 1 than the interval of our
+    kernel against itself. Under 20 us a launch is also timed as one of 50 in a CUDA graph (hot).
+    """
+    from gen.compare.case import ComparisonCase
+    from gen.compare.peers import find_peers
+    from gen.compare.process import Comparisons, LibrariesFactory
+    from gen.compare.row import FAILED, OURS, WRONG
+    from gen.emit.files import ELSEWHERE, check_writable
+    from gen.families.counts import check_counts
+    from gen.gpu.isolated import IsolatedDevice
+    from gen.gpu.timing import Protocol
+    from gen.paths import cache_home
+    from gen.runtime.dispatch import family_and_spec
+    from gen.store.tuned import read_winners
+    from gen.tune.problems import read_counts, read_shape
+
+    asked = find_peers(None if peers is None else peers.split(","))
+    home = home_of(out)
+    family, spec = family_and_spec(families_of(ctx), name, home)
+    counts = read_counts(count or ())
+    check_counts(counts, [(family, spec)])
+    case = ComparisonCase(family, spec, read_shape(shape), counts)
+    if 0 in case.shape:
+        raise OptionError("--shape", "must have elements to compare", shape)
+    read_winners(home)  # what cannot be read would only be logged, and the kernel be untuned
+    log = cache_home(home) / "compare.log"
+    check_writable(log, ELSEWHERE)
+    with gpus.alone(gpu, None, "gen compare"), IsolatedDevice(LibrariesFactory(gpu, home, log)) as device:
+        comparisons = Comparisons(device, asked, Protocol.COLD, home)
+        rows = comparisons.rows(case)
+        work = family.work(spec, case.extents)
+        limits = {one.value: device.about.floor_us(work, one) for one in (Protocol.COLD, Protocol.HOT)}
+    if json:
+        show.data(_as_json(case, rows, limits, device.name, device.driver, comparisons.missing))
+    else:
+        show.text(f"{case.name} on {device.name}, driver {device.driver}")
+        _print(rows, limits)
+        for peer, reason in comparisons.missing.items():
+            show.note(f"Without {peer}: {reason}")
+    if comparisons.lost is not None:
+        raise comparisons.lost
+    if any(row.peer == OURS and (row.ours_us is None or row.note.startswith((WRONG, FAILED))) for row in rows):
+        raise typer.Exit(1)
+
+
+def _print(rows: Sequence[Row], limits: Mapping[str, float]) -> None:
+    """A line for each contender and protocol, then why others have none."""
+    from gen.compare.row import OURS, digits
+
+    cells = []
+    for row in rows:
+        us = row.ours_us if row.peer == OURS else row.peer_us
+        if us is None or row.ratio is None or row.low is None or row.high is None:
+            continue
+        ours = row.peer == OURS
+        ratio = "" if ours else f"{row.ratio:.3f} [{row.low:.3f}, {row.high:.3f}]"
+        limit = f"{limits[row.protocol] / us:.3f}"
+        who = f"gen: {row.variant.partition('__')[2]}" if ours else row.peer
+        verdict = f"noise {100 * row.noise:.1f} %" if ours else _VERDICTS.get(row.verdict, "too few samples")
+        cells.append((who, row.protocol, digits(us), limit, ratio, verdict))
+    if cells:
+        show.table(("contender", "protocol", "us", "of the limit", "its time / gen's", "verdict"), cells)
+    notes = dict.fromkeys((row.peer, row.note) for row in rows if row.note)
+    for peer, note in notes:
+        show.text(f"{peer}: {note}", indent=2)
+
+
+def _as_json(
+    case: ComparisonCase, rows: Sequence[Row], limits: Mapping[str, float], device: str, driver: str,
+    missing: Mapping[str, str],
+) -> dict[str, Any]:  # fmt: skip
+    from dataclasses import asdict
+
+    return {
+        "spec": f"{case.family.name}_{case.spec.label}",
+        "shape": list(case.shape),
+        "counts": dict(case.counts),
+        "device": device,
+        "driver": driver,
+        "limit_us": limits,
+        "rows": [asdict(row) for row in rows],
+        "missing": missing,
+    }
