@@ -15,7 +15,7 @@ from gen.families.config import Config
 from gen.families.stencil.overlapped import Overlapped, OverlappedConfig
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.stream import StreamConfig
-from gen.families.stencil.temporal import Temporal, TemporalConfig, most_registers, registers
+from gen.families.stencil.temporal import Columns, Temporal, TemporalConfig, most_registers, registers
 from gen.families.stencil.window import Reach
 
 Choice = tuple[str, Config]
@@ -49,12 +49,11 @@ def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> f
     """What a cell and step of `temporal` takes, by the count."""
     words = spec.accumulator.size // 4
     reach, cells = Reach.of(spec).mirrored(spec), config.vectors * 16 // spec.dtype.size
-    used = sum(-(-config.steps * side // cells) * cells for side in (reach.left, reach.right))
-    wide = 32 * cells
+    columns = Columns.of(spec, config)
     # Each warp streams a strip of rows, and over what its steps use up above and below.
-    strips = max(limits.multiprocessors * config.warps_per_sm * config.waves * (wide - used) // ROWS, 1)
+    strips = max(limits.multiprocessors * config.warps_per_sm * config.waves * columns.own // ROWS, 1)
     strip = ROWS / strips
-    repeated = wide / (wide - used) * (strip + config.steps * (reach.high - 1)) / strip
+    repeated = columns.wide / columns.own * (strip + config.steps * (reach.high - 1)) / strip
     shuffled = 2 * reach.side * words / cells
     slots = _sums(spec, limits) + shuffled + AROUND * words + _rounded(spec)
     busy = config.warps_per_sm / (config.warps_per_sm + 1)

@@ -21,6 +21,7 @@ from gen.families.stencil.text import Line, literal
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
 
 MOST_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
+ROWS_AHEAD = 4  # on their way to shared memory
 _UNFOLDED = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
 END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
@@ -52,6 +53,9 @@ class TemporalText:
     down: int
     left: int
     right: int
+    halo_left: int
+    halo_right: int
+    rows_ahead: int
     rim_up: int
     rim_down: int
     rim_left: int
@@ -79,11 +83,10 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
         """Two axes; a warp wider than what its steps use up; registers for all rows that the levels hold."""
         if len(spec.axes) != 2:
             return "it streams rows: a stencil of one axis has none"
-        reach, cells = Reach.of(spec).mirrored(spec), _cells(spec, config)
-        left, right = (_whole(config.steps * side, cells) for side in (reach.left, reach.right))
-        if 2 * (left + right) > 32 * cells:
-            return f"{config.steps} steps use up {left + right} of the {32 * cells} columns of a warp"
-        if Rim.of(spec).left > 32 * cells - 2 * left - right:
+        reach, columns = Reach.of(spec).mirrored(spec), Columns.of(spec, config)
+        if 2 * columns.halo > columns.wide:
+            return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"
+        if Rim.of(spec).left > columns.own - columns.left:
             return "the second warp of a row would read cells that are frozen"
         if config.steps * reach.high > _UNFOLDED:
             return "a round of its loop would be too long"
@@ -111,8 +114,8 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
         """All that the template reads."""
-        reach = Reach.of(spec).mirrored(spec)
-        rim = Rim.of(spec)
+        reach, rim = Reach.of(spec).mirrored(spec), Rim.of(spec)
+        columns = Columns.of(spec, config)
         text = TemporalText(
             element=spec.dtype.cuda,
             number=spec.accumulator.cuda,
@@ -126,6 +129,9 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
             down=reach.down,
             left=reach.left,
             right=reach.right,
+            halo_left=columns.left,
+            halo_right=columns.right,
+            rows_ahead=ROWS_AHEAD,
             rim_up=rim.up,
             rim_down=rim.down,
             rim_left=rim.left,
@@ -162,7 +168,41 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
 
     def bytes_in_flight(self, spec: StencilSpec, config: TemporalConfig) -> int:
         """The rows loaded ahead."""
-        return 16 * config.vectors * _round(Reach.of(spec).mirrored(spec))
+        return 16 * config.vectors * ROWS_AHEAD
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a warp: those that it writes, and those on each side that its steps use up, in whole lanes."""
+
+    own: int
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, spec: StencilSpec, config: TemporalConfig) -> Columns:
+        """Every step uses up as many columns as the weights reach.
+
+        The last warp of a row may write the last column alone. At a folded end that column is computed from what is
+        mirrored, up to `right` columns to its left, even where the weights reach less far to the left. The steps before
+        use up `left` columns each. The first warp of a row writes at least half of its columns, more than its steps
+        use up, so the left end asks for nothing more.
+        """
+        reach, cells = Reach.of(spec), _cells(spec, config)
+        mirrored = {"mirror": reach.right, "reflect": reach.right - 1}.get(spec.boundaries[-1], 0)
+        left = (config.steps - 1) * reach.left + max(reach.left, mirrored)
+        left, right = (-(-used // cells) * cells for used in (left, config.steps * reach.right))
+        return cls(32 * cells - left - right, left, right)
+
+    @property
+    def halo(self) -> int:
+        """Columns that the steps use up on both sides."""
+        return self.left + self.right
+
+    @property
+    def wide(self) -> int:
+        """All columns of a warp."""
+        return self.own + self.halo
 
 
 @dataclass(frozen=True)
@@ -176,17 +216,15 @@ class _Blocks:
     @classmethod
     def of(cls, spec: StencilSpec, config: TemporalConfig) -> _Blocks:
         """As many strips as fill the device so many times, each long enough that its ends use up little."""
-        reach, cells = Reach.of(spec).mirrored(spec), _cells(spec, config)
-        left, right = (_whole(config.steps * side, cells) for side in (reach.left, reach.right))
-        own = 32 * cells - left - right
-        across = size("cols").ceil_div(own).called("across")
-        # From the first column of an inner warp to the last that it may read.
-        least_cols = 32 * cells - left + Rim.of(spec).right
-        inner = ((size("cols").at_least(least_cols) - least_cols) // own).called("inner_across")
+        reach, columns = Reach.of(spec).mirrored(spec), Columns.of(spec, config)
+        across = size("cols").ceil_div(columns.own).called("across")
+        # From the first column that a warp writes to the last that it reads, and what is frozen behind it.
+        least_cols = columns.own + columns.right + Rim.of(spec).right
+        inner = ((size("cols").at_least(least_cols) - least_cols) // columns.own).called("inner_across")
         resident = size("multiprocessors") * (config.warps_per_sm * config.waves)
-        columns = inner + (across - inner) * END_STRIPS
+        warps = inner + (across - inner) * END_STRIPS
         least = max(config.steps * (reach.up + reach.down), 8)
-        strips = (resident // columns.at_least(1)).at_most(size("rows") // least).at_least(1)
+        strips = (resident // warps.at_least(1)).at_most(size("rows") // least).at_least(1)
         return cls(across, inner, strips.at_most(size("rows")).called("strips"))
 
     @property
@@ -213,12 +251,3 @@ def most_registers(config: TemporalConfig) -> int:
 
 def _cells(spec: StencilSpec, config: TemporalConfig) -> int:
     return config.vectors * 16 // spec.dtype.size
-
-
-def _whole(count: int, of: int) -> int:
-    return -(-count // of) * of
-
-
-def _round(reach: Reach) -> int:
-    """Rows after which registers are where they were: as many are on their way to shared memory."""
-    return reach.high if reach.high > 2 else 4
