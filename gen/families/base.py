@@ -101,6 +101,13 @@ class Algorithm(ABC, Generic[S, C]):
         """Why this variant cannot take these sizes."""
         return None
 
+    def cases(self, spec: S, config: C) -> Iterator[Extents]:
+        """Sizes that fit this variant badly: few elements are left for its last warp or tile, say, or all but few.
+
+        It is proven on them beside those of `Family.cases`, which all variants of a spec share.
+        """
+        return iter(())
+
     def slow(self, spec: S, config: C, extents: Extents, alignment: int) -> str | None:
         """Why it takes these sizes the long way, slower than a variant that is made for them; None if this one is.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gen.dtypes import C64, F32, F64, DType
-from gen.families.base import Array, Extents, Family, Layout, Spec
+from gen.families.base import Array, Extents, Family, Layout, Spec, Variant
 from gen.proof.sizes import DEVICE, MULTIPROCESSOR_COUNTS, OFFSETS, RandomDraw, draw_extents
 
 MARGIN = 256  # bytes kept free before and after each array
@@ -78,6 +78,13 @@ def cases_of(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
         for place, content in enumerate((Content.INTEGERS, next(others))):
             offset = 0 if (number + place) % 2 == 0 else OFFSETS[1 + number // 2 % (len(OFFSETS) - 1)]
             yield Case(extents, content, number + 1000 * seed, offset, multiprocessors=next(devices))
+
+
+def own_cases(variant: Variant, seed: int = 0) -> Iterator[Case]:
+    """The sizes that fit a variant badly, each once: with exact integers and with normal deviates, in turns."""
+    contents, devices = cycle((Content.INTEGERS, Content.RANDOM)), cycle(MULTIPROCESSOR_COUNTS[::-1])
+    for number, extents in enumerate(variant.algorithm.cases(variant.spec, variant.config)):
+        yield Case(extents, next(contents), number + 1000 * seed, multiprocessors=next(devices))
 
 
 @dataclass(frozen=True)

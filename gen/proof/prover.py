@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -10,11 +10,14 @@ import numpy as np
 
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
-from gen.proof.cases import Case, Content, allocate, begins, cases_of, fill
+from gen.proof.cases import Case, Content, allocate, begins, cases_of, fill, own_cases
 from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, sampled_cases
 from gen.proof.shrink import smallest
+
+CasesOf = Callable[[Variant], Sequence[Case]]
+"""Says on which cases a variant is proven."""
 
 # Two different fills: an element that a kernel does not write differs between the two runs.
 _FILLS = (0xA5, 0x5A)
@@ -43,9 +46,13 @@ class AdjustableRunner(Runner, Protocol):
 
 
 def prove(
-    runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case] | None = None, *, shrink: bool = False
+    runner: AdjustableRunner,
+    variants: Sequence[Variant],
+    cases: Sequence[Case] | CasesOf | None = None,
+    *,
+    shrink: bool = False,
 ) -> Iterator[Proof]:
-    """Proves variants in order, on `cases` or else on those of their families.
+    """Proves variants in order, on `cases` or else on those of their families and their own.
 
     With `shrink` a failure comes with the smallest problem that was found to fail alike. Kernels are made ready before
     the first proof comes out; hand in as many variants as should be built together.
@@ -156,7 +163,8 @@ def _undefined(kernel: Kernel) -> str:
     return f"; a value was undefined at {seen}" if seen else ""
 
 
-def _cases(variant: Variant, cases: Sequence[Case] | None) -> Sequence[Case]:
+def _cases(variant: Variant, cases: Sequence[Case] | CasesOf | None) -> Sequence[Case]:
     if cases is not None:
-        return cases
-    return (*cases_of(variant.family, variant.spec), *sampled_cases(variant.family, variant.spec))
+        return cases(variant) if callable(cases) else cases
+    family, spec = variant.family, variant.spec
+    return (*cases_of(family, spec), *own_cases(variant), *sampled_cases(family, spec))

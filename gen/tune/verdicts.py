@@ -9,10 +9,10 @@ from typing import Literal
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Variant
-from gen.proof.cases import Case, cases_of
+from gen.proof.cases import Case, cases_of, own_cases
 from gen.proof.failure import REFUSED, Failure
 from gen.proof.launches import check_registers
-from gen.proof.prover import AdjustableRunner, Proof, prove
+from gen.proof.prover import AdjustableRunner, CasesOf, Proof, prove
 from gen.proof.replay import Kept, cases_for
 from gen.proof.sampled import sampled_cases
 from gen.toolchain.compiled import Compiled
@@ -43,7 +43,7 @@ class Verdict:
 def verdicts(
     runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int = 0, kept: Sequence[Kept] = ()
 ) -> Iterator[Verdict]:
-    """Proves variants on the cases of their families, those of one spec built together; first on those that were kept.
+    """Proves variants on the cases of their families and their own; first on those that were kept.
 
     One that g++ refuses has failed, and comes out before those it was to be built with.
 
@@ -54,11 +54,7 @@ def verdicts(
         kept: cases on which a variant has failed before.
     """
     for _, group in groupby(variants, key=lambda made: (made.family.name, made.spec)):
-        alike = tuple(group)
-        family, spec = alike[0].family, alike[0].spec
-        cases = (*cases_for(kept, alike[0]), *cases_of(family, spec, seed), *sampled_cases(family, spec, seed))
-        for start in range(0, len(alike), CHUNK):
-            yield from _together(runner, alike[start : start + CHUNK], cases)
+        yield from _of_one_spec(runner, tuple(group), seed, kept)
 
 
 def refused(variants: Sequence[Variant], error: CompileError) -> Verdict:
@@ -84,7 +80,21 @@ def with_registers(verdict: Verdict, compiled: Compiled | CompileError | None) -
     return verdict
 
 
-def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Sequence[Case]) -> Iterator[Verdict]:
+def _of_one_spec(
+    runner: AdjustableRunner, variants: Sequence[Variant], seed: int, kept: Sequence[Kept]
+) -> Iterator[Verdict]:
+    family, spec = variants[0].family, variants[0].spec
+    first = (*cases_for(kept, variants[0]), *cases_of(family, spec, seed))
+    last = tuple(sampled_cases(family, spec, seed))
+
+    def cases(made: Variant) -> Sequence[Case]:
+        return (*first, *own_cases(made, seed), *last)
+
+    for start in range(0, len(variants), CHUNK):
+        yield from _together(runner, variants[start : start + CHUNK], cases)
+
+
+def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: CasesOf) -> Iterator[Verdict]:
     proofs = prove(runner, variants, cases, shrink=True)
     try:
         first = next(proofs, None)  # everything is built before it

@@ -15,6 +15,7 @@ from gen.families.stencil.likely import many_steps, one_step
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.overlapped import Overlapped
+from gen.families.stencil.sizes import awkward, extents_of
 from gen.families.stencil.spec import DTYPES, STEPS, StencilSpec
 from gen.families.stencil.staged import Queued, Tiled
 from gen.families.stencil.stream import Stream
@@ -100,7 +101,7 @@ class Stencil(DenseFamily[StencilSpec]):
     def representative(self, spec: StencilSpec, shape_class: str) -> Extents:
         """The size that stands for a class when it is tuned."""
         steps = 1 if shape_class == ONE_STEP else TUNED_STEPS
-        return _extents(spec, (1 << 26,) if len(spec.axes) == 1 else (8192, 8192), steps)
+        return extents_of(spec, (1 << 26,) if len(spec.axes) == 1 else (8192, 8192), steps)
 
     def provable(self, spec: StencilSpec, extents: Extents) -> Extents:
         """As much of it as NumPy computes in a fraction of a second, so that tuning need not wait for it."""
@@ -111,24 +112,11 @@ class Stencil(DenseFamily[StencilSpec]):
         shape = [min(extents[axis], most) for axis in spec.axes]
         if steps == extents.get(STEPS, 1) and all(extents[axis] <= most for axis in spec.axes):
             return extents
-        return _extents(spec, shape, steps)
+        return extents_of(spec, shape, steps)
 
     def cases(self, spec: StencilSpec) -> Iterator[Extents]:
         """Nothing, one, thinner than the radius, one off a block, pitched; no step, one, several."""
-        if len(spec.axes) == 1:
-            for place, cols in enumerate((0, 1, 2, 3, 5, 31, 33, 256, 257, 1023, 2049)):
-                yield _extents(spec, (cols,), (1, 2, 3, 0)[place % 4])
-            for cols, steps in ((255, 3), (1282, 67), (256, 6), (5003, 11)):  # segments of a warp, and several launches
-                yield _extents(spec, (cols,), steps)
-            return
-        shapes = (
-            (0, 0), (0, 4), (4, 0), (1, 1), (1, 2), (2, 1), (3, 3), (1, 131), (131, 1), (7, 31), (8, 32), (9, 33),
-            (17, 127), (33, 65),
-        )  # fmt: skip
-        for place, shape in enumerate(shapes):
-            yield _extents(spec, shape, (1, 2, 5, 3, 1, 0, 17)[place % 7])
-        yield {"rows": 19, "cols": 37, "in_pitch": 40, "out_pitch": 41, STEPS: 2}
-        yield {"rows": 39, "cols": 260, "in_pitch": 264, "out_pitch": 268, STEPS: 7}
+        return awkward(spec)
 
     def base(self, spec: StencilSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""
@@ -137,11 +125,3 @@ class Stencil(DenseFamily[StencilSpec]):
     def likely(self, spec: StencilSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
         """For one step rows through registers, for many as many at once as pay."""
         return one_step(spec) if shape_class == ONE_STEP else many_steps(spec, limits)
-
-
-def _extents(spec: StencilSpec, shape: tuple[int, ...] | list[int], steps: int) -> Extents:
-    """Dense arrays of this shape."""
-    sizes = dict(zip(spec.axes, shape, strict=True))
-    if len(spec.axes) > 1:
-        sizes |= {"in_pitch": sizes["cols"], "out_pitch": sizes["cols"]}
-    return {**sizes, STEPS: steps}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gen.dtypes import U32, LoadModifier
@@ -10,6 +10,7 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, Scratch
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.plans import numbers, stepping
+from gen.families.stencil.sizes import about_tiles
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Coefficients, common, weight_bytes
 from gen.families.tiles import Tiles
@@ -60,6 +61,10 @@ class Naive(Algorithm[StencilSpec, NaiveConfig]):
     def uncovered(self, spec: StencilSpec, config: NaiveConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
+
+    def cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
+        """Sizes that leave the last tiles few of their cells, or all but few."""
+        return about_tiles(spec, self.tiles(spec, config))
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -5,7 +5,7 @@ The kernels of the literature: `tiled` is its stencil_1d, `queued` its kernel_2d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import U32
@@ -14,6 +14,7 @@ from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.naive import weights_of
 from gen.families.stencil.plans import numbers, stepping
+from gen.families.stencil.sizes import about_tiles
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Coefficients, Line, common
 from gen.families.stencil.window import Reach, Rim, window_lines
@@ -85,6 +86,10 @@ class Tiled(Algorithm[StencilSpec, TiledConfig]):
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
 
+    def cases(self, spec: StencilSpec, config: TiledConfig) -> Iterator[Extents]:
+        """Sizes that leave the last tiles few of their cells, or all but few."""
+        return about_tiles(spec, self.tiles(spec, config))
+
     def inputs(self, spec: StencilSpec, config: TiledConfig) -> Mapping[str, object]:
         """All that the template reads."""
         return {
@@ -131,6 +136,10 @@ class Queued(Algorithm[StencilSpec, QueuedConfig]):
     def uncovered(self, spec: StencilSpec, config: QueuedConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid."""
         return self.tiles(config).uncovered(extents)
+
+    def cases(self, spec: StencilSpec, config: QueuedConfig) -> Iterator[Extents]:
+        """Sizes that leave the last tiles few of their cells, or all but few."""
+        return about_tiles(spec, self.tiles(config))
 
     def inputs(self, spec: StencilSpec, config: QueuedConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -6,7 +6,7 @@ shuffles; the cells beside the warp's are loaded by its first and last lanes. Ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gen.arch import max_registers_per_thread
@@ -15,6 +15,7 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import numbers, stepping
+from gen.families.stencil.sizes import about_tiles
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, common
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
@@ -90,6 +91,13 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
     def uncovered(self, spec: StencilSpec, config: StreamConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
+
+    def cases(self, spec: StencilSpec, config: StreamConfig) -> Iterator[Extents]:
+        """Sizes that leave the last warps few of their cells, or all but few."""
+        wide = 32 * _cells(spec)
+        if len(spec.axes) == 1:
+            return about_tiles(spec, Tiles(ONE, size("cols"), 1, wide * config.rows))
+        return about_tiles(spec, Tiles(size("rows"), size("cols"), config.rows, wide))
 
     def inputs(self, spec: StencilSpec, config: StreamConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -7,7 +7,7 @@ the cells inside, so a fused step computes what a single one does, to the last b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gen.arch import max_registers_per_thread
@@ -16,6 +16,7 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_g
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import COPY_THREADS, numbers, stepping
+from gen.families.stencil.sizes import about
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, literal
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
@@ -111,6 +112,15 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
             if extents[axis] > MOST_EXTENT:
                 return f"it counts {axis} in 32 bits"
         return beyond_grid(_Blocks.of(spec, config).count.at({**extents, **limits.sizes()}))
+
+    def cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
+        """Sizes that leave the last warp of a row few of its columns, or all but few; with few inner rows or none."""
+        reach, rim, own = Reach.of(spec).mirrored(spec), Rim.of(spec), Columns.of(spec, config).own
+        few = reach.up + 2
+        inner = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ROWS_AHEAD + 1
+        cols = (2 * own + 1, own + 2, 3 * own - 1, 3 * own)  # the last two have a warp that is not at an end
+        steps = (config.steps + 1, config.steps, config.steps, config.steps - 1)
+        return about(spec, cols, (few, few + 1, inner, inner + ROWS_AHEAD), steps)
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
         """All that the template reads."""
