@@ -29,7 +29,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 bfe5e4fbd6c79739
+// Template: stencil/temporal.cu.jinja, with its partials sha256 21197f01e9c99165
 //
 // Written by gen: change the template, not this file.
 
@@ -46,12 +46,17 @@ constexpr int kHeld = kHigh > 1 ? kHigh - 1 : 1;  // rows of sums that are not f
 constexpr int kRound = 4;  // rows on their way to shared memory, written out in the loop
 constexpr int kSide = kLeft > kRight ? kLeft : kRight;  // neighbours to look at on each side
 // Columns that the steps use up on each side, in whole lanes.
-constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;
-constexpr int kHaloRight = (kSteps * kRight + kCells - 1) / kCells * kCells;
+constexpr int kHaloLeft = 16, kHaloRight = 16;
 constexpr int kOwnCols = 32 * kCells - kHaloLeft - kHaloRight;  // columns that a warp writes
 constexpr unsigned kEndStrips = 3;  // strips at the ends of the rows, for one elsewhere
 constexpr int kEdgeCost = 3;  // rows inside that take as long as one at an end
 constexpr unsigned kAllLanes = 0xffffffffu;
+static_assert(
+    kHaloLeft % kCells == 0 && kHaloRight % kCells == 0,
+    "a lane writes all of its columns or none");
+static_assert(
+    kSteps * kLeft <= kHaloLeft && kSteps * kRight <= kHaloRight,
+    "every step uses up as many columns as the weights reach");
 static_assert(kOwnCols > 0, "a warp must be wider than what its steps use up");
 
 // The array's extents, and where the calling lane stands.
