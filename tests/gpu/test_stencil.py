@@ -13,11 +13,11 @@ from gen.families.base import Variant
 from gen.families.stencil import StencilSpec
 from gen.gpu.device import CudaDevice
 from gen.gpu.kernel import CudaKernel, CudaRunner
-from gen.proof.cases import Case, Content, allocate, fill
+from gen.proof.cases import Case, Content, allocate, fill, own_cases
 from gen.proof.prover import check, uncovered
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
-from tests.stencils import FAMILY, LINE_SPECS, SPECS, cases, legal, line_cases, overlapped, variants
+from tests.stencils import FAMILY, LINE_SPECS, SPECS, cases, legal, line_cases, overlapped, several, variants
 
 VARIANTS = tuple(made for spec in SPECS for made in legal(spec))
 LINES = tuple(made for spec in LINE_SPECS for made in legal(spec))
@@ -46,11 +46,11 @@ def lines(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, CudaKernel]:
 
 
 @settings(max_examples=max(settings().max_examples // 10, 1))
-@given(made=st.lists(variants(), min_size=8, max_size=8, unique=True), each=st.lists(cases(), min_size=3, max_size=3))
+@given(made=several(variants(), 8), each=st.lists(cases(), min_size=3, max_size=3))
 def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[Variant], each: list[Case]) -> None:
     ready = loaded(runner, compiler, made)
     for one in made:
-        for case in each:
+        for case in (*own_cases(one), *each):
             if uncovered(one, case, runner.limits) is None:
                 failure = check(ready[one], runner.limits, case)
                 assert failure is None, str(failure)
@@ -58,13 +58,13 @@ def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[V
 
 @settings(max_examples=max(settings().max_examples // 10, 1))
 @given(
-    made=st.lists(overlapped(), min_size=8, max_size=8, unique=True),
+    made=several(overlapped(), 8),
     each=st.lists(line_cases(), min_size=3, max_size=3),
 )
 def test_any_line_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[Variant], each: list[Case]) -> None:
     ready = loaded(runner, compiler, made)
     for one in made:
-        for case in each:
+        for case in (*own_cases(one), *each):
             failure = check(ready[one], runner.limits, case)
             assert failure is None, str(failure)
 

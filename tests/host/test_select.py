@@ -12,7 +12,7 @@ import pytest
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits, Variant
 from gen.families.names import find_spec, find_variant, space
-from gen.proof.cases import cases_of
+from gen.proof.cases import cases_of, own_cases
 from gen.proof.prover import uncovered
 from gen.tune.select import select
 
@@ -44,6 +44,17 @@ def test_every_algorithm_is_proven_on_problems_that_it_takes(family: Family[Any]
             for case in cases_of(family, spec)
         )
         assert taken >= LEAST, name
+
+
+@each_family
+def test_every_variant_takes_the_sizes_of_its_own(family: Family[Any]) -> None:
+    for made in (made for variants in covered(family).values() for made in variants):
+        for case in own_cases(made):
+            assert uncovered(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None, (
+                f"{made.name}: {case}"
+            )
+            measured = family.extents(made.spec, family.layouts(made.spec, case.extents))
+            assert {**measured, **{name: case.extents[name] for name in family.counts(made.spec)}} == case.extents
 
 
 @each_family

@@ -32,6 +32,7 @@ ON_LONG_STREAM = ON_STREAM.replace("u8", "u16")  # not all of its rows are on th
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
+ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').samples['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').samples['overlapped'].label}__overlapped_v2_w2_t4"
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
@@ -260,6 +261,13 @@ MUTANTS = (
         "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL,
         "level >= steps) continue;\n    {{ k.number }} line", "level > steps) continue;\n    {{ k.number }} line",
         WRONG,
+    ),
+    Mutant(
+        "temporal: a last warp without the columns that its mirror image needs", ON_TRANSPORT, TEMPORAL,
+        "constexpr int kHaloLeft = {{ k.halo_left }}, kHaloRight = {{ k.halo_right }};",
+        "constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;\n"
+        "constexpr int kHaloRight = {{ k.halo_left + k.halo_right }} - kHaloLeft;", WRONG,
+        also=((' <= kHaloLeft,\n    "the last column', ' >= 0,\n    "the last column'),),
     ),
     Mutant(
         "overlapped: the last segment goes past the end [11]", ON_OVERLAPPED, OVERLAPPED,

@@ -34,6 +34,9 @@ _LAPLACIAN = {
     "shape": [9, 9],
     "weights": [(y == 4) * _CURVATURE[x] + (x == 4) * _CURVATURE[y] for y in range(9) for x in range(9)],
 }
+# A step of transport by upwind differences of second order, a quarter of a cell along both axes: on one side alone.
+_UPWIND = (-1 / 8, 0, 0, 1 / 2, 0, 0, 1 / 4, 1 / 2, -1 / 8)
+_TRANSPORT = StencilSpec("transport", _UPWIND, (3, 3), boundary=("reflect", "mirror"), origin=(1, -1))
 _FIRST = {"block_y": 1, "unroll": 1}
 _PROVABLE = {1: 1 << 20, 2: 1000}  # the largest extents of one and two axes that base is proven at
 _PROVABLE_LEAST = {1: 1 << 12, 2: 64}  # many blocks of base all the same
@@ -60,7 +63,7 @@ class Stencil(DenseFamily[StencilSpec]):
     )  # fmt: skip
     # An explicit step of the heat equation, at half the largest stable time step.
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
-    samples = MappingProxyType({"overlapped": StencilSpec("derivative", _SLOPE, (9,))})
+    samples = MappingProxyType({"overlapped": StencilSpec("derivative", _SLOPE, (9,)), "temporal": _TRANSPORT})
     templates = templates_root()
     spelling = (
         f"{catalogue[0].label}: a word, a digest of all that is computed and a type, one of "
@@ -72,9 +75,9 @@ class Stencil(DenseFamily[StencilSpec]):
         return StencilSpec.from_json(content)
 
     def spell(self, label: str) -> StencilSpec | None:
-        """The specs of the literature's kernels."""
-        known = (self.from_json({**self.catalogue[0].to_json(), **named.spec}) for named in self.named)
-        return next((spec for spec in known if spec.label == label), None)
+        """The samples, and the specs of the literature's kernels."""
+        named = (self.from_json({**self.catalogue[0].to_json(), **named.spec}) for named in self.named)
+        return next((spec for spec in (*self.samples.values(), *named) if spec.label == label), None)
 
     def counts(self, spec: StencilSpec) -> Mapping[str, int]:
         """How many steps a call takes."""

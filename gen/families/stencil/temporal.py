@@ -114,13 +114,13 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
         return beyond_grid(_Blocks.of(spec, config).count.at({**extents, **limits.sizes()}))
 
     def cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
-        """Sizes that leave the last warp of a row few of its columns, or all but few; with few inner rows or none."""
+        """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""
         reach, rim, own = Reach.of(spec).mirrored(spec), Rim.of(spec), Columns.of(spec, config).own
         few = reach.up + 2
-        inner = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ROWS_AHEAD + 1
-        cols = (2 * own + 1, own + 2, 3 * own - 1, 3 * own)  # the last two have a warp that is not at an end
-        steps = (config.steps + 1, config.steps, config.steps, config.steps - 1)
-        return about(spec, cols, (few, few + 1, inner, inner + ROWS_AHEAD), steps)
+        ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ROWS_AHEAD
+        rows = (few, few + 1, few, ends + ROWS_AHEAD + 1)
+        steps = (config.steps, config.steps, config.steps - 1, config.steps + 1)
+        return about(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
         """All that the template reads."""
