@@ -33,16 +33,17 @@ sanitize: .venv/installed ## run every algorithm under compute-sanitizer, on a G
 bench: .venv/installed ## time gen itself, on any machine
 	.venv/bin/python bench/host.py
 
-check: .venv/installed ## all that a change must pass: format, lint, types, out/ up to date, tests
+check: .venv/installed ## all that a change must pass: format, lint, layers, types, out/ up to date, tests
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
+	.venv/bin/lint-imports --no-logo
 	.venv/bin/gen generate --check
 	@$(MAKE) -j 2 types test # mypy takes half a minute of one core: beside the tests none is idle
 
 clean: ## remove what these targets made: .venv and caches
 	@[ Makefile -ef '$(firstword $(MAKEFILE_LIST))' ] || { echo "Run make clean in gen's own folder." >&2; exit 1; }
 	@[ ! -e .venv/made-by-make ] || rm -rf .venv
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache out/.cache
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache out/.cache
 	@for folder in $(wildcard gen tests bench); do \
 	  find $$folder -name __pycache__ -type d -prune -exec rm -rf {} +; \
 	done
