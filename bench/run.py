@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bench.gpu import BenchGpu
 from bench.stencils import checks_of, steps_of
 from gen.compare.case import ComparisonCase
-from gen.compare.comparison import Comparison, Report
+from gen.compare.comparison import Comparison
 from gen.compare.peers.base import Peer
 from gen.compare.process import Comparisons, LibrariesFactory
 from gen.compare.row import FAILED, OURS, Row, said
@@ -29,6 +29,7 @@ from gen.tune.outcome import LostError
 from gen.tune.run import run
 from gen.tune.searches import find_search
 from gen.tune.tuner import Options
+from gen.workers import Report
 
 if TYPE_CHECKING:
     from gen.gpu.session import GpuBench

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gen.compare.case import ComparisonCase, number_type
 from gen.compare.checks import Checks, random_inputs
@@ -24,6 +24,7 @@ from gen.gpu.timing import GRAPH_LAUNCHES, LATENCY_US, Sample
 from gen.gpu.timing import Protocol as Caches
 from gen.runtime.kernel import Kernel
 from gen.runtime.load import kernel_of
+from gen.workers import Report
 
 WARM_UP_US = 100_000.0  # once a case
 WARM_UP_AGAIN_US = 5_000.0  # before each contender
@@ -51,14 +52,6 @@ class Step:
     protocol: str = ""
 
 
-class Report(Protocol):
-    """Tells how far a comparison has come."""
-
-    def __call__(self, message: Step | Row, seconds: float | None = None) -> None:
-        """A row is there, or a step begins, or needs longer: from now on it may take so many seconds."""
-        ...
-
-
 class Comparison:
     """Our kernel on one case, against one contender after another."""
 
@@ -72,7 +65,7 @@ class Comparison:
             gpu: where.
             case: what is computed.
             caches: what they hold before a launch.
-            report: is told each step and each row.
+            report: is told each `Step` as it begins, with the seconds that it may take, and each `Row`.
             checks: makes what checks results.
         """
         self._gpu, self._case, self._caches, self._report, self._make_checks = gpu, case, caches, report, checks
@@ -356,12 +349,12 @@ def ours(kernel: Kernel, case: ComparisonCase, inputs: Sequence[SharedArray], gp
 
 
 def in_parts(mine: Sequence[Sample], others: Sequence[Sample], pairs: int) -> Iterator[list[Sample]]:
-    """What is timed between two looks at the clock, in order; in each block another of ours meets another of theirs."""
+    """What is timed between two looks at the clock; in each block another of ours beside another of theirs."""
     samples, size = [], block_size(pairs)
     for place, second in enumerate(abba(pairs)):
         block = place // 2 // size
-        meets = (block + block // len(mine)) % len(others)
-        samples.append(others[meets] if second else mine[block % len(mine)])
+        theirs = (block + block // len(mine)) % len(others)
+        samples.append(others[theirs] if second else mine[block % len(mine)])
     start = 0
     for count in parts(pairs):
         yield samples[start : start + 2 * count]

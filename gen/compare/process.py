@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gen.compare.case import ComparisonCase
-from gen.compare.comparison import PREPARE_SECONDS, Comparison, Report, Step
+from gen.compare.comparison import PREPARE_SECONDS, Comparison, Step
 from gen.compare.gpu import ComparisonGpu, LostError
 from gen.compare.peers.base import Peer
 from gen.compare.row import CRASHED, HUNG, LEFT_OUT, OURS, TOOK_DOWN, Row
 from gen.errors import GenError, MissingToolError
 from gen.gpu.timing import Protocol as Caches
-from gen.workers import Ended, result_of
+from gen.workers import Ended, Report, result_of
 
 if TYPE_CHECKING:
     from gen.gpu.session import GpuBench

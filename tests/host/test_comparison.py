@@ -201,13 +201,13 @@ def test_each_block_of_pairs_meets_in_other_memory() -> None:
     timed = [sample for part in in_parts(mine, others, 200) for sample in part]
     assert len(timed) == 400
     assert [sample in others for sample in timed] == list(abba(200))
-    meetings = set()
+    together = set()
     for start in range(0, 400, 2 * PAIRS_PER_BLOCK):
         block = timed[start : start + 2 * PAIRS_PER_BLOCK]
         (one,) = {mine.index(sample) for sample in block if sample in mine}
         (other,) = {others.index(sample) for sample in block if sample in others}
-        meetings.add((one, other))
-    assert len(meetings) == 9, "everyone meets everyone"
+        together.add((one, other))
+    assert len(together) == 9, "each of ours is timed beside each of theirs"
 
 
 @pytest.mark.parametrize("captures", [0, 1, 3, 5])

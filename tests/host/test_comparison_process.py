@@ -13,7 +13,7 @@ import pytest
 
 from bench.cases import reduce
 from gen.compare.case import ComparisonCase
-from gen.compare.comparison import Report, Step
+from gen.compare.comparison import Step
 from gen.compare.gpu import LostError
 from gen.compare.peers.base import Peer
 from gen.compare.process import (
@@ -30,6 +30,7 @@ from gen.errors import MissingToolError
 from gen.families.base import Limits
 from gen.gpu.isolated import IsolatedDevice
 from gen.gpu.timing import Protocol
+from gen.workers import Report
 from tests.fake_process import FakePeer, FakeProcess
 
 CASES = tuple(reduce(("sum",), F32, (n,)) for n in (10, 20, 30, 40))
