@@ -28,7 +28,7 @@ from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.families.base import Extents, Variant
 from gen.families.config import Config
-from gen.families.names import space, variant
+from gen.families.names import search_space, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
 from gen.families.stencil.naive import NaiveConfig
 from gen.families.stencil.stream import StreamConfig
@@ -117,7 +117,7 @@ def tried(line: Line) -> tuple[Variant, ...]:
     made: list[tuple[str, Config]] = [("naive", NaiveConfig())]
     for rows, warps in product((2, 4, 8), repeat=2):
         made.append(("stream", StreamConfig(rows=rows, warps_across=1, warps_down=warps)))
-    made += [(FUSED, config) for config in space(FAMILY.algorithms[FUSED], line.spec)]
+    made += [(FUSED, config) for config in search_space(FAMILY.algorithms[FUSED], line.spec)]
     return tuple(variant(FAMILY, line.spec, *one) for one in made)
 
 

@@ -27,7 +27,7 @@ from gen.dtypes import LoadModifier
 from gen.emit.render import render
 from gen.families.base import Extents, Layout, Limits, Variant
 from gen.families.config import Config
-from gen.families.names import illegal, variant
+from gen.families.names import search_space, variant
 from gen.families.reduction import Reduction, ReductionSpec
 from gen.families.reduction.canonical import dense
 from gen.toolchain.compiled import Compiled
@@ -139,8 +139,8 @@ def tried(group: Group) -> tuple[Variant, ...]:
     found = {default(group.spec, shape).name: default(group.spec, shape) for shape in group.shapes}
     for name in group.algorithms:
         algorithm = FAMILY.algorithms[name]
-        for config in algorithm.config.space():
-            if illegal(algorithm, group.spec, config) is None and _has_a_chance(name, config):
+        for config in search_space(algorithm, group.spec):
+            if _has_a_chance(name, config):
                 made = variant(FAMILY, group.spec, name, config)
                 found[made.name] = made
     return tuple(found.values())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.dtypes import F16, F32, F64
 from gen.families.base import Variant
-from gen.families.names import illegal, space, variant
+from gen.families.names import illegal, search_space, variant
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.overlapped import OverlappedConfig
 from gen.families.stencil.spec import BOUNDARIES, Boundary
@@ -174,7 +174,7 @@ def overlapped(draw: st.DrawFn) -> Variant:
         draw(st.sampled_from((0.0, 3.0))), origin,
     )  # fmt: skip
     algorithm = FAMILY.algorithms["overlapped"]
-    found = [config for config in space(algorithm, spec) if isinstance(config, OverlappedConfig)]
+    found = [config for config in search_space(algorithm, spec) if isinstance(config, OverlappedConfig)]
     least = min(config.vectors for config in found)
     short = [config for config in found if config.vectors <= max(least, 4) and config.steps <= 16]
     return variant(FAMILY, spec, algorithm, draw(st.sampled_from(short)))

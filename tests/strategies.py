@@ -37,7 +37,7 @@ def configs(config: type[C]) -> SearchStrategy[C]:
         )
         for parameter in config.parameters()
     }
-    return st.builds(config, **fields).filter(lambda made: made.problem() is None)
+    return st.builds(config, **fields).filter(lambda made: made.illegal() is None)
 
 
 @cache  # tests ask for them at every draw, and Hypothesis takes milliseconds to make one

@@ -91,15 +91,17 @@ def _family(family: Family[Any]) -> dict[str, Any]:
 
 
 def _algorithm(family: Family[Any], algorithm: Algorithm[Any, Any]) -> dict[str, Any]:
-    from gen.families.names import space
+    from gen.families.names import legal_space, unsearched
 
-    # Specs differ in what they allow: a config counts if it is legal for one of the catalogue.
-    legal = {config for spec in family.catalogue for config in space(algorithm, spec)}
+    # Specs differ in what they allow: a config counts if it is legal, or searched, for one of the catalogue.
+    legal = {(spec, config) for spec in family.catalogue for config in legal_space(algorithm, spec)}
+    searched = {config for spec, config in legal if unsearched(algorithm, spec, config) is None}
     return {
         "name": algorithm.name,
         "summary": algorithm.summary,
         "parameters": [_parameter(parameter) for parameter in algorithm.config.parameters()],
-        "legal_configs": len(legal),
+        "legal_configs": len({config for _, config in legal}),
+        "searched_configs": len(searched),
         "why_none": None if legal else _why_none(family, algorithm),
     }
 
@@ -164,7 +166,8 @@ def _show_family(family: dict[str, Any]) -> None:
         show.text(f"spec {spec['name']}: {spec['summary']}", indent=2)
     for algorithm in family["algorithms"]:
         show.text()
-        legal = algorithm["why_none"] or f"{algorithm['legal_configs']} legal configs"
+        counts = f"{algorithm['legal_configs']} legal configs, of which tuning tries {algorithm['searched_configs']}"
+        legal = algorithm["why_none"] or counts
         show.text(f"algorithm {algorithm['name']}, {legal}", "bold", indent=2)
         show.text(algorithm["summary"], indent=2)
         rows = [

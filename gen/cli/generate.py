@@ -37,7 +37,7 @@ def generate(
             parser=folder_of("--all"),
             metavar="DIR",
             show_default=False,
-            help="Write every legal variant of the catalogue there instead.",
+            help="Write every variant of the catalogue that tuning tries there instead.",
         ),
     ] = None,
     json: Json = False,

@@ -111,8 +111,8 @@ def tune(
             "--prune",
             metavar="RULE",
             show_default=False,
-            help="Do not time variants that cannot be fast: spills, in-flight, occupancy; all or none; repeatable. "
-            "Default: all.",
+            help="Do not time variants that cannot be fast: spills, in-flight, occupancy, unsearched; all or none; "
+            "repeatable. Default: all.",
         ),
     ] = None,
     gpu: Gpu = 0,

@@ -11,7 +11,7 @@ from typing import Any
 from gen.emit.files import MAKE_ROOM, read, write_if_changed
 from gen.emit.render import MARK, render
 from gen.families.base import Family, Variant
-from gen.families.names import base_variants, space, variant
+from gen.families.names import base_variants, search_space, variant
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ def base_of_catalogue(families: Sequence[Family[Any]]) -> tuple[Variant, ...]:
 
 
 def all_of_catalogue(families: Sequence[Family[Any]]) -> Iterator[Variant]:
-    """Every legal variant of every spec of every catalogue."""
+    """Every variant that tuning tries of every spec of every catalogue."""
     for family in families:
         for spec in family.catalogue:
             for algorithm in family.algorithms.values():
-                for config in space(algorithm, spec):
+                for config in search_space(algorithm, spec):
                     yield variant(family, spec, algorithm, config)
 
 

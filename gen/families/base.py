@@ -62,9 +62,16 @@ C = TypeVar("C", bound=Config)
 
 
 class Algorithm(ABC, Generic[S, C]):
-    """One template and its config class. Legality has four stages, each a reason in words or None.
+    """One template and its config class.
 
-    The first stage, the config alone, is `Config.problem`.
+    Four questions decide where a variant may be used. Each answer is a reason in words, or None:
+
+    - `illegal`: its kernel would be wrong, or cannot be written. There is no such variant.
+    - `unsearched`: it is correct, but by policy tuning does not try it. It can be rendered, proven and timed by name.
+    - `infeasible`: this device cannot run it.
+    - `uncovered`: it cannot compute these sizes.
+
+    `Config.illegal` and `Config.unsearched` answer the first two for a config alone.
     """
 
     name: ClassVar[str]
@@ -85,8 +92,12 @@ class Algorithm(ABC, Generic[S, C]):
             return "it does not give the same bits on every run"
         return f"it must be linked with {', '.join(self.links)} wherever it is loaded" if self.links else None
 
-    def refuses(self, spec: S, config: C) -> str | None:
-        """Why this config cannot compute this spec."""
+    def illegal(self, spec: S, config: C) -> str | None:
+        """Why a kernel of this config would compute this spec wrongly, or cannot be written for it."""
+        return None
+
+    def unsearched(self, spec: S, config: C) -> str | None:
+        """Why tuning does not try this config for this spec, legal as it is, unless it is told to."""
         return None
 
     def described(self, config: C) -> str:

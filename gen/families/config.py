@@ -119,8 +119,12 @@ class Config:
             )
         return cls._parameters
 
-    def problem(self) -> str | None:
-        """Why these values do not go together, whatever the spec; None if they do."""
+    def illegal(self) -> str | None:
+        """Why a kernel of these values would be wrong, or cannot be written, whatever the spec; None if it can."""
+        return None
+
+    def unsearched(self) -> str | None:
+        """Why tuning does not try these values, legal as they are, unless it is told to; None if it does."""
         return None
 
     @property
@@ -188,13 +192,13 @@ class Config:
 
     @classmethod
     def space(cls) -> Iterator[Self]:
-        """Every config whose values go together, in the order of the fields' values."""
+        """Every config that is not illegal alone, in the order of the fields' values."""
         parameters = cls.parameters()
         fields = [parameter.field for parameter in parameters]
         for values in product(*(parameter.values for parameter in parameters)):
             config = cls.__new__(cls)
             config.__dict__.update(zip(fields, values, strict=True))  # known values: `__init__` would look each up
-            if config.problem() is None:
+            if config.illegal() is None:
                 yield config
 
 

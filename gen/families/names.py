@@ -59,13 +59,24 @@ def variant(family: Family[Any], spec: Spec, algorithm: str | Algorithm[Any, Any
 
 def illegal(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
     """Why there is no such variant, in words; None if there is."""
-    return config.problem() or _refused(algorithm, spec, config)
+    return config.illegal() or _illegal_for(algorithm, spec, config)
 
 
-def _refused(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
+def _illegal_for(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
+    """The same for a config that is not illegal alone."""
     if not isinstance(spec, algorithm.takes):
         return f"it computes no {spec.label}"
-    return algorithm.refuses(spec, config)
+    return algorithm.illegal(spec, config)
+
+
+def unsearched(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
+    """Why tuning does not try a legal variant unless it is told to, in words; None if it does."""
+    return config.unsearched() or algorithm.unsearched(spec, config)
+
+
+def is_searched(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> bool:
+    """Whether there is such a variant, and tuning tries it without being told to."""
+    return illegal(algorithm, spec, config) is None and unsearched(algorithm, spec, config) is None
 
 
 def base_variants(family: Family[Any], spec: Spec) -> tuple[Variant, ...]:
@@ -78,10 +89,10 @@ def base_variants(family: Family[Any], spec: Spec) -> tuple[Variant, ...]:
 
 
 def likely_variants(family: Family[Any], spec: Spec, shape_class: str, limits: Limits) -> Iterator[Variant]:
-    """What a family expects to be fast for a shape class on such a device, as far as it is legal; the best first."""
+    """What a family expects to be fast for a shape class on such a device, as far as it is tried; the best first."""
     for name, config in family.likely(spec, shape_class, limits):
         algorithm = find_algorithm(family, name)
-        if illegal(algorithm, spec, config) is None:
+        if is_searched(algorithm, spec, config):
             yield Variant(family, spec, algorithm, config)
 
 
@@ -94,14 +105,19 @@ def named_variant(family: Family[Any], named: Named) -> Variant:
     return variant(family, spec, algorithm, config)
 
 
-def space(algorithm: Algorithm[Any, Any], spec: Spec, limits: Limits | None = None) -> tuple[Config, ...]:
-    """Every legal config of an algorithm for a spec; with `limits`, every one feasible on such a device."""
+def legal_space(algorithm: Algorithm[Any, Any], spec: Spec) -> tuple[Config, ...]:
+    """Every legal config of an algorithm for a spec."""
     if not isinstance(spec, algorithm.takes):
         return ()
+    return tuple(config for config in algorithm.config.space() if algorithm.illegal(spec, config) is None)
+
+
+def search_space(algorithm: Algorithm[Any, Any], spec: Spec, limits: Limits | None = None) -> tuple[Config, ...]:
+    """Every legal config that tuning tries unless it is told to try all; with `limits`, those feasible on a device."""
     return tuple(
         config
-        for config in algorithm.config.space()
-        if _refused(algorithm, spec, config) is None
+        for config in legal_space(algorithm, spec)
+        if unsearched(algorithm, spec, config) is None
         and (limits is None or algorithm.infeasible(spec, config, limits) is None)
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gen.arch import MAX_GRID_X, MAX_GRID_YZ
+from gen.arch import MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS_PER_BLOCK
 from gen.dtypes import DType
 from gen.families.expr import ONE, ZERO, Expr
 
@@ -64,6 +64,13 @@ class Plan:
     launches: tuple[Launch, ...]
     scratch: tuple[Scratch, ...] = ()
     constants: tuple[tuple[str, bytes], ...] = ()
+
+
+def beyond_block(threads: int) -> str | None:
+    """Why a block cannot have so many threads; None if it can."""
+    if threads > MAX_THREADS_PER_BLOCK:
+        return f"a block would have {threads} threads, and has at most {MAX_THREADS_PER_BLOCK}"
+    return None
 
 
 def beyond_grid(blocks: int, *behind: int) -> str | None:

@@ -1,7 +1,7 @@
 """Which variants are not worth a compilation, or a launch: rules that are stated, and can be switched off.
 
-A rule holds a variant against what the device needs, not against other variants, so that every run prunes the same.
-Base is never pruned.
+No rule compares a variant with others, so that every run prunes the same. `gen.tune.search.Space` applies the rule
+`unsearched`; this module applies the others, which hold a variant against what the device needs. Base is never pruned.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ RULES = {
         "bytes in flight with which it reads at full speed, even if registers set no limit"
     ),
     "occupancy": f"a multiprocessor holds fewer than {LEAST_WARPS} warps, and the grid has more for it",
+    "unsearched": "by policy its algorithm does not try the variant, though it is correct",
 }
 
 

@@ -81,7 +81,11 @@ def run(
     sources = Sources(farm, device.limits.arch)
     sources.foresee(to_come(problems[1:], device, farm, trials, options, sources))
     outcomes: list[Outcome] = []
-    weights = [] if budget is None else [EACH + sources.space(problem).count for problem in problems]
+    weights = (
+        []
+        if budget is None
+        else [EACH + sources.space(problem, complete=options.complete).count for problem in problems]
+    )
 
     def keep(outcome: Outcome, previous: str | None) -> None:
         if outcome.winner is not None and (previous is None or displaces(outcome, previous)):

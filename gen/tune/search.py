@@ -17,7 +17,7 @@ import numpy as np
 
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import Config
-from gen.families.names import illegal
+from gen.families.names import illegal, unsearched
 from gen.gpu.trial import Trial
 
 COUNTED = 2000  # combinations of an algorithm's values that are looked at to count its variants
@@ -46,14 +46,19 @@ class Search(Protocol):
 
 @dataclass(frozen=True)
 class Space:
-    """All variants of a spec that may be chosen unasked, by number, the algorithms one after another."""
+    """All variants of a spec that may be chosen unasked, by number, the algorithms one after another.
+
+    Attributes:
+        complete: whether it has the variants too that are legal but unsearched.
+    """
 
     family: Family[Any]
     spec: Spec
+    complete: bool = False
 
     @cached_property
     def _parts(self) -> tuple[tuple[Algorithm[Any, Any], int], ...]:
-        """Every algorithm, and how many combinations of values its parameters have, legal or not."""
+        """Every algorithm, and how many combinations of values its parameters have, variants or not."""
         return tuple(
             (algorithm, prod(len(parameter.values) for parameter in algorithm.config.parameters()))
             for algorithm in self.family.algorithms.values()
@@ -78,12 +83,12 @@ class Space:
         return max(round(found), 1)
 
     def at(self, number: int) -> Variant | None:
-        """The variant of this number; None where the values do not go together, or the spec refuses them."""
-        if number in self._illegal:
+        """The variant of this number; None where it stands for none."""
+        if number in self._empty:
             return None
         made = self._made(number)
         if made is None:
-            self._illegal.add(number)
+            self._empty.add(number)
         return made
 
     def number(self, variant: Variant) -> int | None:
@@ -121,7 +126,7 @@ class Space:
         return lru_cache(KEPT)(self._make)
 
     @cached_property
-    def _illegal(self) -> set[int]:
+    def _empty(self) -> set[int]:
         """Numbers that are known to stand for no variant."""
         return set()
 
@@ -130,6 +135,8 @@ class Space:
             if number < count:
                 config = _config(algorithm.config, number)
                 if illegal(algorithm, self.spec, config) is not None:
+                    return None
+                if not self.complete and unsearched(algorithm, self.spec, config) is not None:
                     return None
                 return Variant(self.family, self.spec, algorithm, config)
             number -= count

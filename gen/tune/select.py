@@ -7,7 +7,7 @@ from typing import Any
 
 from gen.families.base import Algorithm, Family, Limits, Spec, Variant
 from gen.families.cover import pairwise
-from gen.families.names import base_variants, named_variant, names_variant, space, variant
+from gen.families.names import base_variants, named_variant, names_variant, search_space, variant
 
 Find = Callable[[str], Variant]
 FindSpec = Callable[[str], tuple[Family[Any], Spec]]
@@ -29,8 +29,8 @@ def select(
         target: a family, a spec, a variant; None stands for every catalogue.
         find: finds a variant by name.
         find_spec: finds a spec by name.
-        cover: whether a catalogue brings, beside its base and named variants, a pairwise cover of every space, those
-            of the family's samples too. A family or a spec that is named always does.
+        cover: whether a catalogue brings, beside its base and named variants, a pairwise cover of every search space,
+            those of the family's samples too. A family or a spec that is named always does.
         limits: covers hold what is feasible on such a device.
 
     Raises:
@@ -74,14 +74,14 @@ def of_spec(family: Family[Any], spec: Spec, cover: bool, limits: Limits) -> tup
 
 
 def _cover(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any], limits: Limits) -> list[Variant]:
-    """Configs in which every pair of parameter values meets."""
-    return [variant(family, spec, algorithm, config) for config in pairwise(space(algorithm, spec, limits))]
+    """Configs that tuning tries, in which every pair of parameter values that it tries meets."""
+    return [variant(family, spec, algorithm, config) for config in pairwise(search_space(algorithm, spec, limits))]
 
 
 def feasible(family: Family[Any], spec: Spec, limits: Limits) -> int:
     """How many variants of a spec tuning tries on such a device."""
     tried = [algorithm for algorithm in family.algorithms.values() if algorithm.only_if_asked is None]
-    return sum(len(space(algorithm, spec, limits)) for algorithm in tried)
+    return sum(len(search_space(algorithm, spec, limits)) for algorithm in tried)
 
 
 def _distinct(variants: Sequence[Variant] | Iterator[Variant]) -> tuple[Variant, ...]:

@@ -52,13 +52,12 @@ class Sources:
         self._found: OrderedDict[str, Source] = OrderedDict()  # by what is left without names and comments
         self._ahead: list[Future[Compiled]] = []
 
-    def space(self, problem: Problem) -> Space:
-        """The space of a problem's spec: the same for all its problems."""
-        for known in self._spaces:
-            if (known.family, known.spec) == (problem.family, problem.spec):
-                return known
-        self._spaces.append(Space(problem.family, problem.spec))
-        return self._spaces[-1]
+    def space(self, problem: Problem, *, complete: bool = False) -> Space:
+        """The space of a problem's spec: the same for all its problems. `complete`: see `Space`."""
+        found = Space(problem.family, problem.spec, complete)
+        if found not in self._spaces:
+            self._spaces.append(found)
+        return self._spaces[self._spaces.index(found)]
 
     def text(self, variant: Variant) -> str:
         """The text of a variant."""

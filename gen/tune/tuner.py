@@ -49,6 +49,11 @@ class Options:
     prune: frozenset[str] = frozenset(RULES)
     stop_at: float | None = None
 
+    @property
+    def complete(self) -> bool:
+        """Whether variants are tried that are legal but unsearched."""
+        return "unsearched" not in self.prune
+
 
 def tune(
     problem: Problem,
@@ -96,7 +101,8 @@ def tune(
     floor_us = device.floor_us(problem)  # a device that is lost says it no more
     enough = 0.0 if options.stop_at is None else floor_us / options.stop_at
     likely = likely_variants(problem.family, problem.spec, problem.shape_class, device.limits)
-    search = First(options.search(sources.space(problem)), [*known(problem, [previous or ""]), *likely])
+    space = sources.space(problem, complete=options.complete)
+    search = First(options.search(space), [*known(problem, [previous or ""]), *likely])
     attempts = Attempts(problem, device, sources, trials, setting, pruning, search, tick)
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
@@ -142,7 +148,7 @@ def to_come(
     setting = setting_of(device, farm)
     for problem in problems:
         pruning = Pruning(problem, device.limits, options.prune)
-        search = options.search(sources.space(problem))
+        search = options.search(sources.space(problem, complete=options.complete))
         while asked := search.ask(1):
             made = asked[0]
             if against(made, problem, device.limits) is None and pruning.before_compiling(made) is None:
@@ -171,10 +177,11 @@ def base_of(problem: Problem, device: Device) -> Variant:
     made = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
     if against(made, problem, device.limits) is None:
         return made
-    search = exhaustive(Space(problem.family, problem.spec))
-    while asked := search.ask(1):
-        if against(asked[0], problem, device.limits) is None:
-            return asked[0]
+    for complete in (False, True):
+        search = exhaustive(Space(problem.family, problem.spec, complete))
+        while asked := search.ask(1):
+            if against(asked[0], problem, device.limits) is None:
+                return asked[0]
     raise RunError(str(problem), "has no variant that this device can run", device.name)
 
 

@@ -11,7 +11,7 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.cover import pairwise
-from gen.families.names import find_variant, space, variant
+from gen.families.names import find_variant, search_space, variant
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
@@ -28,7 +28,7 @@ ELSEWHERE = {"overlapped", "packed"}  # whose own tests build such covers
 def cover(name: str) -> list[Variant]:
     """Of the spec and the algorithm of a variant."""
     one = find_variant(FAMILIES, name, {})
-    configs = pairwise(tuple(space(one.algorithm, one.spec)))
+    configs = pairwise(tuple(search_space(one.algorithm, one.spec)))
     return [variant(one.family, one.spec, one.algorithm, config) for config in configs]
 
 
@@ -37,7 +37,7 @@ def test_no_algorithm_is_left_out() -> None:
         algorithm.name
         for family in FAMILIES
         for algorithm in family.algorithms.values()
-        if next(chain.from_iterable(space(algorithm, spec) for spec in family.catalogue), None) is None
+        if next(chain.from_iterable(search_space(algorithm, spec) for spec in family.catalogue), None) is None
     }
     assert {find_variant(FAMILIES, name, {}).algorithm.name for name in NAMES} | ELSEWHERE == outside
 

@@ -15,7 +15,7 @@ from gen.families import FAMILIES
 from gen.families.base import Launch, Limits, Plan
 from gen.families.cover import pairwise
 from gen.families.expr import constant
-from gen.families.names import find_variant, space, variant
+from gen.families.names import find_variant, search_space, variant
 from gen.families.reduction import GridConfig
 from gen.toolchain.compiled import Compiled, Resources
 from gen.toolchain.usage import largest, usage
@@ -134,7 +134,7 @@ def test_the_largest_problem_fills_the_device(name: str) -> None:
 def test_the_largest_problem_is_one_that_the_variant_takes() -> None:
     for family in FAMILIES:
         for spec, algorithm in product(family.catalogue, family.algorithms.values()):
-            for config in pairwise(space(algorithm, spec)):
+            for config in pairwise(search_space(algorithm, spec)):
                 extents = largest(variant(family, spec, algorithm, config), LIMITS)
                 assert algorithm.uncovered(spec, config, extents, LIMITS) is None
 
@@ -143,7 +143,7 @@ def test_every_algorithm_says_how_many_bytes_it_has_in_flight() -> None:
     for family in FAMILIES:
         for algorithm in family.algorithms.values():
             for spec in family.catalogue:
-                for config in space(algorithm, spec):
+                for config in search_space(algorithm, spec):
                     bytes_each = algorithm.bytes_in_flight(spec, config)
                     assert bytes_each > 0, variant(family, spec, algorithm, config).name
                     assert bytes_each % min(operand.dtype.size for operand in spec.operands) == 0

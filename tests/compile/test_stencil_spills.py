@@ -9,7 +9,7 @@ import pytest
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.families.base import Variant
-from gen.families.names import illegal, space, variant
+from gen.families.names import search_space, unsearched, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
 from gen.families.stencil.temporal import TemporalConfig, most_registers, registers
 from gen.toolchain.nvrtc import Nvrtc
@@ -27,7 +27,9 @@ def spec_of(form: str, radius: int, dtype: DType, boundary: Boundary) -> Stencil
 
 def closest(spec: StencilSpec) -> Iterator[Variant]:
     """Of each number of warps the config that the rule gives the fewest registers beyond what it needs."""
-    legal = [config for config in space(TEMPORAL, spec) if isinstance(config, TemporalConfig) and config.waves == 1]
+    legal = [
+        config for config in search_space(TEMPORAL, spec) if isinstance(config, TemporalConfig) and config.waves == 1
+    ]
     for warps in {config.warps_per_sm for config in legal}:
         fit = [config for config in legal if config.warps_per_sm == warps]
         yield variant(FAMILY, spec, TEMPORAL, min(fit, key=lambda c: most_registers(c) - registers(spec, c)))
@@ -56,10 +58,10 @@ def test_a_segment_and_its_neighbours_spill_nothing(weights: int, dtype: DType, 
     assert compiled.spill_bytes == 0
 
 
-def test_cells_that_take_too_many_registers_are_refused() -> None:
+def test_cells_that_take_too_many_registers_are_unsearched() -> None:
     overlapped = FAMILY.algorithms["overlapped"]
     config = overlapped.config.from_tag("v16_w4_t4", "overlapped")
     halves = StencilSpec("l", (1.0, 2.0, 1.0), (3,), F16)
     reason = "a lane's 128 cells take 128 registers; more than 64 leave too few for the rest"
-    assert illegal(overlapped, halves, config) == reason
-    assert illegal(overlapped, StencilSpec("l", (1.0, 2.0, 1.0), (3,), F64), config) is None
+    assert unsearched(overlapped, halves, config) == reason
+    assert unsearched(overlapped, StencilSpec("l", (1.0, 2.0, 1.0), (3,), F64), config) is None

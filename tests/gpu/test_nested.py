@@ -12,7 +12,7 @@ from gen.emit.render import render
 from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.base import Variant
-from gen.families.names import find_family, find_variant, space, variant
+from gen.families.names import find_family, find_variant, search_space, variant
 from gen.families.reduction.nested import MOST_BLOCKS, NestedConfig
 from gen.gpu.device import CudaDevice
 from gen.gpu.isolated import IsolatedDevice
@@ -31,7 +31,9 @@ from tests.mutants.change import Mutant
 
 REDUCTION = find_family(FAMILIES, "reduction")
 SPEC = REDUCTION.catalogue[0]
-VARIANTS = tuple(variant(REDUCTION, SPEC, "nested", config) for config in space(REDUCTION.algorithms["nested"], SPEC))
+VARIANTS = tuple(
+    variant(REDUCTION, SPEC, "nested", config) for config in search_space(REDUCTION.algorithms["nested"], SPEC)
+)
 NAMES = ("gpuRecursiveReduce", "gpuRecursiveReduceNosync", "gpuRecursiveReduce2")
 
 

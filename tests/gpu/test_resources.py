@@ -11,7 +11,7 @@ from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.cover import pairwise
-from gen.families.names import space, variant
+from gen.families.names import search_space, variant
 from gen.gpu.device import CudaDevice, DriverModule
 from gen.toolchain.compiled import compile_each
 from gen.toolchain.nvrtc import Nvrtc
@@ -37,7 +37,7 @@ def covers() -> list[tuple[Variant, ...]]:
         for family in FAMILIES
         for spec in family.catalogue
         for algorithm in family.algorithms.values()
-        if (legal := space(algorithm, spec))
+        if (legal := search_space(algorithm, spec))
     ]
 
 

@@ -12,7 +12,7 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.cover import pairwise
-from gen.families.names import base_variants, find_variant, named_variant, space, variant
+from gen.families.names import base_variants, find_variant, named_variant, search_space, variant
 from gen.gpu.device import CudaDevice
 from gen.gpu.kernel import CudaRunner
 from gen.gpu.nvcc import Nvcc
@@ -37,7 +37,7 @@ def groups() -> list[tuple[Variant, ...]]:
         for spec in family.catalogue:
             fixed = [*base_variants(family, spec), *named]
             for algorithm in family.algorithms.values():
-                cover = [variant(family, spec, algorithm, config) for config in pairwise(space(algorithm, spec))]
+                cover = [variant(family, spec, algorithm, config) for config in pairwise(search_space(algorithm, spec))]
                 made = [*cover, *(one for one in fixed if one.algorithm is algorithm and one.spec == spec)]
                 if made:  # not every algorithm computes every spec
                     found.append(tuple({one.name: one for one in made}.values()))

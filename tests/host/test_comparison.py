@@ -26,7 +26,7 @@ from gen.compare.timing import MAX_PAIRS, MIN_PAIRS, PAIRS_PER_BLOCK, abba
 from gen.dtypes import F16, F32, I32, DType
 from gen.errors import CompileError, RunError
 from gen.families import FAMILIES
-from gen.families.names import base_variants, find_family, space, variant
+from gen.families.names import base_variants, find_family, search_space, variant
 from gen.families.transpose import TransposeSpec, transpose
 from gen.gpu.timing import Protocol, Sample
 from gen.store.tuned import Winner, text_of_winners
@@ -355,7 +355,7 @@ def test_a_heuristic_is_not_called_base(home: Path) -> None:
 def test_the_tuned_variant_is_what_is_measured(home: Path) -> None:
     problem = SMALL.problem
     algorithm = problem.family.algorithms["naive"]
-    made = variant(problem.family, problem.spec, algorithm, space(algorithm, problem.spec)[0])
+    made = variant(problem.family, problem.spec, algorithm, search_space(algorithm, problem.spec)[0])
     assert made not in base_variants(problem.family, problem.spec)
     winner = Winner("Fake GPU", problem.spec_name, problem.shape_class, made.name, {}, problem.region)
     (home / "tuned.json").write_text(text_of_winners([winner]), encoding="utf-8")

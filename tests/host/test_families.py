@@ -22,8 +22,9 @@ from gen.families import FAMILIES
 from gen.families.base import MAX_GRID_X, Algorithm, Extents, Family, Launch, Limits, Plan, Spec, Variant
 from gen.families.config import Config
 from gen.families.expr import ONE, size
-from gen.families.names import base_variants, illegal, named_variant, space
+from gen.families.names import base_variants, illegal, named_variant, search_space, unsearched
 from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec, Shfl
+from gen.families.reduction.flags import Flags, FlagsConfig
 from gen.families.stencil import StencilSpec
 from gen.families.steps import steps
 from gen.families.tiles import Tiles
@@ -233,7 +234,7 @@ def test_the_outputs_are_written_even_if_nothing_is_read(algorithm: Algorithm[An
     (family,) = [family for family in FAMILIES if algorithm in family.algorithms.values()]
     limits = Limits.of("sm_90")
     for spec in family.catalogue:
-        config = next(iter(space(algorithm, spec)), None)
+        config = next(iter(search_space(algorithm, spec)), None)
         if config is None:
             continue
         for empty in family.cases(spec):
@@ -278,7 +279,7 @@ def test_every_tuning_parameter_changes_the_text_or_the_launches(
     left = {parameter.field for parameter in algorithm.config.parameters()}
     literature = [named_variant(family, named).spec for named in family.named]
     for spec in dict.fromkeys([*family.catalogue, *family.samples.values(), *literature]):
-        configs = space(algorithm, spec) if left else ()
+        configs = search_space(algorithm, spec) if left else ()
         for field in sorted(left):
             pairs = islice(_pairs(configs, field), 50)
             made = ([Variant(family, spec, algorithm, config) for config in pair] for pair in pairs)
@@ -336,8 +337,8 @@ def test_a_vector_that_holds_no_element_is_refused() -> None:
     class Wide:
         dtype = F64
 
-    assert Grid().refuses(Wide(), GridConfig(vec_bytes=4)) == "vec_bytes 4 holds no f64"  # type: ignore[arg-type]
-    assert Grid().refuses(ReductionSpec(), GridConfig(vec_bytes=4)) is None
+    assert Grid().illegal(Wide(), GridConfig(vec_bytes=4)) == "vec_bytes 4 holds no f64"  # type: ignore[arg-type]
+    assert Grid().illegal(ReductionSpec(), GridConfig(vec_bytes=4)) is None
 
 
 @pytest.mark.parametrize(
@@ -370,10 +371,12 @@ def test_tiles_cover_a_matrix_and_no_more(rows: int, cols: int, high: int, wide:
     assert covered == {(row, col) for row in range(0, rows, high) for col in range(0, cols, wide)}
 
 
-def test_blocks_that_do_not_fit_a_multiprocessor_together_are_infeasible() -> None:
+def test_blocks_that_do_not_fit_a_multiprocessor_together_are_unsearched_and_infeasible_where_one_waits() -> None:
     config = GridConfig(threads_per_block=1024, blocks_per_sm=4)
-    reason = Grid().infeasible(ReductionSpec(), config, Limits.of("sm_90"))
-    assert reason == "a multiprocessor holds 2 blocks of 1024 threads"
+    assert unsearched(Grid(), ReductionSpec(), config) == "a multiprocessor holds at most 2 blocks of 1024 threads"
+    waiting = FlagsConfig(threads_per_block=1024, blocks_per_sm=2)
+    reason = Flags().infeasible(ReductionSpec(), waiting, Limits.of("sm_86"))
+    assert reason == "a multiprocessor holds 1 blocks of 1024 threads"
 
 
 def test_named_variants_are_legal() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gen.dtypes import DTYPES
 from gen.emit.generate import all_of_catalogue
+from gen.emit.render import render
 from gen.errors import ConfigError, GenError, ShapeError, SpecError, UnknownNameError
 from gen.families import FAMILIES, families
 from gen.families.base import Family, Limits, Named, Spec, Variant
@@ -25,11 +26,14 @@ from gen.families.names import (
     find_spec,
     find_variant,
     illegal,
+    legal_space,
     named_variant,
-    space,
+    search_space,
+    unsearched,
     variant,
 )
 from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec
+from gen.families.reduction.flags import Flags, FlagsConfig
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.transpose import TiledConfig, Transpose, TransposeSpec
 from tests.strategies import spoiled, stencils, variants
@@ -283,12 +287,21 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 
 def test_a_space_on_a_device_holds_what_is_feasible_there() -> None:
     limits = Limits.of("sm_75")
-    grid, spec = Grid(), ReductionSpec()
-    feasible = set(space(grid, spec, limits))
-    assert feasible < set(space(grid, spec))
-    for config in GridConfig.space():
-        assert (config in feasible) == (grid.infeasible(spec, config, limits) is None)
-    assert GridConfig(threads_per_block=1024, blocks_per_sm=2) not in feasible  # 1,024 threads a multiprocessor
+    flags, spec = Flags(), ReductionSpec()
+    feasible = set(search_space(flags, spec, limits))
+    assert feasible < set(search_space(flags, spec))
+    for config in FlagsConfig.space():
+        assert (config in feasible) == (flags.infeasible(spec, config, limits) is None)
+    assert FlagsConfig(threads_per_block=1024, blocks_per_sm=2) not in feasible  # 1,024 threads a multiprocessor
+
+
+@pytest.mark.parametrize("name", ["grid_tpb256_u4_v16_bpm2_secondpass", "grid_tpb1024_u4_v16_bpm4"])
+def test_what_is_legal_but_unsearched_has_a_name_and_a_text_and_is_in_no_search_space(name: str) -> None:
+    made = find_variant(FAMILIES, f"reduction_sum_f32__{name}", {})
+    assert made.config in legal_space(made.algorithm, made.spec)
+    assert made.config not in search_space(made.algorithm, made.spec)
+    assert unsearched(made.algorithm, made.spec, made.config) is not None
+    assert made.name in render(made)
 
 
 class Elsewhere(Stencil):

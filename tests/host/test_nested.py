@@ -22,7 +22,7 @@ import gen
 from gen.emit.render import MARK, linked_with, render
 from gen.families import FAMILIES
 from gen.families.base import Array, Limits, Variant
-from gen.families.names import find_variant, space, variant
+from gen.families.names import find_variant, search_space, variant
 from gen.families.reduction import Reduction
 from gen.families.reduction.nested import MOST_BLOCKS
 from gen.families.steps import steps
@@ -35,7 +35,7 @@ LIMITS = Limits.of("sm_90")
 REDUCTION = Reduction()
 SPEC = REDUCTION.catalogue[0]
 ALGORITHM = REDUCTION.algorithms["nested"]
-VARIANTS = tuple(variant(REDUCTION, SPEC, ALGORITHM, config) for config in space(ALGORITHM, SPEC))
+VARIANTS = tuple(variant(REDUCTION, SPEC, ALGORITHM, config) for config in search_space(ALGORITHM, SPEC))
 ORDERS = 4  # of threads and blocks: up, down, and two that jump
 BEYOND = 600  # elements after the array, which no thread may add
 

@@ -13,7 +13,7 @@ from gen.dtypes import B8, B16, B32, B64, B128
 from gen.families.base import Extents, Limits
 from gen.families.cover import pairwise
 from gen.families.layout import extents_of, layout_of
-from gen.families.names import illegal, space, variant
+from gen.families.names import illegal, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.boxes import FILLED, axes_of, box_of, boxes_of, elements_of, measured, runs_of
 from gen.families.transpose.packed import Packed, PackedConfig
@@ -125,7 +125,7 @@ def test_boxes_of_every_kind_equal_numpy(host_runner: HostRunner) -> None:
         )
     )  # fmt: skip
     gaps = cycle(((0, 0), (1, 0), (0, 3), (5, 2)))
-    covers = pairwise(tuple(space(PACKED, TransposeSpec((2, 1, 0), B8))))
+    covers = pairwise(tuple(search_space(PACKED, TransposeSpec((2, 1, 0), B8))))
     chosen = list(zip(covers, forms, cycle(ELEMENTS), strict=False))
     specs = [TransposeSpec(axes, dtype) for _, (axes, _), dtype in chosen]
     made = [variant(FAMILY, spec, PACKED, one) for spec, (one, _, _) in zip(specs, chosen, strict=True)]

@@ -103,7 +103,7 @@ def proven(which: str) -> Iterator[Variant]:
         if op.startswith("arg") and axis is not None and len(axis) > 1:
             axis = None
         made = spec(op, dtype, axis=axis)
-        if FAMILY.algorithms[algorithm].refuses(made, config) is None:
+        if FAMILY.algorithms[algorithm].illegal(made, config) is None:
             yield variant(FAMILY, made, algorithm, config)
 
 
@@ -149,7 +149,7 @@ def test_a_block_that_waits_for_others_has_room_beside_them(arch: str, data: st.
     config = data.draw(configs(algorithm.config), label="config")
     shape = [data.draw(st.integers(1, 3000)), data.draw(st.integers(1, 300_000))]
     extents = problem(made, shape if name == "flags" else shape[::-1])
-    if getattr(config, "finish", Finish.FLAGS) is not Finish.FLAGS or algorithm.refuses(made, config) is not None:
+    if getattr(config, "finish", Finish.FLAGS) is not Finish.FLAGS or algorithm.illegal(made, config) is not None:
         return
     if algorithm.infeasible(made, config, limits) or algorithm.uncovered(made, config, extents, limits):
         return

@@ -122,7 +122,7 @@ def test_an_instruction_adds_up_a_warps_integers_as_numpy_does(host_runner: Host
             got = run(host_runner, made, one, variant(FAMILY, made, "single", config))["out"]
             assert got == np.sum(one, dtype=made.result.numpy)
     for other in (spec("sum"), spec("mean", I64), spec("max", I32), spec("any", U8)):
-        assert single.refuses(other, configs[0]) is not None
+        assert single.illegal(other, configs[0]) is not None
     assert single.infeasible(spec("sum", I32), configs[0], Limits.of("sm_75")) is not None
     assert single.infeasible(spec("sum", I32), configs[0], Limits.of("sm_80")) is None
 

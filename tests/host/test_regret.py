@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gen.families import FAMILIES
 from gen.families.base import Launch, Plan
 from gen.families.expr import ONE
-from gen.families.names import base_variants, space, variant
+from gen.families.names import base_variants, search_space, variant
 from gen.families.regions import WHOLE, Bound, Region
 from gen.gpu.trial import Problem, Trial
 from gen.tune.problems import problems
@@ -171,7 +171,7 @@ def test_a_point_holds_times_that_were_taken_in_the_same_turns_alone() -> None:
     spec = TRANSPOSE.spec
     base = base_variants(TRANSPOSE.family, spec)[0]
     twin, wrong, flattered = (
-        variant(TRANSPOSE.family, spec, base.algorithm, config) for config in space(base.algorithm, spec)[:3]
+        variant(TRANSPOSE.family, spec, base.algorithm, config) for config in search_space(base.algorithm, spec)[:3]
     )
     copying = called_variant("copying", (), Plan((Launch((ONE, ONE, ONE), (1, 1, 1), (), setup=True),)))
     trials: list[Any] = [
@@ -193,7 +193,7 @@ def test_a_point_holds_times_that_were_taken_in_the_same_turns_alone() -> None:
 def test_regret_is_that_of_the_turns_that_both_have_taken() -> None:
     """One that was settled early took the first turns alone, when all were slower."""
     base = base_variants(TRANSPOSE.family, TRANSPOSE.spec)[0]
-    other = variant(TRANSPOSE.family, TRANSPOSE.spec, base.algorithm, space(base.algorithm, TRANSPOSE.spec)[0])
+    other = variant(TRANSPOSE.family, TRANSPOSE.spec, base.algorithm, search_space(base.algorithm, TRANSPOSE.spec)[0])
     trials = [Trial(base, "ok", (1.0,)), Trial(other, "ok", (1.0,))]
     found = Point.of(TRANSPOSE, trials, {base.name: [20.0] * 30 + [10.0] * 300, other.name: [22.0] * 30})
     assert found.regret(other.name) == pytest.approx(0.1)

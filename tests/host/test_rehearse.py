@@ -20,7 +20,7 @@ from gen.errors import CompileError, MissingToolError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits, Spec, Variant
 from gen.families.cover import pairs
-from gen.families.names import base_variants, find_family, find_spec, find_variant, illegal, named_variant, space
+from gen.families.names import base_variants, find_family, find_spec, find_variant, illegal, named_variant, search_space
 from gen.paths import cache_home, output_home
 from gen.proof.cases import cases_of, own_cases
 from gen.proof.prover import uncovered
@@ -76,7 +76,7 @@ def test_a_named_family_brings_every_feasible_pair_of_values(family: Family[Any]
     for spec in family.catalogue:
         for algorithm in family.algorithms.values():
             met = {pair for m in found if m.algorithm is algorithm and m.spec == spec for pair in pairs(m.config)}
-            assert met >= {pair for config in space(algorithm, spec, H100) for pair in pairs(config)}
+            assert met >= {pair for config in search_space(algorithm, spec, H100) for pair in pairs(config)}
     assert all(illegal(made.algorithm, made.spec, made.config) is None for made in found)
 
 
@@ -99,7 +99,7 @@ def test_a_spec_of_no_catalogue_brings_base_and_every_feasible_pair_of_values(na
     assert {made.name for made in base_variants(family, spec)} <= {made.name for made in found}
     for algorithm in family.algorithms.values():
         met = {pair for made in found if made.algorithm is algorithm for pair in pairs(made.config)}
-        assert met == {pair for config in space(algorithm, spec, H100) for pair in pairs(config)}
+        assert met == {pair for config in search_space(algorithm, spec, H100) for pair in pairs(config)}
 
 
 @pytest.mark.parametrize(("name", "near"), [("redution", "reduction"), ("transpose_10_b3", "transpose_10_b32")])
@@ -282,7 +282,7 @@ def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> Non
         algorithm.infeasible(prospect.spec, config, H100) is None
         for algorithm in family.algorithms.values()
         if algorithm.only_if_asked is None
-        for config in space(algorithm, prospect.spec)
+        for config in search_space(algorithm, prospect.spec)
     )
     assert prospect.feasible == feasible > 100
     assert prospect.limit == "read"

@@ -26,7 +26,7 @@ from gen.errors import TemplateError
 from gen.families import FAMILIES
 from gen.families.base import Family, Variant
 from gen.families.config import tunable
-from gen.families.names import base_variants, find_variant, named_variant, space, variant
+from gen.families.names import base_variants, find_variant, named_variant, search_space, variant
 from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
 from gen.families.reduction.finish import Finish
 from gen.families.transpose import Tiled, TiledConfig, Transpose, TransposeSpec
@@ -335,7 +335,7 @@ def test_a_parameter_added_at_off_changes_no_text() -> None:
         config = LaterConfig
 
     family, spec, later = Transpose(), TransposeSpec(), Later()
-    for old in space(Tiled(), spec):
+    for old in search_space(Tiled(), spec):
         new = variant(family, spec, later, LaterConfig.from_json(old.to_json()))
         assert render(new) == render(variant(family, spec, "tiled", old))
 

@@ -20,7 +20,7 @@ from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.cover import pairs
-from gen.families.names import find_variant, space
+from gen.families.names import find_variant, search_space
 from gen.paths import cache_home, output_home
 from gen.proof.cases import DRAWN, Case
 from gen.proof.host import HostRunner
@@ -98,7 +98,7 @@ def test_every_pair_of_parameters_of_every_algorithm_is_run() -> None:
             for algorithm in family.algorithms.values():
                 run = [made.config for made in variants if made.algorithm is algorithm and made.spec == spec]
                 assert frozenset().union(*map(pairs, run)) == frozenset().union(
-                    *map(pairs, space(algorithm, spec, limits))
+                    *map(pairs, search_space(algorithm, spec, limits))
                 )
     assert [made.algorithm.name for made in chosen("reduction", limits, "reduceShfl")] == ["shfl"]
 

@@ -16,13 +16,14 @@ from gen.errors import UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Plan, Variant
 from gen.families.config import Config, tunable
-from gen.families.names import base_variants, find_family, space, variant
+from gen.families.names import base_variants, find_family, legal_space, search_space, variant
 from gen.gpu.trial import Entrant, Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune.climb import SAMPLE, Climb
 from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
 from gen.tune.search import Space, exhaustive, random
 from gen.tune.searches import SEARCHES, find_search
+from gen.tune.tuner import Options
 from tests.fake_family import FakeAlgorithm, FakeFamily, FakeSpec
 
 H100 = Limits.of("sm_90")
@@ -41,9 +42,22 @@ def test_the_numbers_of_a_space_stand_for_its_variants_in_order(family: Any, spe
         variant(family, spec, algorithm, config).name
         for algorithm in family.algorithms.values()
         if algorithm.only_if_asked is None
-        for config in space(algorithm, spec)
+        for config in search_space(algorithm, spec)
     ]
     assert found == expected
+
+
+def test_a_complete_space_has_what_is_legal_but_unsearched_too() -> None:
+    stencil = find_family(FAMILIES, "stencil")
+    spec, naive = stencil.catalogue[0], stencil.algorithms["naive"]
+    given, all_given = (
+        {made.config for made in exhaustive(Space(stencil, spec, complete)).ask(10**6) if made.algorithm is naive}
+        for complete in (False, True)
+    )
+    assert given == set(search_space(naive, spec)) < all_given == set(legal_space(naive, spec))
+    assert not Options().complete
+    assert Options(prune=read_rules(["none"])).complete
+    assert Options(prune=read_rules(["spills"])).complete
 
 
 @pytest.mark.parametrize("name", list(SEARCHES))
@@ -164,7 +178,7 @@ class WideConfig(Config):
     b: int = tunable("b", tuple(range(100)), base=0, help="")
     c: int = tunable("c", tuple(range(100)), base=0, help="")
 
-    def problem(self) -> str | None:
+    def illegal(self) -> str | None:
         return "a and b are odd together" if (self.a + self.b) % 2 else None
 
 

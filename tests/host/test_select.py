@@ -11,7 +11,7 @@ import pytest
 
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits, Variant
-from gen.families.names import find_spec, find_variant, space
+from gen.families.names import find_spec, find_variant, search_space
 from gen.proof.cases import cases_of, own_cases
 from gen.proof.prover import uncovered
 from gen.tune.select import select
@@ -63,7 +63,7 @@ def test_every_pair_of_values_that_may_meet_meets(family: Family[Any]) -> None:
         for spec in {made.spec for made in variants}:
             if spec not in (*family.catalogue, family.samples.get(name)):
                 continue  # of a kernel of the literature
-            legal = space(family.algorithms[name], spec, LIMITS)
+            legal = search_space(family.algorithms[name], spec, LIMITS)
             fields = [parameter.field for parameter in family.algorithms[name].config.parameters()]
             chosen = [made.config for made in variants if made.spec == spec]
             for first, second in combinations(fields, 2):

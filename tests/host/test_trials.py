@@ -21,7 +21,7 @@ from gen.errors import GenError, StoreError
 from gen.families import FAMILIES
 from gen.families.base import Operand
 from gen.families.config import plain
-from gen.families.names import base_variants, find_family, space, variant
+from gen.families.names import base_variants, find_family, search_space, variant
 from gen.families.stencil import StencilSpec
 from gen.gpu.trial import Problem, Trial
 from gen.store import trials as module
@@ -33,7 +33,7 @@ EXTENTS = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96}
 PROBLEM = Problem(STENCIL, SPEC, EXTENTS)
 SETTING = Setting("Fake GPU", "1.0", "nvrtc 13", "cold", "-std=c++17")
 VARIANT = base_variants(STENCIL, SPEC)[0]
-OTHER = variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[-1])
+OTHER = variant(STENCIL, SPEC, VARIANT.algorithm, search_space(VARIANT.algorithm, SPEC)[-1])
 OK = Trial(VARIANT, "ok", (10.25, 1 / 3, 11.0), 32, 8, 4096, "", 31.5, ("process 7, 512 MiB",), 1980, "power", "twin")
 WRONG = Trial(OTHER, "wrong_result", (), 20, 0, 0, 'out: 3 elements are "wrong"\nµ')
 
@@ -90,12 +90,12 @@ def test_a_trial_replaces_the_one_before(tmp_path: Path) -> None:
 
 def test_variants_are_named_that_were_tried_under_the_same_conditions_the_fastest_first(tmp_path: Path) -> None:
     trials = Trials(tmp_path)
-    third = variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[1])
+    third = variant(STENCIL, SPEC, VARIANT.algorithm, search_space(VARIANT.algorithm, SPEC)[1])
     backwards = replace(PROBLEM, extents=dict(reversed(EXTENTS.items())))
     trials.record(SETTING, PROBLEM, "a", WRONG)
     trials.record(SETTING, PROBLEM, "b", OK)
     trials.record(SETTING, backwards, "c", replace(OK, variant=third, times_us=(9.0,)))
-    other = replace(OK, variant=variant(STENCIL, SPEC, VARIANT.algorithm, space(VARIANT.algorithm, SPEC)[2]))
+    other = replace(OK, variant=variant(STENCIL, SPEC, VARIANT.algorithm, search_space(VARIANT.algorithm, SPEC)[2]))
     for setting in (replace(SETTING, **{name: "other"}) for name in ("device", "driver", "compiler", "protocol")):
         trials.record(setting, PROBLEM, "d", other)
     for problem in (replace(PROBLEM, alignment=4), replace(PROBLEM, extents={**EXTENTS, "rows": 65})):

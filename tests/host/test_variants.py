@@ -1,7 +1,7 @@
 """Variants of every catalogue equal NumPy on random problems, on a machine without a GPU.
 
-Every legal one where an algorithm has few; else a pairwise cover of its space, and some from all over it. The
-profile `deep` takes every one.
+Every variant that tuning tries where an algorithm has few, else a pairwise cover of these; and some from all over what
+is legal. The profile `deep` takes all that tuning tries, and more of the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.cover import pairwise
-from gen.families.names import space, variant
+from gen.families.names import legal_space, search_space, variant
 from gen.paths import output_home
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
@@ -26,7 +26,7 @@ from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from tests.strategies import cases
 
 FEW = 16  # variants of one algorithm and spec
-BEYOND = 5  # the pairs, from all over a space
+BEYOND, DEEP_BEYOND = 5, 100  # the pairs, from all over what is legal
 GROUP = 20  # as many as are built in one translation unit
 # A part of the profile's: each example runs every variant of a group.
 EXAMPLES = max(settings().max_examples // 16, 1)
@@ -34,13 +34,12 @@ EXAMPLES = max(settings().max_examples // 16, 1)
 
 def proven(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any]) -> list[Variant]:
     """The variants of an algorithm that are proven here: most for the first spec of a catalogue."""
-    chosen = legal = tuple(space(algorithm, spec))
-    if settings.get_current_profile_name() != "deep":
-        first = spec == family.catalogue[0]
-        if not first or len(legal) > FEW:
-            chosen = pairwise(legal)
-        if first and legal:
-            chosen = tuple(dict.fromkeys((*chosen, *legal[:: -(-len(legal) // BEYOND)])))
+    deep, first = settings.get_current_profile_name() == "deep", spec == family.catalogue[0]
+    searched, legal = search_space(algorithm, spec), legal_space(algorithm, spec)
+    every = deep or (first and len(searched) <= FEW)
+    chosen = dict.fromkeys(searched if every else pairwise(searched))
+    if legal and (deep or first):
+        chosen |= dict.fromkeys(legal[:: -(-len(legal) // (DEEP_BEYOND if deep else BEYOND))])
     return [variant(family, spec, algorithm, config) for config in chosen]
 
 

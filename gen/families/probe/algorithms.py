@@ -121,7 +121,7 @@ class Tile(Probe[TileSpec, TileConfig]):
     config = TileConfig
     takes = TileSpec
 
-    def refuses(self, spec: TileSpec, config: TileConfig) -> str | None:
+    def illegal(self, spec: TileSpec, config: TileConfig) -> str | None:
         """A thread has as many elements as any other."""
         if (elements := spec.rows * spec.cols) % config.threads_per_block:
             return f"{config.threads_per_block} threads do not share a tile of {elements} elements evenly"

@@ -45,7 +45,7 @@ C = TypeVar("C", bound=ShareConfig)
 class BlockPartials(Algorithm[ReductionSpec, C]):
     """What the literature's kernels share: one partial result a block, then a second launch that adds them up."""
 
-    def refuses(self, spec: ReductionSpec, config: C) -> str | None:
+    def illegal(self, spec: ReductionSpec, config: C) -> str | None:
         """They add f32s, as in the literature."""
         return None if spec == ReductionSpec() else "it computes the sum of a whole array of f32"
 

@@ -10,7 +10,7 @@ from gen.dtypes import I64, U32
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, size
-from gen.families.reduction.finish import Finish, arguments, scratch
+from gen.families.reduction.finish import Finish, arguments, beyond_resident, scratch
 from gen.families.reduction.sharing import Sharing, SharingConfig, has_rows
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import state_bytes
@@ -33,13 +33,13 @@ class ClusterConfig(SharingConfig):
     )
     blocks_per_cluster: int = tunable("c", (2, 4, LARGEST), base=LARGEST, help="blocks in a cluster")
 
-    def problem(self) -> str | None:
+    def unsearched(self) -> str | None:
         """Narrow vectors spread a small array over more threads; several clusters serve long rows."""
         if self.vec_bytes < 16 and (self.unroll > 2 or self.blocks_per_sm != ALONE):
             return "vectors under 16 bytes serve one cluster that reads little"
         if self.blocks_per_sm != ALONE and (self.blocks_per_cluster < LARGEST or self.unroll < 4):
             return f"where a row has several clusters they have {LARGEST} blocks, and 4 loads a thread in flight"
-        return None
+        return beyond_resident(self.threads_per_block, self.blocks_per_sm)
 
 
 class Cluster(Sharing[ClusterConfig]):
@@ -60,17 +60,13 @@ class Cluster(Sharing[ClusterConfig]):
         """The last cluster of a row, where it has several."""
         return Finish.TICKET
 
-    def refuses(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
-        """A vector holds at least one element, and 16 bytes where there is more than an array to read."""
-        if has_rows(spec) and config.vec_bytes < 16:
-            return "rows are read 16 bytes at a time"
-        return super().refuses(spec, config)
+    def unsearched(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
+        """Vectors under 16 bytes spread a small array over more threads; rows are many."""
+        return "rows are read 16 bytes at a time" if has_rows(spec) and config.vec_bytes < 16 else None
 
     def infeasible(self, spec: ReductionSpec, config: ClusterConfig, limits: Limits) -> str | None:
-        """There are clusters; the blocks asked for must fit on a multiprocessor together."""
-        if not limits.has_clusters:
-            return "blocks form clusters from sm_90 on"
-        return super().infeasible(spec, config, limits)
+        """There must be clusters."""
+        return None if limits.has_clusters else "blocks form clusters from sm_90 on"
 
     def uncovered(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> str | None:
         """Rows of neighbouring elements, no longer than one cluster takes if there is to be no other.

@@ -9,6 +9,7 @@ from gen.dtypes import I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
+from gen.families.plans import beyond_block
 from gen.families.reduction.canonical import Form, form
 from gen.families.reduction.finish import Finish, all_there, arguments, few_second_passes, scratch, second_pass
 from gen.families.reduction.roundings import roundings
@@ -20,13 +21,19 @@ MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
 MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
 
 
-def no_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
-    """Why the states of a vector's columns find no room; those of the narrowest vectors may leave registers."""
+def no_shared_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
+    """Why the states of all columns of a block find no room in static shared memory."""
+    needed = vec_bytes // spec.dtype.size * state_bytes(spec) * threads
+    if needed > MOST_SHARED_BYTES:
+        return f"the states of a block take {needed} bytes; at most {MOST_SHARED_BYTES} are there"
+    return None
+
+
+def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
+    """Why the states of a vector's columns leave registers; those of the narrowest vectors may."""
     own = vec_bytes // spec.dtype.size * state_bytes(spec)
     if own > MOST_STATE_BYTES and vec_bytes > max(spec.dtype.size, 4):
         return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
-    if own * threads > MOST_SHARED_BYTES:
-        return f"the states of a block take {own * threads} bytes; at most {MOST_SHARED_BYTES} are there"
     return None
 
 
@@ -53,17 +60,22 @@ class ColumnsConfig(Config):
         "", tuple(Finish), base=Finish.TICKET, off=Finish.TICKET, help="how blocks that share a result end"
     )
 
-    def problem(self) -> str | None:
-        """A block is 128 to 1024 threads; where one waits for the others they fit on the device together."""
+    def illegal(self) -> str | None:
+        """Where one block waits for the others they fit on the device together."""
         threads = self.columns_x * self.rows_y
-        if not 128 <= threads <= 1024:
-            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 128 to 1024 are of use"
+        return beyond_block(threads) or (
+            all_there(threads * self.blocks_per_sm) if self.finish is Finish.FLAGS else None
+        )
+
+    def unsearched(self) -> str | None:
+        """Blocks are neither small nor thin, and few kinds of loads come before a second launch."""
+        threads = self.columns_x * self.rows_y
+        if threads < 128:
+            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 128 and more are of use"
         if self.columns_x == 128 and self.rows_y > 1:
             return "128 threads side by side have none below them: few rows keep no more busy"
         if threads == 1024 and self.columns_x > 32:
             return "1024 threads are 16 or 32 side by side: wider strips are too few"
-        if self.finish is Finish.FLAGS:
-            return all_there(threads * self.blocks_per_sm)
         if self.finish is Finish.SECOND_PASS and self.rows_y == 1:
             return "few rows leave nothing to a second launch"
         if self.finish is Finish.SECOND_PASS and threads == 1024:
@@ -83,13 +95,17 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
     )
     config = ColumnsConfig
 
-    def refuses(self, spec: ReductionSpec, config: ColumnsConfig) -> str | None:
-        """There are columns; their states fit into registers and shared memory."""
+    def illegal(self, spec: ReductionSpec, config: ColumnsConfig) -> str | None:
+        """There are columns; their states fit into shared memory."""
         if not has_rows(spec):
             return "a whole array has no columns"
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
-        return no_room(spec, config.vec_bytes, config.columns_x * config.rows_y)
+        return no_shared_room(spec, config.vec_bytes, config.columns_x * config.rows_y)
+
+    def unsearched(self, spec: ReductionSpec, config: ColumnsConfig) -> str | None:
+        """The states of a thread's columns stay in registers."""
+        return no_registers(spec, config.vec_bytes)
 
     def infeasible(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> str | None:
         """Where one block waits for the others they must fit on the device together."""

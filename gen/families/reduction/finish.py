@@ -9,6 +9,8 @@ from gen.dtypes import U32, U64, DType, LoadModifier
 from gen.families.base import Launch, Scratch
 from gen.families.expr import ONE, Expr, constant
 
+MANY = 64  # blocks for each multiprocessor, which come one after another
+
 
 class Finish(Enum):
     """Which block combines what all blocks know, and how it learns that they do."""
@@ -29,6 +31,14 @@ def all_there(threads: int) -> str | None:
         if threads > MAX_THREADS_PER_MULTIPROCESSOR
         else None
     )
+
+
+def beyond_resident(threads_per_block: int, blocks_per_sm: int) -> str | None:
+    """Why so many blocks for each multiprocessor are not searched: no device holds them at once, and they are few."""
+    resident = MAX_THREADS_PER_MULTIPROCESSOR // threads_per_block
+    if resident < blocks_per_sm < MANY:
+        return f"a multiprocessor holds at most {resident} blocks of {threads_per_block} threads"
+    return None
 
 
 def few_second_passes(finish: Finish, unroll: int, vec_bytes: int, load_modifier: LoadModifier) -> str | None:

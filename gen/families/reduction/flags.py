@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import U32, LoadModifier
+from gen.families.base import Limits
 from gen.families.config import tunable
 from gen.families.reduction.finish import Finish, all_there
 from gen.families.reduction.roundings import lane_roundings
@@ -28,7 +29,7 @@ class FlagsConfig(SharingConfig):
         help="cache operator of the loads",
     )
 
-    def problem(self) -> str | None:
+    def illegal(self) -> str | None:
         """The blocks that one waits for are there with it."""
         return all_there(self.threads_per_block * self.blocks_per_sm)
 
@@ -46,6 +47,13 @@ class Flags(Sharing[FlagsConfig]):
     )
     config = FlagsConfig
     absent = 1 << 32  # `kThere` in the template, and no bit of a state
+
+    def infeasible(self, spec: ReductionSpec, config: FlagsConfig, limits: Limits) -> str | None:
+        """The blocks that one waits for must fit on the device together with it."""
+        resident = limits.threads_per_multiprocessor // config.threads_per_block
+        if config.blocks_per_sm > resident:
+            return f"a multiprocessor holds {resident} blocks of {config.threads_per_block} threads"
+        return None
 
     def finish(self, config: FlagsConfig) -> Finish:
         """The block of the highest number waits for a flag beside every word."""

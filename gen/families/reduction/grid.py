@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gen.dtypes import LoadModifier
 from gen.families.config import tunable
-from gen.families.reduction.finish import Finish, few_second_passes
+from gen.families.reduction.finish import Finish, beyond_resident, few_second_passes
 from gen.families.reduction.sharing import Sharing, SharingConfig
 from gen.families.reduction.spec import ReductionSpec
 
@@ -31,11 +31,12 @@ class GridConfig(SharingConfig):
         help="how blocks that share a result end",
     )
 
-    def problem(self) -> str | None:
+    def unsearched(self) -> str | None:
         """Past the first-level cache, and before a second launch, what is searched is what may pay."""
         if self.load_modifier is LoadModifier.CG and self.vec_bytes < 16:
             return "what is loaded past the first-level cache is loaded 16 bytes at a time"
-        return few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
+        few = few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
+        return few or beyond_resident(self.threads_per_block, self.blocks_per_sm)
 
 
 class Grid(Sharing[GridConfig]):

@@ -37,10 +37,14 @@ class RowsConfig(Config):
         help="cache operator of the loads",
     )
 
-    def problem(self) -> str | None:
-        """More threads than a warp's are the block's; what is loaded stays in registers."""
+    def illegal(self) -> str | None:
+        """More threads than a warp's are the block's."""
         if self.group > WARP and (self.group != self.threads_per_block or self.rows_at_once > 1):
             return f"{self.group} threads that share a row are the whole block, which reads one row at once"
+        return None
+
+    def unsearched(self) -> str | None:
+        """What is loaded stays in registers."""
         loads = self.rows_at_once * self.unroll
         return f"{loads} loads in flight do not stay in registers: at most 8 do" if loads > 8 else None
 
@@ -56,7 +60,7 @@ class Rows(Algorithm[ReductionSpec, RowsConfig]):
     )
     config = RowsConfig
 
-    def refuses(self, spec: ReductionSpec, config: RowsConfig) -> str | None:
+    def illegal(self, spec: ReductionSpec, config: RowsConfig) -> str | None:
         """There are rows; a vector holds at least one element."""
         if not has_rows(spec):
             return "a whole array is one row"

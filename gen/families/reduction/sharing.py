@@ -12,12 +12,10 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_g
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.finish import Finish, arguments, scratch, second_pass
+from gen.families.reduction.finish import MANY, Finish, arguments, scratch, second_pass
 from gen.families.reduction.roundings import block_roundings, roundings
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.text import chains, run, state_bytes, state_text
-
-MANY = 64  # blocks for each multiprocessor, which come one after another
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +43,10 @@ class Sharing(Algorithm[ReductionSpec, C]):
     def finish(self, config: C) -> Finish:
         """How the blocks of a row bring their results together."""
 
-    def refuses(self, spec: ReductionSpec, config: C) -> str | None:
-        """A vector holds at least one element; narrower ones serve where searching them has paid."""
+    def illegal(self, spec: ReductionSpec, config: C) -> str | None:
+        """A vector holds at least one element."""
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
-        return None
-
-    def infeasible(self, spec: ReductionSpec, config: C, limits: Limits) -> str | None:
-        """The blocks asked for must fit on a multiprocessor together, unless there are to be many."""
-        resident = limits.threads_per_multiprocessor // config.threads_per_block
-        if resident < config.blocks_per_sm < MANY:
-            return f"a multiprocessor holds {resident} blocks of {config.threads_per_block} threads"
         return None
 
     def uncovered(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:

@@ -62,14 +62,18 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
         """What threads of this variant hand each other their states by."""
         return self.summary.replace(_EVERY_WAY, _WORDS[config.ending])
 
-    def refuses(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
-        """A vector holds at least one element; one thread takes 32 states where two are one operation away."""
+    def illegal(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
+        """A vector holds at least one element; an instruction adds up a warp's integers."""
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
-        if config.ending is Ending.SHARED and not is_light(spec):
-            return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
         if config.ending is Ending.SUMS and not is_sum(spec):
             return "the instruction that adds up a warp's states is there for sums of integers"
+        return None
+
+    def unsearched(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
+        """One thread takes 32 states where two are one operation away."""
+        if config.ending is Ending.SHARED and not is_light(spec):
+            return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
         return None
 
     def infeasible(self, spec: ReductionSpec, config: SingleConfig, limits: Limits) -> str | None:

@@ -10,8 +10,8 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.columns import no_room
-from gen.families.reduction.finish import Finish, arguments, scratch
+from gen.families.reduction.columns import no_registers, no_shared_room
+from gen.families.reduction.finish import Finish, arguments, beyond_resident, scratch
 from gen.families.reduction.roundings import roundings
 from gen.families.reduction.sharing import has_rows
 from gen.families.reduction.spec import ReductionSpec
@@ -41,6 +41,10 @@ class StreamConfig(Config):
         help="how blocks that share a result end",
     )
 
+    def unsearched(self) -> str | None:
+        """The blocks asked for fit on a multiprocessor together."""
+        return beyond_resident(self.threads_per_block, self.blocks_per_sm)
+
 
 class Stream(Algorithm[ReductionSpec, StreamConfig]):
     """The whole matrix as a stream of vectors, whose items stay in their columns."""
@@ -53,18 +57,22 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
     )
     config = StreamConfig
 
-    def refuses(self, spec: ReductionSpec, config: StreamConfig) -> str | None:
-        """There are columns; their states fit into registers and shared memory."""
+    def illegal(self, spec: ReductionSpec, config: StreamConfig) -> str | None:
+        """There are columns; their states fit into shared memory."""
         if not has_rows(spec):
             return "a whole array has no columns"
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
-        return no_room(spec, config.vec_bytes, config.threads_per_block)
+        return no_shared_room(spec, config.vec_bytes, config.threads_per_block)
+
+    def unsearched(self, spec: ReductionSpec, config: StreamConfig) -> str | None:
+        """The states of a thread's columns stay in registers."""
+        return no_registers(spec, config.vec_bytes)
 
     def infeasible(self, spec: ReductionSpec, config: StreamConfig, limits: Limits) -> str | None:
-        """The blocks asked for must fit on a multiprocessor together."""
+        """Where one block waits for the others they must fit on the device together."""
         resident = limits.threads_per_multiprocessor // config.threads_per_block
-        if config.blocks_per_sm > resident:
+        if config.finish is Finish.FLAGS and config.blocks_per_sm > resident:
             return f"a multiprocessor holds {resident} blocks of {config.threads_per_block} threads"
         return None
 

@@ -48,7 +48,7 @@ class TreeConfig(BlocksConfig):
     memory: Memory = tunable("", tuple(Memory), base=Memory.SHARED, help="where sums lie: global or shared memory")
     loop: Loop = tunable("", tuple(Loop), base=Loop.FIXED, help="steps in a loop, or the last or all of them unrolled")
 
-    def problem(self) -> str | None:
+    def illegal(self) -> str | None:
         """What is unrolled is the interleaved tree."""
         if self.pairs is not Pairs.INTERLEAVED and self.loop is not Loop.LOOP:
             return f"{self.pairs.value} pairs are added in a loop"

@@ -12,6 +12,7 @@ from itertools import product
 
 from gen.arch import SHUFFLES_PER_CLOCK, Limits
 from gen.families.config import Config
+from gen.families.names import is_searched
 from gen.families.stencil.overlapped import Overlapped, OverlappedConfig
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.stream import StreamConfig
@@ -78,20 +79,20 @@ def _rows(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
         if warps <= limits.blocks_per_multiprocessor  # a block is a warp
     ]
     algorithm = Temporal()
-    legal = [one for one in made if _written(spec, one) <= WRITTEN and algorithm.refuses(spec, one) is None]
-    legal.sort(key=lambda config: step_seconds(spec, config, limits))
+    tried = [one for one in made if _written(spec, one) <= WRITTEN and is_searched(algorithm, spec, one)]
+    tried.sort(key=lambda config: step_seconds(spec, config, limits))
     # The first is what a device gets on which nothing is tuned: it must not spill, whatever the compiler, and its
     # steps divide what people ask for more often than 6 and 12 do.
     room = ROOM_F16 if spec.dtype != spec.accumulator else ROOM
-    safe = [one for one in legal if one.steps in (2, 4, 8) and most_registers(one) - registers(spec, one) >= room]
-    legal = [*safe[:1], *(one for one in legal if one not in safe[:1])]
+    safe = [one for one in tried if one.steps in (2, 4, 8) and most_registers(one) - registers(spec, one) >= room]
+    tried = [*safe[:1], *(one for one in tried if one not in safe[:1])]
     # More blocks than fit at once, where few fit.
     more = [
         TemporalConfig(vectors=one.vectors, warps_per_sm=one.warps_per_sm, waves=3, steps=one.steps)
-        for one in legal[:3]
+        for one in tried[:3]
         if one.warps_per_sm < 16
     ]
-    return tuple(("temporal", config) for config in (*legal[:MOST], *more))
+    return tuple(("temporal", config) for config in (*tried[:MOST], *more))
 
 
 def _written(spec: StencilSpec, config: TemporalConfig) -> int:
@@ -104,9 +105,9 @@ def _lines(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
         for vectors, warps, steps in product((2, 4, 8, 16), (2,), (4, 8, 16, 24, 48))
     ]
     algorithm = Overlapped()
-    legal = [one for one in made if one.problem() is None and algorithm.refuses(spec, one) is None]
-    legal.sort(key=lambda config: line_seconds(spec, config, limits))
-    return tuple(("overlapped", config) for config in legal[:MOST])
+    tried = [one for one in made if is_searched(algorithm, spec, one)]
+    tried.sort(key=lambda config: line_seconds(spec, config, limits))
+    return tuple(("overlapped", config) for config in tried[:MOST])
 
 
 def _together(one: float, other: float) -> float:

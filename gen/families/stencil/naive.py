@@ -40,7 +40,7 @@ class NaiveConfig(Config):
         help="where the kernel finds its weights",
     )
 
-    def problem(self) -> str | None:
+    def unsearched(self) -> str | None:
         """Weights in memory and operators are for comparison: they are offered where everything else is plain."""
         plain = self.load_modifier is LoadModifier.DEFAULT
         if self.unroll > 1 and not plain:

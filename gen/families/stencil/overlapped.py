@@ -36,7 +36,7 @@ class OverlappedConfig(Config):
     warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, each with a segment of its own")
     steps: int = tunable("t", (4, 8, 16, 24, 48), base=8, help="steps that a launch fuses")
 
-    def problem(self) -> str | None:
+    def illegal(self) -> str | None:
         """Static shared memory."""
         needed = self.warps * self.vectors * 32 * 16
         if needed > STATIC_SHARED_BYTES:
@@ -68,8 +68,8 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
     )
     config = OverlappedConfig
 
-    def refuses(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
-        """One axis; a segment longer than what its steps use up; neighbours and rims of one lane; registers."""
+    def illegal(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
+        """One axis; a segment longer than what its steps use up; neighbours and rims of one lane."""
         if len(spec.axes) != 1:
             return "it holds segments of a line: a stencil of two axes streams its rows"
         reach, rim, cells = Reach.of(spec), Rim.of(spec), _cells(spec, config)
@@ -79,6 +79,11 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
         used = sum(_halos(spec, config))
         if 2 * used > 32 * cells:
             return f"{config.steps} steps use up {used} of the {32 * cells} cells of a warp"
+        return None
+
+    def unsearched(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
+        """A lane's cells leave registers for the rest."""
+        cells = _cells(spec, config)
         held = cells * spec.accumulator.size // 4
         if held > MOST_HELD:
             return f"a lane's {cells} cells take {held} registers; more than {MOST_HELD} leave too few for the rest"

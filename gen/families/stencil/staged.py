@@ -36,7 +36,7 @@ class TiledConfig(Config):
         help="where the kernel finds its weights",
     )
 
-    def problem(self) -> str | None:
+    def unsearched(self) -> str | None:
         """Weights in memory are for comparison: they are offered where everything else is plain."""
         if self.coefficients is not Coefficients.LITERAL and (self.unroll > 1 or self.block_y == 4):
             return "weights in memory go with 1 or 8 rows of threads, and unroll 1"
@@ -57,7 +57,7 @@ class QueuedConfig(Config):
         help="where the kernel finds its weights",
     )
 
-    def problem(self) -> str | None:
+    def unsearched(self) -> str | None:
         """Weights in memory are for comparison: they are offered where everything else is plain."""
         if self.coefficients is not Coefficients.LITERAL and self.rows != 64:
             return "weights in memory go with 64 rows"
@@ -72,7 +72,7 @@ class Tiled(Algorithm[StencilSpec, TiledConfig]):
     summary = "Each block copies its cells and those around them to shared memory, where its threads read them."
     config = TiledConfig
 
-    def refuses(self, spec: StencilSpec, config: TiledConfig) -> str | None:
+    def illegal(self, spec: StencilSpec, config: TiledConfig) -> str | None:
         """Static shared memory."""
         reach = Reach.of(spec)
         across = config.block_x * (1 if len(spec.axes) > 1 else config.block_y * config.unroll)
@@ -125,7 +125,7 @@ class Queued(Algorithm[StencilSpec, QueuedConfig]):
     )
     config = QueuedConfig
 
-    def refuses(self, spec: StencilSpec, config: QueuedConfig) -> str | None:
+    def illegal(self, spec: StencilSpec, config: QueuedConfig) -> str | None:
         """Two axes, and weights along the axes alone."""
         if len(spec.axes) != 2:
             return "it goes down rows: a stencil of one axis has none"

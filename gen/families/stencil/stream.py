@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gen.arch import max_registers_per_thread
+from gen.arch import WARP, max_registers_per_thread
 from gen.dtypes import U32, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
+from gen.families.plans import beyond_block
 from gen.families.stencil.plans import numbers, stepping
 from gen.families.stencil.sizes import about_tiles
 from gen.families.stencil.spec import StencilSpec
@@ -41,11 +42,14 @@ class StreamConfig(Config):
         help="cache operator of the stores",
     )
 
-    def problem(self) -> str | None:
+    def illegal(self) -> str | None:
+        """A block has so many threads at most."""
+        return beyond_block(self.warps_across * self.warps_down * WARP)
+
+    def unsearched(self) -> str | None:
         """Warps of a large block wait for each other."""
-        if self.warps_across * self.warps_down > 16:
-            return f"a block has at most 16 warps, not {self.warps_across * self.warps_down}"
-        return None
+        warps = self.warps_across * self.warps_down
+        return f"blocks of up to 16 warps are tried, and this has {warps}" if warps > 16 else None
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
     )
     config = StreamConfig
 
-    def refuses(self, spec: StencilSpec, config: StreamConfig) -> str | None:
+    def unsearched(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers for all rows, and code that is not too long."""
         needed, warps = registers(spec, config), config.warps_across * config.warps_down
         allowed = max_registers_per_thread(warps)

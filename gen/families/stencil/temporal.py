@@ -80,8 +80,8 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
     )
     config = TemporalConfig
 
-    def refuses(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
-        """Two axes; a warp wider than what its steps use up; registers for all rows that the levels hold."""
+    def illegal(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
+        """Two axes; a warp wider than what its steps use up."""
         if len(spec.axes) != 2:
             return "it streams rows: a stencil of one axis has none"
         reach, columns = Reach.of(spec).mirrored(spec), Columns.of(spec, config)
@@ -89,7 +89,11 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
             return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"
         if Rim.of(spec).left > columns.own - columns.left:
             return "the second warp of a row would read cells that are frozen"
-        if config.steps * reach.high > _UNFOLDED:
+        return None
+
+    def unsearched(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
+        """A round of its loop is no longer than caches of code hold; registers hold the rows of all levels."""
+        if config.steps * Reach.of(spec).mirrored(spec).high > _UNFOLDED:
             return "a round of its loop would be too long"
         needed, allowed = registers(spec, config), most_registers(config)
         if needed > allowed:

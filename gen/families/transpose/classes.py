@@ -92,7 +92,7 @@ def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, 
 def _packs(spec: TransposeSpec, extents: Extents, run: int) -> bool:
     """Whether taking more axes along makes runs longer, in both arrays, in boxes that every device takes."""
     packed, config = Packed(), PackedConfig()
-    if packed.refuses(spec, config):
+    if packed.illegal(spec, config):
         return False
     found = runs_of(spec, extents, config.times)
     return min(found.read, found.written) > run and packed.uncovered(spec, config, extents, _SMALLEST) is None

@@ -75,7 +75,7 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
     config = SkinnyConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: SkinnyConfig) -> str | None:
+    def illegal(self, spec: TransposeSpec, config: SkinnyConfig) -> str | None:
         """Elements are moved in words; small ones of few columns are put together to vectors too."""
         if config.vec_bytes > 4 and (config.few is Few.ROWS or spec.dtype.size >= 4):
             return "wider stores are for few columns of elements under 4 bytes"
@@ -170,7 +170,7 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
     config = SmallConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: SmallConfig) -> str | None:
+    def illegal(self, spec: TransposeSpec, config: SmallConfig) -> str | None:
         """Matrices of small elements are turned from one tile to another, both of static shared memory."""
         if spec.in_place or spec.values is not None:
             return only_moves(spec)
@@ -244,7 +244,7 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
     config = RowCopyConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: RowCopyConfig) -> str | None:
+    def illegal(self, spec: TransposeSpec, config: RowCopyConfig) -> str | None:
         """A thread reads what another may have written."""
         return only_apart(spec)
 

@@ -55,7 +55,7 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
     config = FlatCopyConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: FlatCopyConfig) -> str | None:
+    def illegal(self, spec: TransposeSpec, config: FlatCopyConfig) -> str | None:
         """Elements are moved in vectors; runs are even if there are some."""
         if config.even and not spec.batches:
             return "even runs lie along another axis, and here is one run alone: leave `even` out"

@@ -48,7 +48,7 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
     config = InterleaveConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: InterleaveConfig) -> str | None:
+    def illegal(self, spec: TransposeSpec, config: InterleaveConfig) -> str | None:
         """Elements are moved in vectors."""
         return only_moves(spec)
 

@@ -50,7 +50,7 @@ class Packed(Algorithm[TransposeSpec, PackedConfig]):
     config = PackedConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: PackedConfig) -> str | None:
+    def illegal(self, spec: TransposeSpec, config: PackedConfig) -> str | None:
         """A matrix has no other axes to take along."""
         if len(spec.axes) < 3:
             return "it packs several axes, and a matrix has no others"

@@ -50,12 +50,16 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
     config = SquaresConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
-        """Two squares a thread must fit in registers."""
+    def illegal(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
+        """Elements are moved in vectors."""
+        return only_moves(spec)
+
+    def unsearched(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
+        """The squares of a thread, and one more, fit in registers."""
         words = (config.unroll + 1) * self.elements(spec) * 4
         if words > 160 or (words + _OTHER_REGISTERS) * config.threads_per_block > REGISTERS_PER_BLOCK:
             return f"{config.threads_per_block} threads with {words} words in squares need too many registers"
-        return only_moves(spec)
+        return None
 
     def infeasible(self, spec: TransposeSpec, config: SquaresConfig, limits: Limits) -> str | None:
         """What is staged must fit in a block's shared memory."""

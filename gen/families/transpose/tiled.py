@@ -11,6 +11,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import size
+from gen.families.plans import beyond_block
 from gen.families.tiles import Tiles
 from gen.families.transpose.blocks import (
     Order,
@@ -45,8 +46,12 @@ class NaiveConfig(Config):
         "o", (Order.ROW, Order.DIAGONAL), base=Order.ROW, off=Order.ROW, help="the order in which blocks go over tiles"
     )
 
-    def problem(self) -> str | None:
-        """Blocks end at 1,024 threads; high blocks are thin, and the literature's diagonals have square ones."""
+    def illegal(self) -> str | None:
+        """A block has so many threads at most."""
+        return beyond_block(self.block_x * self.block_y)
+
+    def unsearched(self) -> str | None:
+        """High blocks are thin, and the literature's diagonals have square ones."""
         if self.block_y == 32 and self.block_x > 16:
             return "blocks of 32 threads across the rows are thin: block_x is 8 or 16"
         if self.block_order is Order.DIAGONAL and (self.block_y != 16 or self.block_x != 16):
@@ -88,13 +93,16 @@ class TiledConfig(Config):
         """Rows of a tile."""
         return self.tile_rows or self.tile_dim
 
-    def problem(self) -> str | None:
-        """Blocks end at 1,024 threads; swizzle does what padding does; other departures come one at a time."""
-        threads = self.tile_dim * self.block_rows
-        if threads > MAX_THREADS_PER_BLOCK:
-            return f"tile_dim x block_rows is {threads} threads; a block has at most {MAX_THREADS_PER_BLOCK}"
+    def illegal(self) -> str | None:
+        """A block has so many threads at most; what has no effect is left out."""
         if self.swizzle and self.padding:
-            return "swizzle does what padding does: one of them is enough"
+            return "swizzle does what padding does: padding has no effect"
+        if self.direct and (self.padding or self.swizzle or self.dynamic):
+            return "without shared memory there is nothing to pad, to spread or to ask for"
+        return beyond_block(self.tile_dim * self.block_rows)
+
+    def unsearched(self) -> str | None:
+        """The literature's tiles depart from the plain one in one thing at a time."""
         departures = [
             parameter.field
             for parameter in self.parameters()
@@ -105,8 +113,8 @@ class TiledConfig(Config):
                 return "a tile that is no square is twice as wide as high, and each thread moves one of its elements"
             departures.remove("tile_rows")
         if self.direct:
-            if self.padding or self.unroll > 1 or not {"direct", "in_kernel"}.issuperset(departures):
-                return "without shared memory there is nothing to pad or to spread: base, but for padding, is enough"
+            if self.unroll > 1 or not {"direct", "in_kernel"}.issuperset(departures):
+                return "without shared memory squares of one element a thread, plainly loaded and stored, are enough"
             return None
         if self.tile_rows and departures and not self.dynamic:
             return f"{departures[0]} is varied with square tiles"
@@ -130,7 +138,7 @@ class Naive(Algorithm[MatrixSpec, NaiveConfig]):
     config = NaiveConfig
     takes = (TransposeSpec, MoveSpec)
 
-    def refuses(self, spec: MatrixSpec, config: NaiveConfig) -> str | None:
+    def illegal(self, spec: MatrixSpec, config: NaiveConfig) -> str | None:
         """It knows of no tiles, and a thread reads what another may have written."""
         return "it knows of no tiles" if isinstance(spec, MoveSpec) and spec.by_tiles else only_apart(spec)
 
@@ -183,7 +191,7 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
 
     takes = (TransposeSpec, MoveSpec)
 
-    def refuses(self, spec: MatrixSpec, config: TiledConfig) -> str | None:
+    def illegal(self, spec: MatrixSpec, config: TiledConfig) -> str | None:
         """The tile must fit in static shared memory, unless it is dynamic; what a spec says of tiles must hold."""
         if isinstance(spec, TransposeSpec):
             if config.in_kernel or spec.in_place:

@@ -63,7 +63,7 @@ class VectorTileConfig(Config):
         "i", (64, 32), base=64, off=64, help="bits of an element's place; 32: with a grid of three axes"
     )
 
-    def problem(self) -> str | None:
+    def unsearched(self) -> str | None:
         """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
         others = (self.block_order, self.load_modifier, self.store_modifier)
         if self.spread is Spread.PADDING and others != (Order.COL, LoadModifier.LDG, StoreModifier.DEFAULT):
@@ -87,14 +87,18 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
     config = VectorTileConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
-        """A vector must hold an element, and two squares a thread must fit in registers."""
+    def illegal(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
+        """A vector must hold an element, and the result's elements must be as large."""
         if spec.in_place:
             return only_apart(spec)
         if spec.result.size != spec.dtype.size:
             return "its vectors hold elements of one size"
         if config.vec_bytes < spec.dtype.size:
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+        return None
+
+    def unsearched(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
+        """Two squares of each thread fit in registers."""
         words = 2 * self.elements(spec, config) * config.vec_bytes // 4
         if (words + _OTHER_REGISTERS) * config.lanes * config.groups > REGISTERS_PER_BLOCK:
             return f"{config.lanes * config.groups} threads with {words} words in squares need too many registers"

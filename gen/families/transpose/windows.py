@@ -37,7 +37,7 @@ class WindowTileConfig(Config):
         help="cache operator of the stores",
     )
 
-    def problem(self) -> str | None:
+    def unsearched(self) -> str | None:
         """A thread has no more elements under way than registers for them."""
         words = self.tile_rows * self.tile_cols // (32 * self.warps)
         return f"{words} elements a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
@@ -55,14 +55,18 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
     config = WindowTileConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: WindowTileConfig) -> str | None:
-        """Small elements are moved in words, unless they change."""
+    def illegal(self, spec: TransposeSpec, config: WindowTileConfig) -> str | None:
+        """It writes to another array; PTX has no store with a hint for less than 4 bytes."""
         if spec.in_place:
             return only_apart(spec)
-        if spec.dtype.size < 4 and spec.values is None:
-            return "elements of less than 4 bytes are moved in words, by shift_tile"
         if config.store_modifier is StoreModifier.EVICT_LAST and spec.result.size < 4:
             return "elements of less than 4 bytes are stored without a hint to the cache"
+        return None
+
+    def unsearched(self, spec: TransposeSpec, config: WindowTileConfig) -> str | None:
+        """Small elements are moved in words, unless they change."""
+        if spec.dtype.size < 4 and spec.values is None:
+            return "elements of less than 4 bytes are moved in words, by shift_tile"
         return None
 
     def infeasible(self, spec: TransposeSpec, config: WindowTileConfig, limits: Limits) -> str | None:
@@ -128,7 +132,7 @@ class ShiftTileConfig(Config):
         "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
     )
 
-    def problem(self) -> str | None:
+    def illegal(self) -> str | None:
         """Every warp has a group."""
         return f"{self.warps} warps for {self.groups} groups" if self.warps > self.groups else None
 
@@ -145,12 +149,16 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
     config = ShiftTileConfig
     takes = TransposeSpec
 
-    def refuses(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
-        """Words must hold several elements, and those of a thread must fit in registers."""
+    def illegal(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
+        """Words must hold several elements."""
         if spec.in_place or spec.values is not None:
             return only_moves(spec)
         if spec.dtype.size >= 4:
             return "elements of 4 bytes and more need no shifts"
+        return None
+
+    def unsearched(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
+        """The words of a thread fit in registers."""
         words = self.words(spec, config)
         return f"{words} words a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
 

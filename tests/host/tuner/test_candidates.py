@@ -6,7 +6,7 @@ import pytest
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Variant
-from gen.families.names import space
+from gen.families.names import search_space
 from gen.gpu.trial import Problem, Status
 from gen.store.trials import Trials
 from gen.tune.outcome import winner_of
@@ -223,7 +223,7 @@ def test_what_cannot_be_fast_is_pruned_by_rules_that_can_be_switched_off(trials:
     assert recorded(trials, device, FIRST) == ("pruned", "a thread spills 64 bytes")
     assert FIRST not in [name for name, _ in device.attempts]
     again = FakeDevice(times(_10=5.0, _20=6.0))
-    outcome = tuned(again, trials, compiler, options=Options(prune=frozenset()))
+    outcome = tuned(again, trials, compiler, options=Options(prune=frozenset({"unsearched"})))
     assert [name for name, _ in again.attempts] == [FIRST]
     assert won(outcome) == FIRST
 
@@ -242,7 +242,7 @@ def test_algorithms_that_cannot_promise_the_same_bits_are_not_tried(monkeypatch:
     monkeypatch.setattr(type(REDUCTION.algorithms["shfl"]), "repeatable", False)
     fit, unfit = candidates(SUM, H100)
     names = {made.algorithm.name for made in (*fit, *(trial.variant for trial in unfit))}
-    able = {name for name, algorithm in REDUCTION.algorithms.items() if space(algorithm, SUM.spec)}
+    able = {name for name, algorithm in REDUCTION.algorithms.items() if search_space(algorithm, SUM.spec)}
     assert names == able - {"shfl", "nested"}  # the latter is linked with a library
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.families import FAMILIES
-from gen.families.names import find_family, space, variant
+from gen.families.names import find_family, search_space, variant
 from gen.gpu.trial import Problem
 from gen.store.tuned import read_winners
 from gen.tune.problems import problems
@@ -18,7 +18,7 @@ TRANSPOSE = problems(FAMILIES, "transpose_10_b32", {})[:1]
 FAMILY = find_family(FAMILIES, "transpose")
 SPEC = TRANSPOSE[0].spec
 BASE = base_of(TRANSPOSE[0], FakeDevice())
-OF_ANY_SIZE = [config for config in space(BASE.algorithm, SPEC) if vars(config)["index_bits"] == 64]
+OF_ANY_SIZE = [config for config in search_space(BASE.algorithm, SPEC) if vars(config)["index_bits"] == 64]
 EVERY = (BASE, *(variant(FAMILY, SPEC, BASE.algorithm, config) for config in OF_ANY_SIZE[10:60:10]))
 WIDE, TALL = EVERY[1:3]
 
