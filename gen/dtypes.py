@@ -129,6 +129,12 @@ def numpy_dtype(value: Any) -> np.dtype[Any] | None:
     return meant
 
 
+def python_int(value: Any) -> Any:
+    """A NumPy integer as a Python int; anything else as it is, for whoever checks it."""
+    is_integer = isinstance(value, np.integer) and value.dtype.kind in "iu"  # to NumPy timedelta64 is an integer too
+    return int(value) if is_integer else value
+
+
 def name_of(dtype: np.dtype[Any]) -> str | None:
     """What gen calls the type of an array's elements: `f16`; None where it has no name for it."""
     return next(

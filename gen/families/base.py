@@ -20,7 +20,6 @@ from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
 from gen.families.arrays import WIDEST, Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
-from gen.families.near import misspelled
 from gen.families.plans import Launch, Plan, Scratch, beyond_grid
 
 __all__ = [
@@ -241,22 +240,6 @@ class Family(ABC, Generic[S]):
     samples: Mapping[str, S] = MappingProxyType({})
     templates: Traversable
     spelling: ClassVar[str] = ""
-
-    def parse(self, label: str, known: Mapping[str, Mapping[str, Any]]) -> S:
-        """The spec that has this label. `known` holds the JSON of specs by label, for those a label cannot spell.
-
-        Raises UnknownNameError if no spec has it.
-        """
-        for spec in self.catalogue:
-            if spec.label == label:
-                return spec
-        if label in known:
-            return self.from_json(known[label])
-        found = self.spell(label)
-        if found is None:
-            labels = [spec.label for spec in self.catalogue]
-            raise misspelled(self.name, label, self.spelling or labels[0], [*labels, *known], self.spell)
-        return found
 
     def spell(self, label: str) -> S | None:
         """The spec outside the catalogue whose label says all of it; None if there is none."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import product
-from typing import Any, ClassVar, Self
+from itertools import combinations, product
+from typing import Any, ClassVar, Self, TypeVar
 
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.errors import ConfigError, UnknownNameError
@@ -217,3 +217,30 @@ def _beyond(subject: str, tag: str, passed: Sequence[Parameter], left: list[str]
 
 def _tokens(parameter: Parameter) -> list[str]:
     return [parameter.token(value) for value in parameter.values if parameter.token(value)]
+
+
+C = TypeVar("C", bound=Config)
+Pair = tuple[str, Value, str, Value]
+
+
+def pairs(config: Config) -> frozenset[Pair]:
+    """Every two parameters with their values; a lone parameter counts as a pair with itself."""
+    values = [(parameter.field, getattr(config, parameter.field)) for parameter in config.parameters()]
+    if len(values) == 1:
+        values = values * 2
+    return frozenset((*first, *second) for first, second in combinations(values, 2))
+
+
+def pairwise(configs: Sequence[C]) -> tuple[C, ...]:
+    """Configs among these, in their order, that hold every pair of values that any of them holds.
+
+    Greedy: each step takes the first config with the most pairs still missing.
+    """
+    held = [pairs(config) for config in configs]
+    missing = set().union(*held)
+    chosen: list[int] = []
+    while missing:
+        best = max(range(len(configs)), key=lambda place: (len(held[place] & missing), -place))
+        missing -= held[best]
+        chosen.append(best)
+    return tuple(configs[place] for place in sorted(chosen))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import SequenceMatcher, get_close_matches
+from heapq import nlargest
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
-from gen.errors import ConfigError, GenError, UnknownNameError
+from gen.dtypes import C64, C128, DTYPES
+from gen.errors import ConfigError, GenError, SpecError, UnknownNameError
 from gen.families.base import Algorithm, Family, Limits, Named, Spec, Variant
 from gen.families.config import Config
-from gen.families.near import OWN_SPECS, did_you_mean, near
 
 MAX_NAME = 120
+OWN_SPECS = "In Python, gen.remember(spec) writes one of your own down and says its name"
+"""What to do next where a name finds no spec."""
+_MIN_SIMILARITY = 0.5  # by difflib: of a name that may be meant
+_MIN_SIMILARITY_TO_BEST = 0.75  # as a fraction of the most similar name's
+_TYPES = (*DTYPES, C64.name, C128.name)
+S = TypeVar("S", bound=Spec)
 _VARIANT = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
 
 
@@ -146,7 +154,47 @@ def find_spec(
         raise _no_spec(families, name, known, takes)
     prefix = family.name + "_"
     labels = {key.removeprefix(prefix): value for key, value in known.items() if key.startswith(prefix)}
-    return family, family.parse(name.removeprefix(prefix), labels)
+    return family, parse_label(family, name.removeprefix(prefix), labels)
+
+
+def parse_label(family: Family[S], label: str, known: Mapping[str, Mapping[str, Any]]) -> S:
+    """The spec of a family that has this label. `known` holds the JSON of specs by label, for those it cannot spell.
+
+    Raises UnknownNameError if no spec has it.
+    """
+    for spec in family.catalogue:
+        if spec.label == label:
+            return spec
+    if label in known:
+        return family.from_json(known[label])
+    spelled = family.spell(label)
+    if spelled is not None:
+        return spelled
+    labels = [spec.label for spec in family.catalogue]
+    meant = _respelled_label(family, label) or near(label, [*labels, *known])
+    raise UnknownNameError(
+        "The spec",
+        f"must be {family.name}_LABEL, with a LABEL such as {family.spelling or labels[0]}",
+        repr(f"{family.name}_{label}"),
+        next_step=did_you_mean([f"{family.name}_{one}" for one in meant]) or OWN_SPECS,
+    )
+
+
+def _respelled_label(family: Family[Any], label: str) -> list[str]:
+    """The label in lower case, or with the most similar dtype in place of one of its words: those that a spec has."""
+    words = label.lower().split("_")
+    found = {label.lower(): None}
+    for index, word in enumerate(words):
+        for name in get_close_matches(word, _TYPES, n=1, cutoff=_MIN_SIMILARITY):
+            found["_".join([*words[:index], name, *words[index + 1 :]])] = None
+    return [one for one in found if _is_spelled(family, one)]
+
+
+def _is_spelled(family: Family[Any], label: str) -> bool:
+    try:
+        return family.spell(label) is not None
+    except SpecError:  # words that do not go together
+        return False
 
 
 def _no_spec(families: Sequence[Family[Any]], name: str, known: Known, takes: Takes) -> NoSpecError:
@@ -182,7 +230,7 @@ def _begun(families: Sequence[Family[Any]], name: str) -> Family[Any] | None:
 
 
 def _respelled(families: Sequence[Family[Any]], name: str, known: Known) -> list[str]:
-    """The spec of a name in small letters, with the likest family in the place of its first word, if there is one."""
+    """The spec of a name in lower case, with the most similar family in place of its first word, if there is one."""
     word, _, label = name.lower().partition("_")
     for family in near(word, [family.name for family in families])[:1]:
         with suppress(GenError):
@@ -257,3 +305,17 @@ def unknown(subject: str, name: str, choices: Sequence[str], rule: str = "", *, 
     """The error for a name that finds nothing, with the nearest names that would; `otherwise` if none is near."""
     next_step = did_you_mean(near(name, choices)) or otherwise
     return UnknownNameError(subject, rule or "must be one of " + ", ".join(choices), repr(name), next_step=next_step)
+
+
+def near(name: str, choices: Iterable[str]) -> list[str]:
+    """The names that may be meant, the most similar first, three at most; if one differs in case alone, only that."""
+    similarity = {choice: SequenceMatcher(None, choice.lower(), name.lower()).ratio() for choice in choices}
+    best = nlargest(3, similarity, key=lambda choice: similarity[choice])
+    least = max((similarity[choice] for choice in best), default=0.0)
+    least = 1.0 if least == 1.0 else max(_MIN_SIMILARITY, _MIN_SIMILARITY_TO_BEST * least)
+    return [choice for choice in best if similarity[choice] >= least]
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """What to do next, where there are names that may be meant."""
+    return "Did you mean " + " or ".join(names) + "?" if names else ""

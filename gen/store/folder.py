@@ -11,7 +11,7 @@ from gen.emit.files import alone, write_if_changed
 from gen.emit.generate import base_of_catalogue
 from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
 from gen.families.base import Family, Spec, Variant
-from gen.families.names import Known, find_variant
+from gen.families.names import Known, find_variant, parse_label
 from gen.paths import lock_of
 from gen.store import specs, tuned
 
@@ -82,5 +82,5 @@ def _is_said(families: Sequence[Family[Any]], name: str, content: Mapping[str, A
 
 def _says_all(family: Family[Any], label: str, content: Mapping[str, Any]) -> bool:
     with suppress(UnknownNameError, SpecError):
-        return dict(family.parse(label, {}).to_json()) == dict(content)
+        return dict(parse_label(family, label, {}).to_json()) == dict(content)
     return False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gen.families.base import Algorithm, Family, Limits, Spec, Variant
-from gen.families.cover import pairwise
+from gen.families.config import pairwise
 from gen.families.names import base_variants, named_variant, names_variant, search_space, variant
 
 Find = Callable[[str], Variant]

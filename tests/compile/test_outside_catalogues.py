@@ -10,7 +10,7 @@ import pytest
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
-from gen.families.cover import pairwise
+from gen.families.config import pairwise
 from gen.families.names import find_variant, search_space, variant
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.base import Launch, Limits, Plan
-from gen.families.cover import pairwise
+from gen.families.config import pairwise
 from gen.families.expr import constant
 from gen.families.names import find_variant, search_space, variant
 from gen.families.reduction import GridConfig

@@ -10,7 +10,7 @@ from gen.emit.render import render
 from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
-from gen.families.cover import pairwise
+from gen.families.config import pairwise
 from gen.families.names import search_space, variant
 from gen.gpu.device import CudaDevice, DriverModule
 from gen.toolchain.compiled import compile_each

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
-from gen.families.cover import pairwise
+from gen.families.config import pairwise
 from gen.families.names import base_variants, find_variant, named_variant, search_space, variant
 from gen.gpu.device import CudaDevice
 from gen.gpu.kernel import CudaRunner

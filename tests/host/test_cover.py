@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Spec
-from gen.families.config import Config
-from gen.families.cover import pairwise
+from gen.families.config import Config, pairwise
 from gen.families.names import search_space
 from tests.host.test_config import Toy
 

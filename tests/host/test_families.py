@@ -22,12 +22,12 @@ from gen.families import FAMILIES
 from gen.families.base import MAX_GRID_X, Algorithm, Extents, Family, Launch, Limits, Plan, Spec, Variant
 from gen.families.config import Config
 from gen.families.expr import ONE, size
-from gen.families.names import base_variants, illegal, named_variant, search_space, unsearched
+from gen.families.names import base_variants, illegal, named_variant, parse_label, search_space, unsearched
+from gen.families.plans import Tiles
 from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec, Shfl
 from gen.families.reduction.flags import Flags, FlagsConfig
 from gen.families.stencil import StencilSpec
 from gen.families.steps import steps
-from gen.families.tiles import Tiles
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
 from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from tests.strategies import cases, extents, json_values, stencils, variants
@@ -384,7 +384,7 @@ def test_named_variants_are_legal() -> None:
         for named in family.named:
             made = named_variant(family, named)
             assert illegal(made.algorithm, made.spec, made.config) is None
-            assert family.parse(made.spec.label, {}) == made.spec
+            assert parse_label(family, made.spec.label, {}) == made.spec
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda dtype: dtype.name)

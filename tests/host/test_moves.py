@@ -13,8 +13,8 @@ from gen.dtypes import B8, B32, B64, B128, F32
 from gen.errors import ConfigError, SpecError
 from gen.families import FAMILIES
 from gen.families.base import Limits
-from gen.families.cover import pairwise
-from gen.families.names import find_family, find_variant, named_variant, search_space, variant
+from gen.families.config import pairwise
+from gen.families.names import find_family, find_variant, named_variant, parse_label, search_space, variant
 from gen.families.steps import steps
 from gen.families.transpose import MoveSpec, TransposeSpec
 from gen.families.transpose.tiled import TiledConfig
@@ -80,7 +80,7 @@ def test_single_elements_are_those_of_the_whole(spec: MoveSpec) -> None:
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.label)
 def test_a_label_says_all_of_a_spec(spec: MoveSpec) -> None:
-    assert FAMILY.parse(spec.label, {}) == spec
+    assert parse_label(FAMILY, spec.label, {}) == spec
     assert FAMILY.from_json(spec.to_json()) == spec
     assert family_and_spec(FAMILIES, spec, LIMITS)[0] is FAMILY  # type: ignore[arg-type]
 
@@ -152,4 +152,4 @@ def test_tiles_must_divide_the_matrix_only_where_the_result_depends_on_them() ->
 def test_transposes_stay_what_they_were() -> None:
     assert FAMILY.takes(TransposeSpec((0, 2, 1), B32))
     assert not FAMILY.takes("transpose_10_b32")
-    assert FAMILY.parse("021_b16", {}) == FAMILY.from_json({"axes": [0, 2, 1], "dtype": "b16"})
+    assert parse_label(FAMILY, "021_b16", {}) == FAMILY.from_json({"axes": [0, 2, 1], "dtype": "b16"})

@@ -14,7 +14,7 @@ from gen.dtypes import B8, B32, B128, F32, F64, I32, DType
 from gen.errors import ConfigError, ShapeError, SpecError
 from gen.families import FAMILIES
 from gen.families.base import Array, Layout, Variant
-from gen.families.names import find_variant, named_variant, variant
+from gen.families.names import find_variant, named_variant, parse_label, variant
 from gen.families.probe import BITS, Offset, OffsetSpec, Probes, ProbeSpec, Records, RecordSpec, TileSpec
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
@@ -37,7 +37,7 @@ def specs() -> st.SearchStrategy[ProbeSpec]:
 
 @given(specs())
 def test_a_label_says_all_of_a_spec(spec: ProbeSpec) -> None:
-    assert PROBES.parse(spec.label, {}) == spec
+    assert parse_label(PROBES, spec.label, {}) == spec
     assert PROBES.from_json(spec.to_json()) == spec
 
 

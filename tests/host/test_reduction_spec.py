@@ -17,7 +17,7 @@ from gen.dtypes import BOOL, F16, F32, F64, I8, I32, I64, U8, DType
 from gen.emit.render import render
 from gen.errors import GenError, ShapeError, SpecError, UnknownNameError
 from gen.families.base import Layout
-from gen.families.names import illegal, search_space, variant
+from gen.families.names import illegal, parse_label, search_space, variant
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.classes import problem
 from gen.families.reduction.columns import ColumnsConfig
@@ -134,9 +134,9 @@ def test_no_thread_waits_below_others_where_there_are_few_rows(
 )
 def test_a_spec_that_no_name_can_hold_is_called_by_a_digest(made: ReductionSpec) -> None:
     assert re.fullmatch(f"several_[0-9a-f]{{8}}_{made.dtype.name}", made.label)
-    assert FAMILY.parse(made.label, {made.label: made.to_json()}) == made
+    assert parse_label(FAMILY, made.label, {made.label: made.to_json()}) == made
     with pytest.raises(UnknownNameError):
-        FAMILY.parse(made.label, {})
+        parse_label(FAMILY, made.label, {})
     assert replace(made, keepdims=not made.keepdims).label != made.label
     for algorithm in FAMILY.algorithms.values():
         for config in algorithm.config.space():

@@ -19,7 +19,7 @@ from gen.emit.generate import base_of_catalogue
 from gen.errors import CompileError, MissingToolError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits, Spec, Variant
-from gen.families.cover import pairs
+from gen.families.config import pairs
 from gen.families.names import base_variants, find_family, find_spec, find_variant, illegal, named_variant, search_space
 from gen.paths import cache_home, output_home
 from gen.proof.cases import cases_of, own_cases

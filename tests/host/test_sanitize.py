@@ -19,7 +19,7 @@ from gen.emit.render import render
 from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Limits
-from gen.families.cover import pairs
+from gen.families.config import pairs
 from gen.families.names import find_variant, search_space
 from gen.paths import cache_home, output_home
 from gen.proof.cases import DRAWN, Case

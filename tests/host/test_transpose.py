@@ -18,7 +18,7 @@ from gen.errors import SpecError
 from gen.families.base import Kernel, Layout, Limits
 from gen.families.expr import size
 from gen.families.layout import extents_of, layout_of
-from gen.families.names import base_variants, variant
+from gen.families.names import base_variants, parse_label, variant
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 from gen.families.transpose.blocks import inverse_of
 from gen.families.transpose.canonical import Axis, canonical
@@ -138,7 +138,7 @@ def test_a_spec_is_built_from_what_numpy_takes(axes: Any, dtype: Any, label: str
 def test_forms_have_labels_and_json_that_give_them_back(arguments: dict[str, Any], label: str) -> None:
     spec = transpose(**arguments)
     assert spec.label == label
-    assert FAMILY.parse(label, {}) == spec
+    assert parse_label(FAMILY, label, {}) == spec
     assert FAMILY.from_json(spec.to_json()) == spec
 
 
@@ -203,7 +203,7 @@ def test_a_form_that_cannot_be_says_why(arguments: dict[str, Any], says: str) ->
 )
 def test_a_name_of_a_form_that_cannot_be_says_why_too(label: str, says: str) -> None:
     with pytest.raises(SpecError) as caught:
-        FAMILY.parse(label, {})
+        parse_label(FAMILY, label, {})
     assert says in str(caught.value)
 
 

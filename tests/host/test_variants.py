@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Family, Spec, Variant
-from gen.families.cover import pairwise
+from gen.families.config import pairwise
 from gen.families.names import legal_space, search_space, variant
 from gen.paths import output_home
 from gen.proof.cases import Case

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from gen.dtypes import BOOL, DTYPES, F32, DType, numpy_dtype, read_dtype
+from gen.dtypes import BOOL, DTYPES, F32, DType, numpy_dtype, python_int, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.reduction.operators import OPERATORS, SEVERAL, Operator, Rounds, find_operators
-from gen.families.whole import whole
 
 MOST_AXIS = 63  # NumPy's arrays have at most 64 axes
 MOST_DDOF = 99
@@ -251,7 +250,7 @@ def reduction(
     Raises:
         SpecError: there is no such operator or dtype, or the arguments do not go together.
     """
-    axes: Any = tuple(map(whole, axis)) if isinstance(axis, tuple) else whole(axis)
+    axes: Any = tuple(map(python_int, axis)) if isinstance(axis, tuple) else python_int(axis)
     if type(axes) is int:
         axes = (axes,)
     operators = find_operators(op, "reduction.op")
@@ -266,7 +265,7 @@ def reduction(
         result,
         axes,
         keepdims,
-        whole(ddof),
+        python_int(ddof),
     )
 
 

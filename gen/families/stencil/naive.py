@@ -9,11 +9,11 @@ from gen.dtypes import U32, LoadModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, Scratch
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
+from gen.families.plans import Tiles
 from gen.families.stencil.plans import numbers, stepping
 from gen.families.stencil.sizes import about_tiles
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Coefficients, common, weight_bytes
-from gen.families.tiles import Tiles
 
 WEIGHTS = "weights"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gen.families.base import Extents
+from gen.families.plans import Tiles
 from gen.families.stencil.spec import STEPS, StencilSpec
-from gen.families.tiles import Tiles
 
 _ONCE = (1, 2, 1, 1)  # steps of variants that take one a launch
 

@@ -12,13 +12,13 @@ from gen.dtypes import U32
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
+from gen.families.plans import Tiles
 from gen.families.stencil.naive import weights_of
 from gen.families.stencil.plans import numbers, stepping
 from gen.families.stencil.sizes import about_tiles
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Coefficients, Line, common
 from gen.families.stencil.window import Reach, Rim, window_lines
-from gen.families.tiles import Tiles
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,12 @@ from gen.dtypes import U32, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
-from gen.families.plans import beyond_block
+from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.plans import numbers, stepping
 from gen.families.stencil.sizes import about_tiles
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, common
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
-from gen.families.tiles import Tiles
 
 MOST_AHEAD = 16  # rows of a warp on their way at once
 _ADDRESSES = 24  # registers beside cells

@@ -84,7 +84,7 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
         """Two axes; a warp wider than what its steps use up."""
         if len(spec.axes) != 2:
             return "it streams rows: a stencil of one axis has none"
-        reach, columns = Reach.of(spec).mirrored(spec), Columns.of(spec, config)
+        columns = Columns.of(spec, config)
         if 2 * columns.halo > columns.wide:
             return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"
         if Rim.of(spec).left > columns.own - columns.left:

@@ -10,7 +10,7 @@ from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Plan
 from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.tiles import Tiles
+from gen.families.plans import Tiles
 from gen.families.transpose.moves import MatrixSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import BF16, DTYPES, DType, numpy_dtype
+from gen.dtypes import BF16, DTYPES, DType, numpy_dtype, python_int
 from gen.errors import SpecError
 from gen.families.transpose.spec import MOST_AXES, TransposeSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
-from gen.families.whole import whole
 
 _WORDS = {**DTYPES, **NUMBERS, "bfloat16": BF16}
 """Names of dtypes that go before NumPy's: `i8` has 8 bits."""
@@ -76,7 +75,7 @@ def _in_order(axes: Any) -> tuple[Any, ...] | None:
         is_sequence = axes.ndim == 1
     else:
         is_sequence = isinstance(axes, Sequence) and not isinstance(axes, str | bytes | bytearray | memoryview)
-    return tuple(whole(axis) for axis in islice(axes, MOST_AXES + 1)) if is_sequence else None
+    return tuple(python_int(axis) for axis in islice(axes, MOST_AXES + 1)) if is_sequence else None
 
 
 def bits_of(dtype: Any) -> DType:

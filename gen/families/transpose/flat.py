@@ -11,7 +11,7 @@ from gen.dtypes import I32, U64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
-from gen.families.tiles import Tiles
+from gen.families.plans import Tiles
 from gen.families.transpose.blocks import (
     MOST,
     arguments,

@@ -9,7 +9,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, size
-from gen.families.tiles import Tiles
+from gen.families.plans import Tiles
 from gen.families.transpose.blocks import (
     Order,
     between_vectors,

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from gen.arch import MAX_THREADS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import size
-from gen.families.plans import beyond_block
-from gen.families.tiles import Tiles
+from gen.families.plans import Tiles, beyond_block
 from gen.families.transpose.blocks import (
     Order,
     changing,

@@ -11,7 +11,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import size
-from gen.families.tiles import Tiles
+from gen.families.plans import Tiles
 from gen.families.transpose.blocks import (
     Order,
     axes,

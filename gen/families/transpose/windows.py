@@ -9,7 +9,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import size
-from gen.families.tiles import Tiles
+from gen.families.plans import Tiles
 from gen.families.transpose.blocks import Order, changing, matrices, only_apart, only_moves, telling, tiled_launch
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.vector import dynamic_bytes, too_large
