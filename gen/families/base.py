@@ -20,7 +20,7 @@ from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
 from gen.families.arrays import WIDEST, Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
-from gen.families.plans import Launch, Plan, Scratch, beyond_grid
+from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared
 
 __all__ = [
     "MAX_GRID_X", "MAX_GRID_YZ", "STATIC_SHARED_BYTES", "WIDEST", "Algorithm", "Array", "Expected",
@@ -104,11 +104,28 @@ class Algorithm(ABC, Generic[S, C]):
         return self.summary
 
     def infeasible(self, spec: S, config: C, limits: Limits) -> str | None:
-        """Why this variant, legal as it is, cannot run on such a device."""
+        """Why this variant, legal as it is, cannot run on such a device.
+
+        By default: where a launch forms clusters and the device has none, or takes too much shared memory at all sizes.
+        """
+        for launch in _plan(self, spec, config).launches:
+            if launch.cluster != (1, 1, 1) and not limits.has_clusters:
+                return "blocks form clusters from sm_90 on"
+            if found := beyond_shared(launch.shared_bytes.fixed() or 0, limits):
+                return found
         return None
 
     def uncovered(self, spec: S, config: C, extents: Extents, limits: Limits) -> str | None:
-        """Why this variant cannot take these sizes."""
+        """Why this variant cannot compute these sizes.
+
+        By default: where a launch has more blocks than a grid, or takes more shared memory than a block has.
+        """
+        sizes = {**extents, **limits.sizes()}
+        for launch in _plan(self, spec, config).launches:
+            if found := beyond_grid(*(blocks.at(sizes) for blocks in launch.grid)):
+                return found
+            if found := beyond_shared(launch.shared_bytes.at(sizes), limits):
+                return found
         return None
 
     def cases(self, spec: S, config: C) -> Iterator[Extents]:

@@ -49,6 +49,13 @@ class Expr:
             case "max":
                 return max(left, right)
 
+    def fixed(self) -> int | None:
+        """The value where it is the same for all sizes; None where it names one."""
+        try:
+            return self.at({})
+        except KeyError:
+            return None
+
     def c(self) -> str:
         """The expression as C over variables of the sizes' names; `min` and `max` are calls."""
         return self._c([operand.c() for operand in self.operands])

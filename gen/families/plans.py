@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.arch import MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS_PER_BLOCK
+from gen.arch import MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS_PER_BLOCK, Limits
 from gen.dtypes import DType
 from gen.families.expr import ONE, ZERO, Expr
 
@@ -72,6 +72,12 @@ def beyond_block(threads: int) -> str | None:
     if threads > MAX_THREADS_PER_BLOCK:
         return f"a block would have {threads} threads, and has at most {MAX_THREADS_PER_BLOCK}"
     return None
+
+
+def beyond_shared(needed: int, limits: Limits) -> str | None:
+    """Why a block cannot have so many bytes of shared memory on such a device; None if it can."""
+    most = limits.shared_bytes_per_block
+    return f"a block takes {needed} bytes of shared memory, and has at most {most}" if needed > most else None
 
 
 def beyond_grid(blocks: int, *behind: int) -> str | None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from gen.dtypes import I64
-from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
+from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, tunable
-from gen.families.expr import ONE, Expr, constant, size
-from gen.families.probe.spec import OffsetSpec, ProbeSpec, RecordSpec, TileSpec
+from gen.families.expr import ONE, constant, size
+from gen.families.probe.spec import OffsetSpec, RecordSpec, TileSpec
 
-S = TypeVar("S", bound=ProbeSpec)
-C = TypeVar("C", bound=Config)
-
-
-class Probe(Algorithm[S, C]):
-    """What the algorithms share: each takes the specs of one class: one launch, a block for each share of the work."""
-
-    @abstractmethod
-    def blocks(self, spec: S, config: C) -> Expr:
-        """One for each share."""
-
-    def uncovered(self, spec: S, config: C, extents: Extents, limits: Limits) -> str | None:
-        """The grid must hold all blocks."""
-        return beyond_grid(self.blocks(spec, config).at(extents))
+S = TypeVar("S", OffsetSpec, RecordSpec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +23,15 @@ class StreamConfig(Config):
     unroll: int = tunable("u", (1, 2, 4, 8), base=1, help="elements or records of each thread, a block apart")
 
 
-class Stream(Probe[S, StreamConfig]):
+class Stream(Algorithm[S, StreamConfig]):
     """Threads side by side go through arrays of `n`."""
 
     config = StreamConfig
 
-    def blocks(self, spec: S, config: StreamConfig) -> Expr:
-        """One for each share."""
-        return size("n").ceil_div(config.threads_per_block * config.unroll)
-
     def plan(self, spec: S, config: StreamConfig) -> Plan:
-        """One launch."""
+        """One launch, with a block for each share of the array."""
         launch = Launch(
-            grid=(self.blocks(spec, config), ONE, ONE),
+            grid=(size("n").ceil_div(config.threads_per_block * config.unroll), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=(*(operand.name for operand in spec.operands), (I64, size("n"))),
         )
@@ -109,7 +91,7 @@ class TileConfig(Config):
     dynamic: bool = choice("dyn", (False, True), help="its size is given when it is launched")
 
 
-class Tile(Probe[TileSpec, TileConfig]):
+class Tile(Algorithm[TileSpec, TileConfig]):
     """Rows and columns of a tile in shared memory."""
 
     name = "tile"
@@ -127,10 +109,6 @@ class Tile(Probe[TileSpec, TileConfig]):
             return f"{config.threads_per_block} threads do not share a tile of {elements} elements evenly"
         return None
 
-    def blocks(self, spec: TileSpec, config: TileConfig) -> Expr:
-        """One for each tile."""
-        return size("tiles")
-
     def inputs(self, spec: TileSpec, config: TileConfig) -> Mapping[str, object]:
         """The tile as it lies in shared memory, and along what it is written and read there."""
         height, width = _stored(spec)
@@ -143,7 +121,7 @@ class Tile(Probe[TileSpec, TileConfig]):
         }
 
     def plan(self, spec: TileSpec, config: TileConfig) -> Plan:
-        """One launch."""
+        """One launch, with a block for each tile."""
         height, width = _stored(spec)
         needed = height * (width + config.padding) * spec.dtype.size
         launch = Launch(

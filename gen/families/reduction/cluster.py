@@ -64,10 +64,6 @@ class Cluster(Sharing[ClusterConfig]):
         """Vectors under 16 bytes spread a small array over more threads; rows are many."""
         return "rows are read 16 bytes at a time" if has_rows(spec) and config.vec_bytes < 16 else None
 
-    def infeasible(self, spec: ReductionSpec, config: ClusterConfig, limits: Limits) -> str | None:
-        """There must be clusters."""
-        return None if limits.has_clusters else "blocks form clusters from sm_90 on"
-
     def uncovered(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> str | None:
         """Rows of neighbouring elements, no longer than one cluster takes if there is to be no other.
 
