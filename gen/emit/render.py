@@ -16,7 +16,7 @@ from gen.families.expr import Expr
 
 WIDTH = 99
 MARK = "Written by gen: change the template, not this file."
-_LINKS = re.compile(r"^// Links:    nvcc -rdc=true((?: -l\w+)+)$", re.MULTILINE)
+_LINKS = re.compile(r"^// Compile:  nvcc -rdc=true((?: -l\w+)+)$", re.MULTILINE)
 
 
 def render(variant: Variant) -> str:
@@ -61,7 +61,7 @@ def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...
     lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.described(variant.config)) + [""]
     lines += _plan(variant.plan)
     if variant.algorithm.links:
-        lines.append("Links:    nvcc -rdc=true " + " ".join(f"-l{library}" for library in variant.algorithm.links))
+        lines.append("Compile:  nvcc -rdc=true " + " ".join(f"-l{library}" for library in variant.algorithm.links))
     lines += _wrap("Spec:     ", _json(variant.spec.to_json()))
     lines += _wrap("Config:   ", _json(variant.config.to_json()))
     lines += _wrap("Template: ", f"{variant.algorithm.template}, with its partials sha256 {of_sources}")

@@ -1,8 +1,9 @@
-"""CUDA's headers for g++: from their wheels, wherever these are installed, or from a toolkit."""
+"""CUDA's headers for g++, and its programs: from their wheels, wherever these are installed, or from a toolkit."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,10 +34,24 @@ def places() -> Iterator[Path]:
         found = find_nvidia_header_directory("cudart")
         if found is not None:
             yield Path(found)
-    wheels = find_spec("nvidia")
-    for folder in (wheels and wheels.submodule_search_locations) or ():
-        yield Path(folder) / "cu13" / "include"
+    for folder in _wheels():
+        yield folder / "cu13" / "include"
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             yield Path(os.environ[name]) / "include"
     yield Path("/usr/local/cuda/include")
+
+
+def find_program(name: str) -> Path | None:
+    """A program of CUDA's: the one that pip installs, else one on the PATH; None where there is none."""
+    for folder in _wheels():
+        for found in sorted(folder.glob(f"*/bin/{name}")):
+            return found
+    on_path = shutil.which(name)
+    return Path(on_path) if on_path else None
+
+
+def _wheels() -> Iterator[Path]:
+    """The folders in which NVIDIA's wheels are installed."""
+    package = find_spec("nvidia")
+    yield from map(Path, (package and package.submodule_search_locations) or ())

@@ -1,13 +1,12 @@
 """Links machine code with libraries of device code: kernels that launch kernels need CUDA's device runtime.
 
-By nvJitLink, where PyPI or a toolkit brought it, else by a toolkit's nvcc. The driver links too, but only in a process
+By nvJitLink, where PyPI or a toolkit brought it, else by nvcc. The driver links too, but only in a process
 that has made a context on a GPU, and those that compile have none. Like `nvrtc`, to be imported on the main thread.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Protocol
 
 from gen.errors import CompileError, MissingToolError
 from gen.toolchain.compiled import Resources
+from gen.toolchain.headers import find_program
 
 _KERNEL = re.compile(r"Function properties for '([^']+)':\n.*?used (\d+) registers, .*?(\d+) stack,")
 _VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
@@ -81,13 +81,13 @@ class JitLinker:
 
 
 class NvccLinker:
-    """A toolkit's nvcc, as a process."""
+    """nvcc, as a process."""
 
     def __init__(self, program: Path | None = None) -> None:
-        """Finds it, on the PATH if it is not given. Raises MissingToolError without one."""
-        found = str(program) if program else shutil.which("nvcc")
+        """Finds it, if it is not given. Raises MissingToolError without one."""
+        found = program or find_program("nvcc")
         if found is None:
-            raise MissingToolError("nvcc", "must be on the PATH")
+            raise MissingToolError("nvcc", "must be installed by pip, or be on the PATH")
         self._program = found
         said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
         version = _VERSION.search(said)
@@ -117,7 +117,7 @@ def find_linker() -> Linker:
         except MissingToolError:
             continue
     raise MissingToolError(
-        "A linker of device code", "must be installed: nvJitLink, or nvcc on the PATH",
+        "A linker of device code", "must be installed: nvJitLink or nvcc",
         next_step="Run: pip install 'gen-cuda[link]'",
     )  # fmt: skip
 

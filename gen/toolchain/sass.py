@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.errors import CompileError
 from gen.families.config import Config
+from gen.toolchain.headers import find_program
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.(\w+)", re.MULTILINE)
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 
 
 def disassembler() -> Path | None:
-    """nvdisasm: the one that pip installs, else one on PATH; None where there is none."""
-    package = find_spec("nvidia")
-    for root in package.submodule_search_locations or () if package else ():
-        for found in sorted(Path(root).glob("*/bin/nvdisasm")):
-            return found
-    on_path = shutil.which("nvdisasm")
-    return Path(on_path) if on_path else None
+    """nvdisasm, if it is installed."""
+    return find_program("nvdisasm")
 
 
 def instructions(cubin: bytes, program: Path) -> dict[str, Counter[str]]:

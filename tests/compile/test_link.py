@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from gen.families.names import find_variant
 from gen.toolchain import link as module
 from gen.toolchain import nvrtc
 from gen.toolchain.compiled import Resources, compile_each
+from gen.toolchain.headers import find_program
 from gen.toolchain.identity import instructions
 from gen.toolchain.link import JitLinker, Linked, Linker, NvccLinker, find_library
 from gen.toolchain.nvrtc import Nvrtc, headers_folder
@@ -48,7 +48,8 @@ each_linker = pytest.mark.parametrize(
     "kind", linkers() or [pytest.param(None, marks=pytest.mark.skip(reason="neither nvJitLink nor nvcc"))]
 )
 needs_linker = pytest.mark.skipif(not linkers(), reason="neither nvJitLink nor nvcc")
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+NVCC = find_program("nvcc")
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc")
 
 
 def none() -> Linker:
@@ -87,10 +88,12 @@ def test_the_same_text_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize("made", VARIANTS[2:], ids=NAMES[2:])
 def test_nvcc_builds_the_file_as_its_header_says(made: Variant, tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text(render(made))
-    (options,) = [line.removeprefix("// Links:    nvcc ") for line in render(made).splitlines() if "Links: " in line]
+    (options,) = [line.removeprefix("// Compile:  nvcc ") for line in render(made).splitlines() if "Compile: " in line]
     relocatable, *libraries = options.split()
-    compile_it = ["nvcc", "-arch=sm_90", "-std=c++17", relocatable, "-cubin", "kernel.cu", "-o", "kernel.cubin"]
-    link_it = ["nvcc", "-arch=sm_90", "-dlink", "-cubin", "kernel.cubin", *libraries, "-o", "linked.cubin"]
+    program = str(NVCC)
+    compile_it = [program, "-arch=sm_90", "-std=c++17", relocatable, "-cubin", "kernel.cu", "-o", "kernel.cubin"]
+    beside = f"-L{find_library('cudadevrt', headers_folder()).parent}"  # where pip installs it, nvcc does not look
+    link_it = [program, "-arch=sm_90", "-dlink", "-cubin", "kernel.cubin", beside, *libraries, "-o", "linked.cubin"]
     for command in (compile_it, link_it):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -148,8 +151,8 @@ def test_no_linker_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
             none()
 
     monkeypatch.setattr(module, "JitLinker", Missing)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(MissingToolError, match=r"nvJitLink, or nvcc on the PATH. Run: pip install 'gen-cuda.link.'"):
+    monkeypatch.setattr(module, "find_program", lambda _: None)
+    with pytest.raises(MissingToolError, match=r"nvJitLink or nvcc. Run: pip install 'gen-cuda.link.'"):
         module.find_linker()
 
 

@@ -194,10 +194,10 @@ def test_every_change_to_the_template_shows(tmp_path: Path) -> None:
 
 def test_the_file_says_what_it_is_linked_with() -> None:
     assert {linked_with(render(made)) for made in VARIANTS} == {("cudadevrt",)}
-    assert "// Links:    nvcc -rdc=true -lcudadevrt\n" in render(VARIANTS[0])
+    assert "// Compile:  nvcc -rdc=true -lcudadevrt\n" in render(VARIANTS[0])
     assert linked_with(render(find_variant(FAMILIES, "reduceShfl", {}))) == ()
     # Only the header says so.
-    assert linked_with(f"// {MARK}\n// Links:    nvcc -rdc=true -lcudadevrt\n") == ()
+    assert linked_with(f"// {MARK}\n// Compile:  nvcc -rdc=true -lcudadevrt\n") == ()
 
 
 def test_neither_tuning_nor_dispatch_chooses_it_unasked(tmp_path: Path) -> None:

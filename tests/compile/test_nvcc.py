@@ -1,0 +1,107 @@
+"""nvcc compiles every file as it is, the pass for the host included, and warns of nothing.
+
+Beside NVRTC, which compiles for the GPU only, nvcc reads each text twice, the second time for the host's compiler, and
+after headers that NVRTC does not have. Most of an nvcc process goes into these headers: so a hundred files share one,
+each in a namespace of its own. Code for the GPU is not made of them, since NVRTC makes the same. With the marker
+`whole` come the covers of every spec, and files alone, whose names meet all that the headers declare: one of every
+algorithm, and every file of out/, of which code is made.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gen.emit.render import render
+from gen.families import FAMILIES
+from gen.families.base import Family, Spec, Variant
+from gen.families.config import pairwise
+from gen.families.names import legal_space, variant
+from gen.paths import output_home
+from gen.toolchain.headers import find_program
+
+TOGETHER = 100  # files of a translation unit
+STANDARD = ("-std=c++17", "-Werror", "all-warnings")
+SYNTAX = ("-arch=sm_90", "-fdevice-syntax-only")
+FILES = sorted(output_home().glob("*.cu"))
+each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+
+def nvcc(folder: Path, *arguments: str | Path) -> None:
+    program = find_program("nvcc")
+    assert program is not None, "nvcc is not installed: pip install -e '.[dev]'"
+    done = subprocess.run([program, *STANDARD, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def compile_together(folder: Path, files: Sequence[Path], *options: str) -> None:
+    """Compiles files in units, each file in a namespace; what they include comes first, outside of all namespaces."""
+    for start in range(0, len(files), TOGETHER):
+        group = files[start : start + TOGETHER]
+        included = {line for file in group for line in file.read_text().split("\n") if line.startswith("#include")}
+        lines = [f'namespace file_{place} {{\n#include "{file}"\n}}' for place, file in enumerate(group)]
+        unit = folder / "unit.cu"
+        unit.write_text("\n".join([*sorted(included), *lines, ""]))
+        nvcc(folder, *SYNTAX, *options, "-c", unit)
+
+
+def written(folder: Path, variants: Iterable[Variant]) -> list[Path]:
+    files = []
+    for made in variants:
+        files.append(folder / f"{made.name}.cu")
+        files[-1].write_text(render(made))
+    return files
+
+
+def cover(family: Family[Any], specs: Iterable[Spec], name: str) -> list[Variant]:
+    """Variants of an algorithm in which every pair of parameter values meets, for each spec."""
+    algorithm = family.algorithms[name]
+    return [
+        variant(family, spec, algorithm, config) for spec in specs for config in pairwise(legal_space(algorithm, spec))
+    ]
+
+
+def specs_of(family: Family[Any], name: str) -> list[Spec]:
+    """Those that the algorithm takes, of its family's catalogue and samples; its own sample first."""
+    every = dict.fromkeys((family.samples.get(name), *family.catalogue, *family.samples.values()))
+    return [spec for spec in every if spec is not None and legal_space(family.algorithms[name], spec)]
+
+
+def compile_covers(folder: Path, family: Family[Any], most_specs: int | None) -> None:
+    for linked in (False, True):
+        names = [name for name, algorithm in family.algorithms.items() if bool(algorithm.links) == linked]
+        made = [one for name in names for one in cover(family, specs_of(family, name)[:most_specs], name)]
+        compile_together(folder, written(folder, made), *(["-rdc=true"] if linked else []))
+
+
+@each_family
+def test_a_cover_of_every_algorithm_compiles(family: Family[Any], tmp_path: Path) -> None:
+    compile_covers(tmp_path, family, 1)
+
+
+@pytest.mark.whole
+@each_family
+def test_one_file_of_every_algorithm_compiles_alone(family: Family[Any], tmp_path: Path) -> None:
+    firsts = [cover(family, specs_of(family, name)[:1], name)[0] for name in family.algorithms]
+    nvcc(tmp_path, *SYNTAX, "-rdc=true", "-ptx", *written(tmp_path, firsts))
+
+
+def test_every_file_of_out_compiles(tmp_path: Path) -> None:
+    assert len(FILES) > 40
+    compile_together(tmp_path, FILES)
+
+
+@pytest.mark.whole
+@each_family
+def test_covers_for_every_spec_compile(family: Family[Any], tmp_path: Path) -> None:
+    compile_covers(tmp_path, family, None)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_of_out_compiles_alone(path: Path, tmp_path: Path) -> None:
+    nvcc(tmp_path, "-arch=sm_90", "-c", path)
