@@ -26,7 +26,7 @@ REACHES = ("alike", "after alone", "further after", "further before")
 AXES: tuple[tuple[Boundary, str], ...] = tuple(product(BOUNDARIES, REACHES))
 
 TAGS = {
-    "temporal": ("v1_r8_n2_t4", "v2_r8_n1_t2", "v1_r8_n1_t2"),
+    "temporal": ("v1_r8_n2_t4", "v1_r8_n1_t2", "v2_r8_n1_t2", "v1_r8_n3_t2"),
     "stream": ("u4_x2_y2", "u2_x1_y8_stcs", "u16_x1_y2"),
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
@@ -60,7 +60,7 @@ def _spec(seed: int, axes: Sequence[tuple[Boundary, str]], farthest: int) -> Ste
     shape = tuple(low + 1 + high for low, high in ends)
     rim = int(max(shape) < 15 and random.random() < 0.4)
     off_axis = np.sum([index != low for index, (low, _) in zip(np.indices(shape), ends, strict=True)], axis=0)
-    kept = (random.random(shape) < 8 / prod(shape)) & (off_axis < random.integers(len(shape), len(shape) + 2))
+    kept = (random.random(shape) < 5 / prod(shape)) & (off_axis < random.integers(len(shape), len(shape) + 2))
     for axis in range(len(shape)):  # the weight that is furthest away on each side
         for furthest in (0, -1):
             kept[tuple(furthest if other == axis else low for other, (low, _) in enumerate(ends))] = True

@@ -72,7 +72,7 @@ def test_the_last_columns_of_a_row_read_their_mirror_image(
         assert failure is None, str(failure)
 
 
-@settings(max_examples=max(settings().max_examples // 5, 1))
+@settings(max_examples=max(settings().max_examples // 10, 1))
 @given(case=cases(), seed=st.integers(0, 10**6))
 def test_kernels_equal_numpy(kernels: dict[Variant, Any], host_runner: HostRunner, case: Case, seed: int) -> None:
     for made in np.random.default_rng(seed).choice(np.array(VARIANTS, object), 6, replace=False):
@@ -142,7 +142,7 @@ def test_a_stencil_of_one_axis_has_no_rows_to_fuse() -> None:
     assert "one axis" in str(illegal(FAMILY.algorithms["temporal"], line, FAMILY.algorithms["temporal"].config()))
 
 
-@settings(max_examples=max(settings().max_examples // 5, 1))
+@settings(max_examples=max(settings().max_examples // 10, 1))
 @given(case=line_cases(), seed=st.integers(0, 10**6))
 def test_lines_equal_numpy(lines: dict[Variant, Any], host_runner: HostRunner, case: Case, seed: int) -> None:
     for made in np.random.default_rng(seed).choice(np.array(LINES, object), 12, replace=False):
