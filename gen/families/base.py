@@ -128,10 +128,10 @@ class Algorithm(ABC, Generic[S, C]):
                 return found
         return None
 
-    def cases(self, spec: S, config: C) -> Iterator[Extents]:
-        """Sizes that fit this variant badly: few elements are left for its last warp or tile, say, or all but few.
+    def edge_cases(self, spec: S, config: C) -> Iterator[Extents]:
+        """Sizes derived from this variant's tiles: the last one has 1, 2, all but 1 or all of its elements.
 
-        It is proven on them beside those of `Family.cases`, which all variants of a spec share.
+        The variant is proven on them beside the sizes of `Family.cases`, which all variants of a spec share.
         """
         return iter(())
 

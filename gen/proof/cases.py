@@ -80,10 +80,10 @@ def cases_of(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
             yield Case(extents, content, number + 1000 * seed, offset, multiprocessors=next(devices))
 
 
-def own_cases(variant: Variant, seed: int = 0) -> Iterator[Case]:
-    """The sizes that fit a variant badly, each once: with exact integers and with normal deviates, in turns."""
+def edge_cases(variant: Variant, seed: int = 0) -> Iterator[Case]:
+    """The sizes derived from a variant's tiles, each once, with exact integers and with normal deviates in turns."""
     contents, devices = cycle((Content.INTEGERS, Content.RANDOM)), cycle(MULTIPROCESSOR_COUNTS[::-1])
-    for number, extents in enumerate(variant.algorithm.cases(variant.spec, variant.config)):
+    for number, extents in enumerate(variant.algorithm.edge_cases(variant.spec, variant.config)):
         yield Case(extents, next(contents), number + 1000 * seed, multiprocessors=next(devices))
 
 

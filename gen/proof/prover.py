@@ -10,7 +10,7 @@ import numpy as np
 
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
-from gen.proof.cases import Case, Content, allocate, begins, cases_of, fill, own_cases
+from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill
 from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, sampled_cases
@@ -52,7 +52,7 @@ def prove(
     *,
     shrink: bool = False,
 ) -> Iterator[Proof]:
-    """Proves variants in order, on `cases` or else on those of their families and their own.
+    """Proves variants in order, on `cases`, or else on those of their families and their edge cases.
 
     With `shrink` a failure comes with the smallest problem that was found to fail alike. Kernels are made ready before
     the first proof comes out; hand in as many variants as should be built together.
@@ -167,4 +167,4 @@ def _cases(variant: Variant, cases: Sequence[Case] | CasesOf | None) -> Sequence
     if cases is not None:
         return cases(variant) if callable(cases) else cases
     family, spec = variant.family, variant.spec
-    return (*cases_of(family, spec), *own_cases(variant), *sampled_cases(family, spec))
+    return (*cases_of(family, spec), *edge_cases(variant), *sampled_cases(family, spec))

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Variant
-from gen.proof.cases import Case, cases_of, own_cases
+from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.failure import REFUSED, Failure
 from gen.proof.launches import check_registers
 from gen.proof.prover import AdjustableRunner, CasesOf, Proof, prove
@@ -43,7 +43,7 @@ class Verdict:
 def verdicts(
     runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int = 0, kept: Sequence[Kept] = ()
 ) -> Iterator[Verdict]:
-    """Proves variants on the cases of their families and their own; first on those that were kept.
+    """Proves variants on the cases of their families and on their edge cases; first on those that were kept.
 
     One that g++ refuses has failed, and comes out before those it was to be built with.
 
@@ -88,7 +88,7 @@ def _of_one_spec(
     last = tuple(sampled_cases(family, spec, seed))
 
     def cases(made: Variant) -> Sequence[Case]:
-        return (*first, *own_cases(made, seed), *last)
+        return (*first, *edge_cases(made, seed), *last)
 
     for start in range(0, len(variants), CHUNK):
         yield from _together(runner, variants[start : start + CHUNK], cases)

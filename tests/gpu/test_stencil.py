@@ -13,7 +13,7 @@ from gen.families.base import Variant
 from gen.families.stencil import StencilSpec
 from gen.gpu.device import CudaDevice
 from gen.gpu.kernel import CudaKernel, CudaRunner
-from gen.proof.cases import Case, Content, allocate, fill, own_cases
+from gen.proof.cases import Case, Content, allocate, edge_cases, fill
 from gen.proof.prover import check, uncovered
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
@@ -50,7 +50,7 @@ def lines(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, CudaKernel]:
 def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[Variant], each: list[Case]) -> None:
     ready = loaded(runner, compiler, made)
     for one in made:
-        for case in (*own_cases(one), *each):
+        for case in (*edge_cases(one), *each):
             if uncovered(one, case, runner.limits) is None:
                 failure = check(ready[one], runner.limits, case)
                 assert failure is None, str(failure)
@@ -64,7 +64,7 @@ def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[V
 def test_any_line_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[Variant], each: list[Case]) -> None:
     ready = loaded(runner, compiler, made)
     for one in made:
-        for case in (*own_cases(one), *each):
+        for case in (*edge_cases(one), *each):
             failure = check(ready[one], runner.limits, case)
             assert failure is None, str(failure)
 

@@ -17,7 +17,7 @@ from gen.families.layout import shape_of
 from gen.families.names import base_variants, variant
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
-from gen.proof.cases import Case, Content, cases_of, own_cases
+from gen.proof.cases import Case, Content, cases_of, edge_cases
 from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG
 from gen.proof.prover import check, prove, uncovered
 from gen.proof.sizes import MOST_GAP
@@ -194,7 +194,7 @@ def test_proofs_come_in_order_with_the_number_of_cases() -> None:
         assert proof.failure is None
         assert proof.skipped is None
         made = proof.variant
-        known = (*cases_of(made.family, made.spec), *own_cases(made))
+        known = (*cases_of(made.family, made.spec), *edge_cases(made))
         covered = [case for case in known if uncovered(made, case, LIMITS) is None]
         assert proof.cases == len(covered) > 10
 

@@ -22,7 +22,7 @@ from gen.families.base import Family, Limits, Spec, Variant
 from gen.families.config import pairs
 from gen.families.names import base_variants, find_family, find_spec, find_variant, illegal, named_variant, search_space
 from gen.paths import cache_home, output_home
-from gen.proof.cases import cases_of, own_cases
+from gen.proof.cases import cases_of, edge_cases
 from gen.proof.prover import uncovered
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune import processes
@@ -116,7 +116,7 @@ def test_right_variants_are_proven_and_wrong_ones_are_not() -> None:
     assert {verdict.variant.name for verdict in found if verdict.status == "failed"} == {bad}
     for verdict in (verdict for verdict in found if verdict.status == "proven"):
         made = verdict.variant
-        known = (*cases_of(made.family, made.spec), *own_cases(made))
+        known = (*cases_of(made.family, made.spec), *edge_cases(made))
         taken = [
             case for case in known if uncovered(made, case, replace(H100, multiprocessors=case.multiprocessors)) is None
         ]

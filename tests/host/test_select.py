@@ -12,7 +12,7 @@ import pytest
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits, Variant
 from gen.families.names import find_spec, find_variant, search_space
-from gen.proof.cases import cases_of, own_cases
+from gen.proof.cases import cases_of, edge_cases
 from gen.proof.prover import uncovered
 from gen.tune.select import select
 
@@ -47,9 +47,9 @@ def test_every_algorithm_is_proven_on_problems_that_it_takes(family: Family[Any]
 
 
 @each_family
-def test_every_variant_takes_the_sizes_of_its_own(family: Family[Any]) -> None:
+def test_every_variant_takes_its_edge_cases(family: Family[Any]) -> None:
     for made in (made for variants in covered(family).values() for made in variants):
-        for case in own_cases(made):
+        for case in edge_cases(made):
             assert uncovered(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None, (
                 f"{made.name}: {case}"
             )

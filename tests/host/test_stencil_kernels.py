@@ -16,7 +16,7 @@ from gen.families.stencil import StencilSpec
 from gen.families.stencil.spec import BOUNDARIES, DTYPES
 from gen.families.stencil.temporal import most_registers, registers
 from gen.families.stencil.window import Reach
-from gen.proof.cases import Case, Content, own_cases
+from gen.proof.cases import Case, Content, edge_cases
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, prove, uncovered
 from tests.stencils import (
@@ -38,9 +38,9 @@ LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "tiled"))
 UNSHRUNK = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
 
-def own(made: Variant) -> tuple[Case, ...]:
-    """The sizes that fit a variant badly."""
-    return tuple(own_cases(made))
+def edges(made: Variant) -> tuple[Case, ...]:
+    """Its edge cases."""
+    return tuple(edge_cases(made))
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +54,10 @@ def lines(host_runner: HostRunner) -> dict[Variant, Any]:
 
 
 @pytest.mark.parametrize("made", [VARIANTS, LINES], ids=["two axes", "lines"])
-def test_kernels_equal_numpy_where_a_size_fits_their_tiles_badly(
-    host_runner: HostRunner, made: tuple[Variant, ...]
-) -> None:
-    for proof in prove(host_runner, made, own):
+def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
+    for proof in prove(host_runner, made, edges):
         assert proof.failure is None, str(proof.failure)
-        assert proof.cases == len(own(proof.variant)) > 0  # it takes them all
+        assert proof.cases == len(edges(proof.variant)) > 0  # it takes them all
 
 
 def test_the_last_columns_of_a_row_read_their_mirror_image(
@@ -94,7 +92,7 @@ def test_whole_vectors_of_fewer_rows_than_a_warp_computes(
 @settings(max_examples=max(settings().max_examples // 50, 1), phases=UNSHRUNK)
 @given(made=several(variants(), 6), each=st.lists(cases(), min_size=3, max_size=3))
 def test_any_spec_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
-    for proof in prove(host_runner, made, lambda one: (*own(one), *each), shrink=True):
+    for proof in prove(host_runner, made, lambda one: (*edges(one), *each), shrink=True):
         assert proof.failure is None, str(proof.failure)
 
 
@@ -156,7 +154,7 @@ def test_lines_equal_numpy(lines: dict[Variant, Any], host_runner: HostRunner, c
     each=st.lists(line_cases(), min_size=3, max_size=3),
 )
 def test_any_line_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
-    for proof in prove(host_runner, made, lambda one: (*own(one), *each), shrink=True):
+    for proof in prove(host_runner, made, lambda one: (*edges(one), *each), shrink=True):
         assert proof.failure is None, str(proof.failure)
 
 

@@ -11,7 +11,7 @@ from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.stencil.plans import numbers, stepping
-from gen.families.stencil.sizes import about_tiles
+from gen.families.stencil.sizes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Coefficients, common, weight_bytes
 
@@ -62,9 +62,9 @@ class Naive(Algorithm[StencilSpec, NaiveConfig]):
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
 
-    def cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
+    def edge_cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
         """Sizes that leave the last tiles few of their cells, or all but few."""
-        return about_tiles(spec, self.tiles(spec, config))
+        return edge_cases_of(spec, self.tiles(spec, config))
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -17,7 +17,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, L
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.plans import numbers, stepping
-from gen.families.stencil.sizes import about, beside
+from gen.families.stencil.sizes import edge_extents, edge_problems
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.text import common
 from gen.families.stencil.window import Reach, Rim, window_lines
@@ -93,12 +93,12 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
         """The blocks must fit in a grid."""
         return beyond_grid(_blocks(spec, config).at(extents))
 
-    def cases(self, spec: StencilSpec, config: OverlappedConfig) -> Iterator[Extents]:
+    def edge_cases(self, spec: StencilSpec, config: OverlappedConfig) -> Iterator[Extents]:
         """Sizes that leave the last segment few of the cells that it writes, or all but few."""
         halos = sum(_halos(spec, config))
         own = 32 * _cells(spec, config) - halos
-        cols = beside(own, 0 if spec.boundary == ("wrap",) else halos)
-        return about(spec, cols, steps=(config.steps + 1, config.steps, config.steps, config.steps - 1))
+        cols = edge_extents(own, 0 if spec.boundary == ("wrap",) else halos)
+        return edge_problems(spec, cols, steps=(config.steps + 1, config.steps, config.steps, config.steps - 1))
 
     def inputs(self, spec: StencilSpec, config: OverlappedConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -1,4 +1,4 @@
-"""The sizes at which stencils are proven: awkward ones for every variant, and those that fit the tiles of one badly."""
+"""The sizes at which stencils are proven: those of every variant, and those at the edges of one variant's tiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gen.families.base import Extents
 from gen.families.plans import Tiles
 from gen.families.stencil.spec import STEPS, StencilSpec
 
-_ONCE = (1, 2, 1, 1)  # steps of variants that take one a launch
+_ONCE = (1, 2, 1, 1)  # steps for variants whose launches compute one
 
 
 def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int = 0) -> Extents:
@@ -37,20 +37,22 @@ def awkward(spec: StencilSpec) -> Iterator[Extents]:
     yield {"rows": 39, "cols": 260, "in_pitch": 264, "out_pitch": 268, STEPS: 7}
 
 
-def beside(own: int, first: int = 0) -> tuple[int, ...]:
-    """Extents that leave the last warp or tile 1, 2, all but 1 and all of the `own` cells that each of them writes.
+def edge_extents(cells: int, first: int = 0) -> tuple[int, ...]:
+    """Extents of which the last tile has 1, 2, all but 1 and all of its cells.
 
-    The first warp may write `first` cells more than the others.
+    Args:
+        cells: that every tile writes along this axis.
+        first: how many more the first tile writes.
     """
-    return (first + own + 1, first + own + 2, first + 3 * own - 1, first + 2 * own)
+    return (first + cells + 1, first + cells + 2, first + 3 * cells - 1, first + 2 * cells)
 
 
-def about(
+def edge_problems(
     spec: StencilSpec, cols: Sequence[int], rows: Sequence[int] = (), steps: Sequence[int] = _ONCE
 ) -> Iterator[Extents]:
-    """A problem of each of these numbers of columns, whose rows all begin at whole vectors of 16 bytes.
+    """A problem for each entry of `cols`, with the entries of `rows` and `steps` at the same place.
 
-    The first number of rows and the first number of steps go with the first number of columns, and so on.
+    All rows begin at multiples of 16 bytes, so that vectors are loaded and stored.
     """
     vector = 16 // spec.dtype.size
     for place, across in enumerate(cols):
@@ -58,7 +60,7 @@ def about(
         yield extents_of(spec, shape, steps[place], gap=-across % vector)
 
 
-def about_tiles(spec: StencilSpec, tiles: Tiles) -> Iterator[Extents]:
-    """Sizes that leave the last tiles few of their rows and columns, or all but few."""
+def edge_cases_of(spec: StencilSpec, tiles: Tiles) -> Iterator[Extents]:
+    """Problems of which the last tiles have 1, 2, all but 1 and all of their columns, and others of their rows."""
     high = tiles.tile_rows
-    return about(spec, beside(tiles.tile_cols), (2 * high, high + 1, high + 2, 2 * high - 1))
+    return edge_problems(spec, edge_extents(tiles.tile_cols), (2 * high, high + 1, high + 2, 2 * high - 1))

@@ -15,7 +15,7 @@ from gen.families.expr import ONE, Expr, size
 from gen.families.plans import Tiles
 from gen.families.stencil.naive import weights_of
 from gen.families.stencil.plans import numbers, stepping
-from gen.families.stencil.sizes import about_tiles
+from gen.families.stencil.sizes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Coefficients, Line, common
 from gen.families.stencil.window import Reach, Rim, window_lines
@@ -86,9 +86,9 @@ class Tiled(Algorithm[StencilSpec, TiledConfig]):
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
 
-    def cases(self, spec: StencilSpec, config: TiledConfig) -> Iterator[Extents]:
+    def edge_cases(self, spec: StencilSpec, config: TiledConfig) -> Iterator[Extents]:
         """Sizes that leave the last tiles few of their cells, or all but few."""
-        return about_tiles(spec, self.tiles(spec, config))
+        return edge_cases_of(spec, self.tiles(spec, config))
 
     def inputs(self, spec: StencilSpec, config: TiledConfig) -> Mapping[str, object]:
         """All that the template reads."""
@@ -137,9 +137,9 @@ class Queued(Algorithm[StencilSpec, QueuedConfig]):
         """The tiles must fit in a grid."""
         return self.tiles(config).uncovered(extents)
 
-    def cases(self, spec: StencilSpec, config: QueuedConfig) -> Iterator[Extents]:
+    def edge_cases(self, spec: StencilSpec, config: QueuedConfig) -> Iterator[Extents]:
         """Sizes that leave the last tiles few of their cells, or all but few."""
-        return about_tiles(spec, self.tiles(config))
+        return edge_cases_of(spec, self.tiles(config))
 
     def inputs(self, spec: StencilSpec, config: QueuedConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -16,7 +16,7 @@ from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.plans import numbers, stepping
-from gen.families.stencil.sizes import about_tiles
+from gen.families.stencil.sizes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, common
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
@@ -95,12 +95,12 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
         """The tiles must fit in a grid."""
         return self.tiles(spec, config).uncovered(extents)
 
-    def cases(self, spec: StencilSpec, config: StreamConfig) -> Iterator[Extents]:
+    def edge_cases(self, spec: StencilSpec, config: StreamConfig) -> Iterator[Extents]:
         """Sizes that leave the last warps few of their cells, or all but few."""
         wide = 32 * _cells(spec)
         if len(spec.axes) == 1:
-            return about_tiles(spec, Tiles(ONE, size("cols"), 1, wide * config.rows))
-        return about_tiles(spec, Tiles(size("rows"), size("cols"), config.rows, wide))
+            return edge_cases_of(spec, Tiles(ONE, size("cols"), 1, wide * config.rows))
+        return edge_cases_of(spec, Tiles(size("rows"), size("cols"), config.rows, wide))
 
     def inputs(self, spec: StencilSpec, config: StreamConfig) -> Mapping[str, object]:
         """All that the template reads."""

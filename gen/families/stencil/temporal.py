@@ -16,7 +16,7 @@ from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_g
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.plans import COPY_THREADS, numbers, stepping
-from gen.families.stencil.sizes import about
+from gen.families.stencil.sizes import edge_problems
 from gen.families.stencil.spec import StencilSpec
 from gen.families.stencil.text import Line, literal
 from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
@@ -117,14 +117,14 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
                 return f"it counts {axis} in 32 bits"
         return beyond_grid(_Blocks.of(spec, config).count.at({**extents, **limits.sizes()}))
 
-    def cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
+    def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
         """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""
         reach, rim, own = Reach.of(spec).mirrored(spec), Rim.of(spec), Columns.of(spec, config).own
         few = reach.up + 2
         ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ROWS_AHEAD
         rows = (few, few + 1, few, ends + ROWS_AHEAD + 1)
         steps = (config.steps, config.steps, config.steps - 1, config.steps + 1)
-        return about(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
+        return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
         """All that the template reads."""
