@@ -343,8 +343,8 @@ MUTANTS = (
     ),
     Mutant(
         "overlapped: a halo too short for all steps", ON_OVERLAPPED, OVERLAPPED,
-        "constexpr int kUsedLeft = kSteps * kLeft,",
-        "constexpr int kUsedLeft = (kSteps - 1) * kLeft,", (WRONG, UNTOUCHED),
+        "constexpr int kHaloLeft = {{ k.halo_left }},", "constexpr int kHaloLeft = {{ k.halo_left }} - kVectorCells,",
+        (WRONG, UNTOUCHED), also=(("kSteps * kLeft <= kHaloLeft &&", "0 <= kHaloLeft &&"),),
     ),
     Mutant(
         "overlapped: all steps in the launch that ends", ON_OVERLAPPED, OVERLAPPED,

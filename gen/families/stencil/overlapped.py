@@ -53,6 +53,8 @@ class OverlappedText:
     warps: int
     left: int
     right: int
+    halo_left: int
+    halo_right: int
     rim_left: int
     rim_right: int
 
@@ -105,12 +107,15 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
         reach, rim = Reach.of(spec), Rim.of(spec)
         shared = common(spec)
         names = ("element", "number", "fma", "zero", "cval", "cols_outside", "mapped", "frozen", "copy_threads")
+        halo_left, halo_right = _halos(spec, config)
         text = OverlappedText(
             steps=config.steps,
             vectors=config.vectors,
             warps=config.warps,
             left=reach.left,
             right=reach.right,
+            halo_left=halo_left,
+            halo_right=halo_right,
             rim_left=rim.left,
             rim_right=rim.right,
         )
@@ -152,7 +157,7 @@ def _cells(spec: StencilSpec, config: OverlappedConfig) -> int:
 
 
 def _halos(spec: StencilSpec, config: OverlappedConfig) -> tuple[int, int]:
-    """Cells that the steps use up to the left and to the right, as the template has them."""
+    """Cells that the steps use up to the left and to the right, in whole vectors."""
     reach, rim, vector = Reach.of(spec), Rim.of(spec), 16 // spec.dtype.size
     left, right = config.steps * reach.left, config.steps * reach.right + max(rim.right - reach.right, 0)
     return -(-left // vector) * vector, -(-right // vector) * vector
