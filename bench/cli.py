@@ -142,10 +142,11 @@ def bench(
     from bench.cases import public_cases, read_cases, text_of_cases
     from bench.peers import PEERS
     from bench.results import Results, differences, read_results
-    from bench.run import Bench, compare_public, open_gpu, tuning
+    from bench.run import Bench, compare_public, tuning
     from gen.compare.peers import find_peers
     from gen.compare.process import Comparisons, LibrariesFactory
     from gen.emit.files import ELSEWHERE, check_writable
+    from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.store.tuned import read_winners
@@ -188,7 +189,7 @@ def bench(
     with ExitStack() as opened:
         compiled = Path(opened.enter_context(TemporaryDirectory(prefix="gen-bench-", ignore_cleanup_errors=True)))
         opened.enter_context(gpus.alone(gpu, budget, _command()))
-        device = opened.enter_context(open_gpu(LibrariesFactory(gpu, home, log, compiled, calibrate=True)))
+        device = opened.enter_context(IsolatedDevice(LibrariesFactory(gpu, home, log, compiled, calibrate=True)))
         tune = None
         if seconds is not None:
             tune = opened.enter_context(tuning(device, families_of(ctx), home, seconds))

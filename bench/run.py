@@ -14,12 +14,11 @@ from bench.stencils import checks_of, steps_of
 from gen.compare.case import ComparisonCase
 from gen.compare.comparison import Comparison
 from gen.compare.peers.base import Peer
-from gen.compare.process import Comparisons, LibrariesFactory
+from gen.compare.process import Comparisons
 from gen.compare.row import FAILED, OURS, Row, said
 from gen.errors import DeviceError, GenError, MissingToolError, StoreError
 from gen.families.base import Family
 from gen.families.regions import Bound, Region
-from gen.gpu.isolated import IsolatedDevice
 from gen.gpu.timing import Protocol
 from gen.gpu.trial import Device, Problem
 from gen.paths import cache_home
@@ -104,11 +103,6 @@ def compare_public(
     """A job of the process that drives the GPU: one case, the cells of stencils checked at full size."""
     gpu = BenchGpu(bench, Nvrtc(cache_home(home)), cache_home(home))
     Comparison(gpu, case, caches, report, checks_of).run(peers, home, tuned_seconds)
-
-
-def open_gpu(factory: LibrariesFactory) -> IsolatedDevice:
-    """The GPU, in a process that comparisons and tuning share."""
-    return IsolatedDevice(factory)
 
 
 @contextmanager

@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from gen.dtypes import F64, DType
 from gen.errors import UnknownNameError
+
+if TYPE_CHECKING:  # NumPy would come with it, and the command line reads this module before any command runs
+    from gen.dtypes import DType
 
 DEFAULT_ARCH = "sm_90"  # whose limits are taken where neither an architecture nor a device is named
 
@@ -222,7 +225,7 @@ class Limits:
 
     def slots(self, dtype: DType) -> float:
         """For how many operations on f32 a multiprocessor has the time of one on a type that is added as f32 or f64."""
-        return self.f32_per_clock / self.f64_per_clock if dtype == F64 else 1.0
+        return self.f32_per_clock / self.f64_per_clock if dtype.name == "f64" else 1.0
 
     def sizes(self) -> dict[str, int]:
         """What a plan's expressions may name beside extents."""

@@ -154,8 +154,10 @@ def _opens_a_gpu(node: ast.AST) -> bool:
 
 
 def _takes_the_lock(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "alone"
-               for one in ast.walk(node))  # fmt: skip
+    called = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+    return any(isinstance(one, ast.Name) and one.id == "alone"
+               or isinstance(one, ast.Attribute) and ast.unparse(one) == "gpus.alone"
+               for one in called)  # fmt: skip
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in BENCH.glob("*.py")))

@@ -20,7 +20,7 @@ from gen.families.names import find_variant
 from gen.families.stencil import StencilSpec
 from tests.host.cli.command import CHECKOUT, run, start
 
-COMMANDS = ("list", "render", "generate", "prove", "resources", "doctor", "tune", "calibrate", "show", "bench")
+COMMANDS = ("list", "render", "generate", "prove", "resources", "doctor", "tune", "calibrate", "show", "compare")
 
 
 def test_the_help_names_every_command_and_the_exit_statuses() -> None:

@@ -21,7 +21,8 @@ from gen.errors import (
     UnknownNameError,
 )
 from gen.families import FAMILIES
-from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
+from gen.families.reduction import Grid, Reduction, ReductionSpec
+from gen.families.reduction.flags import Flags, FlagsConfig
 from tests.fake_backend import FakeBackend, OnDevice
 from tests.host.load.given import LARGE, SUM, TRANSPOSE, arange, tuned, winner
 
@@ -123,7 +124,7 @@ def test_evidence_that_is_no_number_is_not_told(backend: FakeBackend, tmp_path: 
             "must be one of grid, flags, cluster, single, rows, columns, stream, strided, interleaved, shfl",
         ),
         ("reduction_sum_f32__grid_tpb100_u8_v16_bpm4", "tpb"),
-        ("reduction_sum_f32__grid_tpb1024_u8_v16_bpm8", "cannot run on Fake GPU"),
+        ("reduction_sum_f32__flags_tpb1024_u8_v16_bpm2", "cannot run on Fake GPU"),
         ("transpose_10_b32__tiled_t64_r8_p1_u1", "transpose"),
         ("reduction_sum_f32__grid", "threads_per_block comes there"),
         ("../../etc/passwd", "must be FAMILY_SPEC__ALGORITHM_TAG"),
@@ -132,6 +133,7 @@ def test_evidence_that_is_no_number_is_not_told(backend: FakeBackend, tmp_path: 
 def test_a_winner_that_cannot_be_used(
     backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture, variant: str, reason: str
 ) -> None:
+    backend.limits = replace(backend.limits, threads_per_multiprocessor=1024)  # two blocks of 1024 threads do not fit
     kernel = gen.load(SUM, shape=2**28, device=backend, home=tuned(tmp_path, winner(variant)))
     assert kernel.variant == default(2**28)
     assert kernel.why.startswith(f"base, because the tuned variant {variant!r} cannot be used:")
@@ -170,8 +172,8 @@ def test_a_torn_file_of_winners(
     assert f"No tuned variant is used: {tmp_path / 'tuned.json'}" in caplog.text
 
 
-def _wide_base(_: Reduction, __: ReductionSpec, shape_class: str) -> tuple[str, GridConfig]:
-    return "grid", GridConfig(threads_per_block=1024, blocks_per_sm=2 if shape_class == LARGE else 1)
+def _wide_base(_: Reduction, __: ReductionSpec, shape_class: str) -> tuple[str, FlagsConfig]:
+    return "flags", FlagsConfig(threads_per_block=1024, blocks_per_sm=2 if shape_class == LARGE else 1)
 
 
 def test_a_base_that_the_device_cannot_run(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +181,8 @@ def test_a_base_that_the_device_cannot_run(backend: FakeBackend, monkeypatch: py
     backend.limits = replace(backend.limits, threads_per_multiprocessor=1024)
     monkeypatch.setattr(Reduction, "base", _wide_base)
     monkeypatch.setattr(Reduction, "likely", lambda *_: ())
-    assert gen.load(SUM, shape=2**28, device=backend).variant == "reduction_sum_f32__grid_tpb1024_u4_v16_bpm1"
-    monkeypatch.setattr(Grid, "infeasible", lambda *_: "the test wants it")
+    assert gen.load(SUM, shape=2**28, device=backend).variant == "reduction_sum_f32__flags_tpb1024_u4_v16_bpm1"
+    monkeypatch.setattr(Flags, "infeasible", lambda *_: "the test wants it")
     with pytest.raises(ConfigError, match=r"cannot run on Fake GPU: the test wants it\. Pass another as device=$"):
         gen.load(SUM, shape=2**28, device=backend)
 
