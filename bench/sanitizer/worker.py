@@ -16,7 +16,7 @@ from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family, find_variant
 from gen.paths import cache_home, output_home
-from gen.proof.cases import Case, cases_of
+from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.prover import Proof, prove
 from gen.tune.select import of_family
 
@@ -33,8 +33,11 @@ def chosen(family: str, limits: Limits, name: str | None) -> tuple[Variant, ...]
 
 def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
     """The cases of a variant, each awkward size once, no more than `most` spread over all; and how many there are."""
-    # Each size comes with exact integers and with another content, in turns: to a sanitizer they are the same.
-    every = [replace(case, multiprocessors=MULTIPROCESSORS) for case in cases_of(variant.family, variant.spec)][::2]
+    # A size comes with several contents: to a sanitizer they are the same.
+    sizes: dict[str, Case] = {}
+    for case in (*cases_of(variant.family, variant.spec), *edge_cases(variant)):
+        sizes.setdefault(str(case.extents), replace(case, multiprocessors=MULTIPROCESSORS))
+    every = list(sizes.values())
     if most >= len(every):
         return every, len(every)
     return [every[place * len(every) // most] for place in range(most)], len(every)
@@ -56,10 +59,10 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     job = Job(options.tool, options.family, options.part, options.parts)
     variants = job.of(chosen(options.family, device.limits, options.name))
     for _, group in groupby(variants, key=lambda made: made.spec):
-        alike = tuple(group)
-        cases, count = sizes_of(alike[0], options.cases)
-        sizes[alike[0].spec.label] = (len(cases), count)
-        proofs += prove(runner, alike, cases)
+        for variant in group:
+            cases, count = sizes_of(variant, options.cases)
+            sizes[variant.spec.label] = max((len(cases), count), sizes.get(variant.spec.label, (0, 0)))
+            proofs += prove(runner, [variant], cases)
     return {
         "device": device.name,
         "driver": device.driver,

@@ -52,7 +52,7 @@ def prove(
     rounding counts. Without a name: the base and named variants of every catalogue. With a family or a spec: these,
     and configs in which every pair of parameter values meets. With a variant's name: that one. A case that fails is
     kept in failed_cases.jsonl and tried first on every variant of its spec; what is shown is the smallest that was
-    found.
+    found. A variant that takes none of the problems has failed; skipped is only what no CPU can run.
     """
     from gen.arch import Limits
     from gen.families.names import Takes

@@ -131,7 +131,9 @@ class Algorithm(ABC, Generic[S, C]):
     def edge_cases(self, spec: S, config: C) -> Iterator[Extents]:
         """Sizes derived from this variant's tiles: the last one has 1, 2, all but 1 or all of its elements.
 
-        The variant is proven on them beside the sizes of `Family.cases`, which all variants of a spec share.
+        The variant is proven on them beside the sizes of `Family.cases`, which all variants of a spec share. Where it
+        takes few of those, they are other sizes that it takes. Each says extents of axes and pitches, as
+        `Family.layouts` takes them; the family measures what else there is.
         """
         return iter(())
 
@@ -385,6 +387,13 @@ class Variant:
     def plan(self) -> Plan:
         """Every launch of one call."""
         return _plan(self.algorithm, self.spec, self.config)
+
+    def edge_cases(self) -> Iterator[Extents]:
+        """Its algorithm's edge cases, measured."""
+        family, spec = self.family, self.spec
+        for sizes in self.algorithm.edge_cases(spec, self.config):
+            counted = {name: sizes.get(name, usual) for name, usual in family.counts(spec).items()}
+            yield {**family.extents(spec, family.layouts(spec, sizes)), **counted}
 
 
 @lru_cache(maxsize=2048)

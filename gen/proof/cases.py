@@ -81,10 +81,20 @@ def cases_of(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
 
 
 def edge_cases(variant: Variant, seed: int = 0) -> Iterator[Case]:
-    """The sizes derived from a variant's tiles, each once, with exact integers and with normal deviates in turns."""
+    """A variant's edge cases: with exact integers and with normal deviates, in turns, at 256-byte boundaries.
+
+    Every other one also with arrays that begin elsewhere.
+    """
     contents, devices = cycle((Content.INTEGERS, Content.RANDOM)), cycle(MULTIPROCESSOR_COUNTS[::-1])
-    for number, extents in enumerate(variant.algorithm.edge_cases(variant.spec, variant.config)):
-        yield Case(extents, next(contents), number + 1000 * seed, multiprocessors=next(devices))
+    for number, extents in enumerate(variant.edge_cases()):
+        elsewhere = OFFSETS[1 + number // 2 % (len(OFFSETS) - 1)]
+        for offset in (0, elsewhere) if number % 2 else (0,):
+            yield Case(extents, next(contents), number + 1000 * seed, offset, multiprocessors=next(devices))
+
+
+def has_elements(family: Family[Any], spec: Spec, extents: Extents) -> bool:
+    """Whether every array of a problem has elements, so that a kernel has something to do."""
+    return all(0 not in layout.shape for layout in family.layouts(spec, extents).values())
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ WRONG, AGAIN, BESIDE, CHANGED, REFUSED, UNTOUCHED = (
 )  # fmt: skip
 """What a failure can be, beside the kinds of a `HostFault`."""
 
+UNTRIED = "no case"
+"""The kind of a verdict on a variant that takes none of the problems."""
+
 
 @dataclass(frozen=True)
 class Failure:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
-from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill
+from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill, has_elements
 from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, sampled_cases
@@ -28,13 +28,15 @@ class Proof:
     """What is known of a variant: on how many cases it was right, or the first on which it was not.
 
     Attributes:
-        skipped: why it was not run; None if it was.
+        skipped: why it cannot be run here; None if it can.
+        untried: why it was proven on nothing: it takes none of the problems that have elements and are run whole.
     """
 
     variant: Variant
     cases: int
     failure: Failure | None = None
     skipped: str | None = None
+    untried: str | None = None
 
 
 class AdjustableRunner(Runner, Protocol):
@@ -59,7 +61,8 @@ def prove(
     """
     refused = {variant: reason for variant in variants if (reason := runner.cannot_run(variant)) is not None}
     runnable = [variant for variant in variants if variant not in refused]
-    counts = {case.multiprocessors for variant in runnable for case in _cases(variant, cases)}
+    tried = {variant: _cases(variant, cases) for variant in runnable}
+    counts = {case.multiprocessors for variant in runnable for case in tried[variant]}
     devices = {count: replace(runner.limits, multiprocessors=count) for count in sorted(counts)}
     kernels = {count: load(runner, runnable, limits) for count, limits in devices.items()}
     for variant in variants:
@@ -67,7 +70,7 @@ def prove(
             yield Proof(variant, 0, skipped=refused[variant])
             continue
         proven, failure = 0, None
-        for case in _cases(variant, cases):
+        for case in tried[variant]:
             kernel = kernels[case.multiprocessors][variant]
             if uncovered(variant, case, devices[case.multiprocessors]) or (case.sampled and not can_sample(kernel)):
                 continue
@@ -77,7 +80,20 @@ def prove(
                     failure = _smallest(kernel, devices[case.multiprocessors], failure)
                 break
             proven += 1
-        yield Proof(variant, proven, failure)
+        untried = why_untried(variant, tried[variant], runner.limits) if failure is None else None
+        yield Proof(variant, proven, failure, untried=untried)
+
+
+def why_untried(variant: Variant, cases: Sequence[Case], limits: Limits) -> str | None:
+    """Why a variant takes none of the cases that have elements and are run whole; None if it takes one."""
+    reason = None
+    for case in cases:
+        if not case.sampled and has_elements(variant.family, variant.spec, case.extents):
+            found = uncovered(variant, case, replace(limits, multiprocessors=case.multiprocessors))
+            if found is None:
+                return None
+            reason = reason or found
+    return reason or "none of them has elements"
 
 
 def load(runner: AdjustableRunner, variants: Sequence[Variant], limits: Limits) -> dict[Variant, Kernel]:

@@ -74,11 +74,11 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
 def largest(variant: Variant, limits: Limits) -> Extents:
     """The largest of the sizes that stand for the spec's shape classes and the variant takes: it fills a device.
 
-    Of the family's awkward sizes, where it takes none of those. Raises ConfigError if it takes no size at all.
+    Of the awkward sizes of its proof, where it takes none of those. Raises ConfigError if it takes no size at all.
     """
     family, spec, algorithm = variant.family, variant.spec, variant.algorithm
     stand_ins = [family.representative(spec, shape_class) for shape_class in family.shape_classes(spec)]
-    for sizes in (stand_ins, family.cases(spec)):
+    for sizes in (stand_ins, (*family.cases(spec), *variant.edge_cases())):
         taken = [one for one in sizes if algorithm.uncovered(spec, variant.config, one, limits) is None]
         if taken:
             return max(taken, key=lambda extents: family.work(spec, extents).cells)

@@ -10,7 +10,7 @@ from typing import Literal
 from gen.errors import CompileError, RunError
 from gen.families.base import Variant
 from gen.proof.cases import Case, cases_of, edge_cases
-from gen.proof.failure import REFUSED, Failure
+from gen.proof.failure import REFUSED, UNTRIED, Failure
 from gen.proof.launches import check_registers
 from gen.proof.prover import AdjustableRunner, CasesOf, Proof, prove
 from gen.proof.replay import Kept, cases_for
@@ -28,7 +28,7 @@ class Verdict:
     Attributes:
         cases: on how many problems the variant was right.
         reason: why it failed or was skipped, with the case; empty if it was proven.
-        kind: what found it, if it failed: a kind of `Failure`, or `compile error`.
+        kind: what found it, if it failed: a kind of `Failure`, `compile error`, or `no case`.
         failure: what a case found, on the smallest problem that fails alike; None if none did.
     """
 
@@ -45,7 +45,8 @@ def verdicts(
 ) -> Iterator[Verdict]:
     """Proves variants on the cases of their families and on their edge cases; first on those that were kept.
 
-    One that g++ refuses has failed, and comes out before those it was to be built with.
+    One that g++ refuses has failed, and comes out before those it was to be built with. One that takes none of the
+    cases has failed too: nothing is known of it.
 
     Args:
         runner: where they run.
@@ -114,6 +115,10 @@ def _verdict(proof: Proof) -> Verdict:
         return Verdict(proof.variant, "failed", proof.cases, str(failure), failure.kind, failure)
     if proof.skipped is not None:
         return Verdict(proof.variant, "skipped", 0, proof.skipped)
-    if proof.cases == 0:
-        return Verdict(proof.variant, "skipped", 0, "it takes none of the cases")
+    if proof.untried is not None:
+        reason = (
+            f"{proof.variant.name} takes none of the problems that it was to be proven on: {proof.untried}. "
+            "Algorithm.edge_cases must name sizes that it takes"
+        )
+        return Verdict(proof.variant, "failed", proof.cases, reason, UNTRIED)
     return Verdict(proof.variant, "proven", proof.cases)

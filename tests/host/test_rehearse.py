@@ -146,11 +146,12 @@ def test_what_is_no_variants_fault_is_not_blamed_on_one(monkeypatch: pytest.Monk
         list(verdicts(OracleRunner(), few()))
 
 
-def test_a_variant_that_takes_no_case_is_not_called_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variant_that_takes_no_case_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     made = named("reduceShfl")
     monkeypatch.setattr(type(made.algorithm), "uncovered", lambda *_: "too large")
     (verdict,) = verdicts(OracleRunner(), [made])
-    assert verdict.status == "skipped"
+    assert (verdict.status, verdict.kind, verdict.cases) == ("failed", "no case", 0)
+    assert f"{made.name} takes none of the problems that it was to be proven on: too large" in verdict.reason
 
 
 def test_another_seed_gives_other_numbers() -> None:

@@ -49,8 +49,22 @@ _SIZES = (0, 1, 2, 3, 4, 5, 31, 32, 33, 127, 300, 1021, 1024, 4100, 5000, 8191, 
 _MATRICES = (
     (0, 5, 1), (5, 0, 1), (5, 0, 3), (1, 1, 1), (3, 1, 1), (37, 3, 1), (301, 8, 1), (65, 33, 1), (7, 1030, 1),
     (2, 9001, 1), (1, 5, 3), (1, 700, 3), (1, 1000, 8), (1, 333, 37), (1, 260, 64), (1, 9, 300), (1, 17, 1029),
-    (3, 40, 5), (2, 9, 130),
+    (3, 40, 5), (2, 9, 130), (1, 5, 1), (1, 33, 1), (1, 1021, 1), (1, 33 * 1031, 1),
 )  # fmt: skip
+_APART = ((1, 300, 1), (1, 1021, 1), (7, 13, 1), (1, 9, 30))  # elements that do not follow each other
+_KEPT: tuple[tuple[int, ...], ...] = (
+    (),
+    (1,),
+    (1, 1),
+    (1, 1, 1),
+    (0,),
+    (37,),
+    (1021,),
+    (3, 5),
+    (31, 33),
+    (9, 130),
+    (2, 1029),
+)  # nothing is reduced
 
 
 def shape_class(extents: Extents) -> ShapeClass:
@@ -90,22 +104,32 @@ def representative(spec: ReductionSpec, name: str) -> Extents:
 
 def cases(spec: ReductionSpec) -> Iterator[Extents]:
     """Awkward sizes of every form that the axes allow, and pitched ones."""
-    if spec.axis is None and not spec.keepdims:
+    empty = all(operator.empty for operator in spec.operators)
+    if spec.axis is None:
         for n in _SIZES:
-            if n or all(operator.empty for operator in spec.operators):
-                yield {"n": n}
+            if n or empty:
+                yield problem(spec, (n,))
         yield problem(spec, (7, 13), gap=3)
         yield problem(spec, (300,), step=3)
+        yield problem(spec, (1021,), step=2)
+        yield problem(spec, (5, 3, 41), gap=1, step=2)
+        return
+    if not spec.axis:
+        for shape in _KEPT:
+            yield problem(spec, shape)
+            if len(shape) > 1 and shape[0] > 1:
+                yield problem(spec, shape, gap=1 + len(shape) % 3)
+                yield problem(spec, shape, gap=1, step=2)
         return
     for outer, n, inner in _MATRICES:
-        shape = shape_of(spec, outer, n, inner)
-        if shape is None or (n == 0 and outer and not all(operator.empty for operator in spec.operators)):
-            continue
-        yield problem(spec, shape)
-        if len(shape) > 1 and 0 not in shape:
-            yield problem(spec, shape, gap=1 + n % 3)
+        if n or empty:
+            yield lying(spec, outer, n, inner)
+            if (outer, inner) != (1, 1) and 0 not in (outer, n):
+                yield lying(spec, outer, n, inner, gap=1 + n % 3)
+    for outer, n, inner in _APART:
+        yield lying(spec, outer, n, inner, gap=1, step=2)
     several = _several(spec)
-    if several is not None and spec.axis:
+    if several is not None:
         yield problem(spec, several)
         first = spec.axis[0]
         yield problem(spec, (*several[:first], 131, *several[first + 1 :]))  # enough for several blocks a result
@@ -125,6 +149,43 @@ def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: in
     return extents_of(spec, {"in": Layout(tuple(shape), strides, spec.dtype.numpy)})
 
 
+def lying(spec: ReductionSpec, outer: int, n: int, inner: int, *, gap: int = 0, step: int = 1) -> Extents:
+    """The sizes of an array that has this form in memory; a transposed view where the axes come in another order.
+
+    Args:
+        spec: what is computed; it reduces an axis at least.
+        outer: kept elements, the slowest in memory.
+        n: reduced elements of each.
+        inner: kept elements of each of these.
+        gap: elements by which rows lie further apart than they must.
+        step: from one element of a row to the next.
+    """
+    shape = shape_of(spec, outer, n, inner)
+    if shape is not None:
+        return problem(spec, shape, gap=gap, step=step)
+    assert spec.axis
+    kept = [extent for extent in (outer, inner) if extent != 1]
+    rank = _least_rank(spec.axis) + len(kept)
+    reduced = sorted(axis % rank for axis in spec.axis)
+    others = [axis for axis in range(rank) if axis not in reduced][: len(kept)]
+    extents = dict(zip(others, kept, strict=True)) | {reduced[0]: n}
+    # By their places in memory: what is kept after the first of two, or alone and inside, is the fastest.
+    inside = others[-1:] if inner != 1 else []
+    order = [*inside, reduced[0], *(axis for axis in others if axis not in inside)]
+    strides, stride = dict.fromkeys(range(rank), spec.dtype.size), spec.dtype.size * step
+    for place, axis in enumerate(order):
+        strides[axis] = stride
+        stride *= max(extents[axis], 1) + (gap if place == 0 else 0)
+    layout = Layout(tuple(extents.get(axis, 1) for axis in range(rank)), tuple(strides.values()), spec.dtype.numpy)
+    return extents_of(spec, {"in": layout})
+
+
+def _least_rank(axes: Sequence[int]) -> int:
+    """The axes that an array has at least which is reduced along these."""
+    front, back = [axis for axis in axes if axis >= 0], [axis for axis in axes if axis < 0]
+    return (max(front) + 1 if front else 0) - (min(back) if back else 0)
+
+
 def shape_of(spec: ReductionSpec, outer: int, n: int, inner: int) -> tuple[int, ...] | None:
     """The shape of an array whose reduction along the spec's axes has this form; None if there is none."""
     if spec.axis is None:
@@ -133,12 +194,7 @@ def shape_of(spec: ReductionSpec, outer: int, n: int, inner: int) -> tuple[int, 
         return (outer, inner) if n == 1 else None
     front = [axis for axis in spec.axis if axis >= 0]
     back = [axis for axis in spec.axis if axis < 0]
-    if back and front:
-        rank = max(front) + 1 - min(back)
-    elif back:
-        rank = -min(back) + (outer != 1)
-    else:
-        rank = max(front) + 1 + (inner != 1)
+    rank = _least_rank(spec.axis) + (0 if back and front else outer != 1 if back else inner != 1)
     axes = sorted(axis % rank for axis in spec.axis)
     before, behind = axes[0] > 0, axes[-1] < rank - 1
     if len(set(axes)) < len(axes) or (outer != 1 and not before) or (inner != 1 and not behind):

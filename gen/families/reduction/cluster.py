@@ -60,6 +60,12 @@ class Cluster(Sharing[ClusterConfig]):
         """The last cluster of a row, where it has several."""
         return Finish.TICKET
 
+    def illegal(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
+        """A result has more than one element, which the blocks of a cluster share."""
+        if spec.axis == ():
+            return "no axis is reduced: a cluster of blocks would share single elements"
+        return super().illegal(spec, config)
+
     def unsearched(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
         """Vectors under 16 bytes spread a small array over more threads; rows are many."""
         return "rows are read 16 bytes at a time" if has_rows(spec) and config.vec_bytes < 16 else None

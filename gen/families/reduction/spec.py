@@ -111,6 +111,8 @@ class ReductionSpec:
     def operands(self) -> tuple[Operand, ...]:
         """The array and each result; an array may have more axes, or fewer where none of them is named."""
         needed = max((axis + 2 if axis >= 0 else 1 - axis for axis in self.axis or ()), default=1)
+        while len({axis % needed for axis in self.axis or ()}) < len(self.axis or ()):  # 1 and -2 of three are the same
+            needed += 1
         axes = ("n",) if self.axis is None else tuple(f"d{axis}" for axis in range(needed))
         return (
             Operand("in", "in", self.dtype, axes),

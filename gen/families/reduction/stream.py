@@ -58,7 +58,9 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
     config = StreamConfig
 
     def illegal(self, spec: ReductionSpec, config: StreamConfig) -> str | None:
-        """There are columns; their states fit into shared memory."""
+        """There are columns, of one matrix; their states fit into shared memory."""
+        if spec.axis == ():
+            return "no axis is reduced: a matrix has no columns to reduce"
         if not has_rows(spec):
             return "a whole array has no columns"
         if config.vec_bytes < spec.dtype.size:

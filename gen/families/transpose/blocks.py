@@ -11,6 +11,7 @@ from gen.families.base import Extents, Launch, Plan
 from gen.families.config import tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
+from gen.families.transpose.arranged import turns
 from gen.families.transpose.moves import MatrixSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
@@ -247,3 +248,8 @@ def only_apart(spec: MatrixSpec) -> str | None:
 def only_moves(spec: TransposeSpec) -> str | None:
     """Why an algorithm that moves elements as they are, to another array, cannot compute a spec."""
     return "it moves elements as they are" if spec.values is not None else only_apart(spec)
+
+
+def only_turns(spec: TransposeSpec) -> str | None:
+    """Why an algorithm that moves the elements of matrices, each turned, cannot compute a spec."""
+    return only_moves(spec) or (None if turns(spec) else "it turns matrices, and no axes change their order here")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -12,6 +12,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, L
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.plans import Tiles
+from gen.families.transpose.arranged import copied, turned
 from gen.families.transpose.blocks import (
     MOST,
     arguments,
@@ -22,7 +23,7 @@ from gen.families.transpose.blocks import (
     inverses,
     matrices,
     only_apart,
-    only_moves,
+    only_turns,
     store_modifiers,
 )
 from gen.families.transpose.spec import TransposeSpec
@@ -79,7 +80,7 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         """Elements are moved in words; small ones of few columns are put together to vectors too."""
         if config.vec_bytes > 4 and (config.few is Few.ROWS or spec.dtype.size >= 4):
             return "wider stores are for few columns of elements under 4 bytes"
-        return only_moves(spec)
+        return only_turns(spec)
 
     def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
         """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
@@ -92,6 +93,15 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         if needed > limits.shared_bytes_per_block:
             return f"the tile takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
         return beyond_grid(self.grid(spec, config).at(extents))
+
+    def edge_cases(self, spec: TransposeSpec, config: SkinnyConfig) -> Iterator[Extents]:
+        """Two, several and as many as are few; two of what is long, several matrices, and more than a tile, pitched."""
+        for few, tiles, more, many, gap in ((2, 0, 2, 1, 0), (7, 1, 1, 1, 3), (3, 0, 31, 3, 5), (FEW, 0, 33, 1, 0)):
+            length = tiles * self.length(spec, config).at({config.few.value: few}) + more
+            if config.few is Few.COLS:
+                yield turned(spec, length, few, many, out_gap=gap)
+            else:
+                yield turned(spec, few, length, many, in_gap=gap)
 
     def length(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Of a tile along the long side."""
@@ -172,8 +182,8 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
 
     def illegal(self, spec: TransposeSpec, config: SmallConfig) -> str | None:
         """Matrices of small elements are turned from one tile to another, both of static shared memory."""
-        if spec.in_place or spec.values is not None:
-            return only_moves(spec)
+        if (found := only_turns(spec)) is not None:
+            return found
         if spec.dtype.size < 4 and 2 * (config.piece + 128) > STATIC_SHARED_BYTES:
             return f"two tiles of {config.piece} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
         return None
@@ -194,6 +204,12 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
         if (extents["in_pitch"], extents["out_pitch"]) != (cols, rows):
             return "rows must follow each other without a gap"
         return beyond_grid(self.grid(spec, config).at(extents))
+
+    def edge_cases(self, spec: TransposeSpec, config: SmallConfig) -> Iterator[Extents]:
+        """Two rows, few matrices, matrices of more blocks than one, a matrix that fills a block."""
+        elements = config.piece // spec.dtype.size
+        for rows, cols, many in ((2, 3, 1), (5, 7, elements // 35 + 2), (4, 2, 3), (3, elements // 3, 2)):
+            yield turned(spec, rows, cols, many)
 
     def grid(self, spec: TransposeSpec, config: SmallConfig) -> Expr:
         """Blocks; where there are no elements none are needed."""
@@ -256,6 +272,16 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
         if runs > MOST:
             return f"there are {runs} runs; it takes {MOST} at most"
         return self.tiles(spec, config).uncovered(extents)
+
+    def edge_cases(self, spec: TransposeSpec, config: RowCopyConfig) -> Iterator[Extents]:
+        """Runs shorter than a vector, and longer than a block's part; more of them than a block takes; of two axes."""
+        vector = 16 // spec.dtype.size
+        part, together = config.lanes * config.unroll * vector, config.threads_per_block // config.lanes
+        yield copied(spec, 3, (together + 1,), gap=1)
+        yield copied(spec, 2 * part, (2,), gap=vector)
+        yield copied(spec, part + 1, (2,), gap=3)
+        yield copied(spec, 4 * vector, (3, 5))
+        yield copied(spec, 2 * vector + 1, (2, together))
 
     def tiles(self, spec: TransposeSpec, config: RowCopyConfig) -> Tiles:
         """Parts of runs: `down` counts groups of runs, `across` the parts of one."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
+from gen.families.transpose.arranged import copied
 from gen.families.transpose.blocks import (
     MOST,
     between_vectors,
@@ -82,6 +83,15 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         return (
             f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
         )
+
+    def edge_cases(self, spec: TransposeSpec, config: FlatCopyConfig) -> Iterator[Extents]:
+        """Runs of one vector, of whole vectors and not, and of a block's; runs of several blocks, along two axes."""
+        vector, threads = 16 // spec.dtype.size, config.threads_per_block
+        yield copied(spec, max(vector, 2), (7,), gap=vector)
+        yield copied(spec, 8 * vector, (3, 5))
+        yield copied(spec, 4 * vector - (vector > 1), (5,), gap=1)
+        yield copied(spec, 2 * vector, (2, threads * config.unroll // 2 + 1))
+        yield copied(spec, threads * vector, (2,), gap=2 * vector)
 
     def slow(self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int) -> str | None:
         """Runs must be made of whole vectors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import LoadModifier, StoreModifier
@@ -10,12 +10,13 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles
+from gen.families.transpose.arranged import turned
 from gen.families.transpose.blocks import (
     Order,
     between_vectors,
     load_modifiers,
     matrices,
-    only_moves,
+    only_turns,
     store_modifiers,
     telling,
     tiled_launch,
@@ -50,7 +51,7 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
 
     def illegal(self, spec: TransposeSpec, config: InterleaveConfig) -> str | None:
         """Elements are moved in vectors."""
-        return only_moves(spec)
+        return only_turns(spec)
 
     def infeasible(self, spec: TransposeSpec, config: InterleaveConfig, limits: Limits) -> str | None:
         """What is staged must fit in a block's shared memory."""
@@ -64,6 +65,18 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
         return self.tiles(spec, config).uncovered(extents)
+
+    def edge_cases(self, spec: TransposeSpec, config: InterleaveConfig) -> Iterator[Extents]:
+        """More than a tile, of whole vectors, and pitched; several matrices, of whole vectors and not; few elements."""
+        per = 16 // spec.dtype.size
+        tile = config.threads_per_block * per
+        for length, many, gap in (
+            (4 * per, 3, 0), (tile + 2 * per, 1, 0), (tile + per + 1, 2, per - 1), (37, 3, 0), (2, 1, 0),
+        ):  # fmt: skip
+            if config.few is Few.COLS:
+                yield turned(spec, length, config.count, many, out_gap=gap)
+            else:
+                yield turned(spec, config.count, length, many, in_gap=gap)
 
     def slow(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int) -> str | None:
         """The long rows must begin at whole vectors, and so must matrices."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gen.arch import REGISTERS_PER_BLOCK
@@ -10,13 +10,14 @@ from gen.dtypes import I32, U32, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
+from gen.families.transpose.arranged import turned
 from gen.families.transpose.blocks import (
     arguments,
     between_vectors,
     elements,
     load_modifiers,
     matrices,
-    only_moves,
+    only_turns,
     store_modifiers,
 )
 from gen.families.transpose.flat import Small, SmallConfig
@@ -24,6 +25,7 @@ from gen.families.transpose.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.vector import dynamic_bytes, too_large
 
+MOST_BYTES = 32768  # of a matrix
 _VECTOR = 16  # bytes
 _OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 
@@ -52,7 +54,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
 
     def illegal(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
         """Elements are moved in vectors."""
-        return only_moves(spec)
+        return only_turns(spec)
 
     def unsearched(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
         """The squares of a thread, and one more, fit in registers."""
@@ -73,12 +75,19 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
         squares, most = rows * cols // per**2, config.threads_per_block * config.unroll
         if squares > most:
             return f"a matrix has {squares} squares; it takes {most} at most"
-        apart = Small().uncovered(spec, SmallConfig(piece=32768), extents, limits)
+        apart = Small().uncovered(spec, SmallConfig(piece=MOST_BYTES), extents, limits)
         if apart is not None:
             return apart
         if matrices(spec).at(extents) >= 2**32:
             return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
         return beyond_grid(self.grid(spec, config).at(extents))
+
+    def edge_cases(self, spec: TransposeSpec, config: SquaresConfig) -> Iterator[Extents]:
+        """Few matrices, and of more blocks than one; a matrix of few squares, of many and of a whole block's."""
+        per, most = self.elements(spec), config.threads_per_block * config.unroll
+        widest = min(most, MOST_BYTES // (_VECTOR * per)) // 2
+        for high, wide, many in ((3, 7, 2), (3, 2, most // 6 + 1), (2, 2, 1), (2, widest, 1), (5, 11, 1)):
+            yield turned(spec, high * per, wide * per, many)
 
     def slow(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int) -> str | None:
         """Matrices must begin at whole vectors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,6 +11,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, P
 from gen.families.config import Config, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles, beyond_block
+from gen.families.transpose.arranged import copied, turned, turns
 from gen.families.transpose.blocks import (
     Order,
     changing,
@@ -220,6 +221,20 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
                     return f"{name} must be a multiple of {spec.tile}, its tiles' extent, and is {extents[name]}"
         tiles = self.tiles(spec, config)
         return tiles.uncovered(extents) or config.block_order.uncovered(tiles, extents)
+
+    def edge_cases(self, spec: MatrixSpec, config: TiledConfig) -> Iterator[Extents]:
+        """As many tiles down as across, where its order needs that; the last ones whole, or a row and a column less."""
+        if config.block_order is not Order.SQUARE:
+            return
+        high, wide = config.height, config.tile_dim * config.unroll
+        for tiles, less in ((1, 1), (2, 0), (3, 1), (4, 0)):
+            if isinstance(spec, MoveSpec):
+                rows, cols = (tiles * side - (0 if spec.by_tiles else less) for side in (high, wide))
+                yield {"rows": rows, "cols": cols, "in_pitch": cols, "out_pitch": rows if spec.swaps_axes else cols}
+            elif turns(spec):
+                yield turned(spec, tiles * high - less, tiles * wide - less, tiles)
+            else:
+                yield copied(spec, wide - tiles, (tiles + less,))
 
     def slow(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
