@@ -8,9 +8,8 @@ from pathlib import Path
 
 from gen.errors import CompileError, UnlinkedError
 from gen.families.base import Array, Limits, Variant
-from gen.proof.prover import AdjustableRunner
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune.verdicts import Verdict, verdicts
+from gen.tune.verdicts import KeepingRunner, Verdict, verdicts
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner
 
 
@@ -49,7 +48,7 @@ class OracleRunner(NumpyRunner):
 class InProcess:
     """Proves in this process, whatever the machine has."""
 
-    runner: Callable[[], AdjustableRunner]
+    runner: Callable[[], KeepingRunner]
     seed: int = 0
 
     def verdicts(self, variants: Sequence[Variant], _deadline: float | None = None) -> Iterator[Verdict]:

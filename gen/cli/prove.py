@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import show
-from gen.cli.common import Json, Out, Target, families_of, find, home_of
-from gen.errors import MissingToolError
+from gen.cli.common import Json, Out, families_of, find, home_of
+from gen.errors import MissingToolError, UnknownNameError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gen.families.base import Variant
+    from gen.arch import Limits
+    from gen.emit.kernel_file import KernelFile
+    from gen.families.base import Family, Variant
     from gen.toolchain.compiled import Compiled
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.verdicts import Verdict
 
 FEW = 12  # variants that are compiled in this process
+NAMED = 5  # changed files are named one by one
 STOPPED = "Stopped. What was compiled and built is kept; what was proven is proven again next time."
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
     app.command(
-        "prove", epilog="Examples: `gen prove`, `gen prove transpose`, `gen prove reduceShfl`, `gen prove --seed 7`."
+        "prove",
+        epilog="Examples: `gen prove`, `gen prove transpose`, `gen prove reduceShfl`, `gen prove my_kernel.cu`, "
+        "`gen prove out/`, `gen prove --seed 7`.",
     )(prove)
 
 
 def prove(
     ctx: typer.Context,
-    target: Target = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|FAMILY|SPEC|FILE|FOLDER]...",
+            show_default=False,
+            help="Variants by full name or as the literature calls them, families, specs such as reduction_sum_f32, "
+            "and files of kernels that gen wrote, or folders of them.",
+        ),
+    ] = None,
     all_algorithms: Annotated[
         bool,
         typer.Option(
@@ -50,57 +64,148 @@ def prove(
 
     The emitted CUDA text is compiled with g++ and run on the CPU under checks: every access, every barrier, every
     rounding counts. Without a name: the base and named variants of every catalogue. With a family or a spec: these,
-    and configs in which every pair of parameter values meets. With a variant's name: that one. A case that fails is
-    kept in failed_cases.jsonl and tried first on every variant of its spec; what is shown is the smallest that was
-    found. A variant that takes none of the problems has failed; skipped is only what no CPU can run.
+    and configs in which every pair of parameter values meets. With a variant's name: that one.
+
+    A name stands for what gen writes for the variant now. With a file, NAME.cu or any path, the very text in it is
+    proven, as its header says which variant it is and how it is launched; faults are given by that file's lines. Where
+    the folder of what gen writes has a file of a variant that is proven, and other text stands in it, that file is
+    named, and is proven as well.
+
+    A case that fails is kept in failed_cases.jsonl and tried first on every variant of its spec; what is shown is the
+    smallest that was found. A variant that takes none of the problems has failed; skipped is only what no CPU can run.
     """
     from gen.arch import Limits
-    from gen.families.names import Takes
     from gen.paths import cache_home
     from gen.proof.replay import read
-    from gen.runtime.dispatch import family_and_spec
     from gen.tune.processes import Host
-    from gen.tune.select import select
     from gen.tune.verdicts import with_registers
     from gen.workers import result_of
 
     families, home, limits = families_of(ctx), home_of(out), Limits.of(DEFAULT_ARCH)
-    others = [name for family in families for name in (family.name, *(named.name for named in family.named))]
-    rule = "must be a family, a variant's full name, a kernel of the literature or a spec, FAMILY_LABEL"
-    takes = Takes("The name", rule, others)
-    variants = select(
-        families, target, lambda name: find(families, name, home),
-        lambda name: family_and_spec(families, name, home, takes), cover=all_algorithms, limits=limits,
-    )  # fmt: skip
-    by_name: dict[str, Verdict] = {}
+    asked = asked_for(families, targets or (), home, cover=all_algorithms, limits=limits)
+    found: list[Verdict] = []
     compiler = compiler_at_hand(cache_home(home))
     pool = ThreadPoolExecutor(1)
+    host = Host(limits, cache_home(home), seed, read(home))
     try:
-        with show.progress(proven=len(variants)) as tick:
-            compiling = pool.submit(compile_all, compiler, variants)
-            for verdict in Host(limits, cache_home(home), seed, read(home)).verdicts(variants):
-                by_name[verdict.variant.name] = verdict
-                tick("proven")
-            compiled = result_of(compiling)
+        with show.progress(proven=asked.count) as tick:
+            for variants, files in asked.parts():
+                by_name: dict[str, Verdict] = {}
+                compiling = pool.submit(compile_all, compiler, variants, files)
+                for verdict in replace(host, files=files).verdicts(variants):
+                    by_name[verdict.variant.name] = verdict
+                    tick("proven")
+                compiled = result_of(compiling)
+                paths = {file.variant.name: file.path for file in files}
+                found += [
+                    replace(with_registers(by_name[made.name], compiled.get(made.name)), path=paths.get(made.name))
+                    for made in variants
+                ]
     except KeyboardInterrupt:
         raise KeyboardInterrupt(STOPPED) from None
     finally:
         pool.shutdown(wait=False)  # after Ctrl-C nobody waits for the rest
-    found = [with_registers(by_name[made.name], compiled.get(made.name)) for made in variants]
-    failed = [verdict for verdict in found if verdict.status == "failed"]
+    found += asked.unreadable
     keep_failures(home, found)
     if json:
         show.data({"seed": seed, **count(found), "variants": [as_json(verdict) for verdict in found]})
     else:
         show.table(
             ("variant", "cases", "verdict"),
-            [(v.variant.name, v.cases, v.status + (f": {v.kind}" if v.kind else "")) for v in found],
+            [(v.called, v.cases, v.status + (f": {v.kind}" if v.kind else "")) for v in found],
         )
         show_reasons(found)
         show.text()
         show.text(", ".join(f"{number} {status}" for status, number in count(found).items()))
-    if failed:
+    name_changed(asked.changed)
+    if any(verdict.status == "failed" for verdict in found):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be proven.
+
+    Attributes:
+        variants: those whose text is what gen writes for them.
+        files: those that are proven as they stand.
+        changed: the files among all these that hold other text than gen writes, and that nobody named.
+        unreadable: the verdicts on those of them that do not say how they are launched.
+    """
+
+    variants: tuple[Variant, ...]
+    files: tuple[KernelFile, ...]
+    changed: tuple[Path, ...]
+    unreadable: tuple[Verdict, ...]
+
+    @property
+    def count(self) -> int:
+        """How many texts there are."""
+        return len(self.variants) + len(self.files)
+
+    def parts(self) -> Iterator[tuple[tuple[Variant, ...], tuple[KernelFile, ...]]]:
+        """All of it in parts that have one text of each variant: the variants, and the files of those that have one."""
+        if self.variants:
+            yield self.variants, ()
+        left = self.files
+        while left:
+            part = {file.variant.name: file for file in reversed(left)}
+            yield tuple(file.variant for file in part.values()), tuple(part.values())
+            left = tuple(file for file in left if file is not part[file.variant.name])
+
+
+def asked_for(
+    families: tuple[Family[Any], ...], targets: Sequence[str], home: Path, *, cover: bool, limits: Limits
+) -> Asked:
+    """What these names and paths stand for.
+
+    Raises:
+        UnknownNameError: something stands for nothing, or a file is no kernel that gen wrote.
+        GenError: a file cannot be read.
+    """
+    from gen.emit.kernel_file import SUFFIX, changed_files, kernels_in, read_kernel
+    from gen.families.names import Takes
+    from gen.runtime.dispatch import family_and_spec
+    from gen.tune.select import select
+    from gen.tune.verdicts import Verdict
+
+    known = [family.name for family in families]
+    others = [*known, *(named.name for family in families for named in family.named)]
+    rule = "must be a family, a variant's full name, a kernel of the literature, a file or a spec, FAMILY_LABEL"
+    takes = Takes("The name", rule, others)
+
+    def is_path(target: str) -> bool:
+        return target.endswith(SUFFIX) or os.sep in target or (target not in known and Path(target).is_dir())
+
+    files: dict[Path, KernelFile] = {}
+    for target in filter(is_path, targets):
+        for path in kernels_in(Path(target)) if Path(target).is_dir() else [Path(target)]:
+            files.setdefault(path.resolve(), read_kernel(families, path))
+    variants: dict[str, Variant] = {}
+    for name in [target for target in targets if not is_path(target)] if targets else [None]:
+        chosen = select(
+            families, name, lambda name: find(families, name, home),
+            lambda name: family_and_spec(families, name, home, takes), cover=cover, limits=limits,
+        )  # fmt: skip
+        variants |= {made.name: made for made in chosen}
+    changed = [path for path in changed_files(variants.values(), home) if path.resolve() not in files]
+    unreadable: list[Verdict] = []
+    for path in changed:
+        try:
+            files[path] = read_kernel(families, path)
+        except UnknownNameError as error:
+            unreadable.append(Verdict(variants[path.stem], "failed", 0, str(error), "other header", path=path))
+    return Asked(tuple(variants.values()), tuple(files.values()), tuple(changed), tuple(unreadable))
+
+
+def name_changed(paths: Sequence[Path]) -> None:
+    """Says which files are not what gen writes, and what to do about that."""
+    for path in paths[:NAMED]:
+        show.note(f"{path} holds other text than gen writes for {path.stem}: both were run.")
+    if len(paths) > NAMED:
+        show.note(f"And {len(paths) - NAMED} more files.")
+    if paths:
+        show.note("gen generate writes such files anew. A change that is to stay belongs into the template.")
 
 
 def compiler_at_hand(cache: Path) -> Nvrtc | None:
@@ -113,11 +218,18 @@ def compiler_at_hand(cache: Path) -> Nvrtc | None:
         return None
 
 
-def compile_all(compiler: Nvrtc | None, variants: Sequence[Variant]) -> dict[str, Compiled]:
+def compile_all(
+    compiler: Nvrtc | None, variants: Sequence[Variant], files: Sequence[KernelFile] = ()
+) -> dict[str, Compiled]:
     """What a compiler makes of the variants, by name; those that it refuses are left out. Nothing without one.
 
     NVRTC takes Ctrl-C for itself while it compiles. In a process of its own it takes nobody's; for few sources that
     takes longer to start than they take.
+
+    Args:
+        compiler: the GPU's, or None.
+        variants: each once.
+        files: the texts of those of them that stand in files.
     """
     from gen.emit.render import render
     from gen.toolchain.compiled import Compiled, compile_each
@@ -125,7 +237,7 @@ def compile_all(compiler: Nvrtc | None, variants: Sequence[Variant]) -> dict[str
 
     if compiler is None or DEFAULT_ARCH not in compiler.architectures:
         return {}
-    texts = {made.name: render(made) for made in variants}
+    texts = {made.name: render(made) for made in variants} | {file.variant.name: file.text for file in files}
     if len(texts) <= FEW:
         results = list(compile_each(compiler, texts.items(), DEFAULT_ARCH))
     else:
@@ -153,6 +265,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     """A verdict as data."""
     return {
         "name": verdict.variant.name,
+        "file": None if verdict.path is None else str(verdict.path),
         "verdict": verdict.status,
         "cases": verdict.cases,
         "kind": verdict.kind or None,
@@ -165,7 +278,7 @@ def show_reasons(verdicts: Sequence[Verdict]) -> None:
     reasons: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         if verdict.reason:
-            reasons.setdefault((verdict.status, verdict.reason), []).append(verdict.variant.name)
+            reasons.setdefault((verdict.status, verdict.reason), []).append(verdict.called)
     for (status, reason), (first, *others) in reasons.items():
         show.text()
         show.text(f"{first}{f' and {len(others)} more' if others else ''} {status}:")

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import as_file, files
 from itertools import groupby
@@ -63,12 +63,23 @@ _ARCH = re.compile(r"\b(?:__CUDA_ARCH__|asm)\b")  # inline PTX says since when i
 
 @dataclass(frozen=True)
 class Source:
-    """The text of one variant, the names of the kernels in it, and the `__CUDA_ARCH__` that it is compiled for."""
+    """The text of one variant, and the names of the kernels in it.
+
+    Attributes:
+        cuda_arch: the `__CUDA_ARCH__` that it is compiled for.
+        path: the file that it was read from; None where it was written for this.
+    """
 
     name: str
     text: str
     entries: tuple[str, ...]
     cuda_arch: int
+    path: Path | None = None
+
+    @property
+    def called(self) -> str:
+        """The text's name in messages."""
+        return f"{self.name}.cu" if self.path is None else str(self.path)
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -98,7 +109,7 @@ class Builder:
         missing = {key: source for key, source in zip(keys, sources, strict=True) if not self._find(key, source)}
         if missing:
             self._build(missing)
-        return [self._codes[key] for key in keys]
+        return [replace(self._codes[key], called=source.called) for key, source in zip(keys, sources, strict=True)]
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -143,16 +154,24 @@ class Builder:
             list(pool.map(lambda keys: self._build_unit(keys, missing), units))
         for key, source in missing.items():
             if not self._find(key, source):
-                raise CompileError(source.name, "g++ built it, but it does not load", self._keep(source))
+                raise CompileError(source.name, "g++ built it, but it does not load", self.keep(source))
+
+    def keep(self, source: Source) -> Path:
+        """The file that a text is in: it is written to the cache unless it was read from one."""
+        if source.path is not None:
+            return source.path
+        write_whole(self._kept(source), source.text.encode())
+        return self._kept(source)
 
     def _build_unit(self, keys: list[str], missing: dict[str, Source]) -> None:
         """Compiles a translation unit; where it is refused, its variants one by one, to name the culprit."""
         sources = [missing[key] for key in keys]
         try:
             self._compile_unit(keys, sources)
-        except CompileError:
+        except CompileError as error:
             if len(keys) == 1:
-                raise
+                log = error.log.replace(f"{sources[0].name}.cu:", f"{sources[0].called}:")
+                raise CompileError(error.subject, log, error.source) from None
             for key in keys:
                 self._build_unit([key], missing)
 
@@ -160,7 +179,7 @@ class Builder:
         for source in sources:
             if _EXTERN_SHARED.search(source.text.replace(DYNAMIC_SHARED, "")):
                 raise CompileError(
-                    source.name, f"dynamic shared memory is declared in one form: {DYNAMIC_SHARED}", self._keep(source)
+                    source.name, f"dynamic shared memory is declared in one form: {DYNAMIC_SHARED}", self.keep(source)
                 )
         texts = [self._executable(source) for source in sources]
         with self._workplace() as place:
@@ -188,7 +207,7 @@ class Builder:
                     )
             except CompileError:
                 if len(sources) == 1:
-                    self._keep(sources[0])
+                    self.keep(sources[0])
                 raise
             library = _digest(*keys)
             self._kernels.write(library, linked.read_bytes())
@@ -201,17 +220,12 @@ class Builder:
             text = translated(source.text)
         except PtxError as error:
             said = f"{source.name}.cu:{error.line}: {error}"
-            raise CompileError(source.name, said, self._keep(source)) from error
+            raise CompileError(source.name, said, self.keep(source)) from error
         return aligned_as_declared(text.replace(DYNAMIC_SHARED, _SHARED_BYTES))
 
     def _kept(self, source: Source) -> Path:
-        """Where the text of a variant is kept if it is refused."""
-        return self.cache / "refused" / f"{source.name}.cu"
-
-    def _keep(self, source: Source) -> Path:
-        """Keeps the text of a refused variant."""
-        write_whole(self._kept(source), source.text.encode())
-        return self._kept(source)
+        """Where the text of a variant stands, or is kept if it fails."""
+        return source.path or self.cache / "failed" / f"{source.name}.cu"
 
     def _workplace(self) -> Workplace:
         self.cache.mkdir(parents=True, exist_ok=True)

@@ -61,6 +61,7 @@ class Code:
         constants: its `__constant__` variables.
         read_only: what the compiler put aside for reading: tables, weights.
         machine_code: where the library's functions lie.
+        called: the text's name in messages.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Code:
     constants: tuple[Variable, ...]
     read_only: tuple[Variable, ...]
     machine_code: Variable
+    called: str = ""
 
 
 class Library:

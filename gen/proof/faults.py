@@ -85,7 +85,7 @@ def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], d
     line = lines[0] if lines else 0
     source = _source(code, line)
     place, offset = _place(fault, kernel, places, dynamic_bytes)
-    rule = f"{RULES[kind]} at {code.name}.cu:{line}: `{source}`"
+    rule = f"{RULES[kind]} at {code.called}:{line}: `{source}`"
     if len(lines) > 1:
         rule += f" (called at line {lines[-1]}: `{_source(code, lines[-1])}`)"
     thread, block = fault.thread.as_tuple(), fault.block.as_tuple()
@@ -111,7 +111,7 @@ def explain(fault: Fault, code: Code, kernel: Kernel, places: Sequence[Place], d
 def explain_undefined(fault: Fault, code: Code) -> str:
     """Where a launch that ended well first got an undefined value."""
     lines = _lines(code, int(fault.pc))
-    place = f"{code.name}.cu:{lines[0]}: `{_source(code, lines[0])}`: " if lines else ""
+    place = f"{code.called}:{lines[0]}: `{_source(code, lines[0])}`: " if lines else ""
     text = fault.text.decode("utf-8", "replace")
     return f"{place}thread {fault.thread.as_tuple()} of block {fault.block.as_tuple()}: {text}"
 
@@ -138,7 +138,7 @@ def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault |
     )
     value = f"thread {thread} of block {block} comes there by {steps(way)}, thread {meeting.other_thread.as_tuple()} by"
     return HostFault(
-        f"{RULES['barrier']} at {code.name}.cu:{way[0]}: `{source}`", f"{value} {how}",
+        f"{RULES['barrier']} at {code.called}:{way[0]}: `{source}`", f"{value} {how}",
         kind="barrier", kernel=kernel.name, block=block, thread=thread, line=way[0], source=source, buffer="", offset=0,
     )  # fmt: skip
 

@@ -54,7 +54,7 @@ class HostRunner:
 
     def __init__(self, limits: Limits, *, cache: Path, text: Callable[[Variant], str], seed: int = 0,
                  steps_per_thread: int = STEPS_PER_THREAD, registers: Mapping[str, int] | None = None,
-                 ) -> None:  # fmt: skip
+                 paths: Mapping[str, Path] | None = None) -> None:  # fmt: skip
         """Prepares to run, builds nothing yet.
 
         Args:
@@ -64,6 +64,7 @@ class HostRunner:
             seed: of the order in which blocks and threads run.
             steps_per_thread: accesses and waits, beside 64 for each byte of the problem, after which a thread hangs.
             registers: of one thread of each kernel, as the GPU's compiler says; without them they are not checked.
+            paths: the files that texts were read from, by variants' names: messages name these.
         """
         self.limits = limits
         self._builder = Builder(cache)
@@ -71,6 +72,7 @@ class HostRunner:
         self._seed = seed
         self._steps_per_thread = steps_per_thread
         self._registers = dict(registers or {})
+        self._paths = dict(paths or {})
 
     def on(self, limits: Limits) -> HostRunner:
         """The same code on another device, for instance one of few multiprocessors, where loops over the grid loop."""
@@ -90,14 +92,8 @@ class HostRunner:
             if reason is not None:
                 raise RunError(variant.name, f"cannot run on the CPU: {reason}")
         plans = [variant.plan for variant in variants]
-        major, minor = self.limits.compute_capability
-        cuda_arch = 100 * major + 10 * minor
-        sources = [
-            Source(variant.name, self._text(variant), _entries(variant.name, plan), cuda_arch)
-            for variant, plan in zip(variants, plans, strict=True)
-        ]
         with _lock:
-            codes = self._builder.load(sources)
+            codes = self._builder.load([self._source(variant) for variant in variants])
         return tuple(
             HostKernel(
                 variant,
@@ -110,6 +106,17 @@ class HostRunner:
                 self._registers,
             )
             for variant, plan, code in zip(variants, plans, codes, strict=True)
+        )
+
+    def keep(self, variant: Variant) -> Path:
+        """The file that holds the text of a variant, for whoever looks for a line of it; written if there is none."""
+        return self._builder.keep(self._source(variant))
+
+    def _source(self, variant: Variant) -> Source:
+        entries = tuple(dict.fromkeys(variant.name + launch.entry for launch in variant.plan.launches))
+        major, minor = self.limits.compute_capability
+        return Source(
+            variant.name, self._text(variant), entries, 100 * major + 10 * minor, self._paths.get(variant.name)
         )
 
 
@@ -357,7 +364,3 @@ def _ways(kernel: Kernel, step: Step, named: Mapping[str, Storage]) -> list[Take
         if isinstance(argument, str) and argument in ways:
             ways[argument].add(way)
     return [together(ways[name]) for name in named]
-
-
-def _entries(name: str, plan: Plan) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name + launch.entry for launch in plan.launches))

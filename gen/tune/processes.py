@@ -11,6 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
+from gen.emit.kernel_file import KernelFile
 from gen.emit.render import render
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
@@ -32,16 +33,24 @@ class Host:
         cache: where built code is kept; the processes find there what the first of them built.
         seed: of the order of blocks and threads, of what arrays hold, and of sizes.
         kept: cases on which variants have failed before, tried first.
+        files: texts to be proven as they stand, one of a variant; of other variants what gen writes for them is.
     """
 
     limits: Limits
     cache: Path
     seed: int = 0
     kept: tuple[Kept, ...] = ()
+    files: tuple[KernelFile, ...] = ()
 
     def runner(self) -> HostRunner:
         """A runner of this process."""
-        return HostRunner(self.limits, cache=self.cache, text=render, seed=self.seed)
+        files = {file.variant.name: file for file in self.files}
+
+        def text(variant: Variant) -> str:
+            return files[variant.name].text if variant.name in files else render(variant)
+
+        paths = {name: file.path for name, file in files.items()}
+        return HostRunner(self.limits, cache=self.cache, text=text, seed=self.seed, paths=paths)
 
     def verdicts(self, variants: Sequence[Variant], deadline: float | None = None) -> Iterator[Verdict]:
         """Proves variants; each verdict comes as soon as it is there, in any order.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Variant
@@ -26,10 +27,12 @@ class Verdict:
     """What a proof came to.
 
     Attributes:
+        variant: whose text was proven.
         cases: on how many problems the variant was right.
         reason: why it failed or was skipped, with the case; empty if it was proven.
         kind: what found it, if it failed: a kind of `Failure`, `compile error`, or `no case`.
         failure: what a case found, on the smallest problem that fails alike; None if none did.
+        path: the file that the text was read from; None where it was written for the proof.
     """
 
     variant: Variant
@@ -38,10 +41,24 @@ class Verdict:
     reason: str = ""
     kind: str = ""
     failure: Failure | None = None
+    path: Path | None = None
+
+    @property
+    def called(self) -> str:
+        """What was proven, by name: the file, or the variant."""
+        return self.variant.name if self.path is None else str(self.path)
+
+
+class KeepingRunner(AdjustableRunner, Protocol):
+    """A runner that says where the text of a variant can be read."""
+
+    def keep(self, variant: Variant) -> Path:
+        """The file that holds it; written if there is none."""
+        ...
 
 
 def verdicts(
-    runner: AdjustableRunner, variants: Sequence[Variant], *, seed: int = 0, kept: Sequence[Kept] = ()
+    runner: KeepingRunner, variants: Sequence[Variant], *, seed: int = 0, kept: Sequence[Kept] = ()
 ) -> Iterator[Verdict]:
     """Proves variants on the cases of their families and on their edge cases; first on those that were kept.
 
@@ -82,7 +99,7 @@ def with_registers(verdict: Verdict, compiled: Compiled | CompileError | None) -
 
 
 def _of_one_spec(
-    runner: AdjustableRunner, variants: Sequence[Variant], seed: int, kept: Sequence[Kept]
+    runner: KeepingRunner, variants: Sequence[Variant], seed: int, kept: Sequence[Kept]
 ) -> Iterator[Verdict]:
     family, spec = variants[0].family, variants[0].spec
     first = (*cases_for(kept, variants[0]), *cases_of(family, spec, seed))
@@ -95,7 +112,7 @@ def _of_one_spec(
         yield from _together(runner, variants[start : start + CHUNK], cases)
 
 
-def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: CasesOf) -> Iterator[Verdict]:
+def _together(runner: KeepingRunner, variants: Sequence[Variant], cases: CasesOf) -> Iterator[Verdict]:
     proofs = prove(runner, variants, cases, shrink=True)
     try:
         first = next(proofs, None)  # everything is built before it
@@ -105,14 +122,16 @@ def _together(runner: AdjustableRunner, variants: Sequence[Variant], cases: Case
         yield from _together(runner, [made for made in variants if made != verdict.variant], cases)
         return
     if first is not None:
-        yield _verdict(first)
-    yield from map(_verdict, proofs)
+        yield _verdict(runner, first)
+    for proof in proofs:
+        yield _verdict(runner, proof)
 
 
-def _verdict(proof: Proof) -> Verdict:
+def _verdict(runner: KeepingRunner, proof: Proof) -> Verdict:
     if proof.failure is not None:
         failure = proof.failure
-        return Verdict(proof.variant, "failed", proof.cases, str(failure), failure.kind, failure)
+        reason = f"{failure}\n  in the text of {runner.keep(proof.variant)}"
+        return Verdict(proof.variant, "failed", proof.cases, reason, failure.kind, failure)
     if proof.skipped is not None:
         return Verdict(proof.variant, "skipped", 0, proof.skipped)
     if proof.untried is not None:

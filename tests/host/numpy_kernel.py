@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -70,6 +71,10 @@ class NumpyRunner:
 
     def cannot_run(self, variant: Variant) -> str | None:
         return variant.algorithm.not_on_host
+
+    def keep(self, variant: Variant) -> Path:
+        """No text of it ran."""
+        return Path(f"{variant.name}.cu")
 
     def load(self, variants: Sequence[Variant]) -> tuple[NumpyKernel, ...]:
         self.loaded.append((self.limits.multiprocessors, [variant.name for variant in variants]))

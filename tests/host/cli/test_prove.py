@@ -12,8 +12,10 @@ import pytest
 
 import gen
 from gen.emit.generate import base_of_catalogue
+from gen.emit.render import render
 from gen.errors import CompileError
 from gen.families import FAMILIES
+from gen.families.base import Variant
 from gen.families.names import find_variant
 from gen.tune.processes import Host
 from gen.tune.verdicts import Verdict
@@ -119,3 +121,124 @@ def test_a_family_from_outside_is_listed_generated_and_proven(tmp_path: Path, mo
     assert "other" in [family["name"] for family in run(*outside, "list", "--json").data["families"]]
     assert any(name.startswith("other_sum_f32__") for name in run(*outside, "generate", "--json").data["changed"])
     assert run(*outside, "prove", "other_sum_f32").status == 0
+
+
+@pytest.fixture
+def built(home: Path, cache: Path) -> Path:
+    """The folder of results, with all that tests have built for the CPU."""
+    home.mkdir()
+    cache.mkdir(parents=True, exist_ok=True)
+    (home / ".cache").symlink_to(cache)
+    return home
+
+
+NAIVE = find_variant(FAMILIES, "transposeNaiveRow", {})
+
+
+def spoiled(made: Variant) -> tuple[str, int]:
+    """What gen writes for `naive` with an index that leaves the last row, and the line of the access."""
+    text = render(made)
+    assert "col < cols" in text
+    lines = text.replace("col < cols", "col <= cols").splitlines()
+    return "\n".join(lines) + "\n", next(n for n, line in enumerate(lines, start=1) if "out[" in line)
+
+
+def test_a_name_also_proves_a_file_of_out_that_holds_other_text(built: Path) -> None:
+    (file := built / f"{NAIVE.name}.cu").write_text(render(NAIVE))
+    same = run("prove", NAIVE.name, "--json")
+    assert (same.status, len(same.data["variants"]), same.err) == (0, 1, "")
+    text, line = spoiled(NAIVE)
+    file.write_text(text)
+    changed = run("prove", NAIVE.name, "--json")
+    assert changed.status == 1
+    fresh, found = changed.data["variants"]
+    assert (fresh["verdict"], fresh["file"]) == ("proven", None)
+    assert (found["name"], found["verdict"], found["file"]) == (NAIVE.name, "failed", str(file))
+    assert found["kind"].startswith("out-of-bounds")
+    assert f"{file}:{line}: `{text.splitlines()[line - 1].strip()}`" in found["reason"]
+    assert f"{file} holds other text than gen writes for {NAIVE.name}" in changed.err
+    assert "gen generate writes such files anew" in changed.err
+
+
+def test_a_file_is_proven_as_it_stands_wherever_it_is(built: Path) -> None:
+    folder = built / "mine"
+    folder.mkdir()
+    text, line = spoiled(NAIVE)
+    (folder / "wrong.cu").write_text(text)
+    (folder / "right.cu").write_text(render(NAIVE).replace("\n", "\r\n"))
+    for targets in ((folder,), (folder / "right.cu", folder / "wrong.cu", folder / "right.cu")):
+        ended = run("prove", *targets)
+        assert ended.status == 1
+        assert "1 proven, 1 failed, 0 skipped" in ended.out
+        assert f"{folder / 'wrong.cu'}:{line}" in ended.out
+        assert f"{folder / 'right.cu'}" in ended.out
+    assert run("prove", folder / "right.cu").status == 0
+
+
+def test_a_file_that_the_compiler_refuses_is_named_by_its_path_and_line(built: Path) -> None:
+    (file := built / "mine.cu").write_text(render(NAIVE).replace("col < cols", "col < colls"))
+    ended = run("prove", file)
+    assert ended.status == 1
+    assert f"{file}:" in ended.out
+    assert "colls" in ended.out
+
+
+@pytest.mark.usefixtures("oracle")
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("//", "", "must begin with the header of a kernel that gen wrote"),
+        ("Config:", "Configs:", "must begin with the header of a kernel that gen wrote"),
+        ('"dtype": "b32"', '"dtype": "b64"', "must have the spec in its header that its name says"),
+        ('"unroll": 1', '"unroll": 2', "must have the config in its header that its name says"),
+        ("{", "(", "must have a spec and a config in JSON in its header"),
+        ("transpose_10_b32", "transpose_10_b33", "must hold a variant of the families at hand"),
+        ("transpose_10_b32", "turn_10_b32", "must hold a variant of the families at hand"),
+        ("(in, out, rows, cols", "(in, out, cols, rows", "must be launched as gen launches"),
+        ("Launch:", "Lunch:", "must be launched as gen launches"),
+    ],
+)
+def test_a_file_that_no_variant_is_known_by_is_refused(old: str, new: str, said: str, home: Path) -> None:
+    home.mkdir()
+    (file := home / f"{NAIVE.name}.cu").write_text(render(NAIVE).replace(old, new))
+    ended = run("prove", file)
+    assert ended.status == 2
+    assert said in ended.err
+    assert str(file) in ended.err
+    ended = run("prove", NAIVE.name)
+    assert ended.status == 1
+    assert "1 proven, 1 failed, 0 skipped" in ended.out
+    assert "failed: other header" in ended.out
+    assert said in " ".join(ended.out.split())
+    assert f"{file} holds other text" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("none.cu", "none.cu is no file"), ("empty/", "must hold .cu files"), ("bytes.cu", "cannot be read as text")],
+)
+def test_a_path_without_a_kernel_is_named(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("bytes.cu").write_bytes(b"\xff\xfe")
+    ended = run("prove", name)
+    assert ended.status in (1, 2)
+    assert said in ended.err
+
+
+@pytest.mark.usefixtures("oracle")
+def test_several_names_are_proven_each_variant_once() -> None:
+    names = [one["name"] for one in run("prove", "transposeNaiveRow", "reduceShfl", "--json").data["variants"]]
+    assert names == [find_variant(FAMILIES, name, {}).name for name in ("transposeNaiveRow", "reduceShfl")]
+    assert [one["name"] for one in run("prove", names[0], "transposeNaiveRow", "--json").data["variants"]] == names[:1]
+
+
+@pytest.mark.usefixtures("built")
+def test_the_text_that_failed_is_kept_where_the_reason_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, line = spoiled(NAIVE)
+    monkeypatch.setattr("gen.tune.processes.render", lambda _: text)
+    (found,) = run("prove", NAIVE.name, "--json").data["variants"]
+    assert f"{NAIVE.name}.cu:{line}: `" in found["reason"]
+    assert Path(found["reason"].rpartition("in the text of ")[2]).read_text() == text
