@@ -155,8 +155,8 @@ def _opens_a_gpu(node: ast.AST) -> bool:
 
 def _takes_the_lock(node: ast.AST) -> bool:
     called = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-    return any(isinstance(one, ast.Name) and one.id == "alone"
-               or isinstance(one, ast.Attribute) and ast.unparse(one) == "gpus.alone"
+    return any((isinstance(one, ast.Name) and one.id == "alone")
+               or (isinstance(one, ast.Attribute) and ast.unparse(one) == "gpus.alone")
                for one in called)  # fmt: skip
 
 
