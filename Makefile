@@ -5,7 +5,7 @@ PYTHONS = python3 python3.13 python3.12 python3.11
 SUITS = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup generate tune types test test-gpu sanitize bench check clean
+.PHONY: help setup generate tune types test test-all test-gpu sanitize bench check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,8 +21,11 @@ tune: .venv/installed ## generate, compile, prove; with a GPU: find the fastest
 types: .venv/installed ## check the types
 	.venv/bin/mypy
 
-test: .venv/installed ## run the tests on all cores
+test: .venv/installed ## run the tests on all cores, but for those marked exhaustive
 	.venv/bin/pytest -n auto --dist worksteal
+
+test-all: .venv/installed ## run all tests that need no GPU
+	.venv/bin/pytest -n auto --dist worksteal -m ''
 
 test-gpu: .venv/installed ## run the tests that need a GPU; they fail without one
 	.venv/bin/pytest tests/gpu -n 4 --dist worksteal
@@ -33,12 +36,12 @@ sanitize: .venv/installed ## run every algorithm under compute-sanitizer, on a G
 bench: .venv/installed ## time gen itself, on any machine
 	.venv/bin/python bench/host.py
 
-check: .venv/installed ## all that a change must pass: format, lint, layers, types, out/ up to date, tests
+check: .venv/installed ## all that a change must pass: format, lint, layers, types, out/ up to date, all tests
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/gen generate --check
-	@$(MAKE) -j 2 types test # mypy takes half a minute of one core: beside the tests none is idle
+	@$(MAKE) -j 2 types test-all # mypy takes half a minute of one core: beside the tests none is idle
 
 clean: ## remove what these targets made: .venv and caches
 	@[ Makefile -ef '$(firstword $(MAKEFILE_LIST))' ] || { echo "Run make clean in gen's own folder." >&2; exit 1; }

@@ -1,4 +1,8 @@
-"""What all tests share: how many examples Hypothesis draws, chosen by HYPOTHESIS_PROFILE, and the CPU run."""
+"""What all tests share: how many examples Hypothesis draws, and the CPU run.
+
+HYPOTHESIS_PROFILE chooses a profile. Without it they are 20 examples where exhaustive tests are left out, as by
+`make test`, and 50 where they run, as by `make check`; the same ones every time where CI is set.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,17 @@ from gen.proof.host import HostRunner
 # A deadline or a check for slow data would make a test fail because the machine is busy.
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
-settings.register_profile("dev", _CALM, max_examples=50)
-settings.register_profile("ci", _CALM, max_examples=50, derandomize=True, database=None)
+for _name, _examples in (("short", 20), ("full", 50)):
+    settings.register_profile(_name, _CALM, max_examples=_examples)
+    settings.register_profile(f"{_name} ci", _CALM, max_examples=_examples, derandomize=True, database=None)
 settings.register_profile("deep", _CALM, max_examples=2000)
 
 
-def _profile() -> str:
-    chosen = os.environ.get("HYPOTHESIS_PROFILE")
-    if chosen:
-        return chosen
-    return "ci" if os.environ.get("CI", "").lower() in ("1", "true") else "dev"
-
-
-settings.load_profile(_profile())
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses the profile, before any module of tests is imported: decorators take it as it is then."""
+    found = "short" if config.option.markexpr == "not exhaustive" else "full"
+    always_the_same = " ci" if os.environ.get("CI", "").lower() in ("1", "true") else ""
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or found + always_the_same)
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +43,16 @@ def cache() -> Path:
 def host_runner(cache: Path) -> HostRunner:
     """The CPU run."""
     return HostRunner(Limits.of("sm_90"), cache=cache, text=render)
+
+
+@pytest.fixture
+def runtime_at_home(home: Path, cache: Path) -> None:
+    """A test's own folder of results finds the CPU run's runtime and headers: to build them takes g++ five seconds."""
+    own = cache_home(home)
+    own.mkdir(parents=True)
+    for kept in ("runtime", "headers"):
+        (cache / kept).mkdir(parents=True, exist_ok=True)
+        (own / kept).symlink_to(cache / kept, target_is_directory=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

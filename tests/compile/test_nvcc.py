@@ -3,7 +3,7 @@
 Beside NVRTC, which compiles for the GPU only, nvcc reads each text twice, the second time for the host's compiler, and
 after headers that NVRTC does not have. Most of an nvcc process goes into these headers: so a hundred files share one,
 each in a namespace of its own. Code for the GPU is not made of them, since NVRTC makes the same. With the marker
-`whole` come the covers of every spec, and files alone, whose names meet all that the headers declare: one of every
+`exhaustive` come the covers of every spec, and files alone, whose names meet all that the headers declare: one of every
 algorithm, and every file of out/, of which code is made.
 """
 
@@ -83,7 +83,7 @@ def test_a_cover_of_every_algorithm_compiles(family: Family[Any], tmp_path: Path
     compile_covers(tmp_path, family, 1)
 
 
-@pytest.mark.whole
+@pytest.mark.exhaustive
 @each_family
 def test_one_file_of_every_algorithm_compiles_alone(family: Family[Any], tmp_path: Path) -> None:
     firsts = [cover(family, specs_of(family, name)[:1], name)[0] for name in family.algorithms]
@@ -95,13 +95,13 @@ def test_every_file_of_out_compiles(tmp_path: Path) -> None:
     compile_together(tmp_path, FILES)
 
 
-@pytest.mark.whole
+@pytest.mark.exhaustive
 @each_family
 def test_covers_for_every_spec_compile(family: Family[Any], tmp_path: Path) -> None:
     compile_covers(tmp_path, family, None)
 
 
-@pytest.mark.whole
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_file_of_out_compiles_alone(path: Path, tmp_path: Path) -> None:
     nvcc(tmp_path, "-arch=sm_90", "-c", path)

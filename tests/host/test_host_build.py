@@ -105,7 +105,9 @@ def test_more_variants_than_a_unit_holds(warm: Path) -> None:
     assert len(list(warm.glob("kernels/*/*.so"))) >= 3
 
 
-@pytest.mark.parametrize("kind", ["kernels/*/*.so", "runtime/*/*.so", "slots/*/*.json"])
+@pytest.mark.parametrize(
+    "kind", ["kernels/*/*.so", pytest.param("runtime/*/*.so", marks=pytest.mark.exhaustive), "slots/*/*.json"]
+)
 def test_damaged_cache_is_set_aside_and_rebuilt(warm: Path, tmp_path: Path, kind: str) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(warm, cache)
@@ -147,12 +149,15 @@ def test_library_that_does_not_load_is_set_aside_and_rebuilt(warm: Path, tmp_pat
     assert list(cache.glob("kernels/*/*.corrupt"))
 
 
-def test_the_same_is_built_in_one_cache_by_many_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", ["runtime", pytest.param("nothing", marks=pytest.mark.exhaustive)])
+def test_the_same_is_built_in_one_cache_by_many_at_once(held: str, warm: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    source = Source("fake_v7__fake", store(made("v7")), ("fake_v7__fake",), 900)
+    if held == "runtime":
+        shutil.copytree(warm / "runtime", cache / "runtime")
+    source = Source("fake_v8__fake", store(made("v8")), ("fake_v8__fake",), 900)
     with ThreadPoolExecutor(2) as pool:
         codes = list(pool.map(lambda _: Builder(cache).load([source])[0], range(2)))
-    assert {code.name for code in codes} == {"fake_v7__fake"}
+    assert {code.name for code in codes} == {"fake_v8__fake"}
     assert not list(cache.rglob("*.corrupt"))
     assert not (cache / "refused").exists()
 

@@ -26,8 +26,26 @@ from tests.mutants import LARGE_MUTANTS, MUTANTS, UNCHANGED
 from tests.mutants.change import REFUSED, Mutant, Unchanged
 from tests.outside.scan_family.scan import Scan
 
-CHANGES: tuple[Mutant | Unchanged, ...] = (*MUTANTS, *LARGE_MUTANTS, *UNCHANGED)
+
+def by_kind(mutants: tuple[Mutant, ...]) -> tuple[tuple[Mutant, ...], tuple[Mutant, ...]]:
+    """The first mutant of each template and detector, and the others."""
+    firsts = {(mutant.file, mutant.detector): mutant for mutant in reversed(mutants)}
+    return (
+        tuple(mutant for mutant in mutants if mutant in firsts.values()),
+        tuple(mutant for mutant in mutants if mutant not in firsts.values()),
+    )
+
+
+KINDS, OTHERS = by_kind(MUTANTS)
+CHANGES: tuple[Mutant | Unchanged, ...] = (*KINDS, *LARGE_MUTANTS, *UNCHANGED, *OTHERS)
 TOGETHER = 2 * VARIANTS_PER_UNIT  # two translation units, for two cores
+# Those of exhaustive tests are not built with the others.
+TOGETHER_WITH = {
+    change: tuple(part[start : start + TOGETHER])
+    for part in (CHANGES[: -len(OTHERS)], OTHERS)
+    for start in range(0, len(part), TOGETHER)
+    for change in part[start : start + TOGETHER]
+}
 
 
 @cache
@@ -78,14 +96,13 @@ def built(tmp_path_factory: pytest.TempPathFactory, runner: HostRunner) -> Calla
     folder = tmp_path_factory.mktemp("templates")
 
     @cache
-    def part(start: int) -> Mapping[str, Variant]:
-        changes = CHANGES[start : start + TOGETHER]
-        made = {change.name: changed(change, folder / str(start + place)) for place, change in enumerate(changes)}
+    def part(changes: tuple[Mutant | Unchanged, ...]) -> Mapping[str, Variant]:
+        made = {change.name: changed(change, folder / str(CHANGES.index(change))) for change in changes}
         # One text that g++ refuses would have all others of its translation unit built one by one.
         runner.load([made[change.name] for change in changes if REFUSED not in detectors(change)])
         return made
 
-    return lambda change: part(CHANGES.index(change) // TOGETHER * TOGETHER)[change.name]
+    return lambda change: part(TOGETHER_WITH[change])[change.name]
 
 
 def detectors(change: Mutant | Unchanged) -> tuple[str, ...]:
@@ -95,7 +112,13 @@ def detectors(change: Mutant | Unchanged) -> tuple[str, ...]:
     return (change.detector,) if isinstance(change.detector, str) else change.detector
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        *(pytest.param(mutant, id=mutant.name) for mutant in KINDS),
+        *(pytest.param(mutant, id=mutant.name, marks=pytest.mark.exhaustive) for mutant in OTHERS),
+    ],
+)
 def test_mutant_is_caught(
     mutant: Mutant,
     built: Callable[[Mutant | Unchanged], Variant],
@@ -143,6 +166,7 @@ def test_change_without_effect_is_proven(
     assert proof.failure is None, str(proof.failure)
 
 
+@pytest.mark.exhaustive  # covers of the same algorithms are proven in test_variants.py
 def test_variants_without_the_changes_are_proven(runner: HostRunner) -> None:
     """On a part of their cases: `gen prove` and tests/host/test_variants.py have them all."""
     variants = [whole(name) for name in sorted({change.variant for change in CHANGES})]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64, DType
 from gen.emit.render import render
 from gen.errors import SpecError
-from gen.families.base import Kernel, Layout, Limits
+from gen.families.base import Layout, Limits
 from gen.families.expr import size
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import base_variants, parse_label, variant
@@ -268,22 +268,14 @@ SPECS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def kernels(host_runner: HostRunner) -> dict[TransposeSpec, list[Kernel]]:
-    """Of every spec: base of each class."""
-    made = {spec: base_variants(FAMILY, spec) for spec in SPECS}
-    loaded = iter(host_runner.load([one for found in made.values() for one in found]))
-    return {spec: [next(loaded) for _ in found] for spec, found in made.items()}
-
-
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.label)
-def test_any_shape_axes_element_and_pitch_equal_numpy(
-    spec: TransposeSpec, kernels: dict[TransposeSpec, list[Kernel]], host_runner: HostRunner
-) -> None:
+def test_any_shape_axes_element_and_pitch_equal_numpy(spec: TransposeSpec, host_runner: HostRunner) -> None:
+    kernels = host_runner.load(base_variants(FAMILY, spec))
+
     @settings(max_examples=max(settings().max_examples // 8, 1))
     @given(cases(FAMILY, spec))
     def equals_numpy(case: Case) -> None:
-        for kernel in kernels[spec]:
+        for kernel in kernels:
             if uncovered(kernel.variant, case, host_runner.limits) is None:
                 failure = check(kernel, host_runner.limits, case)
                 assert failure is None, str(failure)

@@ -188,6 +188,7 @@ def test_aligned_rows_of_many_axes_are_moved_by_vectors(
     equals_numpy()
 
 
+@pytest.mark.exhaustive  # which follows, where every order equals NumPy
 @pytest.mark.parametrize("rank", RANKS)
 def test_there_and_back_again_is_the_input(rank: int, device: FakeBackend, tmp_path: Path) -> None:
     @settings(max_examples=ROUND_TRIPS, phases=UNSHRUNK)

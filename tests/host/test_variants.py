@@ -6,11 +6,13 @@ is legal. The profile `deep` takes all that tuning tries, and more of the others
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import given, settings
 
 from gen.families import FAMILIES
@@ -43,18 +45,20 @@ def proven(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any]) -> l
     return [variant(family, spec, algorithm, config) for config in chosen]
 
 
-def groups() -> list[tuple[Variant, ...]]:
-    """Variants of one spec and algorithm, at most GROUP together."""
-    found: list[tuple[Variant, ...]] = []
+def groups() -> Iterator[ParameterSet]:
+    """Variants of one spec and algorithm, at most GROUP together; exhaustive beyond an algorithm's first spec."""
     for family in FAMILIES:
+        seen: set[str] = set()
         for spec, algorithm in product(family.catalogue, family.algorithms.values()):
-            if algorithm.not_on_host is None:
-                same = proven(family, spec, algorithm)
-                found += [tuple(same[place : place + GROUP]) for place in range(0, len(same), GROUP)]
-    return found
+            same = proven(family, spec, algorithm) if algorithm.not_on_host is None else []
+            marks = [pytest.mark.exhaustive] if algorithm.name in seen else []
+            for start in range(0, len(same), GROUP):
+                group = tuple(same[start : start + GROUP])
+                seen.add(algorithm.name)
+                yield pytest.param(group, id=f"{group[0].name}+{len(group) - 1}", marks=marks)
 
 
-@pytest.mark.parametrize("group", groups(), ids=lambda group: f"{group[0].name}+{len(group) - 1}")
+@pytest.mark.parametrize("group", list(groups()))
 def test_variants_equal_numpy(group: tuple[Variant, ...], host_runner: HostRunner) -> None:
     first, home = group[0], output_home()
     kept = cases_for(read(home), first)

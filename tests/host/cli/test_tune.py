@@ -19,6 +19,8 @@ from tests.host.cli.command import run
 
 SUM = "reduction_sum_f32"
 
+pytestmark = pytest.mark.usefixtures("runtime_at_home")
+
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
