@@ -170,4 +170,4 @@ def test_boxes_that_are_too_large_say_so() -> None:
     extents = extents_of(FAMILY, spec, (1000, 1000, 1000))
     reason = PACKED.uncovered(spec, PackedConfig(times=4), extents, Limits.of("sm_75"))
     assert reason is not None
-    assert "bytes; a block has at most 65536" in reason
+    assert "bytes of shared memory, and has at most 65536" in reason

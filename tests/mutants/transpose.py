@@ -32,7 +32,7 @@ ON_COLUMNS = "transpose_10_b32__naive_col_x32_y8_u4"
 
 GUARD, SWAPPED = "if (row < rows && col < cols)", "if (row < cols && col < rows)"
 LOADS = GUARD + " {\n{% if direct %}"
-STORES = GUARD + ' {\n{{ pad }}        {{ store_to(store, "out", place, "tile"'
+STORES = GUARD + ' {\n{{ pad }}        {{ store(store_modifier, "out", place, "tile"'
 DIAGONAL = "(blockIdx.x % tiles_across + blockIdx.x / tiles_across) % tiles_across"
 
 MUTANTS = (
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant("halves: as if they were squares", ON_HALVES, TILED, "x) % kTileRows;", "x) % kTileDim;", (WRONG, INDEX)),
     Mutant("halves: columns as if of squares", ON_HALVES, TILED, "x) / kTileRows;", "x) / kTileDim;", (WRONG, RACE)),
     Mutant("fine: tiles as they were", ON_FINE, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")', WRONG),
-    Mutant("coarse: tiles turned", ON_COARSE, TILED, "if turns else", "if turns or swaps_axes else", WRONG),
+    Mutant("coarse: tiles turned", ON_COARSE, TILED, "if transposes_tiles else", "if transposes_tiles or swaps_axes else", WRONG),
     Mutant(
         "copy: wrong pitch of the output", ON_COPY, TILED, 'else "row * out_pitch', 'else "row * cols', OUTSIDE_WRITE,
     ),

@@ -78,12 +78,12 @@ MUTANTS = (
     # what becomes of elements
     Mutant("values: rounded towards 0", ON_HALF, VALUES, '"__float2half_rn"', '"__float2half_rz"', WRONG),
     Mutant(
-        "values: what is too large is cut off", ON_BYTES, VALUES, "if (number > {{ v.most }}) number = {{ v.most }};",
+        "values: what is too large is cut off", ON_BYTES, VALUES, "if (number > {{ v.ends[1] }}) number = {{ v.ends[1] }};",
         ";", WRONG,
     ),
     Mutant(
         "values: what is too small is cut off", ON_UNSIGNED, VALUES,
-        "if (number < {{ v.least }}) number = {{ v.least }};", ";", WRONG,
+        "if (number < {{ v.ends[0] }}) number = {{ v.ends[0] }};", ";", WRONG,
     ),
     Mutant("values: without alpha", ON_SCALED, VALUES, "= kAlpha * {{", "= {{", WRONG),
     Mutant("values: only where there are no vectors", ON_SCALED, VECTORS, "      change(across[i]);\n", "", WRONG),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant("values: u32 read as signed", ON_WORD, VALUES, '"u32": "bits"', '"u32": "static_cast<int>(bits)"', WRONG),
     Mutant(
         "values: the sign of an imaginary part's lower word changes", ON_WIDE_CONJUGATE, VALUES,
-        'bits.z, bits.w" if v.complex == 16', 'bits.z ^ 0x80000000u, bits.w ^ 0x80000000u" if v.complex == 16', WRONG,
+        'bits.z, bits.w" if complex == 16', 'bits.z ^ 0x80000000u, bits.w ^ 0x80000000u" if complex == 16', WRONG,
     ),
     Mutant(
         "values: the sign of the lower word changes before it is another type's", ON_NARROWED_CONJUGATE, VALUES,
@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "values: what is no number left to the conversion", ON_BYTES, VALUES,
-        "product == product ? {{ v.round }}(product) : 0", "{{ v.round }}(product)", WRONG,
+        "product == product ? {{ v.conversion }}(product) : 0", "{{ v.conversion }}(product)", WRONG,
     ),
     # products of 128 bits
     Mutant("products: of 64 bits", ON_PRODUCTS, PRODUCTS, "__umul64hi(magnitude, kFactor)", "0", WRONG),

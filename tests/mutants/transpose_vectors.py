@@ -115,8 +115,8 @@ MUTANTS = (
     # flat_copy
     Mutant(
         "all runs: past the last", ON_WHOLE_RUNS, FLAT_COPY,
-        "if (number < vectors) loaded[u] = {{ load_from(load, \"from\", \"there",
-        "loaded[u] = {{ load_from(load, \"from\", \"there", (OUTSIDE_READ, MISALIGNED),
+        "if (number < vectors) loaded[u] = {{ load(load_modifier, \"from\", \"there",
+        "loaded[u] = {{ load(load_modifier, \"from\", \"there", (OUTSIDE_READ, MISALIGNED),
     ),
     Mutant(
         "all runs: begin between vectors", ON_ALL_RUNS, FLAT_COPY,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import TypeVar
 
-from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
-from gen.families.base import Extents, Launch, Plan
-from gen.families.config import tunable
+from gen.dtypes import I32, I64, U32, U64, DType
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Plan
+from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.transpose.arranged import turns
 from gen.families.transpose.moves import MatrixSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
-from gen.families.transpose.values_text import ValuesText
+
+S = TypeVar("S", bound=MatrixSpec)
+C = TypeVar("C", bound=Config)
 
 MOST = 2**31 - 2
 """The largest number that templates divide by multiplying."""
@@ -38,26 +41,37 @@ class Order(Enum):
         return None if down == across else f"its order needs a square of tiles, and these are {down} x {across}"
 
 
-def store_modifiers(*more: StoreModifier) -> Any:
-    """The parameter of the stores' cache operator: the kernel itself does not read again what it writes."""
-    return tunable(
-        "st",
-        (StoreModifier.DEFAULT, StoreModifier.CS, *more),
-        base=StoreModifier.DEFAULT,
-        off=StoreModifier.DEFAULT,
-        help="cache operator of the stores",
-    )
+class MatrixAlgorithm(Algorithm[S, C]):
+    """Moves the elements of matrices."""
+
+    def spec_inputs(self, spec: S) -> Mapping[str, object]:
+        """Elements of both arrays as C++ types of their bits and in bytes, what becomes of them, and the other axes."""
+        result = result_bits(spec)
+        return {
+            "element": BITS[spec.dtype.size].cuda,
+            "size": spec.dtype.size,
+            "result": result.cuda,
+            "result_size": result.size,
+            "values": (isinstance(spec, TransposeSpec) and spec.values) or False,
+            "batches": spec.batches,
+        }
 
 
-def load_modifiers() -> Any:
-    """The parameter of the loads' cache operator: what is read once may yet stay longer than what is written."""
-    return tunable(
-        "ld",
-        (LoadModifier.LDG, LoadModifier.EVICT_LAST),
-        base=LoadModifier.LDG,
-        off=LoadModifier.LDG,
-        help="cache operator of the loads",
-    )
+class StagedAlgorithm(MatrixAlgorithm[TransposeSpec, C]):
+    """Stages elements in shared memory of a size that is known when the kernel is written."""
+
+    @abstractmethod
+    def staged_bytes(self, spec: TransposeSpec, config: C) -> int:
+        """Shared memory of a block."""
+
+    def dynamic_bytes(self, spec: TransposeSpec, config: C) -> int:
+        """What of it a launch must ask for: all of it, or none where it can be static."""
+        needed = self.staged_bytes(spec, config)
+        return needed if needed > STATIC_SHARED_BYTES else 0
+
+    def inputs(self, spec: TransposeSpec, config: C) -> Mapping[str, object]:
+        """Whether the shared memory is dynamic."""
+        return {"dynamic": self.dynamic_bytes(spec, config) > 0}
 
 
 def matrices(spec: MatrixSpec) -> Expr:
@@ -212,30 +226,9 @@ def inverse_of(divisor: Expr) -> Expr:
     return constant(2**63 - 1) // divisor.at_least(1)
 
 
-def elements(spec: MatrixSpec) -> Mapping[str, object]:
-    """What the templates' `parameters` reads."""
-    return {"element": BITS[spec.dtype.size].cuda, "batches": spec.batches}
-
-
-def placing(spec: MatrixSpec, order: Order = Order.ROW) -> Mapping[str, object]:
-    """What the templates' `place_tile` reads beside that."""
-    return {**elements(spec), "order": order.value}
-
-
-def telling(spec: MatrixSpec, order: Order) -> Mapping[str, object]:
-    """The same, where a kernel is told inverses: ROW or COL."""
-    return {**placing(spec, order), "inverses": divisors(spec, order)}
-
-
 def result_bits(spec: MatrixSpec) -> DType:
     """The result's elements, as kernels move them."""
     return BITS[spec.result.size if isinstance(spec, TransposeSpec) else spec.dtype.size]
-
-
-def changing(spec: MatrixSpec) -> Mapping[str, object]:
-    """What the templates' `value_function` reads, and the result's elements."""
-    values = spec.values if isinstance(spec, TransposeSpec) else None
-    return {"result": result_bits(spec).cuda, "values": False if values is None else ValuesText.of(values)}
 
 
 def only_apart(spec: MatrixSpec) -> str | None:

@@ -7,24 +7,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from gen.dtypes import I32, U64, LoadModifier, StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
-from gen.families.config import Config, tunable
+from gen.dtypes import I32, U64, StoreModifier
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
+from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.plans import Tiles
 from gen.families.transpose.arranged import copied, turned
 from gen.families.transpose.blocks import (
     MOST,
+    MatrixAlgorithm,
     arguments,
-    changing,
-    elements,
     extents_of_batch,
     inverse_of,
     inverses,
     matrices,
     only_apart,
     only_turns,
-    store_modifiers,
 )
 from gen.families.transpose.spec import TransposeSpec
 
@@ -60,11 +58,11 @@ class SkinnyConfig(Config):
     few: Few = tunable("", tuple(Few), base=Few.COLS, help="what there are few of, so that a tile has all of them")
     piece: int = _pieces("bytes of a tile, about")
     threads_per_block: int = _block_sizes()
-    store_modifier: StoreModifier = store_modifiers()
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
     vec_bytes: int = tunable("v", (4, 16), base=4, off=4, help="bytes of a store of elements under 4 bytes")
 
 
-class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
+class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
     """Matrices with few rows or columns."""
 
     name = "skinny"
@@ -89,10 +87,7 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
             return f"there are {extents[few]} {few}; it takes 2 to {FEW}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
-        needed = self.shared_bytes(spec, config).at(extents)
-        if needed > limits.shared_bytes_per_block:
-            return f"the tile takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
-        return beyond_grid(self.grid(spec, config).at(extents))
+        return super().uncovered(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SkinnyConfig) -> Iterator[Extents]:
         """Two, several and as many as are few; two of what is long, several matrices, and more than a tile, pitched."""
@@ -130,13 +125,8 @@ class Skinny(Algorithm[TransposeSpec, SkinnyConfig]):
         return (along, *extents_of_batch(spec)) if spec.batches else ()
 
     def inputs(self, spec: TransposeSpec, config: SkinnyConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **_moving(spec, config),
-            "inverses": self.divisors(spec, config),
-            "few_cols": config.few is Few.COLS,
-            "vectors": config.vec_bytes > 4,
-        }
+        """By what a block multiplies to find its tile."""
+        return {"inverses": self.divisors(spec, config)}
 
     def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
         """One launch."""
@@ -165,10 +155,10 @@ class SmallConfig(Config):
 
     piece: int = _pieces("bytes of a block, at most")
     threads_per_block: int = _block_sizes()
-    store_modifier: StoreModifier = store_modifiers()
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
 
-class Small(Algorithm[TransposeSpec, SmallConfig]):
+class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
     """Many small matrices that follow each other."""
 
     name = "small"
@@ -203,7 +193,7 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
             step *= extent
         if (extents["in_pitch"], extents["out_pitch"]) != (cols, rows):
             return "rows must follow each other without a gap"
-        return beyond_grid(self.grid(spec, config).at(extents))
+        return super().uncovered(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SmallConfig) -> Iterator[Extents]:
         """Two rows, few matrices, matrices of more blocks than one, a matrix that fills a block."""
@@ -216,13 +206,6 @@ class Small(Algorithm[TransposeSpec, SmallConfig]):
         area = (size("rows") * size("cols")).at_least(1)
         together = (size("rows") * 0 + config.piece // spec.dtype.size) // area
         return matrices(spec).ceil_div(together.at_least(1))
-
-    def inputs(self, spec: TransposeSpec, config: SmallConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **_moving(spec, config),
-            "piece": config.piece,
-        }
 
     def plan(self, spec: TransposeSpec, config: SmallConfig) -> Plan:
         """One launch."""
@@ -245,10 +228,10 @@ class RowCopyConfig(Config):
     lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
     threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
-    store_modifier: StoreModifier = store_modifiers()
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
 
-class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
+class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
     """The fastest axis stays the fastest: its runs are copied."""
 
     name = "row_copy"
@@ -271,7 +254,7 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
         runs = matrices(spec).at(extents)
         if runs > MOST:
             return f"there are {runs} runs; it takes {MOST} at most"
-        return self.tiles(spec, config).uncovered(extents)
+        return super().uncovered(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: RowCopyConfig) -> Iterator[Extents]:
         """Runs shorter than a vector, and longer than a block's part; more of them than a block takes; of two axes."""
@@ -294,14 +277,8 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
         return ("tiles_across", *extents_of_batch(spec))
 
     def inputs(self, spec: TransposeSpec, config: RowCopyConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **_moving(spec, config),
-            **changing(spec),
-            "inverses": self.divisors(spec),
-            "lanes": config.lanes,
-            "unroll": config.unroll,
-        }
+        """By what a block multiplies to find its run."""
+        return {"inverses": self.divisors(spec)}
 
     def plan(self, spec: TransposeSpec, config: RowCopyConfig) -> Plan:
         """One launch."""
@@ -316,17 +293,6 @@ class RowCopy(Algorithm[TransposeSpec, RowCopyConfig]):
     def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
         """All vectors of a thread."""
         return 16 * config.unroll
-
-
-def _moving(spec: TransposeSpec, config: SkinnyConfig | SmallConfig | RowCopyConfig) -> Mapping[str, object]:
-    """What all these templates read."""
-    return {
-        **elements(spec),
-        "size": spec.dtype.size,
-        "threads": config.threads_per_block,
-        "load": LoadModifier.LDG.intrinsic,
-        "store": config.store_modifier.intrinsic,
-    }
 
 
 def stays(extents: Extents) -> bool:

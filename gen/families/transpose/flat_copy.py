@@ -6,19 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
-from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
-from gen.families.config import Config, tunable
+from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
+from gen.families.config import Config, load_modifier, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.transpose.arranged import copied
 from gen.families.transpose.blocks import (
     MOST,
+    MatrixAlgorithm,
     between_vectors,
-    elements,
     inverse_of,
-    load_modifiers,
     only_moves,
     spanned,
-    store_modifiers,
 )
 from gen.families.transpose.flat import stays
 from gen.families.transpose.spec import TransposeSpec
@@ -39,11 +37,11 @@ class FlatCopyConfig(Config):
         off=False,
         help="a block's threads copy whole runs of a power of two of vectors, which are found by shifts",
     )
-    load_modifier: LoadModifier = load_modifiers()
-    store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
+    load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
 
 
-class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
+class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
     """The fastest axis stays the fastest: its runs are copied, a block those of several places of another axis."""
 
     name = "flat_copy"
@@ -180,17 +178,8 @@ class FlatCopy(Algorithm[TransposeSpec, FlatCopyConfig]):
         return exponent.called("run_shift")
 
     def inputs(self, spec: TransposeSpec, config: FlatCopyConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **elements(spec),
-            "inverses": self.divisors(spec, config),
-            "even": config.even,
-            "size": spec.dtype.size,
-            "threads": config.threads_per_block,
-            "unroll": config.unroll,
-            "load": config.load_modifier.intrinsic,
-            "store": config.store_modifier.intrinsic,
-        }
+        """By what numbers are multiplied instead of divided."""
+        return {"inverses": self.divisors(spec, config)}
 
     def plan(self, spec: TransposeSpec, config: FlatCopyConfig) -> Plan:
         """One launch."""

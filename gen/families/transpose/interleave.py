@@ -6,24 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import LoadModifier, StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
-from gen.families.config import Config, tunable
+from gen.families.base import Extents, Limits, Plan
+from gen.families.config import Config, load_modifier, store_modifier, tunable
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles
 from gen.families.transpose.arranged import turned
 from gen.families.transpose.blocks import (
     Order,
+    StagedAlgorithm,
     between_vectors,
-    load_modifiers,
+    divisors,
     matrices,
     only_turns,
-    store_modifiers,
-    telling,
     tiled_launch,
 )
 from gen.families.transpose.flat import Few
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.vector import dynamic_bytes, too_large
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +31,11 @@ class InterleaveConfig(Config):
     few: Few = tunable("", tuple(Few), base=Few.ROWS, help="what there are few of")
     count: int = tunable("n", (2, 3, 4, 8, 16), base=3, help="how many of them there are")
     threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=128, help="threads of a block")
-    load_modifier: LoadModifier = load_modifiers()
-    store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
+    load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
 
 
-class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
+class Interleave(StagedAlgorithm[InterleaveConfig]):
     """Few rows or columns, as many as the text says."""
 
     name = "interleave"
@@ -53,10 +51,6 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
         """Elements are moved in vectors."""
         return only_turns(spec)
 
-    def infeasible(self, spec: TransposeSpec, config: InterleaveConfig, limits: Limits) -> str | None:
-        """What is staged must fit in a block's shared memory."""
-        return too_large(self.staged_bytes(config), limits)
-
     def uncovered(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, limits: Limits) -> str | None:
         """They must be as many, and follow each other without a gap."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
@@ -64,7 +58,7 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
             return f"there are {extents[few]} {few}; it takes {config.count}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
-        return self.tiles(spec, config).uncovered(extents)
+        return super().uncovered(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: InterleaveConfig) -> Iterator[Extents]:
         """More than a tile, of whole vectors, and pitched; several matrices, of whole vectors and not; few elements."""
@@ -83,7 +77,7 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
         long = "out_pitch" if config.few is Few.COLS else "in_pitch"
         return between_vectors(spec, extents, alignment, pitches=(long,))
 
-    def staged_bytes(self, config: InterleaveConfig) -> int:
+    def staged_bytes(self, spec: TransposeSpec, config: InterleaveConfig) -> int:
         """Shared memory of a block."""
         return config.threads_per_block * config.count * 16
 
@@ -99,21 +93,13 @@ class Interleave(Algorithm[TransposeSpec, InterleaveConfig]):
         return Tiles(ONE, size("cols"), 1, span, matrices(spec))
 
     def inputs(self, spec: TransposeSpec, config: InterleaveConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **telling(spec, self.order(config)),
-            "size": spec.dtype.size,
-            "few_cols": config.few is Few.COLS,
-            "count": config.count,
-            "threads": config.threads_per_block,
-            "load": config.load_modifier.intrinsic,
-            "store": config.store_modifier.intrinsic,
-            "dynamic": self.staged_bytes(config) > STATIC_SHARED_BYTES,
-        }
+        """In which order blocks go over tiles, by what they multiply for that, whether the shared memory is dynamic."""
+        order = self.order(config)
+        return {**super().inputs(spec, config), "order": order.value, "inverses": divisors(spec, order)}
 
     def plan(self, spec: TransposeSpec, config: InterleaveConfig) -> Plan:
         """One launch."""
-        shared = dynamic_bytes(self.staged_bytes(config))
+        shared = self.dynamic_bytes(spec, config)
         block = (config.threads_per_block, 1, 1)
         return tiled_launch(spec, self.tiles(spec, config), block, shared, order=self.order(config))
 

@@ -49,7 +49,7 @@ class MoveSpec:
         return self.op in (FINE, COARSE)
 
     @property
-    def turns(self) -> bool:
+    def transposes_tiles(self) -> bool:
         """Whether elements of a tile change rows for columns."""
         return self.op in (TURN, FINE)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from gen.arch import BANKS
-from gen.dtypes import I32, I64, U32, DType, LoadModifier, StoreModifier
-from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
-from gen.families.config import Config, tunable
+from gen.dtypes import I32, I64, U32, DType, StoreModifier
+from gen.families.base import Extents, Launch, Limits, Plan
+from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.transpose.blocks import Order, only_moves, store_modifiers
+from gen.families.transpose.blocks import MatrixAlgorithm, Order, only_moves
 from gen.families.transpose.boxes import axes_of, box_of, boxes_of, elements_of, product
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.values import BITS
 from gen.families.transpose.vector import Spread
 
 PART = 128
@@ -35,10 +33,10 @@ class PackedConfig(Config):
     block_order: Order = tunable(
         "o", (Order.COL, Order.ROW), base=Order.COL, help="the array in whose order blocks go over boxes: col: output"
     )
-    store_modifier: StoreModifier = store_modifiers()
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
 
-class Packed(Algorithm[TransposeSpec, PackedConfig]):
+class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
     """Boxes of several axes, so that runs are long in both arrays."""
 
     name = "packed"
@@ -61,10 +59,7 @@ class Packed(Algorithm[TransposeSpec, PackedConfig]):
         elements = elements_of(spec, config.times).at(extents)
         if elements > MOST_ELEMENTS:
             return f"a box has {elements} elements; it takes {MOST_ELEMENTS} at most"
-        needed = self.shared_bytes(spec, config).at(extents)
-        if needed > limits.shared_bytes_per_block:
-            return f"a box takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
-        return beyond_grid(prod(boxes.at(extents) for boxes in boxes_of(spec, config.times)))
+        return super().uncovered(spec, config, extents, limits)
 
     def shared_bytes(self, spec: TransposeSpec, config: PackedConfig) -> Expr:
         """Of a block: the tile, whose parts begin at whole words, and what is known of each part."""
@@ -76,21 +71,9 @@ class Packed(Algorithm[TransposeSpec, PackedConfig]):
         return (tile + parts * _TABLES).ceil_div(_BANK_ROW) * _BANK_ROW + _BANK_ROW
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
-        """All that the template reads."""
+        """The axes that a box has, as both arrays have them."""
         order = axes_of(spec).order
-        return {
-            "element": BITS[spec.dtype.size].cuda,
-            "size": spec.dtype.size,
-            "axes": len(order),
-            "order": order,
-            "part": PART,
-            "threads": config.threads_per_block,
-            "unroll": config.unroll,
-            "swizzle": config.spread is Spread.SWIZZLE,
-            "by_output": config.block_order is Order.COL,
-            "load": LoadModifier.LDG.intrinsic,
-            "store": config.store_modifier.intrinsic,
-        }
+        return {"axes": len(order), "order": order, "part": PART}
 
     def plan(self, spec: TransposeSpec, config: PackedConfig) -> Plan:
         """One launch."""

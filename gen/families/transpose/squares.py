@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I32, U32, LoadModifier, StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
-from gen.families.config import Config, tunable
+from gen.families.base import Extents, Launch, Limits, Plan
+from gen.families.config import Config, load_modifier, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.transpose.arranged import turned
-from gen.families.transpose.blocks import (
-    arguments,
-    between_vectors,
-    elements,
-    load_modifiers,
-    matrices,
-    only_turns,
-    store_modifiers,
-)
+from gen.families.transpose.blocks import StagedAlgorithm, arguments, between_vectors, matrices, only_turns
 from gen.families.transpose.flat import Small, SmallConfig
 from gen.families.transpose.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.vector import dynamic_bytes, too_large
 
 MOST_BYTES = 32768  # of a matrix
 _VECTOR = 16  # bytes
@@ -36,11 +27,11 @@ class SquaresConfig(Config):
 
     threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="squares of each thread")
-    load_modifier: LoadModifier = load_modifiers()
-    store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
+    load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
 
 
-class Squares(Algorithm[TransposeSpec, SquaresConfig]):
+class Squares(StagedAlgorithm[SquaresConfig]):
     """Small matrices of whole squares."""
 
     name = "squares"
@@ -63,10 +54,6 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
             return f"{config.threads_per_block} threads with {words} words in squares need too many registers"
         return None
 
-    def infeasible(self, spec: TransposeSpec, config: SquaresConfig, limits: Limits) -> str | None:
-        """What is staged must fit in a block's shared memory."""
-        return too_large(self.staged_bytes(spec, config), limits)
-
     def uncovered(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, limits: Limits) -> str | None:
         """A matrix must be made of whole squares, no more than a block's, and matrices must follow each other."""
         rows, cols, per = extents["rows"], extents["cols"], self.elements(spec)
@@ -80,7 +67,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
             return apart
         if matrices(spec).at(extents) >= 2**32:
             return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
-        return beyond_grid(self.grid(spec, config).at(extents))
+        return super().uncovered(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SquaresConfig) -> Iterator[Extents]:
         """Few matrices, and of more blocks than one; a matrix of few squares, of many and of a whole block's."""
@@ -115,18 +102,6 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
         """Blocks."""
         return matrices(spec).ceil_div(self.together(spec, config))
 
-    def inputs(self, spec: TransposeSpec, config: SquaresConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **elements(spec),
-            "size": spec.dtype.size,
-            "threads": config.threads_per_block,
-            "unroll": config.unroll,
-            "load": config.load_modifier.intrinsic,
-            "store": config.store_modifier.intrinsic,
-            "dynamic": self.staged_bytes(spec, config) > STATIC_SHARED_BYTES,
-        }
-
     def plan(self, spec: TransposeSpec, config: SquaresConfig) -> Plan:
         """One launch."""
         high, wide = self.sides(spec)
@@ -142,7 +117,7 @@ class Squares(Algorithm[TransposeSpec, SquaresConfig]):
             grid=(self.grid(spec, config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=(*arguments(spec, self.together(spec, config), ONE), *told),
-            shared_bytes=constant(dynamic_bytes(self.staged_bytes(spec, config))),
+            shared_bytes=constant(self.dynamic_bytes(spec, config)),
         )
         return Plan((launch,))
 

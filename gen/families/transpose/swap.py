@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I64, U32, LoadModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
-from gen.families.config import Config, tunable
-from gen.families.expr import ONE, Expr, size
-from gen.families.transpose.blocks import changing
+from gen.families.base import Extents, Launch, Plan
+from gen.families.config import Config, load_modifier, tunable
+from gen.families.expr import ONE, Expr, constant, size
+from gen.families.transpose.blocks import StagedAlgorithm
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.square import MATRICES
-from gen.families.transpose.vector import VECTORS, dynamic_bytes, too_large
 
 _OTHER_REGISTERS = 32  # about so many of a thread, beside its two squares
 
@@ -25,13 +23,7 @@ class SwapTileConfig(Config):
     vec_bytes: int = tunable("v", (1, 2, 4, 8, 16), base=16, help="bytes of a load and of a store")
     lanes: int = tunable("x", (8, 16, 32), base=16, help="vectors across a tile, and down it")
     strips: int = tunable("s", (1, 2, 4, 8), base=1, help="strips of a tile, which a thread moves one after another")
-    load_modifier: LoadModifier = tunable(
-        "ld",
-        (LoadModifier.DEFAULT, LoadModifier.CS),
-        base=LoadModifier.DEFAULT,
-        off=LoadModifier.DEFAULT,
-        help="cache operator of the loads",
-    )
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
 
     def unsearched(self) -> str | None:
         """A block has a warp at least."""
@@ -39,7 +31,7 @@ class SwapTileConfig(Config):
         return f"a block has {threads} threads, and must have 32" if threads < 32 else None
 
 
-class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
+class SwapTile(StagedAlgorithm[SwapTileConfig]):
     """Two tiles of a block, which change places."""
 
     name = "swap_tile"
@@ -66,14 +58,6 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
             return f"{config.lanes * config.lanes // config.strips} threads with {square} words need too many registers"
         return None
 
-    def infeasible(self, spec: TransposeSpec, config: SwapTileConfig, limits: Limits) -> str | None:
-        """Both tiles must fit in a block's shared memory."""
-        return too_large(self.tile_bytes(spec, config), limits)
-
-    def uncovered(self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, limits: Limits) -> str | None:
-        """The pairs must fit in a grid."""
-        return beyond_grid((self.pairs(spec, config) * size(MATRICES)).at(extents))
-
     def slow(self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, alignment: int) -> str | None:
         """Rows must begin at whole vectors."""
         if alignment < config.vec_bytes:
@@ -85,7 +69,7 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
         """Of a vector."""
         return config.vec_bytes // spec.dtype.size
 
-    def tile_bytes(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
+    def staged_bytes(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
         """Shared memory of a block."""
         padding = 0 if config.vec_bytes > spec.dtype.size else max(4 // spec.dtype.size, 1)
         return 2 * config.lanes * self.elements(spec, config) * (config.lanes + padding) * config.vec_bytes
@@ -99,21 +83,6 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
         side = self.side(spec, config)
         return side * (side + 1) // 2
 
-    def inputs(self, spec: TransposeSpec, config: SwapTileConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        alone = config.vec_bytes == spec.dtype.size
-        return {
-            "element": spec.bits.cuda,
-            "values": changing(spec)["values"],
-            "size": spec.dtype.size,
-            "vec_bytes": config.vec_bytes,
-            "vector": spec.bits.cuda if alone else VECTORS[config.vec_bytes],
-            "lanes": config.lanes,
-            "strips": config.strips,
-            "load": config.load_modifier.intrinsic,
-            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
-        }
-
     def plan(self, spec: TransposeSpec, config: SwapTileConfig) -> Plan:
         """One launch."""
         pairs = self.pairs(spec, config)
@@ -123,7 +92,7 @@ class SwapTile(Algorithm[TransposeSpec, SwapTileConfig]):
             arguments=(
                 "data", (I64, size("rows")), (I64, size("pitch")), (U32, self.side(spec, config)), (U32, pairs),
             ),
-            shared_bytes=ONE * dynamic_bytes(self.tile_bytes(spec, config)),
+            shared_bytes=constant(self.dynamic_bytes(spec, config)),
         )  # fmt: skip
         return Plan((launch,))
 

@@ -7,21 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gen.dtypes import LoadModifier, StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
-from gen.families.config import Config, tunable
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
+from gen.families.config import Config, load_modifier, store_modifier, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.transpose.arranged import copied, turned, turns
-from gen.families.transpose.blocks import (
-    Order,
-    changing,
-    matrices,
-    only_apart,
-    placing,
-    result_bits,
-    store_modifiers,
-    tiled_launch,
-)
+from gen.families.transpose.blocks import MatrixAlgorithm, Order, matrices, only_apart, result_bits, tiled_launch
 from gen.families.transpose.moves import COPY, MatrixSpec, MoveSpec
 from gen.families.transpose.spec import TransposeSpec
 
@@ -66,14 +57,8 @@ class TiledConfig(Config):
     block_rows: int = tunable("r", (4, 8, 16), base=8, help="rows that a block moves at a time")
     padding: int = tunable("p", (0, 1, 2), base=1, help="unused elements after each row of the tile")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="squares side by side in a tile")
-    load_modifier: LoadModifier = tunable(
-        "ld",
-        (LoadModifier.DEFAULT, LoadModifier.LDG, LoadModifier.CS),
-        base=LoadModifier.DEFAULT,
-        off=LoadModifier.DEFAULT,
-        help="cache operator of the loads",
-    )
-    store_modifier: StoreModifier = store_modifiers()
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.LDG, LoadModifier.CS)
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
     block_order: Order = tunable(
         "o", tuple(Order), base=Order.ROW, off=Order.ROW, help="the order in which blocks go over the tiles"
     )
@@ -125,7 +110,7 @@ class TiledConfig(Config):
         return None
 
 
-class Naive(Algorithm[MatrixSpec, NaiveConfig]):
+class Naive(MatrixAlgorithm[MatrixSpec, NaiveConfig]):
     """One side coalesced, the other strided."""
 
     name = "naive"
@@ -141,21 +126,9 @@ class Naive(Algorithm[MatrixSpec, NaiveConfig]):
         """It knows of no tiles, and a thread reads what another may have written."""
         return "it knows of no tiles" if isinstance(spec, MoveSpec) and spec.by_tiles else only_apart(spec)
 
-    def uncovered(self, spec: MatrixSpec, config: NaiveConfig, extents: Extents, limits: Limits) -> str | None:
-        """The tiles must fit in a grid."""
-        return self.tiles(spec, config).uncovered(extents)
-
     def inputs(self, spec: MatrixSpec, config: NaiveConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **placing(spec, config.block_order),
-            **changing(spec),
-            "copies": isinstance(spec, MoveSpec) and spec.op == COPY,
-            "by_rows": config.order is Lanes.ROW,
-            "block_x": config.block_x,
-            "block_y": config.block_y,
-            "unroll": config.unroll,
-        }
+        """Whether columns stay columns."""
+        return {"copies": isinstance(spec, MoveSpec) and spec.op == COPY}
 
     def tiles(self, spec: MatrixSpec, config: NaiveConfig) -> Tiles:
         """Blocks over the matrix whose rows the warps follow."""
@@ -171,7 +144,7 @@ class Naive(Algorithm[MatrixSpec, NaiveConfig]):
         return config.unroll * spec.dtype.size
 
 
-class Tiled(Algorithm[MatrixSpec, TiledConfig]):
+class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
     """A padded tile in shared memory, so that both sides are coalesced."""
 
     name = "tiled"
@@ -199,18 +172,11 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
             return f"{spec.op} is about tiles in shared memory"
         elif spec.by_tiles and (config.tile_rows or config.tile_dim != spec.tile):
             return f"its tiles must be of {spec.tile} x {spec.tile}, as the result's are"
-        elif config.tile_rows and not spec.turns:
+        elif config.tile_rows and not spec.transposes_tiles:
             return "tiles that are no squares are turned"
         needed = self.tile_bytes(spec, config)
         if needed > STATIC_SHARED_BYTES and not config.dynamic:
             return f"the tile takes {needed} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
-        return None
-
-    def infeasible(self, spec: MatrixSpec, config: TiledConfig, limits: Limits) -> str | None:
-        """The tile must fit in a block's shared memory."""
-        needed = self.tile_bytes(spec, config)
-        if needed > limits.shared_bytes_per_block:
-            return f"the tile takes {needed} bytes; a block has at most {limits.shared_bytes_per_block}"
         return None
 
     def uncovered(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, limits: Limits) -> str | None:
@@ -220,7 +186,7 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
                 if extents[name] % spec.tile:
                     return f"{name} must be a multiple of {spec.tile}, its tiles' extent, and is {extents[name]}"
         tiles = self.tiles(spec, config)
-        return tiles.uncovered(extents) or config.block_order.uncovered(tiles, extents)
+        return super().uncovered(spec, config, extents, limits) or config.block_order.uncovered(tiles, extents)
 
     def edge_cases(self, spec: MatrixSpec, config: TiledConfig) -> Iterator[Extents]:
         """As many tiles down as across, where its order needs that; the last ones whole, or a row and a column less."""
@@ -241,23 +207,10 @@ class Tiled(Algorithm[MatrixSpec, TiledConfig]):
         return self.tiles(spec, config).mostly_outside(extents)
 
     def inputs(self, spec: MatrixSpec, config: TiledConfig) -> Mapping[str, object]:
-        """All that the template reads."""
+        """What becomes of a tile, and of the matrix of tiles."""
         return {
-            **placing(spec, config.block_order),
-            **changing(spec),
-            "turns": isinstance(spec, TransposeSpec) or spec.turns,
+            "transposes_tiles": isinstance(spec, TransposeSpec) or spec.transposes_tiles,
             "swaps_axes": isinstance(spec, TransposeSpec) or spec.swaps_axes,
-            "tile_dim": config.tile_dim,
-            "tile_rows": config.tile_rows,
-            "block_rows": config.block_rows,
-            "padding": config.padding,
-            "unroll": config.unroll,
-            "load": config.load_modifier.intrinsic,
-            "store": config.store_modifier.intrinsic,
-            "swizzle": config.swizzle,
-            "dynamic": config.dynamic,
-            "direct": config.direct,
-            "in_kernel": config.in_kernel,
         }
 
     def tiles(self, spec: MatrixSpec, config: TiledConfig) -> Tiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -19,6 +20,10 @@ BITS = {dtype.size: dtype for dtype in (B8, B16, B32, B64, B128)}
 NUMBERS = {d.name: d for d in (*DTYPES.values(), C64, C128) if d.kind != "bits" and d.name != "bool"}
 PARTS = {C64: F32, C128: F64}
 """Of complex numbers."""
+# How CUDA's conversions name integers: `__float2int_rz`.
+_CONVERSIONS = {
+    "i8": "int", "i16": "int", "i32": "int", "i64": "ll", "u8": "uint", "u16": "uint", "u32": "uint", "u64": "ull",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,10 +137,57 @@ class Values:
         return numerator >> twos, twos - (denominator.bit_length() - 1)
 
     @property
-    def headers(self) -> tuple[str, ...]:
-        """CUDA's headers for the types."""
-        used = (self.source, self.result)
-        return tuple(name for name, dtype in (("fp16", F16), ("bf16", BF16)) if dtype in used)
+    def part_bits(self) -> DType:
+        """The input's numbers, parts of complex ones, as kernels move them."""
+        return BITS[self.part.size]
+
+    @property
+    def result_part_bits(self) -> DType:
+        """The result's numbers, parts of complex ones, as kernels move them."""
+        return BITS[self.result_part.size]
+
+    @property
+    def changes_parts(self) -> bool:
+        """Whether parts change, beside the sign of imaginary ones."""
+        return self.alpha is not None or self.source != self.result
+
+    @property
+    def is_read_wide(self) -> bool:
+        """Whether a number that was read is of the type in which it is multiplied."""
+        return (F32 if self.part in (F16, BF16) else self.part) == self.wide
+
+    @property
+    def alpha_literal(self) -> str:
+        """Alpha in C++, as a hexadecimal literal, which is exact; empty without alpha."""
+        if self.alpha is None:
+            return ""
+        return re.sub(r"\.?0*p", "p", self.alpha.hex()) + ("f" if self.wide == F32 else "")
+
+    @property
+    def conversion(self) -> str:
+        """The CUDA intrinsic that makes a saturated integer of a product; empty where the product is an integer."""
+        if not self.saturate or self.wide.kind != "float":
+            return ""
+        return f"__{self.wide.cuda}2{_CONVERSIONS[self.result.name]}_rz"
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The ends of an integer's range in C++, each empty where no number lies beyond after its conversion.
+
+        Of exact products their magnitudes. A conversion to integers saturates at 32 or 64 bits itself.
+        """
+        if not self.saturate:
+            return "", ""
+        ends = np.iinfo(self.result.numpy)
+        least, most = int(ends.min), int(ends.max)
+        if self.exact:
+            return f"{-least}ULL", f"{most}ULL"
+        if self.wide.kind == "float":
+            narrow = self.result.size < 4
+            return (_integer_literal(least) if narrow and least else ""), (_integer_literal(most) if narrow else "")
+        inner = np.iinfo(self.part.numpy)
+        below, above = inner.min < least, inner.max > most
+        return (_integer_literal(least) if below else ""), (_integer_literal(most) if above else "")
 
     @property
     def label(self) -> str:
@@ -245,6 +297,13 @@ def _finite(number: object) -> float | None:
     except OverflowError:  # of integers and fractions
         return None
     return found if math.isfinite(found) else None
+
+
+def _integer_literal(number: int) -> str:
+    if number == -(2**31):  # has no literal of its own
+        return "-0x7fffffff - 1"
+    suffix = "" if abs(number) < 2**31 else "u" if number < 2**32 else "LL" if number < 2**63 else "ULL"
+    return f"{number}{suffix}"
 
 
 def _is_integer(dtype: DType) -> bool:

@@ -8,28 +8,24 @@ from enum import Enum
 
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan, beyond_grid
-from gen.families.config import Config, tunable
+from gen.families.base import Extents, Limits, Plan
+from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles
 from gen.families.transpose.blocks import (
     Order,
-    axes,
+    StagedAlgorithm,
     between_vectors,
-    changing,
+    divisors,
     extents_of_batch,
     launch_on_axes,
     matrices,
     only_apart,
     spanned,
-    store_modifiers,
-    telling,
     tiled_launch,
 )
 from gen.families.transpose.spec import TransposeSpec
 
-VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
-"""The type of a vector of so many bytes."""
 _MOST_PLACES = 2**31 - 1
 _OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 
@@ -58,7 +54,7 @@ class VectorTileConfig(Config):
         base=LoadModifier.LDG,
         help="cache operator of the loads",
     )
-    store_modifier: StoreModifier = store_modifiers(StoreModifier.EVICT_LAST)
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
     index_bits: int = tunable(
         "i", (64, 32), base=64, off=64, help="bits of an element's place; 32: with a grid of three axes"
     )
@@ -75,7 +71,7 @@ class VectorTileConfig(Config):
         return None
 
 
-class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
+class VectorTile(StagedAlgorithm[VectorTileConfig]):
     """Vectors on both sides of the tile, and squares of elements turned in registers."""
 
     name = "vector_tile"
@@ -104,10 +100,6 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
             return f"{config.lanes * config.groups} threads with {words} words in squares need too many registers"
         return None
 
-    def infeasible(self, spec: TransposeSpec, config: VectorTileConfig, limits: Limits) -> str | None:
-        """The tile must fit in a block's shared memory."""
-        return too_large(self.tile_bytes(spec, config), limits)
-
     def uncovered(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, limits: Limits) -> str | None:
         """The tiles must fit in a grid, and what they cover, past the edges too, in an index.
 
@@ -122,8 +114,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
             )
             if furthest > _MOST_PLACES:
                 return f"an element's place may be {furthest}; with 32 bits it is {_MOST_PLACES} at most"
-            return beyond_grid(*(along.at(extents) for along in axes(tiles, config.block_order)))
-        return tiles.uncovered(extents)
+        return super().uncovered(spec, config, extents, limits)
 
     def slow(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int) -> str | None:
         """Vectors must not reach from one row into the next, and of many tiles more than a quarter must lie inside."""
@@ -134,7 +125,7 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         """Of a vector."""
         return config.vec_bytes // spec.dtype.size
 
-    def tile_bytes(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+    def staged_bytes(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """Shared memory of a block."""
         groups = config.groups + (config.spread is Spread.PADDING)
         return config.lanes * self.elements(spec, config) * groups * config.vec_bytes
@@ -145,28 +136,15 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
         return Tiles(size("rows"), size("cols"), config.groups * per, config.lanes * per, matrices(spec))
 
     def inputs(self, spec: TransposeSpec, config: VectorTileConfig) -> Mapping[str, object]:
-        """All that the template reads."""
+        """By what a block multiplies to find its tile, and whether the shared memory is dynamic."""
         on_axes = config.index_bits == 32
-        return {
-            **telling(spec, config.block_order),
-            **changing(spec),
-            **({"inverses": extents_of_batch(spec)} if on_axes else {}),
-            "index": "int" if on_axes else "long long",
-            "size": spec.dtype.size,
-            "vec_bytes": config.vec_bytes,
-            "vector": VECTORS[config.vec_bytes],
-            "lanes": config.lanes,
-            "groups": config.groups,
-            "swizzle": config.spread is Spread.SWIZZLE,
-            "load": config.load_modifier.intrinsic,
-            "store": config.store_modifier.intrinsic,
-            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
-        }
+        inverses = extents_of_batch(spec) if on_axes else divisors(spec, config.block_order)
+        return {**super().inputs(spec, config), "inverses": inverses}
 
     def plan(self, spec: TransposeSpec, config: VectorTileConfig) -> Plan:
         """One launch."""
         tiles, block = self.tiles(spec, config), (config.lanes * config.groups, 1, 1)
-        shared = dynamic_bytes(self.tile_bytes(spec, config))
+        shared = self.dynamic_bytes(spec, config)
         if config.index_bits == 32:
             return launch_on_axes(spec, tiles, self.elements(spec, config), block, shared, config.block_order)
         return tiled_launch(spec, tiles, block, shared, order=config.block_order)
@@ -174,14 +152,3 @@ class VectorTile(Algorithm[TransposeSpec, VectorTileConfig]):
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         """A square."""
         return self.elements(spec, config) * config.vec_bytes
-
-
-def dynamic_bytes(needed: int) -> int:
-    """What of a tile's shared memory a launch must ask for: all of it, or none where it can be static."""
-    return needed if needed > STATIC_SHARED_BYTES else 0
-
-
-def too_large(needed: int, limits: Limits) -> str | None:
-    """Why a tile cannot be had on a device."""
-    most = limits.shared_bytes_per_block
-    return f"the tile takes {needed} bytes; a block has at most {most}" if needed > most else None

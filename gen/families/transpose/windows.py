@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gen.dtypes import LoadModifier, StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Limits, Plan
-from gen.families.config import Config, tunable
+from gen.dtypes import StoreModifier
+from gen.families.base import Extents, Plan
+from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles
-from gen.families.transpose.blocks import Order, changing, matrices, only_apart, only_moves, telling, tiled_launch
+from gen.families.transpose.blocks import (
+    Order,
+    StagedAlgorithm,
+    divisors,
+    matrices,
+    only_apart,
+    only_moves,
+    tiled_launch,
+)
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.vector import dynamic_bytes, too_large
 
-LOAD = LoadModifier.LDG  # rows share sectors with their neighbours, so evict-first reads them again
 MOST_WORDS = 64  # of a thread, loaded before the first is used
 
 
@@ -29,13 +35,7 @@ class WindowTileConfig(Config):
     block_order: Order = tunable(
         "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
     )
-    store_modifier: StoreModifier = tunable(
-        "st",
-        (StoreModifier.DEFAULT, StoreModifier.EVICT_LAST),
-        base=StoreModifier.DEFAULT,
-        off=StoreModifier.DEFAULT,
-        help="cache operator of the stores",
-    )
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.EVICT_LAST)
 
     def unsearched(self) -> str | None:
         """A thread has no more elements under way than registers for them."""
@@ -43,7 +43,7 @@ class WindowTileConfig(Config):
         return f"{words} elements a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
 
 
-class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
+class WindowTile(StagedAlgorithm[WindowTileConfig]):
     """Elements of 4 bytes and more, in rows that begin anywhere."""
 
     name = "window_tile"
@@ -69,14 +69,6 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
             return "elements of less than 4 bytes are moved in words, by shift_tile"
         return None
 
-    def infeasible(self, spec: TransposeSpec, config: WindowTileConfig, limits: Limits) -> str | None:
-        """The tile must fit in a block's shared memory."""
-        return too_large(self.tile_bytes(spec, config), limits)
-
-    def uncovered(self, spec: TransposeSpec, config: WindowTileConfig, extents: Extents, limits: Limits) -> str | None:
-        """The tiles must fit in a grid."""
-        return self.tiles(spec, config).uncovered(extents)
-
     def slow(self, spec: TransposeSpec, config: WindowTileConfig, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
         return self.tiles(spec, config).mostly_outside(extents)
@@ -85,7 +77,7 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
         """Rows that a block reads before its own."""
         return max(config.align // spec.result.size - 1, 0)
 
-    def tile_bytes(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
+    def staged_bytes(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """Shared memory of a block."""
         return (config.tile_rows + self.halo(spec, config)) * (config.tile_cols + 1) * spec.result.size
 
@@ -96,23 +88,12 @@ class WindowTile(Algorithm[TransposeSpec, WindowTileConfig]):
         return Tiles(rows + halo if halo else rows, size("cols"), config.tile_rows, config.tile_cols, matrices(spec))
 
     def inputs(self, spec: TransposeSpec, config: WindowTileConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **telling(spec, config.block_order),
-            **changing(spec),
-            "tile_rows": config.tile_rows,
-            "tile_cols": config.tile_cols,
-            "warps": config.warps,
-            "align": config.align,
-            "load": LOAD.intrinsic,
-            "store": config.store_modifier.intrinsic,
-            "result_size": spec.result.size,
-            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
-        }
+        """By what a block multiplies to find its tile, and whether the shared memory is dynamic."""
+        return {**super().inputs(spec, config), "inverses": divisors(spec, config.block_order)}
 
     def plan(self, spec: TransposeSpec, config: WindowTileConfig) -> Plan:
         """One launch."""
-        shared = dynamic_bytes(self.tile_bytes(spec, config))
+        shared = self.dynamic_bytes(spec, config)
         return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
@@ -137,7 +118,7 @@ class ShiftTileConfig(Config):
         return f"{self.warps} warps for {self.groups} groups" if self.warps > self.groups else None
 
 
-class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
+class ShiftTile(StagedAlgorithm[ShiftTileConfig]):
     """Elements of 1 and 2 bytes, in rows that begin anywhere."""
 
     name = "shift_tile"
@@ -162,14 +143,6 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
         words = self.words(spec, config)
         return f"{words} words a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
 
-    def infeasible(self, spec: TransposeSpec, config: ShiftTileConfig, limits: Limits) -> str | None:
-        """The tile must fit in a block's shared memory."""
-        return too_large(self.tile_bytes(spec, config), limits)
-
-    def uncovered(self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, limits: Limits) -> str | None:
-        """The tiles must fit in a grid."""
-        return self.tiles(spec, config).uncovered(extents)
-
     def slow(self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
         return self.tiles(spec, config).mostly_outside(extents)
@@ -178,7 +151,7 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
         """Of a thread."""
         return config.groups // config.warps * config.chunks * (4 // spec.dtype.size)
 
-    def tile_bytes(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
+    def staged_bytes(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
         """Shared memory of a block."""
         return 31 * config.chunks * (4 // spec.dtype.size * config.groups + 1) * 4
 
@@ -189,21 +162,12 @@ class ShiftTile(Algorithm[TransposeSpec, ShiftTileConfig]):
         return Tiles(rows, size("cols"), config.groups * per - halo, 31 * config.chunks * per, matrices(spec))
 
     def inputs(self, spec: TransposeSpec, config: ShiftTileConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        return {
-            **telling(spec, config.block_order),
-            "size": spec.dtype.size,
-            "groups": config.groups,
-            "chunks": config.chunks,
-            "warps": config.warps,
-            "align": config.align,
-            "load": LOAD.intrinsic,
-            "dynamic": self.tile_bytes(spec, config) > STATIC_SHARED_BYTES,
-        }
+        """By what a block multiplies to find its tile, and whether the shared memory is dynamic."""
+        return {**super().inputs(spec, config), "inverses": divisors(spec, config.block_order)}
 
     def plan(self, spec: TransposeSpec, config: ShiftTileConfig) -> Plan:
         """One launch."""
-        shared = dynamic_bytes(self.tile_bytes(spec, config))
+        shared = self.dynamic_bytes(spec, config)
         return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
