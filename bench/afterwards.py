@@ -89,7 +89,7 @@ def measure(instruments: Instruments, case: str, made: Sequence[Variant]) -> lis
     other = device.allocate(OTHER)
     service.random(other.address, OTHER, 5, B32)
     launches: dict[str, Launch] = {}
-    expected = FAMILY.oracle(problem.spec, buffers.download(), problem.extents)[out.operand.name]
+    expected = problem.family.oracle(problem.spec, buffers.download(), problem.extents)[out.operand.name]
     for one in made:
         compiled = instruments.compiler.compile(one.name, render(one), device.limits.arch)
         kernel = CudaKernel(one, compiled, device, device.limits)

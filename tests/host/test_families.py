@@ -308,7 +308,7 @@ def _is_plain(value: object) -> bool:
     if type(value) in (str, int, bool):
         return True
     if is_dataclass(value):
-        return vars(type(value))["__dataclass_params__"].frozen
+        return bool(vars(type(value))["__dataclass_params__"].frozen)
     parts = value if isinstance(value, tuple) else (value.__dict__,)
     return all(_is_plain(part) for part in parts)
 

@@ -21,7 +21,8 @@ from gen.families.layout import extents_of, layout_of
 from gen.families.names import base_variants, parse_label, variant
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 from gen.families.transpose.blocks import inverse_of
-from gen.families.transpose.canonical import Axis, canonical
+from gen.families.transpose.oracle import converted
+from gen.families.transpose.shapes import Axis, canonical
 from gen.families.transpose.values import BITS, Values
 from gen.families.transpose.vector import VectorTileConfig
 from gen.proof.cases import Case
@@ -209,22 +210,22 @@ def test_a_name_of_a_form_that_cannot_be_says_why_too(label: str, says: str) -> 
 
 def test_integers_of_64_bits_become_bf16_by_one_rounding() -> None:
     near = 2**40 + 2**32 + np.array([-1, 0, 1, 2**32 - 1, 2**32, 2**32 + 1])  # bf16 has 2^40 + 2^33 next
-    got = Values(I64, BF16, 1.0).apply(near).astype(np.float64)
+    got = converted(Values(I64, BF16, 1.0), near).astype(np.float64)
     assert (got - 2.0**40).tolist() == [0.0, 0.0, 2.0**33, 2.0**33, 2.0**33, 2.0**33]
 
 
 def test_values_are_what_numpy_computes_rounded_once() -> None:
     wide = np.array([1 + 2**-8 + 2**-30, -(1 + 2**-8 + 2**-30), np.nan, np.inf, 3.0, 1e300, 2.0**-140])
-    halfway_up = Values(F64, BF16).apply(wide).astype(np.float64)  # by way of f32 they would be halfway, and even
+    halfway_up = converted(Values(F64, BF16), wide).astype(np.float64)  # by way of f32 they would be halfway, and even
     assert halfway_up[0] == 1 + 2**-7
     assert halfway_up[1] == -(1 + 2**-7)
     assert np.isnan(halfway_up[2])
     assert halfway_up[3:6].tolist() == [np.inf, 3.0, np.inf]
     ends = np.array([-1e9, -128.5, -128.99, 127.99, 128.0, np.nan, -0.5], np.float32)
-    assert Values(F32, I8, saturate=True).apply(ends).tolist() == [-128, -128, -128, 127, 127, 0, 0]
-    assert Values(F32, U8, 2.0, saturate=True).apply(ends).tolist() == [0, 0, 0, 255, 255, 0, 0]
-    assert Values(I64, U8, saturate=True).apply(np.array([-1, 256, 2**62])).tolist() == [0, 255, 255]
-    (one,) = Values(C64, C128, 2.0, conjugate=True).apply(np.array([1 + 0j], np.complex64))
+    assert converted(Values(F32, I8, saturate=True), ends).tolist() == [-128, -128, -128, 127, 127, 0, 0]
+    assert converted(Values(F32, U8, 2.0, saturate=True), ends).tolist() == [0, 0, 0, 255, 255, 0, 0]
+    assert converted(Values(I64, U8, saturate=True), np.array([-1, 256, 2**62])).tolist() == [0, 255, 255]
+    (one,) = converted(Values(C64, C128, 2.0, conjugate=True), np.array([1 + 0j], np.complex64))
     assert (one.real, one.imag, np.signbit(one.imag)) == (2.0, 0.0, True)
 
 
@@ -241,7 +242,7 @@ def test_integers_of_64_bits_are_multiplied_exactly_and_rounded_once(
     exact = [Fraction(n) * Fraction(alpha) for n in numbers.tolist()]
     for result in (F16, F32, F64):
         assume(abs(alpha) >= 2.0**-1022)
-        found = Values(source, result, alpha).apply(numbers)
+        found = converted(Values(source, result, alpha), numbers)
         largest = Fraction(result.largest) * (1 + Fraction(result.unit_roundoff) / 2)
         for one, product in zip(found, exact, strict=True):
             if np.isinf(one):
@@ -252,7 +253,7 @@ def test_integers_of_64_bits_are_multiplied_exactly_and_rounded_once(
                     assert abs(Fraction(float(one)) - product) <= abs(Fraction(float(other)) - product)
     for result in (I8, I32, I64, U64):
         assume(abs(alpha) >= 2.0**-63)
-        wholes = Values(source, result, alpha, saturate=True).apply(numbers)
+        wholes = converted(Values(source, result, alpha, saturate=True), numbers)
         ends = np.iinfo(result.numpy)
         assert wholes.tolist() == [min(max(int(product), int(ends.min)), int(ends.max)) for product in exact]
 

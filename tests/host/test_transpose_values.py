@@ -17,7 +17,7 @@ from gen.dtypes import BF16, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, U1
 from gen.emit.render import render
 from gen.families.base import Array, Kernel, Layout, Limits, Variant
 from gen.families.names import variant
-from gen.families.transpose import Transpose, TransposeSpec
+from gen.families.transpose import Transpose, TransposeSpec, oracle
 from gen.families.transpose.tiled import NaiveConfig
 from gen.families.transpose.values import Values
 from gen.proof.host import HostRunner
@@ -254,7 +254,10 @@ def prove(row: Row, kernel: Kernel) -> None:
     out = np.empty(matrix.shape[::-1], row.result.numpy)
     extents = FAMILY.extents(row.spec, {"in": Layout.of(matrix), "out": Layout.of(out)})
     kernel.run(extents, {"in": matrix, "out": out})
-    for found in (out.T, row.values.apply(matrix)):  # of the kernel, and of what other tests compare kernels with
+    for found in (
+        out.T,
+        oracle.converted(row.values, matrix),
+    ):  # of the kernel, and of what other tests compare kernels with
         compare(numbers, found.real, array_of(expected, result_part))
         if part != row.source:
             signed = [-number if row.conjugate else number for number in expected[::-1]]

@@ -129,7 +129,10 @@ MUTANTS = (
     Mutant("halves: as if they were squares", ON_HALVES, TILED, "x) % kTileRows;", "x) % kTileDim;", (WRONG, INDEX)),
     Mutant("halves: columns as if of squares", ON_HALVES, TILED, "x) / kTileRows;", "x) / kTileDim;", (WRONG, RACE)),
     Mutant("fine: tiles as they were", ON_FINE, TILED, 'at("x", "y + j + i")', 'at("y + j", "x + i")', WRONG),
-    Mutant("coarse: tiles turned", ON_COARSE, TILED, "if transposes_tiles else", "if transposes_tiles or swaps_axes else", WRONG),
+    Mutant(
+        "coarse: tiles turned", ON_COARSE, TILED, "if transposes_tiles else", "if transposes_tiles or swaps_axes else",
+        WRONG,
+    ),
     Mutant(
         "copy: wrong pitch of the output", ON_COPY, TILED, 'else "row * out_pitch', 'else "row * cols', OUTSIDE_WRITE,
     ),

@@ -78,8 +78,8 @@ MUTANTS = (
     # what becomes of elements
     Mutant("values: rounded towards 0", ON_HALF, VALUES, '"__float2half_rn"', '"__float2half_rz"', WRONG),
     Mutant(
-        "values: what is too large is cut off", ON_BYTES, VALUES, "if (number > {{ v.ends[1] }}) number = {{ v.ends[1] }};",
-        ";", WRONG,
+        "values: what is too large is cut off", ON_BYTES, VALUES,
+        "if (number > {{ v.ends[1] }}) number = {{ v.ends[1] }};", ";", WRONG,
     ),
     Mutant(
         "values: what is too small is cut off", ON_UNSIGNED, VALUES,

@@ -13,13 +13,15 @@ from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.transpose.arranged import turns
-from gen.families.transpose.moves import MatrixSpec, repetitions
+from gen.families.transpose.literature import MatrixSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
 
 S = TypeVar("S", bound=MatrixSpec)
 C = TypeVar("C", bound=Config)
 
+MATRICES = "matrices"
+"""The extent that says how many square matrices are transposed in place."""
 MOST = 2**31 - 2
 """The largest number that templates divide by multiplying."""
 
@@ -246,3 +248,8 @@ def only_moves(spec: TransposeSpec) -> str | None:
 def only_turns(spec: TransposeSpec) -> str | None:
     """Why an algorithm that moves the elements of matrices, each turned, cannot compute a spec."""
     return only_moves(spec) or (None if turns(spec) else "it turns matrices, and no axes change their order here")
+
+
+def stays(extents: Extents) -> bool:
+    """Whether elements that follow each other in the input do so in the output: what the call does is a copy."""
+    return (extents["rows"] == 1 and extents["out_pitch"] == 1) or (extents["cols"] == 1 and extents["in_pitch"] == 1)

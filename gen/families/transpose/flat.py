@@ -23,6 +23,7 @@ from gen.families.transpose.blocks import (
     matrices,
     only_apart,
     only_turns,
+    stays,
 )
 from gen.families.transpose.spec import TransposeSpec
 
@@ -293,8 +294,3 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
     def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
         """All vectors of a thread."""
         return 16 * config.unroll
-
-
-def stays(extents: Extents) -> bool:
-    """Whether elements that follow each other in the input do so in the output: what the call does is a copy."""
-    return (extents["rows"] == 1 and extents["out_pitch"] == 1) or (extents["cols"] == 1 and extents["in_pitch"] == 1)

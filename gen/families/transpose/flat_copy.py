@@ -17,8 +17,8 @@ from gen.families.transpose.blocks import (
     inverse_of,
     only_moves,
     spanned,
+    stays,
 )
-from gen.families.transpose.flat import stays
 from gen.families.transpose.spec import TransposeSpec
 
 _MOST_PLACES = 2**32  # of vectors

@@ -13,7 +13,7 @@ from gen.families.expr import size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.transpose.arranged import copied, turned, turns
 from gen.families.transpose.blocks import MatrixAlgorithm, Order, matrices, only_apart, result_bits, tiled_launch
-from gen.families.transpose.moves import COPY, MatrixSpec, MoveSpec
+from gen.families.transpose.literature import COPY, MatrixSpec, MoveSpec
 from gen.families.transpose.spec import TransposeSpec
 
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from gen.dtypes import B8, B16, B32, B64, B128, BF16, C64, C128, DTYPES, F16, F32, F64, DType
 from gen.errors import SpecError
-from gen.families.base import Array
-from gen.families.transpose.exact_products import exact_products
 
 BITS = {dtype.size: dtype for dtype in (B8, B16, B32, B64, B128)}
 NUMBERS = {d.name: d for d in (*DTYPES.values(), C64, C128) if d.kind != "bits" and d.name != "bool"}
@@ -256,30 +254,6 @@ class Values:
             return None
         return cls(source, result, alpha, conjugate, saturate)
 
-    def apply(self, elements: Array) -> Array:
-        """What NumPy says of them."""
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            if self.source not in PARTS:
-                return self._apply(np.asarray(elements))
-            result: Array = np.empty(elements.shape, self.result.numpy)
-            result.real = self._apply(elements.real)
-            result.imag = self._apply(-elements.imag if self.conjugate else elements.imag)
-            return result
-
-    def _apply(self, numbers: Array) -> Array:
-        result = self.result_part
-        if self.exact:
-            numbers = exact_products(numbers, (self.alpha or 0.0) < 0, self.factor, result)
-        elif self.alpha is not None or self.wide.kind == "float":
-            numbers = numbers.astype(self.wide.numpy)
-            if self.alpha is not None:
-                numbers = numbers * self.wide.numpy.type(self.alpha)
-        if self.saturate:
-            return _saturated(numbers, result.numpy)
-        if result == BF16:
-            numbers = _odd(numbers) if numbers.dtype.itemsize > 4 or numbers.dtype.kind != "f" else numbers
-        return numbers.astype(result.numpy)
-
 
 def read_number(name: object, subject: str) -> DType:
     """The type of numbers that JSON spells. Raises SpecError, about `subject`, for any other value."""
@@ -313,26 +287,3 @@ def _is_integer(dtype: DType) -> bool:
 def _holds(result: DType, source: DType) -> bool:
     outer, inner = np.iinfo(result.numpy), np.iinfo(source.numpy)
     return bool(outer.min <= inner.min and inner.max <= outer.max)
-
-
-def _saturated(numbers: Array, integer: np.dtype[Any]) -> Array:
-    """As integers, towards 0; the ends of the range for what lies outside, 0 for NaN."""
-    ends = np.iinfo(integer)
-    if numbers.dtype.kind != "f":
-        least = max(int(ends.min), int(np.iinfo(numbers.dtype).min))
-        most = min(int(ends.max), int(np.iinfo(numbers.dtype).max))
-        return np.clip(numbers, least, most).astype(integer)
-    beyond, below = numbers >= 2.0 ** int(ends.max).bit_length(), numbers <= float(ends.min)
-    inside = np.where(beyond | below | np.isnan(numbers), 0, numbers).astype(integer)
-    return np.where(beyond, integer.type(ends.max), np.where(below, integer.type(ends.min), inside))
-
-
-def _odd(numbers: Array) -> Array:
-    """As f32, of which every narrower type's rounding is that of the number itself: inexact ones rounded to odd."""
-    wide = numbers.astype(np.float64)  # integers of at most 32 bits, or f64: exact
-    near = wide.astype(np.float32)
-    beyond = np.abs(near) > np.abs(wide)
-    near = np.where(beyond & np.isfinite(wide), np.nextafter(near, np.float32(0)), near).astype(np.float32)
-    inexact = np.isfinite(wide) & (near != wide)
-    bits = near.view(np.uint32)
-    return np.where(inexact, bits | np.uint32(1), bits).astype(np.uint32).view(np.float32)

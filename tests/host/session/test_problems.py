@@ -11,9 +11,10 @@ import pytest
 
 from gen.dtypes import U8
 from gen.errors import RunError
-from gen.families.base import Array, Expected, Extents, Layout, Operand, Spec
+from gen.families.base import Array, Expected, Extents, Layout, Operand
 from gen.families.steps import Step
 from gen.families.transpose import Transpose
+from gen.families.transpose.literature import MatrixSpec
 from gen.gpu.trial import Problem
 from tests.fake_family import FakeFamily, FakeSpec
 from tests.fake_gpu import FakeGpu, FakeKernel
@@ -65,10 +66,10 @@ def test_arrays_lie_at_addresses_of_the_problems_alignment(
 class Trusting(Transpose):
     """Transposes that NumPy can only do where there are four rows at most."""
 
-    def provable(self, spec: Spec, extents: Extents) -> Extents:
+    def provable(self, spec: MatrixSpec, extents: Extents) -> Extents:
         return {"rows": 4, "cols": 3, "in_pitch": 3, "out_pitch": 4}
 
-    def oracle(self, spec: Spec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+    def oracle(self, spec: MatrixSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         assert extents["rows"] <= 4
         return super().oracle(spec, inputs, extents)
 

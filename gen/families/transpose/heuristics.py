@@ -1,4 +1,4 @@
-"""What is often the fastest of a shape class: tuning tries these first, base before all others."""
+"""Which variants of a transpose are often fast: base, and what tuning and untuned devices try first."""
 
 from __future__ import annotations
 
@@ -8,24 +8,15 @@ from dataclasses import replace
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.config import Config
 from gen.families.transpose.blocks import Order
-from gen.families.transpose.classes import (
-    ALIGNED,
-    ALIGNED_LITTLE,
-    COPY,
-    FEW_COLS,
-    FEW_ROWS,
-    ODD,
-    ODD_LITTLE,
-    RUNS,
-    SMALL,
-    base,
-)
 from gen.families.transpose.flat import Few, RowCopyConfig, SkinnyConfig, SmallConfig
 from gen.families.transpose.flat_copy import FlatCopyConfig
 from gen.families.transpose.interleave import InterleaveConfig
+from gen.families.transpose.literature import MoveSpec
 from gen.families.transpose.packed import PackedConfig
+from gen.families.transpose.shapes import SMALL_MATRIX_BYTES, ShapeClass
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.squares import SquaresConfig
+from gen.families.transpose.swap import SwapTileConfig
 from gen.families.transpose.tiled import Lanes, NaiveConfig, TiledConfig
 from gen.families.transpose.vector import Spread, VectorTileConfig
 from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
@@ -35,7 +26,79 @@ _STAYS = StoreModifier.EVICT_LAST
 _COUNTS = (3, 8, 16, 4, 2)  # of few rows or columns
 
 
-def likely(spec: TransposeSpec, shape_class: str) -> Iterator[tuple[str, Config]]:
+def base(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config]:
+    """What was fast on an H100: for devices that nothing was tuned on."""
+    size = spec.dtype.size
+    if spec.in_place:
+        return "swap_tile", _swapping(spec, shape_class)
+    if spec.values is not None:
+        return _changing(spec, shape_class)
+    match shape_class:
+        case ShapeClass.COPY:
+            return "row_copy", RowCopyConfig(lanes=256, unroll=4)
+        case ShapeClass.RUNS:
+            return "row_copy", RowCopyConfig(lanes=16, unroll=2)
+        case ShapeClass.SMALL:
+            return "small", SmallConfig(piece=SMALL_MATRIX_BYTES)
+        case ShapeClass.PACKED:
+            return "packed", PackedConfig()
+        case ShapeClass.FEW_COLS | ShapeClass.FEW_ROWS:
+            few = Few.COLS if shape_class == ShapeClass.FEW_COLS else Few.ROWS
+            return "skinny", SkinnyConfig(few=few)
+        case ShapeClass.ALIGNED:
+            return "vector_tile", VectorTileConfig()
+        case ShapeClass.ALIGNED_LITTLE:
+            return "vector_tile", VectorTileConfig(lanes=8, groups=8)
+        case ShapeClass.ODD:
+            if size < 4:
+                groups = 32 if size == 1 else 64
+                return "shift_tile", ShiftTileConfig(groups=groups, warps=8, block_order=Order.ROW)
+            if size == 4:
+                return "window_tile", WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
+            return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=16)
+        case _:
+            if size < 4:
+                groups = 16 if size == 1 else 32
+                return "shift_tile", ShiftTileConfig(groups=groups, warps=16, align=4, block_order=Order.ROW)
+            return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=8)
+
+
+def base_of_moves(spec: MoveSpec) -> tuple[str, Config]:
+    """Staged in shared memory, both sides coalesced."""
+    return "tiled", TiledConfig(tile_dim=spec.tile or 32)
+
+
+def _swapping(spec: TransposeSpec, shape_class: ShapeClass) -> SwapTileConfig:
+    """Tiles of 8 KiB or so, of whole vectors where rows are aligned to them."""
+    size = spec.dtype.size
+    if shape_class in (ShapeClass.ALIGNED, ShapeClass.ALIGNED_LITTLE):
+        return SwapTileConfig(vec_bytes=16, lanes=8 if size < 4 else 16)
+    return SwapTileConfig(vec_bytes=size, lanes=32, strips=4 if size < 8 else 8)
+
+
+def _changing(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config]:
+    """Where elements become others on their way."""
+    size = max(spec.dtype.size, spec.result.size)
+    match shape_class:
+        case ShapeClass.COPY:
+            return "row_copy", RowCopyConfig(lanes=256, unroll=4)
+        case ShapeClass.RUNS:
+            return "row_copy", RowCopyConfig(lanes=16, unroll=2)
+        case ShapeClass.FEW_COLS | ShapeClass.FEW_ROWS:
+            order = Lanes.COL if shape_class == ShapeClass.FEW_COLS else Lanes.ROW
+            return "naive", NaiveConfig(order=order, block_x=64, block_y=4, unroll=4)
+        case ShapeClass.SMALL:
+            return "tiled", TiledConfig()
+        case ShapeClass.ALIGNED | ShapeClass.ALIGNED_LITTLE if spec.dtype.size == spec.result.size:
+            lanes = 16 if shape_class == ShapeClass.ALIGNED else 8
+            return "vector_tile", VectorTileConfig(lanes=lanes, groups=lanes)
+        case ShapeClass.ALIGNED | ShapeClass.ODD if size <= 4:
+            return "window_tile", WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
+        case _:
+            return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=8)
+
+
+def likely(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
     """What is made for the sizes of a class, base, and what was fast on an H100 or an H200 at one of the public sizes.
 
     Some is illegal for some elements, and what is made for some sizes takes no others.
@@ -47,31 +110,31 @@ def likely(spec: TransposeSpec, shape_class: str) -> Iterator[tuple[str, Config]
     if not moves:
         return
     found = {
-        COPY: _copies,
-        RUNS: _runs,
-        SMALL: _small,
-        FEW_ROWS: _few_rows,
-        FEW_COLS: _few_cols,
-        ALIGNED: _aligned,
-        ALIGNED_LITTLE: _little,
-        ODD: _odd,
-        ODD_LITTLE: _odd_little,
+        ShapeClass.COPY: _copies,
+        ShapeClass.RUNS: _runs,
+        ShapeClass.SMALL: _small,
+        ShapeClass.FEW_ROWS: _few_rows,
+        ShapeClass.FEW_COLS: _few_cols,
+        ShapeClass.ALIGNED: _aligned,
+        ShapeClass.ALIGNED_LITTLE: _little,
+        ShapeClass.ODD: _odd,
+        ShapeClass.ODD_LITTLE: _odd_little,
     }.get(shape_class)
     if found is not None:
         yield from found()
 
 
-def _made_for(shape_class: str) -> Iterator[tuple[str, Config]]:
+def _made_for(shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
     """What goes before base where it takes the sizes, few rows as its text says, whole squares or whole vectors."""
-    if shape_class in (FEW_COLS, FEW_ROWS):
-        few = Few.COLS if shape_class == FEW_COLS else Few.ROWS
+    if shape_class in (ShapeClass.FEW_COLS, ShapeClass.FEW_ROWS):
+        few = Few.COLS if shape_class == ShapeClass.FEW_COLS else Few.ROWS
         for count in _COUNTS:
             yield "interleave", InterleaveConfig(few=few, count=count, store_modifier=_STAYS)
         lanes, groups = (8, 16) if few is Few.COLS else (16, 8)
         yield "vector_tile", VectorTileConfig(lanes=lanes, groups=groups, store_modifier=_STAYS)
-    elif shape_class == SMALL:
+    elif shape_class == ShapeClass.SMALL:
         yield "squares", SquaresConfig(threads_per_block=128, store_modifier=_STAYS)
-    elif shape_class == RUNS:
+    elif shape_class == ShapeClass.RUNS:
         for even in (True, False):
             yield "flat_copy", FlatCopyConfig(threads_per_block=256, unroll=2, even=even)
 

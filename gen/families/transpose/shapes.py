@@ -1,0 +1,340 @@
+"""The sizes of transposes: a problem as kernels see it, shape classes, what stands for each, and awkward cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from itertools import permutations
+from math import isqrt
+
+from gen.arch import SECTOR, Limits
+from gen.dtypes import DType
+from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents
+from gen.families.transpose.blocks import MATRICES, only_moves, stays
+from gen.families.transpose.boxes import axes_of, runs_of
+from gen.families.transpose.flat import FEW
+from gen.families.transpose.packed import Packed, PackedConfig
+from gen.families.transpose.spec import TransposeSpec
+
+
+class ShapeClass(Enum):
+    """What a problem is like, in words; those of a matrix first."""
+
+    ALIGNED = "aligned rows"
+    ODD = "odd rows"
+    FEW_COLS = "few columns"
+    FEW_ROWS = "few rows"
+    PACKED = "short runs both ways"
+    ALIGNED_LITTLE = "aligned rows, under 4 MiB"
+    ODD_LITTLE = "odd rows, under 4 MiB"
+    SMALL = "small matrices"
+    COPY = "nothing moves: a copy"
+    RUNS = "short runs are copied"
+
+
+_SHORT_RUN_BYTES = 4096
+_MIN_SIDE_BYTES = 256  # that tiles read or write side by side; of aligned rows two whole sectors are enough
+_TINY_RUN_BYTES = 128  # of a run that is copied by itself
+SMALL_MATRIX_BYTES = 16384
+_LITTLE_BYTES = 4 << 20  # that fill no large device
+_LARGE_BYTES = 1 << 28
+_VECTOR = 16  # bytes
+_ANY_DEVICE = replace(Limits.of("sm_75"), shared_bytes_per_block=STATIC_SHARED_BYTES)  # base runs on any
+_SQUARE_ROWS = (0, 1, 2, 5, 16, 31, 32, 33, 63, 64, 65, 96, 128, 130, 200)
+_SHAPES = {
+    1: ((0,), (1,), (5,), (64,), (1000,), (65,)),
+    2: (
+        (0, 0), (0, 5), (5, 0), (37, 64), (64, 37), (1, 1), (1, 37), (37, 1), (2, 3), (513, 2), (2, 513), (16, 16),
+        (31, 33), (32, 32), (33, 31), (50, 50), (64, 64), (64, 96), (96, 64), (63, 130), (100, 64), (129, 65),
+        (3, 1021), (1021, 3), (33, 65), (3, 6000), (6000, 3), (4, 80), (80, 4), (8, 80), (80, 8),
+    ),
+}  # fmt: skip
+_MANY = (
+    (0, 3, 5), (3, 0, 5), (1, 1, 1), (1, 7, 1), (1, 33, 40), (40, 1, 33), (33, 40, 1), (2, 3, 4), (3, 16, 16),
+    (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5), (5, 8, 24),
+)  # fmt: skip
+_RUN_BYTES, _RUNS, _GAP = 512, 60, 16  # of runs; as many along an axis as fill blocks; elements between whole ones
+_WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
+_LARGER = ((248, 253), (249, 251))  # for elements of which a word holds several: one of their tiles lies inside
+
+Problems = Callable[[TransposeSpec, Mapping[str, int]], Extents]
+"""Gives the extents of a problem of these axes and pitches."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a problem; strides in elements."""
+
+    extent: int
+    in_stride: int
+    out_stride: int
+
+    def continues(self, inner: Axis) -> bool:
+        """Whether this axis and the next faster one are, in both arrays, one long axis."""
+        return (
+            self.in_stride == inner.extent * inner.in_stride and self.out_stride == inner.extent * inner.out_stride
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A permutation as a batch of matrices, each of which is turned.
+
+    Element (row, col) is read at `row * in_pitch + col` and written at `col * out_pitch + row`, both from where its
+    matrix begins. Where the fastest axis stays the fastest, rows is 1 and out_pitch is 1: cols elements are copied.
+
+    Attributes:
+        batch: the other axes, in the order of the output.
+    """
+
+    rows: int
+    cols: int
+    in_pitch: int
+    out_pitch: int
+    batch: tuple[Axis, ...]
+
+    def extents(self, most: int) -> Extents:
+        """By name: `batch0`, its strides `batch0_in` and `batch0_out`, and so on; those not needed have extent 1."""
+        found = {"rows": self.rows, "cols": self.cols, "in_pitch": self.in_pitch, "out_pitch": self.out_pitch}
+        padded = (Axis(1, 0, 0),) * (most - len(self.batch)) + self.batch
+        for place, axis in enumerate(padded):
+            name = f"batch{place}"
+            found |= {name: axis.extent, f"{name}_in": axis.in_stride, f"{name}_out": axis.out_stride}
+        return found
+
+
+def canonical(shape: Sequence[int], in_strides: Sequence[int], out_strides: Sequence[int]) -> Canonical:
+    """The canonical form of a permutation; shape and strides by axis of the input, strides in elements."""
+    if 0 in shape:
+        return Canonical(0, 0, 0, 0, ())
+    axes = merged([Axis(*axis) for axis in zip(shape, in_strides, out_strides, strict=True) if axis[0] > 1])
+    col = next((axis for axis in axes if axis.in_stride == 1), None)
+    row = next((axis for axis in axes if axis.out_stride == 1), None)
+    batch = sorted((a for a in axes if a is not col and a is not row), key=lambda axis: -axis.out_stride)
+    if row is col:
+        row = None
+    rows, cols = row.extent if row else 1, col.extent if col else 1
+    return Canonical(
+        rows, cols, row.in_stride if row else cols, col.out_stride if col else rows, tuple(batch)
+    )  # fmt: skip
+
+
+def merged(axes: Sequence[Axis]) -> list[Axis]:
+    """The axes, slowest in the input first, with every two that are one long axis merged."""
+    found: list[Axis] = []
+    for axis in axes:
+        if found and found[-1].continues(axis):
+            found[-1] = Axis(found[-1].extent * axis.extent, axis.in_stride, axis.out_stride)
+        else:
+            found.append(axis)
+    return found
+
+
+def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, *, packs: bool = True) -> ShapeClass:
+    """What a problem is like; without `packs` as if there were no boxes of several axes."""
+    if spec.in_place:
+        little = _is_little(spec, extents)
+        aligned = alignment >= _VECTOR and _is_aligned(spec, extents)
+        return _of_rows(aligned, little)
+    rows, cols, size = extents["rows"], extents["cols"], spec.dtype.size
+    batch = [[extents[f"batch{b}{end}"] for end in ("", "_in", "_out")] for b in range(spec.batches)]
+    matrices = 1
+    for extent, _, _ in batch:
+        matrices *= extent
+    steps = [alignment, extents["in_pitch"] * size, extents["out_pitch"] * spec.result.size]
+    for extent, there, here in batch:
+        if extent > 1:
+            steps += [there * size, here * spec.result.size]
+    aligned = all(step % _VECTOR == 0 for step in steps)
+    if rows * cols == 0 or stays(extents):
+        run = rows * cols * size
+        if matrices == 1 or run >= _SHORT_RUN_BYTES:
+            return ShapeClass.COPY
+        vectors = run % _VECTOR == 0 and run > _VECTOR and all(step % _VECTOR == 0 for step in (alignment, *steps[3:]))
+        if packs and run < _TINY_RUN_BYTES and not vectors and _packs(spec, extents, rows * cols):
+            return ShapeClass.PACKED
+        return ShapeClass.RUNS
+    dense_in, dense_out = extents["in_pitch"] == cols, extents["out_pitch"] == rows
+    small = 1 < min(rows, cols) <= max(rows, cols) <= FEW and rows * cols * size <= SMALL_MATRIX_BYTES
+    if matrices > 1 and small and dense_in and dense_out and _follow(batch, rows * cols):
+        return ShapeClass.SMALL
+    few_cols, few_rows = cols <= FEW and dense_in, rows <= FEW and dense_out
+    shorter = min(cols * (rows if dense_in else 1), rows * (cols if dense_out else 1))
+    little_at_once = (few_cols or few_rows) and rows * cols * size < _SHORT_RUN_BYTES
+    whole = aligned and shorter * size % SECTOR == 0
+    short = shorter * size < (2 * SECTOR if whole else _MIN_SIDE_BYTES)
+    if packs and (short or little_at_once) and _packs(spec, extents, shorter):
+        return ShapeClass.PACKED
+    if few_cols:
+        return ShapeClass.FEW_COLS
+    if few_rows:
+        return ShapeClass.FEW_ROWS
+    return _of_rows(aligned, rows * cols * matrices * size < _LITTLE_BYTES)
+
+
+def _of_rows(aligned: bool, little: bool) -> ShapeClass:
+    """The class of tiles, by whether all rows are aligned to vectors, and whether they fill no large device."""
+    if aligned:
+        return ShapeClass.ALIGNED_LITTLE if little else ShapeClass.ALIGNED
+    return ShapeClass.ODD_LITTLE if little else ShapeClass.ODD
+
+
+def _packs(spec: TransposeSpec, extents: Extents, run: int) -> bool:
+    """Whether taking more axes along makes runs longer, in both arrays, in boxes that every device takes."""
+    packed, config = Packed(), PackedConfig()
+    if packed.illegal(spec, config):
+        return False
+    found = runs_of(spec, extents, config.times)
+    return min(found.read, found.written) > run and packed.uncovered(spec, config, extents, _ANY_DEVICE) is None
+
+
+@lru_cache(maxsize=64)
+def representatives(spec: TransposeSpec, problem: Problems) -> Mapping[ShapeClass, Extents]:
+    """Every class that a spec's problems can have, with sizes that stand for it; those of a matrix first."""
+    found: dict[ShapeClass, Extents] = {}
+    for axes in _examples(spec):
+        extents = problem(spec, axes)
+        found.setdefault(shape_class(spec, extents), extents)
+    for axes in _packed_examples(spec):
+        extents = problem(spec, axes)
+        if shape_class(spec, extents) == ShapeClass.PACKED:
+            found.setdefault(ShapeClass.PACKED, extents)
+            break
+    return {name: found[name] for name in ShapeClass if name in found}
+
+
+def known_class(
+    spec: TransposeSpec, extents: Extents, alignment: int, known: Mapping[ShapeClass, Extents]
+) -> ShapeClass:
+    """The class of a problem among those that stand for its spec; oddly pitched ones may be of none of them."""
+    found = shape_class(spec, extents, alignment)
+    if found == ShapeClass.PACKED and ShapeClass.PACKED not in known:
+        found = shape_class(spec, extents, alignment, packs=False)
+    if found in known:
+        return found
+    if found == ShapeClass.RUNS:
+        return ShapeClass.COPY
+    return ShapeClass.ODD if ShapeClass.ODD in known else ShapeClass.ODD_LITTLE
+
+
+def _follow(batch: list[list[int]], area: int) -> bool:
+    """Whether matrices follow each other without a gap in both arrays."""
+    step = area
+    for extent, there, here in reversed(batch):
+        if extent > 1 and (there, here) != (step, step):
+            return False
+        step *= extent
+    return True
+
+
+def _examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Problems in which two or three axes are longer than 1, dense ones first."""
+    if spec.in_place:
+        yield from _square_examples(spec)
+        return
+    for gap in (0, 1) if spec.operands[0].pitch else (0,):
+        for extents in _sizes(spec.dtype):
+            yield from _arranged(spec, extents, gap)
+
+
+def _packed_examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Problems in which all axes but one are short; none where no axis is left to be taken along."""
+    if len(spec.axes) < 3 or len(axes_of(spec).order) < 3 or only_moves(spec):
+        return
+    elements = _LARGE_BYTES // spec.dtype.size
+    for extents in ((elements // 63, 9, 7), (elements // 693, 11, 9, 7)):
+        if len(extents) <= len(spec.axes):
+            yield from _arranged(spec, extents, 0)
+
+
+def _arranged(spec: TransposeSpec, extents: tuple[int, ...], gap: int) -> Iterator[Mapping[str, int]]:
+    """The extents along any axes; rows of the input are a gap apart."""
+    names = [str(axis) for axis in spec.operands[0].axes]
+    for places in permutations(range(len(names)), min(len(extents), len(names))):
+        shape = dict.fromkeys(names, 1)
+        for place, extent in zip(places, extents, strict=False):
+            shape[names[place]] = extent
+        pitches = {o.pitch: shape[str(o.axes[-1])] + (gap if o.role == "in" else 0) for o in spec.operands}
+        pitches.pop("", None)
+        yield shape | pitches
+
+
+def _sizes(dtype: DType) -> Iterator[tuple[int, ...]]:
+    """Extents of axes: a quarter of a gigabyte, where a class does not ask for less."""
+    elements = _LARGE_BYTES // dtype.size
+    side = 1 << (elements.bit_length() // 2)
+    yield side, elements // side
+    yield side - 1, elements // side - 1
+    yield elements // 16, 16
+    yield 512, 512
+    yield 511, 509
+    yield elements // 1024, 32, 32
+    yield (elements,)
+    yield elements // 8192, 128, 64
+
+
+def cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Axes and pitches of awkward problems: nothing, one, one off a tile, non-square, skinny, pitched."""
+    if spec.in_place:
+        yield from _square_cases(spec)
+        return
+    source, result = spec.operands
+    shapes = _SHAPES.get(len(source.axes), _MANY)
+    if len(source.axes) == 2 and spec.dtype.size < 4:
+        shapes = (*shapes, *_LARGER)
+    for shape in shapes:
+        known = dict(zip(map(str, source.axes), (*shape, *(2, 3, 1, 2, 1, 2))[: len(source.axes)], strict=True))
+        for gap in (0, 7) if known[str(source.axes[-1])] in (65, 251) else (0,):
+            rows = {o.pitch: known[str(o.axes[-1])] for o in (source, result) if o.pitch}
+            whole = shape in _WHOLE_PITCHES
+            yield known | {p: -(-row // 16) * 16 if whole else row + gap for p, row in rows.items()}
+    if spec.axes[-1] == len(spec.axes) - 1 and spec.values is None:
+        yield from _whole_runs(spec)
+
+
+def _whole_runs(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Runs of whole vectors, many along each of the last three other axes; then few, along all others."""
+    one, two = spec.operands
+    behind, run = len(one.axes) - 1, max(_RUN_BYTES // spec.dtype.size, 1)
+    shapes = [
+        (*(_RUNS if place == long else 2 if place > behind - 4 else 1 for place in range(behind)), run)
+        for long in range(max(behind - 3, 0), behind)
+    ]
+    if behind > 3:
+        shapes.append((*((2, 3) * 4)[:behind], _GAP))
+    for shape in shapes:
+        known = dict(zip(map(str, one.axes), shape, strict=True))
+        pitches = {o.pitch: shape[-1] + gap for o, gap in ((one, _GAP), (two, 3 * _GAP)) if o.pitch}
+        yield known | pitches
+
+
+def _is_aligned(spec: TransposeSpec, extents: Extents) -> bool:
+    """Whether rows begin at whole vectors."""
+    return extents["pitch"] * spec.dtype.size % _VECTOR == 0
+
+
+def _is_little(spec: TransposeSpec, extents: Extents) -> bool:
+    """Whether the matrices fill no large device."""
+    return extents["rows"] ** 2 * extents[MATRICES] * spec.dtype.size < _LITTLE_BYTES
+
+
+def _square_examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Sizes that stand for every class: a quarter of a gigabyte, and half a megabyte."""
+    for total in (1 << 28, 1 << 19):
+        side = isqrt(total // spec.dtype.size) // 64 * 64
+        for rows in (side, side - 1):  # of elements of 16 bytes all rows are aligned
+            yield {**_single_axes(spec), "rows": rows, "pitch": rows}
+
+
+def _square_cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Nothing, one, one off a tile, pitched; one matrix and several."""
+    for place, rows in enumerate(_SQUARE_ROWS):
+        others = {name: (2, 3, 1)[(place + axis) % 3] for axis, name in enumerate(_single_axes(spec))}
+        for gap in (0, 7, 16) if rows in (64, 65) else (0,):
+            yield {**others, "rows": rows, "pitch": rows + gap}
+
+
+def _single_axes(spec: TransposeSpec) -> dict[str, int]:
+    return {str(axis): 1 for axis in spec.operands[0].axes[:-2]}
