@@ -29,10 +29,8 @@ from gen.errors import RunError
 from gen.families.base import Extents, Variant
 from gen.families.names import variant
 from gen.families.transpose import Transpose
-from gen.families.transpose.flat import Few
-from gen.families.transpose.interleave import InterleaveConfig
-from gen.families.transpose.squares import SquaresConfig
-from gen.families.transpose.vector import VectorTileConfig
+from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SquaresConfig
+from gen.families.transpose.algorithms.vectors import VectorTileConfig
 from gen.proof.oracle import disagreement
 from gen.toolchain.nvrtc import Nvrtc
 

@@ -16,7 +16,7 @@ from gen.families.expr import constant
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
-from gen.families.transpose.flat_copy import FlatCopy, FlatCopyConfig
+from gen.families.transpose.algorithms.copies import FlatCopy, FlatCopyConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check

@@ -13,8 +13,7 @@ from gen.families.base import Kernel
 from gen.families.layout import layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
-from gen.families.transpose.flat import Few
-from gen.families.transpose.interleave import Interleave, InterleaveConfig
+from gen.families.transpose.algorithms.skinny import Few, Interleave, InterleaveConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check

@@ -17,7 +17,7 @@ from gen.families.config import pairwise
 from gen.families.names import find_family, find_variant, named_variant, parse_label, search_space, variant
 from gen.families.steps import steps
 from gen.families.transpose import MoveSpec, TransposeSpec
-from gen.families.transpose.tiled import TiledConfig
+from gen.families.transpose.algorithms.tiled import TiledConfig
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
 from gen.runtime.dispatch import family_and_spec

@@ -15,10 +15,19 @@ from gen.families.config import pairwise
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import illegal, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec
-from gen.families.transpose.boxes import FILLED, axes_of, box_of, boxes_of, elements_of, measured, runs_of
-from gen.families.transpose.packed import Packed, PackedConfig
+from gen.families.transpose.algorithms.packed import (
+    FILLED,
+    Packed,
+    PackedConfig,
+    axes_of,
+    box_of,
+    boxes_of,
+    elements_of,
+    measured,
+    runs_of,
+)
+from gen.families.transpose.algorithms.vectors import WindowTileConfig
 from gen.families.transpose.values import BITS
-from gen.families.transpose.windows import WindowTileConfig
 from gen.proof.cases import Case, Content
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check

@@ -13,14 +13,11 @@ from gen.families.config import Config
 from gen.families.layout import layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
-from gen.families.transpose.flat import Few, RowCopyConfig
-from gen.families.transpose.flat_copy import FlatCopyConfig
-from gen.families.transpose.interleave import InterleaveConfig
-from gen.families.transpose.squares import SquaresConfig
-from gen.families.transpose.swap import SwapTileConfig
-from gen.families.transpose.tiled import TiledConfig
-from gen.families.transpose.vector import VectorTileConfig
-from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
+from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig
+from gen.families.transpose.algorithms.in_place import SwapTileConfig
+from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SquaresConfig
+from gen.families.transpose.algorithms.tiled import TiledConfig
+from gen.families.transpose.algorithms.vectors import ShiftTileConfig, VectorTileConfig, WindowTileConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check

@@ -11,7 +11,7 @@ from gen.families.base import Kernel
 from gen.families.layout import extents_of
 from gen.families.names import illegal, variant
 from gen.families.transpose import Transpose, TransposeSpec
-from gen.families.transpose.squares import Squares, SquaresConfig
+from gen.families.transpose.algorithms.skinny import Squares, SquaresConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check

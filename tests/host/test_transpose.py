@@ -20,11 +20,11 @@ from gen.families.expr import size
 from gen.families.layout import extents_of, layout_of
 from gen.families.names import base_variants, parse_label, variant
 from gen.families.transpose import Transpose, TransposeSpec, transpose
-from gen.families.transpose.blocks import inverse_of
+from gen.families.transpose.algorithms.common import inverse_of
+from gen.families.transpose.algorithms.vectors import VectorTileConfig
 from gen.families.transpose.oracle import converted
 from gen.families.transpose.shapes import Axis, canonical
 from gen.families.transpose.values import BITS, Values
-from gen.families.transpose.vector import VectorTileConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, uncovered

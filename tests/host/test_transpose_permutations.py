@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gen
 from gen.families.base import Array
-from gen.families.transpose.flat import FEW
+from gen.families.transpose.algorithms.skinny import FEW
 from gen.families.transpose.spec import MOST_AXES
 from gen.proof.host import HostRunner
 from tests.fake_backend import FakeBackend, FakeMemory, OnDevice

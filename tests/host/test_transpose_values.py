@@ -18,7 +18,7 @@ from gen.emit.render import render
 from gen.families.base import Array, Kernel, Layout, Limits, Variant
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec, oracle
-from gen.families.transpose.tiled import NaiveConfig
+from gen.families.transpose.algorithms.tiled import NaiveConfig
 from gen.families.transpose.values import Values
 from gen.proof.host import HostRunner
 

@@ -16,8 +16,8 @@ from gen.families.layout import extents_of, layout_of
 from gen.families.names import variant
 from gen.families.steps import steps
 from gen.families.transpose import Transpose, TransposeSpec
-from gen.families.transpose.blocks import Order
-from gen.families.transpose.vector import VectorTile, VectorTileConfig
+from gen.families.transpose.algorithms.common import Order
+from gen.families.transpose.algorithms.vectors import VectorTile, VectorTileConfig
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check

@@ -14,22 +14,18 @@ from gen.families.config import Config
 from gen.families.dense import DenseFamily
 from gen.families.layout import layout_of, lie_otherwise, measure
 from gen.families.transpose import heuristics, literature, shapes
-from gen.families.transpose.blocks import MATRICES
-from gen.families.transpose.boxes import RUN, longest_run
-from gen.families.transpose.flat import RowCopy, Skinny, Small
-from gen.families.transpose.flat_copy import FlatCopy
-from gen.families.transpose.interleave import Interleave
+from gen.families.transpose.algorithms.common import MATRICES
+from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
+from gen.families.transpose.algorithms.in_place import SwapTile
+from gen.families.transpose.algorithms.packed import RUN, Packed, longest_run
+from gen.families.transpose.algorithms.skinny import Interleave, Skinny, Small, Squares
+from gen.families.transpose.algorithms.tiled import Naive, Tiled
+from gen.families.transpose.algorithms.vectors import ShiftTile, VectorTile, WindowTile
 from gen.families.transpose.literature import NREPS, MatrixSpec, MoveSpec
 from gen.families.transpose.oracle import moved, moved_at, transposed, transposed_at
-from gen.families.transpose.packed import Packed
 from gen.families.transpose.shapes import ShapeClass, canonical
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.squares import Squares
-from gen.families.transpose.swap import SwapTile
-from gen.families.transpose.tiled import Naive, Tiled
 from gen.families.transpose.values import BITS, NUMBERS
-from gen.families.transpose.vector import VectorTile
-from gen.families.transpose.windows import ShiftTile, WindowTile
 from gen.paths import templates_root
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (

@@ -7,19 +7,16 @@ from dataclasses import replace
 
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.config import Config
-from gen.families.transpose.blocks import Order
-from gen.families.transpose.flat import Few, RowCopyConfig, SkinnyConfig, SmallConfig
-from gen.families.transpose.flat_copy import FlatCopyConfig
-from gen.families.transpose.interleave import InterleaveConfig
+from gen.families.transpose.algorithms.common import Order
+from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig
+from gen.families.transpose.algorithms.in_place import SwapTileConfig
+from gen.families.transpose.algorithms.packed import PackedConfig
+from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SkinnyConfig, SmallConfig, SquaresConfig
+from gen.families.transpose.algorithms.tiled import Lanes, NaiveConfig, TiledConfig
+from gen.families.transpose.algorithms.vectors import ShiftTileConfig, Spread, VectorTileConfig, WindowTileConfig
 from gen.families.transpose.literature import MoveSpec
-from gen.families.transpose.packed import PackedConfig
 from gen.families.transpose.shapes import SMALL_MATRIX_BYTES, ShapeClass
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.squares import SquaresConfig
-from gen.families.transpose.swap import SwapTileConfig
-from gen.families.transpose.tiled import Lanes, NaiveConfig, TiledConfig
-from gen.families.transpose.vector import Spread, VectorTileConfig
-from gen.families.transpose.windows import ShiftTileConfig, WindowTileConfig
 
 _LAST = LoadModifier.EVICT_LAST
 _STAYS = StoreModifier.EVICT_LAST

@@ -12,10 +12,9 @@ from math import isqrt
 from gen.arch import SECTOR, Limits
 from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents
-from gen.families.transpose.blocks import MATRICES, only_moves, stays
-from gen.families.transpose.boxes import axes_of, runs_of
-from gen.families.transpose.flat import FEW
-from gen.families.transpose.packed import Packed, PackedConfig
+from gen.families.transpose.algorithms.common import MATRICES, only_moves, stays
+from gen.families.transpose.algorithms.packed import Packed, PackedConfig, axes_of, runs_of
+from gen.families.transpose.algorithms.skinny import FEW
 from gen.families.transpose.spec import TransposeSpec
 
 

@@ -12,7 +12,7 @@ import gen
 from gen.families import FAMILIES
 from gen.families.base import Family
 from gen.families.names import named_variant
-from gen.families.transpose.windows import WindowTile
+from gen.families.transpose.algorithms.vectors import WindowTile
 from tests.fake_backend import FakeBackend
 from tests.host.load.given import LARGE, TRANSPOSE, tuned, winner
 

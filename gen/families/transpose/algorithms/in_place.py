@@ -9,7 +9,7 @@ from gen.dtypes import I64, U32, LoadModifier
 from gen.families.base import Extents, Launch, Plan
 from gen.families.config import Config, load_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.transpose.blocks import MATRICES, StagedAlgorithm
+from gen.families.transpose.algorithms.common import MATRICES, StagedAlgorithm
 from gen.families.transpose.spec import TransposeSpec
 
 _OTHER_REGISTERS = 32  # about so many of a thread, beside its two squares

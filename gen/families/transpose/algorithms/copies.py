@@ -1,4 +1,4 @@
-"""Runs that follow each other along an axis, copied as if they were one: short runs keep all threads busy."""
+"""Where the fastest axis stays the fastest: runs of neighbouring elements are copied."""
 
 from __future__ import annotations
 
@@ -9,17 +9,98 @@ from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, load_modifier, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.transpose.arranged import copied
-from gen.families.transpose.blocks import (
+from gen.families.plans import Tiles
+from gen.families.transpose.algorithms.common import (
     MOST,
     MatrixAlgorithm,
+    arguments,
     between_vectors,
+    copied,
+    extents_of_batch,
     inverse_of,
+    inverses,
+    matrices,
+    only_apart,
     only_moves,
     spanned,
     stays,
 )
 from gen.families.transpose.spec import TransposeSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCopyConfig(Config):
+    """How `row_copy` lays threads over the runs."""
+
+    lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
+    threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
+    unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
+
+
+class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
+    """The fastest axis stays the fastest: its runs are copied."""
+
+    name = "row_copy"
+    template = "transpose/row_copy.cu.jinja"
+    summary = (
+        "Elements that follow each other in the input do so in the output: runs of them are copied by 16-byte "
+        "vectors, or, where one of the two is not aligned, by words that are shifted into place."
+    )
+    config = RowCopyConfig
+    takes = TransposeSpec
+
+    def illegal(self, spec: TransposeSpec, config: RowCopyConfig) -> str | None:
+        """A thread reads what another may have written."""
+        return only_apart(spec)
+
+    def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
+        """Nothing may move within a matrix."""
+        if extents["rows"] * extents["cols"] and not stays(extents):
+            return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
+        runs = matrices(spec).at(extents)
+        if runs > MOST:
+            return f"there are {runs} runs; it takes {MOST} at most"
+        return super().uncovered(spec, config, extents, limits)
+
+    def edge_cases(self, spec: TransposeSpec, config: RowCopyConfig) -> Iterator[Extents]:
+        """Runs shorter than a vector, and longer than a block's part; more of them than a block takes; of two axes."""
+        vector = 16 // spec.dtype.size
+        part, together = config.lanes * config.unroll * vector, config.threads_per_block // config.lanes
+        yield copied(spec, 3, (together + 1,), gap=1)
+        yield copied(spec, 2 * part, (2,), gap=vector)
+        yield copied(spec, part + 1, (2,), gap=3)
+        yield copied(spec, 4 * vector, (3, 5))
+        yield copied(spec, 2 * vector + 1, (2, together))
+
+    def tiles(self, spec: TransposeSpec, config: RowCopyConfig) -> Tiles:
+        """Parts of runs: `down` counts groups of runs, `across` the parts of one."""
+        span = config.lanes * config.unroll * (16 // spec.dtype.size)
+        run = size("rows") * size("cols")
+        return Tiles(matrices(spec), run, config.threads_per_block // config.lanes, span)
+
+    def divisors(self, spec: TransposeSpec) -> tuple[str, ...]:
+        """What numbers are divided by."""
+        return ("tiles_across", *extents_of_batch(spec))
+
+    def inputs(self, spec: TransposeSpec, config: RowCopyConfig) -> Mapping[str, object]:
+        """By what a block multiplies to find its run."""
+        return {"inverses": self.divisors(spec)}
+
+    def plan(self, spec: TransposeSpec, config: RowCopyConfig) -> Plan:
+        """One launch."""
+        tiles = self.tiles(spec, config)
+        launch = Launch(
+            grid=(tiles.count, ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(*arguments(spec, tiles.down, tiles.across), *inverses(tiles, self.divisors(spec))),
+        )
+        return Plan((launch,))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
+        """All vectors of a thread."""
+        return 16 * config.unroll
+
 
 _MOST_PLACES = 2**32  # of vectors
 

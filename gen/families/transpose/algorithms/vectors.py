@@ -1,25 +1,159 @@
-"""Rows that begin anywhere: each block writes, of every column, a window that begins at a multiple of a sector."""
+"""Tiles by vectors: squares of elements turned in registers, and windows of rows that begin anywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
-from gen.dtypes import StoreModifier
-from gen.families.base import Extents, Plan
+from gen.arch import REGISTERS_PER_BLOCK
+from gen.dtypes import LoadModifier, StoreModifier
+from gen.families.base import Extents, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles
-from gen.families.transpose.blocks import (
+from gen.families.transpose.algorithms.common import (
     Order,
     StagedAlgorithm,
+    between_vectors,
     divisors,
+    extents_of_batch,
+    launch_on_axes,
     matrices,
     only_apart,
     only_moves,
+    spanned,
     tiled_launch,
 )
 from gen.families.transpose.spec import TransposeSpec
+
+_MOST_PLACES = 2**31 - 1
+_OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
+
+
+class Spread(Enum):
+    """How the rows of a tile are spread over the banks."""
+
+    SWIZZLE = "swz"
+    PADDING = "pad"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorTileConfig(Config):
+    """How `vector_tile` cuts and moves its tiles."""
+
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of a load and of a store")
+    lanes: int = tunable("x", (8, 16, 32), base=16, help="vectors across a tile")
+    groups: int = tunable("g", (8, 16, 32), base=16, help="vectors down a tile, which are across it in the output")
+    spread: Spread = tunable("", tuple(Spread), base=Spread.SWIZZLE, help="how the tile is spread over the banks")
+    block_order: Order = tunable(
+        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+    )
+    load_modifier: LoadModifier = tunable(
+        "ld",
+        (LoadModifier.LDG, LoadModifier.CS, LoadModifier.EVICT_LAST),
+        base=LoadModifier.LDG,
+        help="cache operator of the loads",
+    )
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
+    index_bits: int = tunable(
+        "i", (64, 32), base=64, off=64, help="bits of an element's place; 32: with a grid of three axes"
+    )
+
+    def unsearched(self) -> str | None:
+        """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
+        others = (self.block_order, self.load_modifier, self.store_modifier)
+        if self.spread is Spread.PADDING and others != (Order.COL, LoadModifier.LDG, StoreModifier.DEFAULT):
+            return "a padded tile is tried in the base's block order and with its cache operators"
+        if self.load_modifier is LoadModifier.CS and self.store_modifier is StoreModifier.EVICT_LAST:
+            return "loads that leave the cache first are tried with stores that do not leave it last"
+        if self.index_bits == 32 and others[1:] != (LoadModifier.LDG, StoreModifier.DEFAULT):
+            return "places of 32 bits, which are for what caches hold, are tried with the base's cache operators"
+        return None
+
+
+class VectorTile(StagedAlgorithm[VectorTileConfig]):
+    """Vectors on both sides of the tile, and squares of elements turned in registers."""
+
+    name = "vector_tile"
+    template = "transpose/vector_tile.cu.jinja"
+    summary = (
+        "A thread reads a square of elements by vectors, one of each row, turns it in registers, and leaves it in "
+        "shared memory by vectors, one of each column; these are written along the rows of the output."
+    )
+    config = VectorTileConfig
+    takes = TransposeSpec
+
+    def illegal(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
+        """A vector must hold an element, and the result's elements must be as large."""
+        if spec.in_place:
+            return only_apart(spec)
+        if spec.result.size != spec.dtype.size:
+            return "its vectors hold elements of one size"
+        if config.vec_bytes < spec.dtype.size:
+            return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+        return None
+
+    def unsearched(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
+        """Two squares of each thread fit in registers."""
+        words = 2 * self.elements(spec, config) * config.vec_bytes // 4
+        if (words + _OTHER_REGISTERS) * config.lanes * config.groups > REGISTERS_PER_BLOCK:
+            return f"{config.lanes * config.groups} threads with {words} words in squares need too many registers"
+        return None
+
+    def uncovered(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, limits: Limits) -> str | None:
+        """The tiles must fit in a grid, and what they cover, past the edges too, in an index.
+
+        A grid that finds tiles without a division has an axis for each of their numbers, two of them short.
+        """
+        tiles = self.tiles(spec, config)
+        if config.index_bits == 32:
+            down, across = tiles.down.at(extents) * tiles.tile_rows, tiles.across.at(extents) * tiles.tile_cols
+            furthest = max(
+                spanned(spec, extents, "_in") + down * extents["in_pitch"] + across,
+                spanned(spec, extents, "_out") + across * extents["out_pitch"] + down,
+            )
+            if furthest > _MOST_PLACES:
+                return f"an element's place may be {furthest}; with 32 bits it is {_MOST_PLACES} at most"
+        return super().uncovered(spec, config, extents, limits)
+
+    def slow(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int) -> str | None:
+        """Vectors must not reach from one row into the next, and of many tiles more than a quarter must lie inside."""
+        found = between_vectors(spec, extents, alignment, config.vec_bytes)
+        return found or self.tiles(spec, config).mostly_outside(extents)
+
+    def elements(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+        """Of a vector."""
+        return config.vec_bytes // spec.dtype.size
+
+    def staged_bytes(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+        """Shared memory of a block."""
+        groups = config.groups + (config.spread is Spread.PADDING)
+        return config.lanes * self.elements(spec, config) * groups * config.vec_bytes
+
+    def tiles(self, spec: TransposeSpec, config: VectorTileConfig) -> Tiles:
+        """Tiles of the input."""
+        per = self.elements(spec, config)
+        return Tiles(size("rows"), size("cols"), config.groups * per, config.lanes * per, matrices(spec))
+
+    def inputs(self, spec: TransposeSpec, config: VectorTileConfig) -> Mapping[str, object]:
+        """By what a block multiplies to find its tile, and whether the shared memory is dynamic."""
+        on_axes = config.index_bits == 32
+        inverses = extents_of_batch(spec) if on_axes else divisors(spec, config.block_order)
+        return {**super().inputs(spec, config), "inverses": inverses}
+
+    def plan(self, spec: TransposeSpec, config: VectorTileConfig) -> Plan:
+        """One launch."""
+        tiles, block = self.tiles(spec, config), (config.lanes * config.groups, 1, 1)
+        shared = self.dynamic_bytes(spec, config)
+        if config.index_bits == 32:
+            return launch_on_axes(spec, tiles, self.elements(spec, config), block, shared, config.block_order)
+        return tiled_launch(spec, tiles, block, shared, order=config.block_order)
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+        """A square."""
+        return self.elements(spec, config) * config.vec_bytes
+
 
 MOST_WORDS = 64  # of a thread, loaded before the first is used
 

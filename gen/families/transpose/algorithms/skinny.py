@@ -1,4 +1,4 @@
-"""Where an array lies in one piece: few rows or columns, many small matrices, and copies."""
+"""Few rows or columns, and many small matrices: arrays of which a block takes a piece that lies together."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from gen.dtypes import I32, U64, StoreModifier
+from gen.arch import REGISTERS_PER_BLOCK
+from gen.dtypes import I32, U32, U64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
-from gen.families.config import Config, store_modifier, tunable
-from gen.families.expr import ONE, Expr, size
+from gen.families.config import Config, load_modifier, store_modifier, tunable
+from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
-from gen.families.transpose.arranged import copied, turned
-from gen.families.transpose.blocks import (
-    MOST,
+from gen.families.transpose.algorithms.common import (
     MatrixAlgorithm,
+    Order,
+    StagedAlgorithm,
     arguments,
+    between_vectors,
+    divisors,
     extents_of_batch,
     inverse_of,
-    inverses,
     matrices,
-    only_apart,
     only_turns,
-    stays,
+    tiled_launch,
+    turned,
 )
+from gen.families.transpose.algorithms.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
 
 FEW = 64
@@ -223,74 +226,194 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowCopyConfig(Config):
-    """How `row_copy` lays threads over the runs."""
+class InterleaveConfig(Config):
+    """How `interleave` moves a matrix of few rows or columns."""
 
-    lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
-    threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
-    unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
-    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
+    few: Few = tunable("", tuple(Few), base=Few.ROWS, help="what there are few of")
+    count: int = tunable("n", (2, 3, 4, 8, 16), base=3, help="how many of them there are")
+    threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=128, help="threads of a block")
+    load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
 
 
-class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
-    """The fastest axis stays the fastest: its runs are copied."""
+class Interleave(StagedAlgorithm[InterleaveConfig]):
+    """Few rows or columns, as many as the text says."""
 
-    name = "row_copy"
-    template = "transpose/row_copy.cu.jinja"
+    name = "interleave"
+    template = "transpose/interleave.cu.jinja"
     summary = (
-        "Elements that follow each other in the input do so in the output: runs of them are copied by 16-byte "
-        "vectors, or, where one of the two is not aligned, by words that are shifted into place."
+        "A thread reads a vector of each of few rows, joins them in registers as their columns follow each other, and "
+        "a warp writes what it has joined in one piece; with few columns the other way round."
     )
-    config = RowCopyConfig
+    config = InterleaveConfig
     takes = TransposeSpec
 
-    def illegal(self, spec: TransposeSpec, config: RowCopyConfig) -> str | None:
-        """A thread reads what another may have written."""
-        return only_apart(spec)
+    def illegal(self, spec: TransposeSpec, config: InterleaveConfig) -> str | None:
+        """Elements are moved in vectors."""
+        return only_turns(spec)
 
-    def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
-        """Nothing may move within a matrix."""
-        if extents["rows"] * extents["cols"] and not stays(extents):
-            return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
-        runs = matrices(spec).at(extents)
-        if runs > MOST:
-            return f"there are {runs} runs; it takes {MOST} at most"
+    def uncovered(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, limits: Limits) -> str | None:
+        """They must be as many, and follow each other without a gap."""
+        few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
+        if extents[few] != config.count:
+            return f"there are {extents[few]} {few}; it takes {config.count}"
+        if extents[pitch] > extents[few]:
+            return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
         return super().uncovered(spec, config, extents, limits)
 
-    def edge_cases(self, spec: TransposeSpec, config: RowCopyConfig) -> Iterator[Extents]:
-        """Runs shorter than a vector, and longer than a block's part; more of them than a block takes; of two axes."""
-        vector = 16 // spec.dtype.size
-        part, together = config.lanes * config.unroll * vector, config.threads_per_block // config.lanes
-        yield copied(spec, 3, (together + 1,), gap=1)
-        yield copied(spec, 2 * part, (2,), gap=vector)
-        yield copied(spec, part + 1, (2,), gap=3)
-        yield copied(spec, 4 * vector, (3, 5))
-        yield copied(spec, 2 * vector + 1, (2, together))
+    def edge_cases(self, spec: TransposeSpec, config: InterleaveConfig) -> Iterator[Extents]:
+        """More than a tile, of whole vectors, and pitched; several matrices, of whole vectors and not; few elements."""
+        per = 16 // spec.dtype.size
+        tile = config.threads_per_block * per
+        for length, many, gap in (
+            (4 * per, 3, 0), (tile + 2 * per, 1, 0), (tile + per + 1, 2, per - 1), (37, 3, 0), (2, 1, 0),
+        ):  # fmt: skip
+            if config.few is Few.COLS:
+                yield turned(spec, length, config.count, many, out_gap=gap)
+            else:
+                yield turned(spec, config.count, length, many, in_gap=gap)
 
-    def tiles(self, spec: TransposeSpec, config: RowCopyConfig) -> Tiles:
-        """Parts of runs: `down` counts groups of runs, `across` the parts of one."""
-        span = config.lanes * config.unroll * (16 // spec.dtype.size)
-        run = size("rows") * size("cols")
-        return Tiles(matrices(spec), run, config.threads_per_block // config.lanes, span)
+    def slow(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int) -> str | None:
+        """The long rows must begin at whole vectors, and so must matrices."""
+        long = "out_pitch" if config.few is Few.COLS else "in_pitch"
+        return between_vectors(spec, extents, alignment, pitches=(long,))
 
-    def divisors(self, spec: TransposeSpec) -> tuple[str, ...]:
-        """What numbers are divided by."""
-        return ("tiles_across", *extents_of_batch(spec))
+    def staged_bytes(self, spec: TransposeSpec, config: InterleaveConfig) -> int:
+        """Shared memory of a block."""
+        return config.threads_per_block * config.count * 16
 
-    def inputs(self, spec: TransposeSpec, config: RowCopyConfig) -> Mapping[str, object]:
-        """By what a block multiplies to find its run."""
-        return {"inverses": self.divisors(spec)}
+    def order(self, config: InterleaveConfig) -> Order:
+        """Along the long side."""
+        return Order.COL if config.few is Few.COLS else Order.ROW
 
-    def plan(self, spec: TransposeSpec, config: RowCopyConfig) -> Plan:
+    def tiles(self, spec: TransposeSpec, config: InterleaveConfig) -> Tiles:
+        """Tiles that have all of what is few."""
+        span = config.threads_per_block * 16 // spec.dtype.size
+        if config.few is Few.COLS:
+            return Tiles(size("rows"), ONE, span, 1, matrices(spec))
+        return Tiles(ONE, size("cols"), 1, span, matrices(spec))
+
+    def inputs(self, spec: TransposeSpec, config: InterleaveConfig) -> Mapping[str, object]:
+        """In which order blocks go over tiles, by what they multiply for that, whether the shared memory is dynamic."""
+        order = self.order(config)
+        return {**super().inputs(spec, config), "order": order.value, "inverses": divisors(spec, order)}
+
+    def plan(self, spec: TransposeSpec, config: InterleaveConfig) -> Plan:
         """One launch."""
-        tiles = self.tiles(spec, config)
+        shared = self.dynamic_bytes(spec, config)
+        block = (config.threads_per_block, 1, 1)
+        return tiled_launch(spec, self.tiles(spec, config), block, shared, order=self.order(config))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: InterleaveConfig) -> int:
+        """A vector of each row or column."""
+        return 16 * config.count
+
+
+MOST_BYTES = 32768  # of a matrix
+_VECTOR = 16  # bytes
+_OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquaresConfig(Config):
+    """How many squares a block of `squares` turns."""
+
+    threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=256, help="threads of a block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="squares of each thread")
+    load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
+
+
+class Squares(StagedAlgorithm[SquaresConfig]):
+    """Small matrices of whole squares."""
+
+    name = "squares"
+    template = "transpose/squares.cu.jinja"
+    summary = (
+        "A thread reads squares of elements by vectors, wherever they lie in as many small matrices as a block takes, "
+        "and turns them in registers; the block writes the turned matrices in one piece."
+    )
+    config = SquaresConfig
+    takes = TransposeSpec
+
+    def illegal(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
+        """Elements are moved in vectors."""
+        return only_turns(spec)
+
+    def unsearched(self, spec: TransposeSpec, config: SquaresConfig) -> str | None:
+        """The squares of a thread, and one more, fit in registers."""
+        words = (config.unroll + 1) * self.elements(spec) * 4
+        if words > 160 or (words + _OTHER_REGISTERS) * config.threads_per_block > REGISTERS_PER_BLOCK:
+            return f"{config.threads_per_block} threads with {words} words in squares need too many registers"
+        return None
+
+    def uncovered(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, limits: Limits) -> str | None:
+        """A matrix must be made of whole squares, no more than a block's, and matrices must follow each other."""
+        rows, cols, per = extents["rows"], extents["cols"], self.elements(spec)
+        if rows % per or cols % per or rows * cols == 0:
+            return f"the matrices are {rows} x {cols}: no whole squares of {per} x {per}"
+        squares, most = rows * cols // per**2, config.threads_per_block * config.unroll
+        if squares > most:
+            return f"a matrix has {squares} squares; it takes {most} at most"
+        apart = Small().uncovered(spec, SmallConfig(piece=MOST_BYTES), extents, limits)
+        if apart is not None:
+            return apart
+        if matrices(spec).at(extents) >= 2**32:
+            return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
+        return super().uncovered(spec, config, extents, limits)
+
+    def edge_cases(self, spec: TransposeSpec, config: SquaresConfig) -> Iterator[Extents]:
+        """Few matrices, and of more blocks than one; a matrix of few squares, of many and of a whole block's."""
+        per, most = self.elements(spec), config.threads_per_block * config.unroll
+        widest = min(most, MOST_BYTES // (_VECTOR * per)) // 2
+        for high, wide, many in ((3, 7, 2), (3, 2, most // 6 + 1), (2, 2, 1), (2, widest, 1), (5, 11, 1)):
+            yield turned(spec, high * per, wide * per, many)
+
+    def slow(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int) -> str | None:
+        """Matrices must begin at whole vectors."""
+        return between_vectors(spec, extents, alignment, pitches=())
+
+    def elements(self, spec: TransposeSpec) -> int:
+        """Of a vector."""
+        return _VECTOR // spec.dtype.size
+
+    def staged_bytes(self, spec: TransposeSpec, config: SquaresConfig) -> int:
+        """Shared memory of a block."""
+        return config.threads_per_block * config.unroll * self.elements(spec) * _VECTOR
+
+    def sides(self, spec: TransposeSpec) -> tuple[Expr, Expr]:
+        """Squares down a matrix, and across it; 1 at least."""
+        per = self.elements(spec)
+        return (size("rows") // per).at_least(1), (size("cols") // per).at_least(1)
+
+    def together(self, spec: TransposeSpec, config: SquaresConfig) -> Expr:
+        """Matrices of a block."""
+        high, wide = self.sides(spec)
+        return (constant(config.threads_per_block * config.unroll) // (high * wide)).at_least(1)
+
+    def grid(self, spec: TransposeSpec, config: SquaresConfig) -> Expr:
+        """Blocks."""
+        return matrices(spec).ceil_div(self.together(spec, config))
+
+    def plan(self, spec: TransposeSpec, config: SquaresConfig) -> Plan:
+        """One launch."""
+        high, wide = self.sides(spec)
+        area = high * wide
+        told = (
+            (I32, high),
+            (I32, wide),
+            (I32, area),
+            (U32, inverse(wide)),
+            (U32, inverse(area)),
+        )
         launch = Launch(
-            grid=(tiles.count, ONE, ONE),
+            grid=(self.grid(spec, config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*arguments(spec, tiles.down, tiles.across), *inverses(tiles, self.divisors(spec))),
+            arguments=(*arguments(spec, self.together(spec, config), ONE), *told),
+            shared_bytes=constant(self.dynamic_bytes(spec, config)),
         )
         return Plan((launch,))
 
-    def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
-        """All vectors of a thread."""
-        return 16 * config.unroll
+    def bytes_in_flight(self, spec: TransposeSpec, config: SquaresConfig) -> int:
+        """All squares of a thread."""
+        return config.unroll * self.elements(spec) * _VECTOR

@@ -11,8 +11,17 @@ from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
 from gen.families.config import Config, load_modifier, store_modifier, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles, beyond_block
-from gen.families.transpose.arranged import copied, turned, turns
-from gen.families.transpose.blocks import MatrixAlgorithm, Order, matrices, only_apart, result_bits, tiled_launch
+from gen.families.transpose.algorithms.common import (
+    MatrixAlgorithm,
+    Order,
+    copied,
+    matrices,
+    only_apart,
+    result_bits,
+    tiled_launch,
+    turned,
+    turns,
+)
 from gen.families.transpose.literature import COPY, MatrixSpec, MoveSpec
 from gen.families.transpose.spec import TransposeSpec
 
