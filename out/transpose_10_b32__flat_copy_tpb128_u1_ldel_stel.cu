@@ -11,7 +11,7 @@
 //           whole, rows * cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"load_modifier": "el", "store_modifier": "el", "threads_per_block": 128, "unroll": 1}
-// Template: transpose/flat_copy.cu.jinja, with its partials sha256 632773f0200d6e96
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 9ff2fbbf08a1e8f8
 //
 // Written by gen: change the template, not this file.
 
