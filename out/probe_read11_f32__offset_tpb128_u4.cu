@@ -7,7 +7,7 @@
 // Launch:   <<<(n + 511) / 512, 128>>>(a, b, out, n)
 // Spec:     {"dtype": "f32", "offset": 11, "probe": "offset", "shifts": "read"}
 // Config:   {"threads_per_block": 128, "unroll": 4}
-// Template: probe/offset.cu.jinja, with its partials sha256 8afa0ea4223ce7df
+// Template: probe/offset.cu.jinja, with its partials sha256 2e258f22e9c7ab41
 //
 // Written by gen: change the template, not this file.
 

@@ -10,7 +10,7 @@
 // Spec:     {"cols": 32, "dtype": "b32", "layout": "set_row_read_col", "probe": "tile", "rows":
 //           32}
 // Config:   {"padding": 1, "threads_per_block": 256}
-// Template: probe/tile.cu.jinja, with its partials sha256 f4cd68973681ab20
+// Template: probe/tile.cu.jinja, with its partials sha256 9d5f8f729d5ef436
 //
 // Written by gen: change the template, not this file.
 

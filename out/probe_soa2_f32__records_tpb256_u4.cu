@@ -9,7 +9,7 @@
 // Launch:   <<<(n + 1023) / 1024, 256>>>(in, out, n)
 // Spec:     {"dtype": "f32", "fields": 2, "layout": "soa", "probe": "records"}
 // Config:   {"threads_per_block": 256, "unroll": 4}
-// Template: probe/records.cu.jinja, with its partials sha256 5b9fab2dc3be30bb
+// Template: probe/records.cu.jinja, with its partials sha256 1cc3f8a7be402b74
 //
 // Written by gen: change the template, not this file.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -23,7 +24,7 @@ from gen.proof.host import HostRunner
 from gen.proof.prover import prove, uncovered
 from gen.proof.sampled import sampled_cases
 from tests.mutants import LARGE_MUTANTS, MUTANTS, UNCHANGED
-from tests.mutants.change import REFUSED, Mutant, Unchanged
+from tests.mutants.change import REFUSED, Mutant, Unchanged, apply
 from tests.outside.scan_family.scan import Scan
 
 
@@ -62,11 +63,8 @@ def changed(change: Mutant | Unchanged, folder: Path) -> Variant:
         shutil.copytree(own, folder)
     place = folder / change.file
     text = (place if place.exists() else shared / change.file).read_text()
-    for old, new in ((change.old, change.new), *change.also):
-        assert text.count(old) == 1, f"{change.name}: {old!r} stands {text.count(old)} times in {change.file}"
-        text = text.replace(old, new)
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text)
+    place.write_text(apply(change, text))
     # Variants of one translation unit have different names, since their kernels are extern "C".
     name = f"m{crc32(change.name.encode()):08x}_{made.family.name}"
     family: Family[Any] = type("Changed", (type(made.family),), {"name": name, "templates": folder})()
@@ -178,9 +176,16 @@ def test_variants_without_the_changes_are_proven(runner: HostRunner) -> None:
         assert proof.cases > 0, made.name
 
 
+def test_every_marker_in_a_template_is_of_a_change() -> None:
+    root = Path(str(templates_root()))
+    texts = {str(file.relative_to(root)): file.read_text() for file in root.rglob("*.jinja")}
+    markers = {(name, found) for name, text in texts.items() for found in re.findall(r"\{# mutants: (.*) #\}", text)}
+    assert markers == {(change.file, change.at) for change in CHANGES if change.at is not None}
+
+
 def test_no_two_changes_are_one() -> None:
     assert len({change.name for change in CHANGES}) == len(CHANGES)
-    edits = {(change.variant, change.file, change.old, change.new, change.also) for change in CHANGES}
+    edits = {(change.variant, change.file, change.at, change.old, change.new, change.also) for change in CHANGES}
     assert len(edits) == len(CHANGES)
 
 

@@ -29,22 +29,16 @@ ON_TURNED = "probe_set_row_read_col_16x32_b32__tile_tpb128_p1"
 ON_DYNAMIC = "probe_set_row_read_col_16x32_b32__tile_tpb128_p1_dyn"
 ON_COLUMNS = "probe_set_col_read_col_16x32_b32__tile_tpb128_p1"
 
-FILL = "    {{ at(sets_rows) }} = in[first + i];\n  }\n"
-WRAP = "    if (shifted >= n) shifted %= n;  // the last ones go on from the start\n"
-
 MUTANTS = (
     # offset
-    Mutant("offset: no guard [1]", ON_READS, OFFSET, "    if (i >= n) return;\n", "", OUTSIDE_WRITE),
-    Mutant("offset: guard one off [2]", ON_READS, OFFSET, "if (i >= n) return;", "if (i > n) return;", OUTSIDE_WRITE),
-    Mutant("offset: writes past the end, unguarded [1]", ON_WRITES, OFFSET, "    if (i >= n) return;\n", "",
-           OUTSIDE_READ),
-    Mutant("offset: tail dropped", ON_READS, OFFSET, "if (i >= n) return;", "if (i >= n - 1) return;",
-           (WRONG, UNTOUCHED)),
-    Mutant("offset: reads do not go on from the start", ON_READS, OFFSET, WRAP, "", OUTSIDE_READ),
-    Mutant("offset: writes do not go on from the start", ON_WRITES, OFFSET, WRAP, "", OUTSIDE_WRITE),
-    Mutant("offset: goes on from the start one too late", ON_READS, OFFSET, "(shifted >= n)", "(shifted > n)",
-           OUTSIDE_READ),
-    Mutant("offset: goes round the end but once", ON_READS, OFFSET, "shifted %= n;", "shifted -= n;", OUTSIDE_READ),
+    Mutant("offset: no guard [1]", ON_READS, OFFSET, "", "", OUTSIDE_WRITE, at="guard"),
+    Mutant("offset: guard one off [2]", ON_READS, OFFSET, ">=", ">", OUTSIDE_WRITE, at="guard"),
+    Mutant("offset: writes past the end, unguarded [1]", ON_WRITES, OFFSET, "", "", OUTSIDE_READ, at="guard"),
+    Mutant("offset: tail dropped", ON_READS, OFFSET, "n)", "n - 1)", (WRONG, UNTOUCHED), at="guard"),
+    Mutant("offset: reads do not go on from the start", ON_READS, OFFSET, "", "", OUTSIDE_READ, at="wrap"),
+    Mutant("offset: writes do not go on from the start", ON_WRITES, OFFSET, "", "", OUTSIDE_WRITE, at="wrap"),
+    Mutant("offset: goes on from the start one too late", ON_READS, OFFSET, ">=", ">", OUTSIDE_READ, at="wrap"),
+    Mutant("offset: goes round the end but once", ON_READS, OFFSET, "%=", "-=", OUTSIDE_READ, at="wrap"),
     Mutant("offset: before its place", ON_READS, OFFSET, "i + kOffset;", "i - kOffset;", OUTSIDE_READ),
     Mutant("offset: one operand is not rolled", ON_READS, OFFSET, "b[{{ read }}];", "b[i];", WRONG),
     Mutant("offset: reads and writes swapped", ON_READS, OFFSET, '(shifted, "i") if shifts_read else ("i", shifted)',
@@ -55,10 +49,9 @@ MUTANTS = (
     Mutant("offset: one element of each thread", ON_READS, OFFSET, "u < kUnroll; ++u", "u < 1; ++u",
            (WRONG, UNTOUCHED)),
     # records
-    Mutant("records: no guard [1]", ON_AOS, RECORDS, "    if (record >= n) return;\n", "", OUTSIDE_READ),
-    Mutant("records: guard one off [2]", ON_AOS, RECORDS, "if (record >= n)", "if (record > n)", OUTSIDE_READ),
-    Mutant("records: fields without a guard [1]", ON_SOA, RECORDS, "    if (record >= n) return;\n", "",
-           (RACE, OUTSIDE_READ)),
+    Mutant("records: no guard [1]", ON_AOS, RECORDS, "", "", OUTSIDE_READ, at="guard"),
+    Mutant("records: guard one off [2]", ON_AOS, RECORDS, ">=", ">", OUTSIDE_READ, at="guard"),
+    Mutant("records: fields without a guard [1]", ON_SOA, RECORDS, "", "", (RACE, OUTSIDE_READ), at="guard"),
     Mutant("records: last field dropped", ON_AOS, RECORDS, "f < kFields;", "f < kFields - 1;", (WRONG, UNTOUCHED)),
     Mutant("records: a field too many [2]", ON_SOA, RECORDS, "f < kFields;", "f <= kFields;", OUTSIDE_READ),
     Mutant("records: a field of the next record", ON_AOS, RECORDS, "f < kFields;", "f <= kFields;",
@@ -71,10 +64,10 @@ MUTANTS = (
     Mutant("records: a thread's records follow each other", ON_AOS, RECORDS, "begin + u * kThreadsPerBlock",
            "begin + u", RACE),
     # tile
-    Mutant("probe's tile: no barrier after filling it [5]", ON_TURNED, TILE, FILL + "  __syncthreads();\n", FILL,
-           (UNINITIALISED, RACE)),
-    Mutant("probe's tile: barrier in divergent code [3]", ON_TURNED, TILE, "  __syncthreads();\n",
-           "  if (threadIdx.x < 32) __syncthreads();\n", (BARRIER, UNINITIALISED, RACE)),
+    Mutant("probe's tile: no barrier after filling it [5]", ON_TURNED, TILE, "", "", (UNINITIALISED, RACE),
+           at="barrier"),
+    Mutant("probe's tile: barrier in divergent code [3]", ON_TURNED, TILE, "__syncthreads",
+           "if (threadIdx.x < 32) __syncthreads", (BARRIER, UNINITIALISED, RACE), at="barrier"),
     Mutant("probe's tile: swapped extents [6]", ON_TURNED, TILE, '"tile[i % kHeight][i / kHeight]"',
            '"tile[i % kWidth][i / kWidth]"', (INDEX, OUTSIDE_READ, UNINITIALISED)),
     Mutant("probe's tile: filled along columns with swapped extents [6]", ON_COLUMNS, TILE,
@@ -83,16 +76,14 @@ MUTANTS = (
            '"tile[i % kWidth][i / kWidth]"', (INDEX, OUTSIDE_READ, UNINITIALISED)),
     Mutant("probe's tile: read along rows", ON_TURNED, TILE, "= {{ at(reads_rows) }};", "= {{ at(sets_rows) }};",
            WRONG),
-    Mutant("probe's tile: every thread begins at the first", ON_TURNED, TILE,
-           "for (int i = threadIdx.x; i < kElements; i += kThreadsPerBlock) {\n    {{",
-           "for (int i = 0; i < kElements; i += kThreadsPerBlock) {\n    {{", (RACE, UNINITIALISED)),
-    Mutant("probe's tile: threads step one element on", ON_TURNED, TILE,
-           "i += kThreadsPerBlock) {\n    out", "i += kThreadsPerBlock - 1) {\n    out", RACE),
-    Mutant("probe's tile: last round of filling dropped", ON_TURNED, TILE,
-           "i < kElements; i += kThreadsPerBlock) {\n    {{", "i < kElements - kThreadsPerBlock; "
-           "i += kThreadsPerBlock) {\n    {{", UNINITIALISED),
-    Mutant("probe's tile: a round past the last", ON_TURNED, TILE, "i < kElements; i += kThreadsPerBlock) {\n    {{",
-           "i < kElements + kThreadsPerBlock; i += kThreadsPerBlock) {\n    {{", (INDEX, OUTSIDE_READ)),
+    Mutant("probe's tile: every thread begins at the first", ON_TURNED, TILE, "threadIdx.x", "0",
+           (RACE, UNINITIALISED), at="fill"),
+    Mutant("probe's tile: threads step one element on", ON_TURNED, TILE, "kThreadsPerBlock",
+           "kThreadsPerBlock - 1", RACE, at="read"),
+    Mutant("probe's tile: last round of filling dropped", ON_TURNED, TILE, "kElements",
+           "kElements - kThreadsPerBlock", UNINITIALISED, at="fill"),
+    Mutant("probe's tile: a round past the last", ON_TURNED, TILE, "kElements",
+           "kElements + kThreadsPerBlock", (INDEX, OUTSIDE_READ), at="fill"),
     Mutant("probe's tile: all blocks take the first", ON_TURNED, TILE, "blockIdx.x) * kElements;", "blockIdx.x);",
            RACE),
     Mutant("probe's tile: as many blocks as threads share one", ON_TURNED, TILE, "static_assert(kElements % kThreads",
@@ -132,12 +123,12 @@ LARGE = (
 )  # fmt: skip
 
 UNCHANGED = (
-    Unchanged("offset: goes on past the last element", ON_READS, OFFSET, "if (i >= n) return;", "if (i >= n) continue;",
-              "a thread's elements grow: none after the first past the end lies within"),
-    Unchanged("offset: remainder of all places", ON_READS, OFFSET, "if (shifted >= n) shifted %= n;",
-              "shifted %= n;", "less than n it is its own remainder: the condition saves the division"),
-    Unchanged("records: goes on past the last record", ON_AOS, RECORDS, "if (record >= n) return;",
-              "if (record >= n) continue;", "a thread's records grow: none after the first past the end lies within"),
+    Unchanged("offset: goes on past the last element", ON_READS, OFFSET, "return", "continue",
+              "a thread's elements grow: none after the first past the end lies within", at="guard"),
+    Unchanged("offset: remainder of all places", ON_READS, OFFSET, "if (shifted >= n) ", "",
+              "less than n it is its own remainder: the condition saves the division", at="wrap"),
+    Unchanged("records: goes on past the last record", ON_AOS, RECORDS, "return", "continue",
+              "a thread's records grow: none after the first past the end lies within", at="guard"),
     Unchanged("probe's tile: not padded", ON_TURNED, TILE, '"kWidth + kPadding"', '"kWidth"',
               "padding spreads a column over the banks: it changes the time alone"),
 )  # fmt: skip
