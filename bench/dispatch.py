@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone, device_of, farm_of, need_gpu
 from gen.families.base import WIDEST
-from gen.families.layout import extents_of
+from gen.families.extents import extents_of
 from gen.families.names import likely_variants
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 from gen.gpu.trial import Problem

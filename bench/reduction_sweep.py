@@ -27,9 +27,9 @@ from gen.dtypes import LoadModifier
 from gen.emit.render import render
 from gen.families.base import Extents, Layout, Limits, Variant
 from gen.families.config import Config
+from gen.families.extents import dense_strides
 from gen.families.names import search_space, variant
 from gen.families.reduction import Reduction, ReductionSpec
-from gen.families.reduction.canonical import dense
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
@@ -126,7 +126,7 @@ def groups() -> Iterator[Group]:
 
 def extents_of(spec: ReductionSpec, shape: Shape) -> Extents:
     """The sizes of a contiguous array."""
-    return FAMILY.extents(spec, {"in": Layout(shape, dense(shape, spec.dtype.size), spec.dtype.numpy)})
+    return FAMILY.extents(spec, {"in": Layout(shape, dense_strides(shape, spec.dtype.size), spec.dtype.numpy)})
 
 
 def default(spec: ReductionSpec, shape: Shape) -> Variant:

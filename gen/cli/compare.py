@@ -59,7 +59,7 @@ def compare(
     from gen.compare.process import Comparisons, LibrariesFactory
     from gen.compare.row import FAILED, OURS, WRONG
     from gen.emit.files import ELSEWHERE, check_writable
-    from gen.families.counts import check_counts
+    from gen.families.extents import check_counts
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home

@@ -81,7 +81,7 @@ def explain(
     """
     from gen.arch import LITERATURE
     from gen.errors import RunError, ShapeError, UnknownNameError
-    from gen.families.counts import check_counts
+    from gen.families.extents import check_counts
     from gen.families.names import find_named
     from gen.report.compare import changes, metrics, parameters
     from gen.report.look import explanations, extents_for, moves

@@ -11,8 +11,7 @@ from typing import Any
 from gen.dtypes import B8, B16, B32, B64, B128, C128, F16, F32, F64, U8, DType
 from gen.errors import SpecError
 from gen.families.base import Extents, Family, Layout, Operand, Spec
-from gen.families.counts import counted
-from gen.families.layout import extents_of
+from gen.families.extents import counted, extents_of
 from gen.families.regions import Region, sizes_of
 from gen.gpu.trial import Problem
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
-from gen.families.arrays import WIDEST, Array, Extents, Layout, Operand, Role
 from gen.families.config import Config
 from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared
 
@@ -27,6 +26,48 @@ __all__ = [
     "Extents", "Family", "Kernel", "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner",
     "Scratch", "Spec", "Variant", "Work", "beyond_grid",
 ]  # fmt: skip
+
+
+Array = np.ndarray[Any, Any]
+Extents = Mapping[str, int]
+"""Run-time sizes by name: `{"rows": 4097, "cols": 8191, "in_pitch": 8192, "out_pitch": 4097}`."""
+
+WIDEST = 16  # bytes: no kernel asks for a larger alignment
+
+Role = Literal["in", "out", "inout", "number"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One array or number of a call, in the user's order.
+
+    Attributes:
+        axes: the extents that are its shape, slowest first, a number for one that is always the same; none for a
+            number or a 0-d array.
+        pitch: the extent that counts elements from one row to the next; empty where rows follow each other.
+    """
+
+    name: str
+    role: Role
+    dtype: DType
+    axes: tuple[str | int, ...] = ()
+    pitch: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an array lies in memory: shape, strides in bytes, element, and the bytes that divide base and strides."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    alignment: int = 16
+
+    @classmethod
+    def of(cls, array: Array) -> Layout:
+        """The layout of a NumPy array."""
+        address = array.__array_interface__["data"][0]
+        return cls(array.shape, array.strides, array.dtype, int(np.gcd.reduce([256, address, *array.strides])))
 
 
 class Spec(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 from gen.errors import ShapeError
 from gen.families.base import Extents, Family, Spec
-from gen.families.layout import shape_of
+from gen.families.extents import shape_of
 from gen.proof.cases import Case, Content
 from gen.proof.failure import Failure
 

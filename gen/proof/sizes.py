@@ -11,7 +11,7 @@ import numpy as np
 from gen.arch import DEFAULT_ARCH, Limits
 from gen.errors import RunError, ShapeError
 from gen.families.base import Extents, Family, Spec
-from gen.families.layout import shape_of
+from gen.families.extents import shape_of
 
 DEVICE = Limits.of(DEFAULT_ARCH)  # that is played on the CPU
 MULTIPROCESSOR_COUNTS = (1, 2, 3, DEVICE.multiprocessors)  # few make grid-stride loops go round

@@ -9,7 +9,7 @@ from typing import Any
 
 from gen.errors import ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
-from gen.families.counts import check_counts
+from gen.families.extents import check_counts
 from gen.families.names import named_variant
 from gen.report.compare import written
 from gen.report.explain import METRICS, Explanation, is_dense, problem_of

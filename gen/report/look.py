@@ -9,8 +9,7 @@ from gen.arch import Limits, MemoryModel
 from gen.emit.render import render
 from gen.errors import ShapeError
 from gen.families.base import Extents, Variant
-from gen.families.counts import among
-from gen.families.layout import extents_of
+from gen.families.extents import among, extents_of
 from gen.paths import cache_home
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic

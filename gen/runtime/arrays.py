@@ -13,6 +13,7 @@ import numpy as np
 from gen.errors import ArgumentError
 from gen.families.backend import LEGACY_STREAM
 from gen.families.base import Array
+from gen.families.extents import dense_strides
 
 Shape = tuple[int, ...]
 _BEYOND = 1 << 64  # addresses, and handles of the driver
@@ -232,9 +233,7 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
         raise ArgumentError(subject, "must have an address of 64 bits", address)
     strides = interface.get("strides")
     if strides is None:
-        strides = [dtype.itemsize] * len(shape)
-        for place in range(len(shape) - 2, -1, -1):
-            strides[place] = strides[place + 1] * shape[place + 1]
+        strides = dense_strides(shape, dtype.itemsize)
     strides = tuple(map(int, strides))
     if len(strides) != len(shape):
         raise ArgumentError(subject, "must have as many strides as extents", strides)

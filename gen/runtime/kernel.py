@@ -13,8 +13,7 @@ from gen.emit.render import render
 from gen.errors import ArgumentError, GenError, RunError
 from gen.families.backend import LEGACY_STREAM, Backend, Code, Prepared
 from gen.families.base import WIDEST, Extents, Spec, Variant
-from gen.families.counts import counted
-from gen.families.layout import extents_of
+from gen.families.extents import counted, extents_of
 from gen.families.steps import steps
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser

@@ -10,8 +10,7 @@ from gen.errors import ArgumentError, DeviceError, GenError
 from gen.families import families
 from gen.families.backend import Backend
 from gen.families.base import Extents, Family, Spec
-from gen.families.counts import counted
-from gen.families.layout import extents_of
+from gen.families.extents import counted, extents_of
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel

@@ -13,8 +13,7 @@ import numpy as np
 from gen.errors import ArgumentError, ShapeError
 from gen.families.backend import Backend
 from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec
-from gen.families.counts import counted
-from gen.families.layout import PASS_ANOTHER, beyond_memory, dense
+from gen.families.extents import PASS_ANOTHER, beyond_memory, counted, dense
 from gen.runtime.arrays import Given, Kind, Shape, lies_on_itself, overlap, read
 from gen.runtime.numbers import pack
 

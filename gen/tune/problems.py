@@ -8,8 +8,7 @@ from typing import Any
 
 from gen.errors import ShapeError, UnknownNameError
 from gen.families.base import WIDEST, Family, Spec
-from gen.families.counts import among, check_counts
-from gen.families.layout import beyond_memory, extents_of
+from gen.families.extents import among, beyond_memory, check_counts, extents_of
 from gen.families.names import Known, Takes, find_spec, names_variant, spec_of_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, Bound, Region, sizes_of
 from gen.gpu.trial import Problem

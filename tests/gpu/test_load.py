@@ -18,7 +18,7 @@ import gen
 from gen.errors import ArgumentError, ShapeError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Family, Limits, Spec
-from gen.families.layout import shape_of
+from gen.families.extents import shape_of
 from gen.families.names import find_variant
 from gen.proof.cases import Content, fill
 from gen.proof.oracle import disagreement

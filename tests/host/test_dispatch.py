@@ -9,7 +9,7 @@ import pytest
 import gen
 from gen.families import FAMILIES
 from gen.families.base import Limits
-from gen.families.layout import extents_of
+from gen.families.extents import extents_of
 from gen.families.names import find_family
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary, StencilSpec
 from gen.runtime.dispatch import Chooser

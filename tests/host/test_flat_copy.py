@@ -13,7 +13,7 @@ from gen.emit.render import render
 from gen.errors import ConfigError
 from gen.families.base import Kernel, Limits
 from gen.families.expr import constant
-from gen.families.layout import extents_of, layout_of
+from gen.families.extents import extents_of, layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.copies import FlatCopy, FlatCopyConfig

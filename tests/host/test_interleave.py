@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gen.dtypes import B8, B16, B32, B64, B128, DType
 from gen.families.base import Kernel
-from gen.families.layout import layout_of
+from gen.families.extents import layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.skinny import Few, Interleave, InterleaveConfig

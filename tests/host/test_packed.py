@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gen.dtypes import B8, B16, B32, B64, B128
 from gen.families.base import Extents, Limits
 from gen.families.config import pairwise
-from gen.families.layout import extents_of, layout_of
+from gen.families.extents import extents_of, layout_of
 from gen.families.names import illegal, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.packed import (

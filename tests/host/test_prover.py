@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Variant
-from gen.families.layout import shape_of
+from gen.families.extents import shape_of
 from gen.families.names import base_variants, variant
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.families import FAMILIES
 from gen.families.base import Family, Spec
-from gen.families.layout import shape_of
+from gen.families.extents import shape_of
 from gen.families.regions import WHOLE, Bound, Region, alignment_of, most_special_first, sizes_of
 from tests.strategies import json_values
 

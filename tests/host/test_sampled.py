@@ -15,7 +15,7 @@ from gen.dtypes import B128, F32, I64
 from gen.families import FAMILIES
 from gen.families.base import Expected, Extents, Family, Launch, Layout, Limits, Operand, Plan, Spec
 from gen.families.expr import ONE, size
-from gen.families.layout import layouts_of
+from gen.families.extents import layouts_of
 from gen.families.names import base_variants, find_family, find_variant, variant
 from gen.families.probe import TileSpec
 from gen.families.reduction import Reduction, ReductionSpec, Shfl

@@ -10,7 +10,7 @@ import pytest
 from gen.dtypes import B8, B16, B64
 from gen.families.base import Extents
 from gen.families.config import Config
-from gen.families.layout import layout_of
+from gen.families.extents import layout_of
 from gen.families.names import variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig

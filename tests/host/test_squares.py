@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gen.dtypes import B8, B16, B32, B64, B128
 from gen.families.base import Kernel
-from gen.families.layout import extents_of
+from gen.families.extents import extents_of
 from gen.families.names import illegal, variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.skinny import Squares, SquaresConfig

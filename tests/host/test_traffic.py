@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gen.arch import LITERATURE, MODERN, MemoryModel
 from gen.families import FAMILIES
 from gen.families.base import Array, Limits
-from gen.families.layout import extents_of
+from gen.families.extents import extents_of
 from gen.families.names import find_variant
 from gen.proof.host import HostRunner
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE, Access

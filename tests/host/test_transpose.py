@@ -17,7 +17,7 @@ from gen.emit.render import render
 from gen.errors import SpecError
 from gen.families.base import Layout, Limits
 from gen.families.expr import size
-from gen.families.layout import extents_of, layout_of
+from gen.families.extents import extents_of, layout_of
 from gen.families.names import base_variants, parse_label, variant
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 from gen.families.transpose.algorithms.common import inverse_of

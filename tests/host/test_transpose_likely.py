@@ -6,7 +6,7 @@ import pytest
 
 from gen.dtypes import B8, B16, B32, B64, B128, DType
 from gen.families.base import Limits
-from gen.families.layout import extents_of
+from gen.families.extents import extents_of
 from gen.families.names import likely_variants
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gen.dtypes import B8, B16, B32, B64, B128
 from gen.emit.render import MARK, render
 from gen.families.base import Kernel, Limits
-from gen.families.layout import extents_of, layout_of
+from gen.families.extents import extents_of, layout_of
 from gen.families.names import variant
 from gen.families.steps import steps
 from gen.families.transpose import Transpose, TransposeSpec

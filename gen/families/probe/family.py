@@ -12,7 +12,7 @@ from gen.dtypes import DTYPES, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
-from gen.families.dense import DenseFamily
+from gen.families.extents import DenseFamily
 from gen.families.probe.algorithms import Offset, Records, StreamConfig, Tile, TileConfig
 from gen.families.probe.spec import BITS, NUMBERS, OffsetSpec, ProbeSpec, RecordSpec, TileSpec
 from gen.paths import templates_root

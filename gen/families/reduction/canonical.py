@@ -19,7 +19,7 @@ from math import prod
 
 from gen.errors import ShapeError
 from gen.families.base import Extents, Layout
-from gen.families.layout import PASS_ANOTHER, check_dtype, is_contiguous, lie_otherwise
+from gen.families.extents import PASS_ANOTHER, check_dtype, dense_strides, is_contiguous, lie_otherwise
 from gen.families.reduction.spec import ReductionSpec
 
 MOST_GROUPS = 4
@@ -128,17 +128,14 @@ def layouts_of(spec: ReductionSpec, extents: Extents) -> dict[str, Layout]:
     known = rank > 0 or "outer" in extents
     shape = tuple(extents[f"d{axis}"] for axis in range(rank)) if known else (extents["n"],)
     size = spec.dtype.size
-    strides = tuple(extents[f"s{axis}"] * size for axis in range(rank)) if "s0" in extents else dense(shape, size)
+    strides = dense_strides(shape, size)
+    if "s0" in extents:
+        strides = tuple(extents[f"s{axis}"] * size for axis in range(rank))
     found = {"in": Layout(shape, strides, spec.dtype.numpy)}
     results = result_shape(spec, shape)
     for name, _, dtype in spec.results:
-        found[name] = Layout(results, dense(results, dtype.size), dtype.numpy)
+        found[name] = Layout(results, dense_strides(results, dtype.size), dtype.numpy)
     return found
-
-
-def dense(shape: Sequence[int], size: int) -> tuple[int, ...]:
-    """Strides in bytes of an array in row-major order."""
-    return tuple(size * prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _shape(array: Layout) -> dict[str, int]:

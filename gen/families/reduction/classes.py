@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from gen.families.base import Extents, Layout
+from gen.families.extents import dense_strides
 from gen.families.reduction import rows
-from gen.families.reduction.canonical import Form, dense, extents_of, form
+from gen.families.reduction.canonical import Form, extents_of, form
 from gen.families.reduction.spec import ReductionSpec
 
 
@@ -144,7 +145,7 @@ def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: in
         gap: elements by which its rows lie further apart than they must.
         step: from one element of a row to the next.
     """
-    strides = dense((*shape[:-1], (shape[-1] + gap) * step) if shape else shape, spec.dtype.size)
+    strides = dense_strides((*shape[:-1], (shape[-1] + gap) * step) if shape else shape, spec.dtype.size)
     strides = (*strides[:-1], spec.dtype.size * step)[: len(shape)]
     return extents_of(spec, {"in": Layout(tuple(shape), strides, spec.dtype.numpy)})
 

@@ -10,7 +10,7 @@ from typing import Any
 from gen.arch import Limits
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
-from gen.families.dense import DenseFamily
+from gen.families.extents import DenseFamily
 from gen.families.stencil.likely import many_steps, one_step
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at

@@ -11,8 +11,7 @@ from gen.arch import Limits
 from gen.dtypes import B8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Work
 from gen.families.config import Config
-from gen.families.dense import DenseFamily
-from gen.families.layout import layout_of, lie_otherwise, measure
+from gen.families.extents import DenseFamily, layout_of, lie_otherwise, measure
 from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy

@@ -18,7 +18,7 @@ from gen.families import FAMILIES
 from gen.families.base import WIDEST, Algorithm, Extents, Launch, Layout, Operand, Plan
 from gen.families.config import Config
 from gen.families.expr import ONE, size
-from gen.families.layout import layouts_of, measure
+from gen.families.extents import layouts_of, measure
 from tests.fake_backend import FakeBackend, OnDevice
 from tests.fake_family import FakeConfig, FakeFamily, FakeSpec
 from tests.host.load.given import arange

@@ -29,9 +29,9 @@ from gen.families.base import (
     Scratch,
 )
 from gen.families.config import Config, choice, tunable
-from gen.families.dense import DenseFamily
 from gen.families.exact import sums_are_exact
 from gen.families.expr import ONE, Expr, size
+from gen.families.extents import DenseFamily
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,20 @@
-"""From arrays to extents and back, for every family: one implementation, driven by a spec's operands."""
+"""From arrays and runtime parameters to extents, and back, for every family: driven by a spec's operands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gen.dtypes import name_of
-from gen.errors import ShapeError
-from gen.families.base import Extents, Family, Layout, Operand, Spec
+from gen.errors import ArgumentError, ShapeError, UnknownNameError
+from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec, Work
 
+S = TypeVar("S", bound=Spec)
+
+ANY = "any size"
 _COPY = "Pass a copy whose elements follow each other, such as numpy.ascontiguousarray(a) or a.contiguous() of torch"
 
 
@@ -33,20 +36,18 @@ def shape_of(operand: Operand, extents: Extents) -> tuple[int, ...]:
 def layout_of(operand: Operand, extents: Extents) -> Layout:
     """How an operand of these extents lies in memory."""
     shape = shape_of(operand, extents)
-    strides = [operand.dtype.size] * len(shape)
-    for place in range(len(shape) - 2, -1, -1):
-        strides[place] = strides[place + 1] * max(shape[place + 1], 1)
-        if operand.pitch and place == len(shape) - 2:
-            strides[place] = extents[operand.pitch] * operand.dtype.size
-    return Layout(shape, tuple(strides), operand.dtype.numpy)
+    rows = shape if not operand.pitch else (*shape[:-1], extents[operand.pitch])
+    return Layout(shape, dense_strides(rows, operand.dtype.size), operand.dtype.numpy)
 
 
 def dense(operand: Operand, shape: Sequence[int]) -> Layout:
     """An array of this shape whose elements all follow each other."""
-    strides = [operand.dtype.size] * len(shape)
-    for place in range(len(shape) - 2, -1, -1):
-        strides[place] = strides[place + 1] * max(shape[place + 1], 1)
-    return Layout(tuple(shape), tuple(strides), operand.dtype.numpy)
+    return Layout(tuple(shape), dense_strides(shape, operand.dtype.size), operand.dtype.numpy)
+
+
+def dense_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of an array in row-major order; an extent of 0 counts as 1."""
+    return tuple(itemsize * prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
@@ -189,3 +190,63 @@ def _pitch(operand: Operand, layout: Layout) -> dict[str, int]:
         rule = f"must have rows a multiple of {size} and at least {cols * size} bytes apart"
         raise lie_otherwise(operand.name, rule, row_bytes, output=output)
     return {operand.pitch: row_bytes // size}
+
+
+def counted(family: Family[Any], spec: Spec, stated: Mapping[str, Any]) -> dict[str, int]:
+    """Every count of a spec: what is stated, else what the family says.
+
+    Raises ArgumentError for what is no count of this spec, or no whole number from 0.
+    """
+    found = dict(family.counts(spec))
+    for name, value in stated.items():
+        if name not in found:
+            raise ArgumentError(name, f"is nothing that {family.name}_{spec.label} counts", repr(value))
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**31:
+            raise ArgumentError(name, "must be a whole number, not negative and below 2^31", repr(value))
+        found[name] = int(value)
+    return found
+
+
+def among(family: Family[Any], spec: Spec, stated: Mapping[str, int]) -> dict[str, int]:
+    """Those of the stated counts that this spec has."""
+    return {name: value for name, value in stated.items() if name in family.counts(spec)}
+
+
+def check_counts(stated: Mapping[str, int], specs: Iterable[tuple[Family[Any], Spec]]) -> None:
+    """Raises UnknownNameError for a count that none of these specs has."""
+    known = dict.fromkeys(name for family, spec in specs for name in family.counts(spec))
+    for name in stated:
+        if name not in known:
+            rule = "must be one of " + ", ".join(known) if known else "must be left out: nothing is counted here"
+            raise UnknownNameError("--count", rule, repr(name))
+
+
+class DenseFamily(Family[S]):
+    """A family that reads every input once and writes every output once, at copy speed at best.
+
+    Extents, layouts and least work follow from the operands; there is one shape class, unless a family says more.
+    """
+
+    def extents(self, spec: S, layouts: Mapping[str, Layout]) -> Extents:
+        """Every axis of the operands, every pitch in elements, and what a call may count."""
+        return {**measure(spec.operands, layouts), **self.counts(spec)}
+
+    def layouts(self, spec: S, extents: Extents) -> Mapping[str, Layout]:
+        """Every array among the operands."""
+        return layouts_of(spec.operands, extents)
+
+    def work(self, spec: S, extents: Extents) -> Work:
+        """Each element read once and written once."""
+        layouts = layouts_of(spec.operands, extents)
+        moved = {o.name: prod(layouts[o.name].shape) for o in spec.operands if o.role != "number"}
+        read = sum(moved[o.name] * o.dtype.size for o in spec.operands if o.role in ("in", "inout"))
+        written = sum(moved[o.name] * o.dtype.size for o in spec.operands if o.role in ("out", "inout"))
+        return Work(read, written, max(moved.values()), "copy")
+
+    def shape_classes(self, spec: S) -> tuple[str, ...]:
+        """One for all sizes."""
+        return (ANY,)
+
+    def shape_class(self, spec: S, extents: Extents, alignment: int = WIDEST) -> str:
+        """One for all sizes."""
+        return ANY

@@ -14,7 +14,7 @@ from gen.dtypes import DTYPES, F32
 from gen.errors import ShapeError
 from gen.families import FAMILIES
 from gen.families.base import Array, Family, Layout, Operand, Spec
-from gen.families.layout import is_contiguous, layouts_of, measure, shape_of
+from gen.families.extents import is_contiguous, layouts_of, measure, shape_of
 from gen.families.reduction import Reduction, ReductionSpec
 from gen.families.stencil import Stencil
 from gen.families.transpose import Transpose, TransposeSpec
