@@ -82,7 +82,7 @@ def _family(family: Family[Any]) -> dict[str, Any]:
         "name": family.name,
         "summary": family.summary,
         "specs": [
-            {"name": f"{family.name}_{spec.label}", "summary": spec.summary, "content": dict(spec.to_json())}
+            {"name": family.name_of(spec), "summary": spec.summary, "content": dict(spec.to_json())}
             for spec in family.catalogue
         ],
         "algorithms": [_algorithm(family, algorithm) for algorithm in family.algorithms.values()],
@@ -110,7 +110,7 @@ def _why_none(family: Family[Any], algorithm: Algorithm[Any, Any]) -> str:
     from gen.families.names import illegal
 
     spec = family.catalogue[0]
-    return f"none for {family.name}_{spec.label}: {illegal(algorithm, spec, algorithm.config())}"
+    return f"none for {family.name_of(spec)}: {illegal(algorithm, spec, algorithm.config())}"
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def _as_json(
     from dataclasses import asdict
 
     return {
-        "spec": f"{case.family.name}_{case.spec.label}",
+        "spec": case.family.name_of(case.spec),
         "shape": list(case.shape),
         "counts": dict(case.counts),
         "device": device,

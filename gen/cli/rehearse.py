@@ -61,7 +61,7 @@ def rehearse(
         cover=True, limits=limits,
     )  # fmt: skip
     host = Host(limits, cache_home(home), kept=read(home))
-    specs = Counter(_spec(made) for made in variants)
+    specs = Counter(made.spec_name for made in variants)
     with (
         show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as bar,
         show.groups({spec: 3 * count for spec, count in specs.items()}) as line,
@@ -71,7 +71,7 @@ def rehearse(
 
         def tick(step: str, made: Variant) -> None:
             bar(step)
-            line(_spec(made), "emitted, compiled and proven")
+            line(made.spec_name, "emitted, compiled and proven")
 
         try:
             with CompileFarm(compiler, width=min(len(variants), len(os.sched_getaffinity(0)))) as farm:
@@ -99,10 +99,6 @@ def rehearse(
         raise typer.Exit(1)
 
 
-def _spec(made: Variant) -> str:
-    return f"{made.family.name}_{made.spec.label}"
-
-
 def _show(done: Rehearsal, compiler: str) -> None:
     from gen.errors import CompileError, UnlinkedError
 
@@ -118,7 +114,7 @@ def _show(done: Rehearsal, compiler: str) -> None:
         show.text(f"{len(unlinked) - 1} more are not linked for the same reason.")
     show_reasons([one.verdict for one in done.variants])
     show.text()
-    for spec, count in Counter(map(_spec, done.left_out)).items():
+    for spec, count in Counter(made.spec_name for made in done.left_out).items():
         show.text(f"Left out for want of time: {count} {'variant' if count == 1 else 'variants'} of {spec}.")
     if len(done.variants) > 1 and not done.left_out:
         show.text("The base and named variants, and configs in which every pair of parameter values meets.")
@@ -197,7 +193,7 @@ def _row(name: str, made: list[Rehearsed]) -> tuple[object, ...]:
 def _prospect(prospect: Prospect) -> str:
     classes = len(prospect.family.shape_classes(prospect.spec))
     return (
-        f"{prospect.family.name}_{prospect.spec.label}: {prospect.feasible} feasible variants, in {classes} shape "
+        f"{prospect.family.name_of(prospect.spec)}: {prospect.feasible} feasible variants, in {classes} shape "
         f"{'class' if classes == 1 else 'classes'}, scored against the device's {prospect.limit} bandwidth"
     )
 
@@ -212,7 +208,7 @@ def _as_json(done: Rehearsal, would: Sequence[Prospect], compiler: str, device: 
         "left_out": [made.name for made in done.left_out],
         "would_measure": [
             {
-                "spec": f"{prospect.family.name}_{prospect.spec.label}",
+                "spec": prospect.family.name_of(prospect.spec),
                 "feasible": prospect.feasible,
                 "limit": prospect.limit,
                 "shape_classes": list(prospect.family.shape_classes(prospect.spec)),

@@ -145,7 +145,7 @@ def _check_target(ctx: typer.Context, target: str | None, home: Path, rows: Sequ
     try:
         find_spec(families, target, read_specs(home))
     except UnknownNameError:
-        specs = [f"{family.name}_{spec.label}" for family in families for spec in family.catalogue]
+        specs = [family.name_of(spec) for family in families for spec in family.catalogue]
         choices = dict.fromkeys([*(family.name for family in families), *specs, *(row.spec for row in rows), *named])
         rule = "must be a family, a spec, or a variant's full name"
         raise unknown("The name", target, list(choices), rule, otherwise="gen trials lists what was tuned") from None

@@ -39,7 +39,7 @@ def show_tuned(
 
     families, home = families_of(ctx), home_of(out)
     variant, family, spec = _named(families, name, home)
-    spec_name = f"{family.name}_{spec.label}"
+    spec_name = family.name_of(spec)
     winners = _in_order([winner for winner in winners_of(home) if winner.spec == spec_name], family.shape_classes(spec))
     device, choices = _choices(family, spec, winners)
     if variant is not None:

@@ -47,10 +47,10 @@ class ComparisonCase:
         """Raises SpecError, ShapeError or ArgumentError if there is no such problem."""
         if any(operand.role == "number" for operand in self.spec.operands):
             rule = "takes numbers beside its arrays: what to compare it with cannot be known"
-            raise SpecError(f"{self.family.name}_{self.spec.label}", rule)
+            raise SpecError(self.family.name_of(self.spec), rule)
         if not self.name:
             stated = "".join(f" {name}={value}" for name, value in self.counts.items())
-            text = f"{self.family.name}_{self.spec.label} {'x'.join(map(str, self.shape))}{stated}"
+            text = f"{self.family.name_of(self.spec)} {'x'.join(map(str, self.shape))}{stated}"
             object.__setattr__(self, "name", text)
         _ = self.extents
 

@@ -301,6 +301,10 @@ class Family(ABC, Generic[S]):
     templates: Traversable
     spelling: ClassVar[str] = ""
 
+    def name_of(self, spec: S) -> str:
+        """The spec's name, with its family: `reduction_sum_f32`."""
+        return f"{self.name}_{spec.label}"
+
     def spell(self, label: str) -> S | None:
         """The spec outside the catalogue whose label says all of it; None if there is none."""
         return None
@@ -422,7 +426,12 @@ class Variant:
     def name(self) -> str:
         """The kernel's symbol, its file's stem, its argument on a command line."""
         tag = self.config.tag
-        return f"{self.family.name}_{self.spec.label}__{self.algorithm.name}" + (f"_{tag}" if tag else "")
+        return f"{self.spec_name}__{self.algorithm.name}" + (f"_{tag}" if tag else "")
+
+    @property
+    def spec_name(self) -> str:
+        """The spec's name: `reduction_sum_f32`."""
+        return self.family.name_of(self.spec)
 
     @property
     def plan(self) -> Plan:

@@ -200,7 +200,7 @@ def counted(family: Family[Any], spec: Spec, stated: Mapping[str, Any]) -> dict[
     found = dict(family.counts(spec))
     for name, value in stated.items():
         if name not in found:
-            raise ArgumentError(name, f"is nothing that {family.name}_{spec.label} counts", repr(value))
+            raise ArgumentError(name, f"is nothing that {family.name_of(spec)} counts", repr(value))
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**31:
             raise ArgumentError(name, "must be a whole number, not negative and below 2^31", repr(value))
         found[name] = int(value)

@@ -198,7 +198,7 @@ def _is_spelled(family: Family[Any], label: str) -> bool:
 
 
 def _no_spec(families: Sequence[Family[Any]], name: str, known: Known, takes: Takes) -> NoSpecError:
-    specs = [f"{family.name}_{spec.label}" for family in families for spec in family.catalogue]
+    specs = [family.name_of(spec) for family in families for spec in family.catalogue]
     catalogue = [one for one in specs if one.startswith(f"{name}_")]
     spec_name = spec_of_variant(families, name)
     if catalogue and name in [family.name for family in families]:

@@ -91,7 +91,7 @@ def request(made: Variant, extents: Extents, home: Path) -> dict[str, Any]:
     outside = not any(type(known) is family for known in FAMILIES)
     return {
         "families": [f"{family.__module__}:{family.__qualname__}"] if outside else [],
-        "specs": {f"{made.family.name}_{made.spec.label}": dict(made.spec.to_json())},
+        "specs": {made.spec_name: dict(made.spec.to_json())},
         "cache": str(cache_home(home)),
         "runs": [{"name": made.name, "extents": dict(extents)}],
     }

@@ -32,7 +32,7 @@ class Problem:
     @property
     def spec_name(self) -> str:
         """For instance `reduction_sum_f32`."""
-        return f"{self.family.name}_{self.spec.label}"
+        return self.family.name_of(self.spec)
 
     @property
     def shape_class(self) -> str:

@@ -39,7 +39,7 @@ class Kept:
     @classmethod
     def of(cls, variant: Variant, failure: Failure) -> Kept:
         """What is kept of a failure."""
-        return cls(_spec_name(variant), failure.case, variant.name, failure.kind)
+        return cls(variant.spec_name, failure.case, variant.name, failure.kind)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -94,7 +94,7 @@ def read(home: Path) -> tuple[Kept, ...]:
 
 def cases_for(kept: Iterable[Kept], variant: Variant) -> tuple[Case, ...]:
     """Those of the variant's spec, each once."""
-    return tuple({str(one.case): one.case for one in kept if one.spec == _spec_name(variant)}.values())
+    return tuple({str(one.case): one.case for one in kept if one.spec == variant.spec_name}.values())
 
 
 def _read(content: Mapping[str, Any]) -> Kept:
@@ -115,7 +115,3 @@ def _whole(number: object, least: int = 0) -> int:
     if type(number) is not int or number < least:
         raise ValueError(f"{number!r} is no number from {least}")
     return number
-
-
-def _spec_name(variant: Variant) -> str:
-    return f"{variant.family.name}_{variant.spec.label}"

@@ -88,4 +88,4 @@ def draw_extents(family: Family[Any], spec: Spec, draw: Draw) -> Extents:
         except ShapeError:  # sizes that the spec refuses: the least of no elements
             continue
         return {**measured, **{name: draw.among(name, COUNTS) for name in family.counts(spec)}}
-    raise RunError(f"{family.name}_{spec.label}", f"refuses {_TRIES} problems, one after another")
+    raise RunError(family.name_of(spec), f"refuses {_TRIES} problems, one after another")

@@ -71,8 +71,8 @@ def changes(one: Explanation, other: Explanation) -> Iterator[str]:
     same_problem = one.problem == other.problem and one.least_bytes == other.least_bytes
     if one.variant.family.name != other.variant.family.name:
         yield (
-            f"They compute different things, {_spec(one)} and {_spec(other)}: what follows says how each goes about "
-            "it; their speeds have no common measure."
+            f"They compute different things, {one.variant.spec_name} and {other.variant.spec_name}: what follows says "
+            "how each goes about it; their speeds have no common measure."
         )
     if differ:
         told = [f"{change.name} from {change.one} to {change.other}" for change in written(one.variant, other.variant)]
@@ -89,10 +89,6 @@ def changes(one: Explanation, other: Explanation) -> Iterator[str]:
     if one.main.occupancy.fraction != other.main.occupancy.fraction:
         yield f"Occupancy is {other.main.occupancy.fraction:.0%}, and was {one.main.occupancy.fraction:.0%}."
     yield _speed(one, other, same_problem=same_problem)
-
-
-def _spec(one: Explanation) -> str:
-    return f"{one.variant.family.name}_{one.variant.spec.label}"
 
 
 def written(one: Variant, other: Variant) -> tuple[Difference, ...]:

@@ -68,7 +68,7 @@ class Rung:
         """What tells its problem from others; empty without one."""
         if self.variant is None or self.extents is None:
             return ""
-        return f"{self.variant.family.name}_{self.variant.spec.label} {sorted(self.extents.items())}"
+        return f"{self.variant.spec_name} {sorted(self.extents.items())}"
 
     @property
     def sizes(self) -> str:

@@ -46,7 +46,7 @@ def _taken(variant: Variant, shape: str) -> Extents:
     try:
         return extents_of(variant.family, variant.spec, given)
     except ShapeError as error:
-        rule = f"must be a shape that {variant.family.name}_{variant.spec.label} takes: {error.subject} {error.rule}"
+        rule = f"must be a shape that {variant.spec_name} takes: {error.subject} {error.rule}"
         raise ShapeError("--shape", rule, shape) from error
 
 

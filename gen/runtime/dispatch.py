@@ -55,7 +55,7 @@ class Chooser:
         """
         self.family = family
         self.spec = spec
-        self.name = spec_name(family, spec)
+        self.name = family.name_of(spec)
         self._device = device
         self._limits = limits
         self._driver = driver
@@ -197,7 +197,7 @@ class Chooser:
         known = {self.name: self.spec.to_json()}
         found = find_variant((self.family,), winner.variant, known)
         if found.spec != self.spec:
-            raise ConfigError(winner.variant, "is a variant of another spec", spec_name(self.family, found.spec))
+            raise ConfigError(winner.variant, "is a variant of another spec", found.spec_name)
         return self._allowed(found)
 
     def _allowed(self, made: Variant) -> Variant:
@@ -253,11 +253,6 @@ class Chooser:
         if self._driver and isinstance(driver, str) and driver != self._driver:
             why += f"; measured under the driver {driver}, and this is {self._driver}"
         return why
-
-
-def spec_name(family: Family[Any], spec: Spec) -> str:
-    """The spec's name: `reduction_sum_f32`."""
-    return f"{family.name}_{spec.label}"
 
 
 def winners_of(home: Path) -> tuple[Winner, ...]:

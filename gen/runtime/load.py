@@ -84,7 +84,7 @@ def remember(spec: Spec, *, home: Path | str | None = None) -> str:
     folder, known = _folder(home), families()
     family, meant = family_and_spec(known, spec, folder)
     write_down(folder, known, family, meant)
-    return f"{family.name}_{meant.label}"
+    return family.name_of(meant)
 
 
 def _folder(home: Path | str | None) -> Path:

@@ -37,7 +37,7 @@ class Signature:
     def __init__(self, family: Family[Any], spec: Spec) -> None:
         self._family = family
         self._spec = spec
-        self.name = f"{family.name}_{spec.label}"
+        self.name = family.name_of(spec)
         self.inputs = tuple(x for x in spec.operands if x.role in ("in", "inout"))
         self.outputs = tuple(x for x in spec.operands if x.role == "out")
         self.arrays = self.inputs + self.outputs

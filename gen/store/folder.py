@@ -39,7 +39,7 @@ def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Varia
 
 def known_specs(families: Sequence[Family[Any]], home: Path) -> Known:
     """The JSON of every spec that a name can mean: those of the catalogues, and those written down in `home`."""
-    catalogue = {f"{family.name}_{spec.label}": spec.to_json() for family in families for spec in family.catalogue}
+    catalogue = {family.name_of(spec): spec.to_json() for family in families for spec in family.catalogue}
     return {**specs.read_specs(home), **catalogue}
 
 
@@ -63,7 +63,7 @@ def write_down(home: Path, families: Sequence[Family[Any]], family: Family[Any],
     """The same, for one who is alone there: beside all that is written down."""
     if _says_all(family, spec.label, spec.to_json()):
         return
-    others = {**specs.read_specs(home), f"{family.name}_{spec.label}": spec.to_json()}
+    others = {**specs.read_specs(home), family.name_of(spec): spec.to_json()}
     write_if_changed(home / specs.FILE, specs.text_of_specs(families, others))
 
 

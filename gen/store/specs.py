@@ -17,7 +17,7 @@ SCHEMA = 1
 def text_of_specs(families: Sequence[Family[Any]], others: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     """The file's text: every spec of every catalogue, and `others` by name, a line each."""
     named: dict[str, Mapping[str, Any]] = dict(others or {})
-    named |= {f"{family.name}_{spec.label}": spec.to_json() for family in families for spec in family.catalogue}
+    named |= {family.name_of(spec): spec.to_json() for family in families for spec in family.catalogue}
     lines = [f'    "{name}": {json.dumps(named[name], sort_keys=True)}' for name in sorted(named)]
     return f'{{\n  "schema": {SCHEMA},\n  "specs": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 

@@ -122,7 +122,7 @@ def _problem(family: Family[Any], spec: Spec, text: str, counts: Mapping[str, in
     try:
         extents = {**extents_of(family, spec, shape), **among(family, spec, counts)}
     except ShapeError as error:
-        rule = f"must be a shape that {family.name}_{spec.label} takes: {error.subject} {error.rule}"
+        rule = f"must be a shape that {family.name_of(spec)} takes: {error.subject} {error.rule}"
         raise ShapeError("--shape", rule, text) from error
     return Problem(family, spec, extents, alignment, Region.exactly(sizes_of(family, spec, extents, alignment)))
 

@@ -65,4 +65,4 @@ def rank(
                     found.append((made, predict(made, moved, used, limits, extents)))
                 tick("predicted")
             order = tuple(sorted(found, key=lambda pair: pair[1].us))
-            yield Ranking(f"{family.name}_{spec.label}", shape_class, extents, order)
+            yield Ranking(family.name_of(spec), shape_class, extents, order)
