@@ -20,8 +20,7 @@ import pytest
 
 from gen.dtypes import LoadModifier
 from gen.emit.generate import all_of_catalogue
-from gen.emit.render import MARK, WIDTH, _wrap, render
-from gen.emit.templates import declared_inputs, environment_of, sources
+from gen.emit.render import MARK, WIDTH, _wrap, declared_inputs, environment_of, render, sources
 from gen.errors import TemplateError
 from gen.families import FAMILIES
 from gen.families.base import Family, Variant
