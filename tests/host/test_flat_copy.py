@@ -97,7 +97,7 @@ def test_even_runs_may_take_as_many_vectors_as_a_block_has_threads(host_runner: 
         ((65536, 4, 3, 8), "65536 blocks along y or z"),
         ((2, 2**30, 2, 8), "vectors; it takes 2147483646 at most"),
         ((2, 128, 512, 2**17), None),
-        ((2, 129, 512, 2**17), "a vector's place may be 4328521728; it takes 4294967296 at most"),
+        ((2, 129, 512, 2**17), "a vector's index may be 4328521728; it takes 4294967296 at most"),
     ],
 )
 def test_the_axes_behind_must_fit_in_a_grid(shape: tuple[int, ...], says: str | None) -> None:
@@ -116,7 +116,7 @@ def test_neither_array_may_lie_further_apart_than_its_vectors_are_numbered(
     extents = FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
     found = FLAT_COPY.uncovered(spec, FlatCopyConfig(), extents, Limits.of("sm_90"))
     assert (found is None) == fits
-    assert fits or "a vector's place may be" in str(found)
+    assert fits or "a vector's index may be" in str(found)
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (0, 2, 1), (0, 2, 1, 3), (1, 0, 3, 2, 4), (2, 1, 0, 4, 3, 5)])

@@ -16,7 +16,7 @@ from gen.families.extents import extents_of, layout_of
 from gen.families.names import illegal, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.packed import (
-    FILLED,
+    FILLED_BYTES,
     Packed,
     PackedConfig,
     axes_of,
@@ -67,7 +67,7 @@ def test_boxes_cover_each_axis_and_fill_what_they_may(drawn: tuple[TransposeSpec
     if 0 not in extents.values():
         runs = runs_of(spec, extents, times)
         assert prod(box) % runs.read == prod(box) % runs.written == 0
-    assert elements_of(spec).at(extents) * spec.dtype.size <= FILLED
+    assert elements_of(spec).at(extents) * spec.dtype.size <= FILLED_BYTES
 
 
 @given(problems())

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import gen
 from gen.families.base import Array
-from gen.families.transpose.algorithms.skinny import FEW
-from gen.families.transpose.spec import MOST_AXES
+from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
+from gen.families.transpose.spec import MAX_AXES
 from gen.proof.host import HostRunner
 from tests.fake_backend import FakeBackend, FakeMemory, OnDevice
 
-RANKS = range(1, MOST_AXES + 1)
+RANKS = range(1, MAX_AXES + 1)
 # Parts of the profile's, for each number of axes: g++ builds a kernel or two for every order of axes that is drawn, and
 # would for every one that shrinking tries.
 EXAMPLES = max(settings().max_examples // 16, 1)
@@ -134,7 +134,7 @@ def aligned(draw: st.DrawFn, axes: tuple[int, ...], size: int) -> Call:
     per = 16 // size
     shape = [draw(st.sampled_from((1, 1, 2))) for _ in axes]
     for axis in {len(axes) - 1, axes[-1]}:
-        shape[axis] = per * (FEW // per + draw(st.integers(1, 4)))
+        shape[axis] = per * (MAX_SKINNY_EXTENT // per + draw(st.integers(1, 4)))
     gap, dtype = st.sampled_from((0, per)), np.dtype(draw(st.sampled_from(DTYPES[size])))
     source = Lying(tuple(shape), dtype, draw(gap), 0)
     result = Lying(tuple(shape[axis] for axis in axes), dtype, draw(gap), 0)

@@ -14,7 +14,7 @@ from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents
 from gen.families.transpose.algorithms.common import MATRICES, only_moves, stays
 from gen.families.transpose.algorithms.packed import Packed, PackedConfig, axes_of, runs_of
-from gen.families.transpose.algorithms.skinny import FEW
+from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
 from gen.families.transpose.spec import TransposeSpec
 
 
@@ -156,10 +156,10 @@ def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, 
             return ShapeClass.PACKED
         return ShapeClass.RUNS
     dense_in, dense_out = extents["in_pitch"] == cols, extents["out_pitch"] == rows
-    small = 1 < min(rows, cols) <= max(rows, cols) <= FEW and rows * cols * size <= SMALL_MATRIX_BYTES
+    small = 1 < min(rows, cols) <= max(rows, cols) <= MAX_SKINNY_EXTENT and rows * cols * size <= SMALL_MATRIX_BYTES
     if matrices > 1 and small and dense_in and dense_out and _follow(batch, rows * cols):
         return ShapeClass.SMALL
-    few_cols, few_rows = cols <= FEW and dense_in, rows <= FEW and dense_out
+    few_cols, few_rows = cols <= MAX_SKINNY_EXTENT and dense_in, rows <= MAX_SKINNY_EXTENT and dense_out
     shorter = min(cols * (rows if dense_in else 1), rows * (cols if dense_out else 1))
     little_at_once = (few_cols or few_rows) and rows * cols * size < _SHORT_RUN_BYTES
     whole = aligned and shorter * size % SECTOR == 0

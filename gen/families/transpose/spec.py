@@ -15,7 +15,7 @@ from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.transpose.values import BITS, NUMBERS, Values
 
-MOST_AXES = 8
+MAX_AXES = 8
 _MATRIX = (1, 0)
 _WORDS = {**DTYPES, **NUMBERS, "bfloat16": BF16}
 """Names of dtypes that go before NumPy's: `i8` has 8 bits."""
@@ -40,8 +40,8 @@ class TransposeSpec:
     def __post_init__(self) -> None:
         axes: Any = self.axes
         whole = isinstance(axes, tuple) and all(type(axis) is int for axis in axes)
-        if not whole or sorted(axes) != list(range(len(axes))) or not 1 <= len(axes) <= MOST_AXES:
-            rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"
+        if not whole or sorted(axes) != list(range(len(axes))) or not 1 <= len(axes) <= MAX_AXES:
+            rule = f"must hold each of 0, 1, ... once, {MAX_AXES} numbers at most, such as (1, 0)"
             raise SpecError("transpose.axes", rule, repr(axes))
         if self.values is not None and self.dtype != self.values.source:
             rule = f"must be that of its values, {self.values.source.name}"
@@ -207,8 +207,8 @@ def transpose(
         rule, step = "must be a sequence of whole numbers", "Give a tuple, in the order of the result's axes"
         raise SpecError("transpose.axes", rule, repr(axes), next_step=step)
     positive = tuple(axis + len(given) if -len(given) <= axis < 0 else axis for axis in given)
-    if sorted(positive) != list(range(len(given))) or not 1 <= len(given) <= MOST_AXES:
-        rule = f"must hold each of 0, 1, ... once, {MOST_AXES} numbers at most, such as (1, 0)"
+    if sorted(positive) != list(range(len(given))) or not 1 <= len(given) <= MAX_AXES:
+        rule = f"must hold each of 0, 1, ... once, {MAX_AXES} numbers at most, such as (1, 0)"
         raise SpecError("transpose.axes", rule, repr(axes))
     if not isinstance(in_place, bool):
         raise SpecError("transpose.in_place", "must be True or False", repr(in_place))
@@ -231,7 +231,7 @@ def _in_order(axes: Any) -> tuple[Any, ...] | None:
         is_sequence = axes.ndim == 1
     else:
         is_sequence = isinstance(axes, Sequence) and not isinstance(axes, str | bytes | bytearray | memoryview)
-    return tuple(python_int(axis) for axis in islice(axes, MOST_AXES + 1)) if is_sequence else None
+    return tuple(python_int(axis) for axis in islice(axes, MAX_AXES + 1)) if is_sequence else None
 
 
 def bits_of(dtype: Any) -> DType:

@@ -22,7 +22,7 @@ C = TypeVar("C", bound=Config)
 
 MATRICES = "matrices"
 """The extent that says how many square matrices are transposed in place."""
-MOST = 2**31 - 2
+MAX_DIVIDEND = 2**31 - 2
 """The largest number that templates divide by multiplying."""
 
 

@@ -11,7 +11,7 @@ from gen.families.config import Config, load_modifier, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
-    MOST,
+    MAX_DIVIDEND,
     MatrixAlgorithm,
     arguments,
     between_vectors,
@@ -59,8 +59,8 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
         if extents["rows"] * extents["cols"] and not stays(extents):
             return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
         runs = matrices(spec).at(extents)
-        if runs > MOST:
-            return f"there are {runs} runs; it takes {MOST} at most"
+        if runs > MAX_DIVIDEND:
+            return f"there are {runs} runs; it takes {MAX_DIVIDEND} at most"
         return super().uncovered(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: RowCopyConfig) -> Iterator[Extents]:
@@ -102,7 +102,7 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
         return 16 * config.unroll
 
 
-_MOST_PLACES = 2**32  # of vectors
+_VECTOR_INDICES = 2**32  # vectors are counted in 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,15 +153,15 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
             )
         blocks, *behind = (along.at(extents) for along in self.grid(spec, config))
         threads = blocks * config.threads_per_block * config.unroll
-        if threads > MOST:
-            return f"threads copy {threads} vectors; it takes {MOST} at most"
+        if threads > MAX_DIVIDEND:
+            return f"threads copy {threads} vectors; it takes {MAX_DIVIDEND} at most"
         if found := beyond_grid(blocks, *behind):
             return found
         apart = max(spanned(spec, extents, end) for end in ("_in", "_out"))
         furthest = vectors + apart * spec.dtype.size // 16
-        return (
-            f"a vector's place may be {furthest}; it takes {_MOST_PLACES} at most" if furthest > _MOST_PLACES else None
-        )
+        if furthest > _VECTOR_INDICES:
+            return f"a vector's index may be {furthest}; it takes {_VECTOR_INDICES} at most"
+        return None
 
     def edge_cases(self, spec: TransposeSpec, config: FlatCopyConfig) -> Iterator[Extents]:
         """Runs of one vector, of whole vectors and not, and of a block's; runs of several blocks, along two axes."""
@@ -247,7 +247,7 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         """
         vectors, threads = self.vectors(spec).at_least(1), constant(config.threads_per_block)
         runs, within = threads // vectors, threads % vectors
-        on = [(runs * step + within) % _MOST_PLACES for step in (in_step, out_step)]
+        on = [(runs * step + within) % _VECTOR_INDICES for step in (in_step, out_step)]
         told = (on[0].called("in_on"), on[1].called("out_on"))
         return told if config.even else (*told, within.called("on"))
 

@@ -20,9 +20,9 @@ from gen.families.transpose.spec import TransposeSpec
 
 RUN = "run"
 """The extent that says how long runs are, in elements."""
-FILLED = 8192  # bytes of a box whose runs are that long, at most
+FILLED_BYTES = 8192  # bytes of a box whose runs are that long, at most
 _WORD = 4  # bytes
-LONGEST = 4096  # elements of a run: boxes of several times as many are told apart by numbers of 16 bits
+MAX_RUN_ELEMENTS = 4096  # boxes of several times as many are told apart by numbers of 16 bits
 
 Amount: TypeAlias = Any
 """A number, or an expression for it: a plan and the search for a run share formulas."""
@@ -145,9 +145,9 @@ def longest_run(spec: TransposeSpec, extents: Extents) -> int:
 
     def overfills(exponent: int) -> bool:
         filled = prod(_along(axes, place, 1 << exponent, element) for place in places)
-        return bool(filled * element > FILLED)
+        return bool(filled * element > FILLED_BYTES)
 
-    return 1 << bisect_left(range(1, LONGEST.bit_length()), True, key=overfills)
+    return 1 << bisect_left(range(1, MAX_RUN_ELEMENTS.bit_length()), True, key=overfills)
 
 
 def measured(axes: Axes[Expr], extents: Extents) -> Axes[int]:
@@ -174,10 +174,10 @@ def _run(box: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> in
     return found
 
 
-PART = 128
+MIN_PART_BYTES = 128
 """Bytes that threads side by side move at least, where a box has as many: a part of it."""
-MOST_ELEMENTS = 2**16 - 1  # of a box: quotients are exact for numbers of 16 bits
-_TABLES = 20  # bytes for a part: where it lies in the input, and in the output and the tile
+MAX_BOX_ELEMENTS = 2**16 - 1  # quotients are exact for numbers of 16 bits
+_PART_TABLE_BYTES = 20  # for each part: where it lies in the input, and in the output and the tile
 _BANK_ROW = 4 * BANKS  # bytes that all banks hold side by side
 
 
@@ -216,23 +216,23 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
     def uncovered(self, spec: TransposeSpec, config: PackedConfig, extents: Extents, limits: Limits) -> str | None:
         """A box must fit in shared memory, and the boxes in a grid."""
         elements = elements_of(spec, config.times).at(extents)
-        if elements > MOST_ELEMENTS:
-            return f"a box has {elements} elements; it takes {MOST_ELEMENTS} at most"
+        if elements > MAX_BOX_ELEMENTS:
+            return f"a box has {elements} elements; it takes {MAX_BOX_ELEMENTS} at most"
         return super().uncovered(spec, config, extents, limits)
 
     def shared_bytes(self, spec: TransposeSpec, config: PackedConfig) -> Expr:
         """Of a block: the tile, whose parts begin at whole words, and what is known of each part."""
         box = elements_of(spec, config.times) * spec.dtype.size
-        parts = (box // PART).at_least(1).called("parts")
+        parts = (box // MIN_PART_BYTES).at_least(1).called("parts")
         tile = (box + parts * 4).called("tile")
         if config.spread is Spread.PADDING:
             tile = tile + tile // _BANK_ROW * max(spec.dtype.size, 4)
-        return (tile + parts * _TABLES).ceil_div(_BANK_ROW) * _BANK_ROW + _BANK_ROW
+        return (tile + parts * _PART_TABLE_BYTES).ceil_div(_BANK_ROW) * _BANK_ROW + _BANK_ROW
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
         """The axes that a box has, as both arrays have them."""
         order = axes_of(spec).order
-        return {"axes": len(order), "order": order, "part": PART}
+        return {"axes": len(order), "order": order, "part": MIN_PART_BYTES}
 
     def plan(self, spec: TransposeSpec, config: PackedConfig) -> Plan:
         """One launch."""

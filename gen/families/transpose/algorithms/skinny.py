@@ -30,8 +30,10 @@ from gen.families.transpose.algorithms.common import (
 from gen.families.transpose.algorithms.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
 
-FEW = 64
-"""Rows or columns that are few."""
+MAX_SKINNY_EXTENT = 64
+"""So many rows or columns are few."""
+# Of what there are few, whole tiles, elements of the long side beyond them, matrices, elements between rows.
+_EDGES = ((2, 0, 2, 1, 0), (7, 1, 1, 1, 3), (3, 0, 31, 3, 5), (MAX_SKINNY_EXTENT, 0, 33, 1, 0))
 
 
 class Few(Enum):
@@ -41,7 +43,7 @@ class Few(Enum):
     ROWS = "rows"
 
 
-STEP = 32
+TILE_LENGTH_MULTIPLE = 32
 """The length of a tile of `skinny` is a multiple: tiles begin at whole vectors, whatever the elements."""
 
 
@@ -87,15 +89,15 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
     def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
         """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
-        if not 2 <= extents[few] <= FEW:
-            return f"there are {extents[few]} {few}; it takes 2 to {FEW}"
+        if not 2 <= extents[few] <= MAX_SKINNY_EXTENT:
+            return f"there are {extents[few]} {few}; it takes 2 to {MAX_SKINNY_EXTENT}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
         return super().uncovered(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SkinnyConfig) -> Iterator[Extents]:
         """Two, several and as many as are few; two of what is long, several matrices, and more than a tile, pitched."""
-        for few, tiles, more, many, gap in ((2, 0, 2, 1, 0), (7, 1, 1, 1, 3), (3, 0, 31, 3, 5), (FEW, 0, 33, 1, 0)):
+        for few, tiles, more, many, gap in _EDGES:
             length = tiles * self.length(spec, config).at({config.few.value: few}) + more
             if config.few is Few.COLS:
                 yield turned(spec, length, few, many, out_gap=gap)
@@ -103,9 +105,10 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
                 yield turned(spec, few, length, many, in_gap=gap)
 
     def length(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
-        """Of a tile along the long side."""
+        """Of a tile along the long side, a multiple of `TILE_LENGTH_MULTIPLE`."""
         across = (size(config.few.value) * spec.dtype.size).at_least(1)
-        return ((size(config.few.value) * 0 + config.piece) // across // STEP * STEP).at_least(STEP)
+        length = (size(config.few.value) * 0 + config.piece) // across
+        return (length // TILE_LENGTH_MULTIPLE * TILE_LENGTH_MULTIPLE).at_least(TILE_LENGTH_MULTIPLE)
 
     def shared_bytes(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Of a block: the tile, a vector more for where it begins, and what fills up the last line of the banks."""
@@ -309,7 +312,7 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         return 16 * config.count
 
 
-MOST_BYTES = 32768  # of a matrix
+MAX_MATRIX_BYTES = 32768
 _VECTOR = 16  # bytes
 _OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 
@@ -355,7 +358,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         squares, most = rows * cols // per**2, config.threads_per_block * config.unroll
         if squares > most:
             return f"a matrix has {squares} squares; it takes {most} at most"
-        apart = Small().uncovered(spec, SmallConfig(piece=MOST_BYTES), extents, limits)
+        apart = Small().uncovered(spec, SmallConfig(piece=MAX_MATRIX_BYTES), extents, limits)
         if apart is not None:
             return apart
         if matrices(spec).at(extents) >= 2**32:
@@ -365,7 +368,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
     def edge_cases(self, spec: TransposeSpec, config: SquaresConfig) -> Iterator[Extents]:
         """Few matrices, and of more blocks than one; a matrix of few squares, of many and of a whole block's."""
         per, most = self.elements(spec), config.threads_per_block * config.unroll
-        widest = min(most, MOST_BYTES // (_VECTOR * per)) // 2
+        widest = min(most, MAX_MATRIX_BYTES // (_VECTOR * per)) // 2
         for high, wide, many in ((3, 7, 2), (3, 2, most // 6 + 1), (2, 2, 1), (2, widest, 1), (5, 11, 1)):
             yield turned(spec, high * per, wide * per, many)
 

@@ -27,7 +27,7 @@ from gen.families.transpose.algorithms.common import (
 )
 from gen.families.transpose.spec import TransposeSpec
 
-_MOST_PLACES = 2**31 - 1
+_MAX_INDEX = 2**31 - 1
 _OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 
 
@@ -113,8 +113,8 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
                 spanned(spec, extents, "_in") + down * extents["in_pitch"] + across,
                 spanned(spec, extents, "_out") + across * extents["out_pitch"] + down,
             )
-            if furthest > _MOST_PLACES:
-                return f"an element's place may be {furthest}; with 32 bits it is {_MOST_PLACES} at most"
+            if furthest > _MAX_INDEX:
+                return f"an element's index may be {furthest}; with 32 bits it is {_MAX_INDEX} at most"
         return super().uncovered(spec, config, extents, limits)
 
     def slow(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int) -> str | None:
@@ -155,7 +155,7 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         return self.elements(spec, config) * config.vec_bytes
 
 
-MOST_WORDS = 64  # of a thread, loaded before the first is used
+MAX_WORDS_PER_THREAD = 64  # loaded before the first is used
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +174,7 @@ class WindowTileConfig(Config):
     def unsearched(self) -> str | None:
         """A thread has no more elements under way than registers for them."""
         words = self.tile_rows * self.tile_cols // (32 * self.warps)
-        return f"{words} elements a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
+        return f"{words} elements a thread; at most {MAX_WORDS_PER_THREAD}" if words > MAX_WORDS_PER_THREAD else None
 
 
 class WindowTile(StagedAlgorithm[WindowTileConfig]):
@@ -275,7 +275,7 @@ class ShiftTile(StagedAlgorithm[ShiftTileConfig]):
     def unsearched(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
         """The words of a thread fit in registers."""
         words = self.words(spec, config)
-        return f"{words} words a thread; at most {MOST_WORDS}" if words > MOST_WORDS else None
+        return f"{words} words a thread; at most {MAX_WORDS_PER_THREAD}" if words > MAX_WORDS_PER_THREAD else None
 
     def slow(self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
