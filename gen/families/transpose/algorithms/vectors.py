@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
@@ -177,7 +179,48 @@ class WindowTileConfig(Config):
         return f"{words} elements a thread; at most {MAX_WORDS_PER_THREAD}" if words > MAX_WORDS_PER_THREAD else None
 
 
-class WindowTile(StagedAlgorithm[WindowTileConfig]):
+@dataclass(frozen=True, kw_only=True)
+class ShiftTileConfig(Config):
+    """How `shift_tile` cuts and moves its tiles."""
+
+    groups: int = tunable("g", (16, 32, 64, 128), base=64, help="words down a tile, which are across it in the output")
+    chunks: int = tunable("c", (1, 2, 4), base=1, help="31 words each, across a tile")
+    warps: int = tunable("w", (8, 16, 32), base=8, help="warps of a block")
+    align: int = tunable("a", (4, 32), base=32, help="bytes that divide where a block's stores begin")
+    block_order: Order = tunable(
+        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+    )
+
+    def illegal(self) -> str | None:
+        """Every warp has a group."""
+        return f"{self.warps} warps for {self.groups} groups" if self.warps > self.groups else None
+
+
+W = TypeVar("W", bound=WindowTileConfig | ShiftTileConfig)
+
+
+class WindowAlgorithm(StagedAlgorithm[W]):
+    """Blocks of warps that write, of every column of their tile, a window that begins at a multiple of a sector."""
+
+    @abstractmethod
+    def tiles(self, spec: TransposeSpec, config: W) -> Tiles:
+        """Tiles of the input, which begin up to a halo early."""
+
+    def slow(self, spec: TransposeSpec, config: W, extents: Extents, alignment: int) -> str | None:
+        """Of many tiles more than a quarter must lie inside."""
+        return self.tiles(spec, config).mostly_outside(extents)
+
+    def inputs(self, spec: TransposeSpec, config: W) -> Mapping[str, object]:
+        """By what a block multiplies to find its tile, and whether the shared memory is dynamic."""
+        return {**super().inputs(spec, config), "inverses": divisors(spec, config.block_order)}
+
+    def plan(self, spec: TransposeSpec, config: W) -> Plan:
+        """One launch, with a block for each tile."""
+        shared = self.dynamic_bytes(spec, config)
+        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared, order=config.block_order)
+
+
+class WindowTile(WindowAlgorithm[WindowTileConfig]):
     """Elements of 4 bytes and more, in rows that begin anywhere."""
 
     name = "window_tile"
@@ -203,10 +246,6 @@ class WindowTile(StagedAlgorithm[WindowTileConfig]):
             return "elements of less than 4 bytes are moved in words, by shift_tile"
         return None
 
-    def slow(self, spec: TransposeSpec, config: WindowTileConfig, extents: Extents, alignment: int) -> str | None:
-        """Of many tiles more than a quarter must lie inside."""
-        return self.tiles(spec, config).mostly_outside(extents)
-
     def halo(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """Rows that a block reads before its own."""
         return max(config.align // spec.result.size - 1, 0)
@@ -221,38 +260,12 @@ class WindowTile(StagedAlgorithm[WindowTileConfig]):
         halo = self.halo(spec, config)
         return Tiles(rows + halo if halo else rows, size("cols"), config.tile_rows, config.tile_cols, matrices(spec))
 
-    def inputs(self, spec: TransposeSpec, config: WindowTileConfig) -> Mapping[str, object]:
-        """By what a block multiplies to find its tile, and whether the shared memory is dynamic."""
-        return {**super().inputs(spec, config), "inverses": divisors(spec, config.block_order)}
-
-    def plan(self, spec: TransposeSpec, config: WindowTileConfig) -> Plan:
-        """One launch."""
-        shared = self.dynamic_bytes(spec, config)
-        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared, order=config.block_order)
-
     def bytes_in_flight(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """A thread's share of the tile."""
         return config.tile_rows * config.tile_cols // (32 * config.warps) * spec.dtype.size
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShiftTileConfig(Config):
-    """How `shift_tile` cuts and moves its tiles."""
-
-    groups: int = tunable("g", (16, 32, 64, 128), base=64, help="words down a tile, which are across it in the output")
-    chunks: int = tunable("c", (1, 2, 4), base=1, help="31 words each, across a tile")
-    warps: int = tunable("w", (8, 16, 32), base=8, help="warps of a block")
-    align: int = tunable("a", (4, 32), base=32, help="bytes that divide where a block's stores begin")
-    block_order: Order = tunable(
-        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
-    )
-
-    def illegal(self) -> str | None:
-        """Every warp has a group."""
-        return f"{self.warps} warps for {self.groups} groups" if self.warps > self.groups else None
-
-
-class ShiftTile(StagedAlgorithm[ShiftTileConfig]):
+class ShiftTile(WindowAlgorithm[ShiftTileConfig]):
     """Elements of 1 and 2 bytes, in rows that begin anywhere."""
 
     name = "shift_tile"
@@ -277,10 +290,6 @@ class ShiftTile(StagedAlgorithm[ShiftTileConfig]):
         words = self.words(spec, config)
         return f"{words} words a thread; at most {MAX_WORDS_PER_THREAD}" if words > MAX_WORDS_PER_THREAD else None
 
-    def slow(self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, alignment: int) -> str | None:
-        """Of many tiles more than a quarter must lie inside."""
-        return self.tiles(spec, config).mostly_outside(extents)
-
     def words(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
         """Of a thread."""
         return config.groups // config.warps * config.chunks * (4 // spec.dtype.size)
@@ -294,15 +303,6 @@ class ShiftTile(StagedAlgorithm[ShiftTileConfig]):
         per, halo = 4 // spec.dtype.size, config.align // spec.dtype.size
         rows = size("rows") + (halo - 1)
         return Tiles(rows, size("cols"), config.groups * per - halo, 31 * config.chunks * per, matrices(spec))
-
-    def inputs(self, spec: TransposeSpec, config: ShiftTileConfig) -> Mapping[str, object]:
-        """By what a block multiplies to find its tile, and whether the shared memory is dynamic."""
-        return {**super().inputs(spec, config), "inverses": divisors(spec, config.block_order)}
-
-    def plan(self, spec: TransposeSpec, config: ShiftTileConfig) -> Plan:
-        """One launch."""
-        shared = self.dynamic_bytes(spec, config)
-        return tiled_launch(spec, self.tiles(spec, config), (32, config.warps, 1), shared, order=config.block_order)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
         """All words of a thread."""
