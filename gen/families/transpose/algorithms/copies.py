@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
-from gen.families.config import Config, load_modifier, store_modifier, tunable
+from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -111,11 +111,9 @@ class FlatCopyConfig(Config):
 
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="vectors of each thread")
-    even: bool = tunable(
+    even: bool = choice(
         "even",
         (False, True),
-        base=False,
-        off=False,
         help="a block's threads copy whole runs of a power of two of vectors, which are found by shifts",
     )
     load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)

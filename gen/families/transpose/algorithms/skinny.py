@@ -10,7 +10,7 @@ from typing import Any
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I32, U32, U64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
-from gen.families.config import Config, load_modifier, store_modifier, tunable
+from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -65,7 +65,7 @@ class SkinnyConfig(Config):
     piece: int = _pieces("bytes of a tile, about")
     threads_per_block: int = _block_sizes()
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
-    vec_bytes: int = tunable("v", (4, 16), base=4, off=4, help="bytes of a store of elements under 4 bytes")
+    vec_bytes: int = choice("v", (4, 16), help="bytes of a store of elements under 4 bytes")
 
 
 class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):

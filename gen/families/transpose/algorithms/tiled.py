@@ -8,7 +8,7 @@ from enum import Enum
 
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
-from gen.families.config import Config, load_modifier, store_modifier, tunable
+from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.transpose.algorithms.common import (
@@ -41,9 +41,7 @@ class NaiveConfig(Config):
     block_x: int = tunable("x", (8, 16, 32, 64), base=32, help="threads of a block along those rows")
     block_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads of a block across them")
     unroll: int = tunable("u", (1, 4, 8), base=1, help="elements of each thread, block_x apart")
-    block_order: Order = tunable(
-        "o", (Order.ROW, Order.DIAGONAL), base=Order.ROW, off=Order.ROW, help="the order in which blocks go over tiles"
-    )
+    block_order: Order = choice("o", (Order.ROW, Order.DIAGONAL), help="the order in which blocks go over tiles")
 
     def illegal(self) -> str | None:
         """A block has so many threads at most."""
@@ -68,18 +66,12 @@ class TiledConfig(Config):
     unroll: int = tunable("u", (1, 2, 4), base=1, help="squares side by side in a tile")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.LDG, LoadModifier.CS)
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
-    block_order: Order = tunable(
-        "o", tuple(Order), base=Order.ROW, off=Order.ROW, help="the order in which blocks go over the tiles"
-    )
-    swizzle: bool = tunable(
-        "swz", (False, True), base=False, off=False, help="exchange columns within a row of the tile, to spread banks"
-    )
-    tile_rows: int = tunable("h", (0, 16), base=0, off=0, help="rows of a tile that is no square; 0: tile_dim")
-    direct: bool = tunable("direct", (False, True), base=False, off=False, help="straight, without shared memory")
-    in_kernel: bool = tunable(
-        "nreps", (False, True), base=False, off=False, help="repetitions in a loop in the kernel, not of launches"
-    )
-    dynamic: bool = tunable("dyn", (False, True), base=False, off=False, help="dynamic shared memory")
+    block_order: Order = choice("o", tuple(Order), help="the order in which blocks go over the tiles")
+    swizzle: bool = choice("swz", (False, True), help="exchange columns within a row of the tile, to spread banks")
+    tile_rows: int = choice("h", (0, 16), help="rows of a tile that is no square; 0: tile_dim")
+    direct: bool = choice("direct", (False, True), help="straight, without shared memory")
+    in_kernel: bool = choice("nreps", (False, True), help="repetitions in a loop in the kernel, not of launches")
+    dynamic: bool = choice("dyn", (False, True), help="dynamic shared memory")
 
     @property
     def height(self) -> int:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import Extents, Limits, Plan
-from gen.families.config import Config, store_modifier, tunable
+from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.expr import size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -58,9 +58,7 @@ class VectorTileConfig(Config):
         help="cache operator of the loads",
     )
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
-    index_bits: int = tunable(
-        "i", (64, 32), base=64, off=64, help="bits of an element's place; 32: with a grid of three axes"
-    )
+    index_bits: int = choice("i", (64, 32), help="bits of an element's place; 32: with a grid of three axes")
 
     def unsearched(self) -> str | None:
         """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
