@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
+from typing_extensions import override
 
 from gen.dtypes import name_of
 from gen.errors import ArgumentError, ShapeError, UnknownNameError
@@ -231,8 +232,8 @@ class DenseFamily(Family[S]):
         """Every axis of the operands, every pitch in elements, and what a call may count."""
         return {**measure(spec.operands, layouts), **self.counts(spec)}
 
+    @override
     def layouts(self, spec: S, extents: Extents) -> Mapping[str, Layout]:
-        """Every array among the operands."""
         return layouts_of(spec.operands, extents)
 
     def work(self, spec: S, extents: Extents) -> Work:
@@ -243,10 +244,10 @@ class DenseFamily(Family[S]):
         written = sum(moved[o.name] * o.dtype.size for o in spec.operands if o.role in ("out", "inout"))
         return Work(read, written, max(moved.values()), "copy")
 
+    @override
     def shape_classes(self, spec: S) -> tuple[str, ...]:
-        """One for all sizes."""
         return (ANY,)
 
+    @override
     def shape_class(self, spec: S, extents: Extents, alignment: int = WIDEST) -> str:
-        """One for all sizes."""
         return ANY

@@ -7,6 +7,7 @@ from re import fullmatch
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from gen.dtypes import DTYPES, read_dtype
 from gen.errors import SpecError
@@ -82,8 +83,8 @@ class Probes(DenseFamily[ProbeSpec]):
         f"{', '.join(dtype.name for dtype in NUMBERS)}, or {', '.join(dtype.name for dtype in BITS)} for tiles"
     )
 
+    @override
     def spell(self, label: str) -> ProbeSpec | None:
-        """Every label says all of its spec."""
         words, _, dtype_name = label.rpartition("_")
         dtype = DTYPES.get(dtype_name)
         if dtype is None:
@@ -96,8 +97,8 @@ class Probes(DenseFamily[ProbeSpec]):
             return TileSpec(found[1], int(found[2]), int(found[3]), dtype)
         return None
 
+    @override
     def from_json(self, content: Mapping[str, Any]) -> ProbeSpec:
-        """The inverse of the specs' `to_json`."""
         probe, layout = content.get("probe"), content.get("layout", "")
         if probe not in ("offset", "records", "tile"):
             raise SpecError("probe.probe", "must be one of offset, records, tile", repr(probe))

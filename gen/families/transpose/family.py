@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from typing_extensions import override
+
 from gen.arch import Limits
 from gen.dtypes import B8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Work
@@ -56,8 +58,8 @@ class Transpose(DenseFamily[MatrixSpec]):
         """Transposes, and the literature's copies and their like."""
         return isinstance(spec, MatrixSpec)
 
+    @override
     def spell(self, label: str) -> MatrixSpec | None:
-        """Every label says all of its spec."""
         return TransposeSpec.from_label(label) or MoveSpec.from_label(label)
 
     def from_json(self, content: Mapping[str, Any]) -> MatrixSpec:
@@ -109,8 +111,8 @@ class Transpose(DenseFamily[MatrixSpec]):
         read, written = once.bytes_read * times, once.bytes_written * times
         return replace(once, bytes_read=read, bytes_written=written, cells=once.cells * times)
 
+    @override
     def shape_classes(self, spec: MatrixSpec) -> tuple[str, ...]:
-        """Those that problems of the spec can have."""
         if isinstance(spec, MoveSpec):
             return super().shape_classes(spec)
         return tuple(known.value for known in self._representatives(spec))
@@ -127,8 +129,8 @@ class Transpose(DenseFamily[MatrixSpec]):
             return False
         return (spec.dtype, spec.values, spec.in_place) == (other.dtype, other.values, other.in_place)
 
+    @override
     def representative(self, spec: MatrixSpec, shape_class: str) -> Extents:
-        """The sizes that stand for a class when it is tuned."""
         if isinstance(spec, MoveSpec):
             return literature.representative(spec)
         return self._representatives(spec)[ShapeClass(shape_class)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from typing_extensions import override
+
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
@@ -87,8 +89,8 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
         """By what a block multiplies to find its run."""
         return {"inverses": self.divisors(spec)}
 
+    @override
     def plan(self, spec: TransposeSpec, config: RowCopyConfig) -> Plan:
-        """One launch."""
         tiles = self.tiles(spec, config)
         launch = Launch(
             grid=(tiles.count, ONE, ONE),
@@ -97,8 +99,8 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
         )
         return Plan((launch,))
 
+    @override
     def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
-        """All vectors of a thread."""
         return 16 * config.unroll
 
 
@@ -260,8 +262,8 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         """By what numbers are multiplied instead of divided."""
         return {"inverses": self.divisors(spec, config)}
 
+    @override
     def plan(self, spec: TransposeSpec, config: FlatCopyConfig) -> Plan:
-        """One launch."""
         launch = Launch(
             grid=self.grid(spec, config),
             block=(config.threads_per_block, 1, 1),
@@ -269,6 +271,6 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         )
         return Plan((launch,))
 
+    @override
     def bytes_in_flight(self, spec: TransposeSpec, config: FlatCopyConfig) -> int:
-        """All vectors of a thread."""
         return 16 * config.unroll

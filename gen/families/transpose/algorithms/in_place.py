@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I64, U32, LoadModifier
 from gen.families.base import Extents, Launch, Plan
@@ -68,8 +70,8 @@ class SwapTile(StagedAlgorithm[SwapTileConfig]):
         """Of a vector."""
         return config.vec_bytes // spec.dtype.size
 
+    @override
     def staged_bytes(self, spec: TransposeSpec, config: SwapTileConfig) -> int:
-        """Shared memory of a block."""
         padding = 0 if config.vec_bytes > spec.dtype.size else max(4 // spec.dtype.size, 1)
         return 2 * config.lanes * self.elements(spec, config) * (config.lanes + padding) * config.vec_bytes
 
@@ -82,8 +84,8 @@ class SwapTile(StagedAlgorithm[SwapTileConfig]):
         side = self.side(spec, config)
         return side * (side + 1) // 2
 
+    @override
     def plan(self, spec: TransposeSpec, config: SwapTileConfig) -> Plan:
-        """One launch."""
         pairs = self.pairs(spec, config)
         launch = Launch(
             grid=(pairs * size(MATRICES), ONE, ONE),

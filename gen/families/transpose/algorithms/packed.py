@@ -9,6 +9,8 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from typing_extensions import override
+
 from gen.arch import BANKS
 from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
@@ -234,8 +236,8 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         order = axes_of(spec).order
         return {"axes": len(order), "order": order, "part": MIN_PART_BYTES}
 
+    @override
     def plan(self, spec: TransposeSpec, config: PackedConfig) -> Plan:
-        """One launch."""
         axes, boxes = axes_of(spec), boxes_of(spec, config.times)
         told: list[str | tuple[DType, Expr]] = ["in", "out"]
         for extent, box, count in zip(axes.extents, box_of(spec, config.times), boxes, strict=True):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from typing_extensions import override
+
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I32, U32, U64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
@@ -135,8 +137,8 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
         """By what a block multiplies to find its tile."""
         return {"inverses": self.divisors(spec, config)}
 
+    @override
     def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
-        """One launch."""
         tiles = self.down(spec, config)
         down, across = (tiles, ONE) if config.few is Few.COLS else (ONE, tiles)
         told = (
@@ -214,8 +216,8 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
         together = (size("rows") * 0 + config.piece // spec.dtype.size) // area
         return matrices(spec).ceil_div(together.at_least(1))
 
+    @override
     def plan(self, spec: TransposeSpec, config: SmallConfig) -> Plan:
-        """One launch."""
         launch = Launch(
             grid=(self.grid(spec, config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
@@ -281,8 +283,8 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         long = "out_pitch" if config.few is Few.COLS else "in_pitch"
         return between_vectors(spec, extents, alignment, pitches=(long,))
 
+    @override
     def staged_bytes(self, spec: TransposeSpec, config: InterleaveConfig) -> int:
-        """Shared memory of a block."""
         return config.threads_per_block * config.count * 16
 
     def order(self, config: InterleaveConfig) -> Order:
@@ -301,8 +303,8 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         order = self.order(config)
         return {**super().inputs(spec, config), "order": order.value, "inverses": divisors(spec, order)}
 
+    @override
     def plan(self, spec: TransposeSpec, config: InterleaveConfig) -> Plan:
-        """One launch."""
         shared = self.dynamic_bytes(spec, config)
         block = (config.threads_per_block, 1, 1)
         return tiled_launch(spec, self.tiles(spec, config), block, shared, order=self.order(config))
@@ -380,8 +382,8 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         """Of a vector."""
         return _VECTOR // spec.dtype.size
 
+    @override
     def staged_bytes(self, spec: TransposeSpec, config: SquaresConfig) -> int:
-        """Shared memory of a block."""
         return config.threads_per_block * config.unroll * self.elements(spec) * _VECTOR
 
     def sides(self, spec: TransposeSpec) -> tuple[Expr, Expr]:
@@ -398,8 +400,8 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         """Blocks."""
         return matrices(spec).ceil_div(self.together(spec, config))
 
+    @override
     def plan(self, spec: TransposeSpec, config: SquaresConfig) -> Plan:
-        """One launch."""
         high, wide = self.sides(spec)
         area = high * wide
         told = (
@@ -417,6 +419,6 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         )
         return Plan((launch,))
 
+    @override
     def bytes_in_flight(self, spec: TransposeSpec, config: SquaresConfig) -> int:
-        """All squares of a thread."""
         return config.unroll * self.elements(spec) * _VECTOR

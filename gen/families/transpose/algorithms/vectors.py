@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from typing_extensions import override
+
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import Extents, Limits, Plan
@@ -126,8 +128,8 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         """Of a vector."""
         return config.vec_bytes // spec.dtype.size
 
+    @override
     def staged_bytes(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
-        """Shared memory of a block."""
         groups = config.groups + (config.spread is Spread.PADDING)
         return config.lanes * self.elements(spec, config) * groups * config.vec_bytes
 
@@ -142,16 +144,16 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         inverses = extents_of_batch(spec) if on_axes else divisors(spec, config.block_order)
         return {**super().inputs(spec, config), "inverses": inverses}
 
+    @override
     def plan(self, spec: TransposeSpec, config: VectorTileConfig) -> Plan:
-        """One launch."""
         tiles, block = self.tiles(spec, config), (config.lanes * config.groups, 1, 1)
         shared = self.dynamic_bytes(spec, config)
         if config.index_bits == 32:
             return launch_on_axes(spec, tiles, self.elements(spec, config), block, shared, config.block_order)
         return tiled_launch(spec, tiles, block, shared, order=config.block_order)
 
+    @override
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
-        """A square."""
         return self.elements(spec, config) * config.vec_bytes
 
 
@@ -248,12 +250,12 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
         """Rows that a block reads before its own."""
         return max(config.align // spec.result.size - 1, 0)
 
+    @override
     def staged_bytes(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
-        """Shared memory of a block."""
         return (config.tile_rows + self.halo(spec, config)) * (config.tile_cols + 1) * spec.result.size
 
+    @override
     def tiles(self, spec: TransposeSpec, config: WindowTileConfig) -> Tiles:
-        """Tiles of the input, which begin up to a halo early."""
         rows = size("rows")
         halo = self.halo(spec, config)
         return Tiles(rows + halo if halo else rows, size("cols"), config.tile_rows, config.tile_cols, matrices(spec))
@@ -292,16 +294,16 @@ class ShiftTile(WindowAlgorithm[ShiftTileConfig]):
         """Of a thread."""
         return config.groups // config.warps * config.chunks * (4 // spec.dtype.size)
 
+    @override
     def staged_bytes(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
-        """Shared memory of a block."""
         return 31 * config.chunks * (4 // spec.dtype.size * config.groups + 1) * 4
 
+    @override
     def tiles(self, spec: TransposeSpec, config: ShiftTileConfig) -> Tiles:
-        """Tiles of the input, which begin up to a halo early."""
         per, halo = 4 // spec.dtype.size, config.align // spec.dtype.size
         rows = size("rows") + (halo - 1)
         return Tiles(rows, size("cols"), config.groups * per - halo, 31 * config.chunks * per, matrices(spec))
 
+    @override
     def bytes_in_flight(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
-        """All words of a thread."""
         return 4 * self.words(spec, config)
