@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -127,6 +128,18 @@ def numpy_dtype(value: Any) -> np.dtype[Any] | None:
     except (TypeError, ValueError, SyntaxError, OverflowError):  # it parses some words as Python
         return None
     return meant
+
+
+def find_dtype(value: Any, choices: Iterable[DType]) -> DType | None:
+    """The one of these that a caller means: itself, its name, or what NumPy takes for it; None if it is none."""
+    if isinstance(value, DType):
+        return value if value in choices else None
+    if isinstance(value, str):  # before NumPy is asked, for which i8 has 64 bits
+        for known in choices:
+            if known.name == value:
+                return known
+    meant = numpy_dtype(value)
+    return next((known for known in choices if meant is not None and known.numpy == meant), None)
 
 
 def python_int(value: Any) -> Any:

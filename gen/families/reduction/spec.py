@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from gen.dtypes import BOOL, DTYPES, F32, DType, numpy_dtype, python_int, read_dtype
+from gen.dtypes import BOOL, DTYPES, F32, DType, find_dtype, python_int, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.reduction.operators import OPERATORS, SEVERAL, Operator, Rounds, find_operators
@@ -287,13 +287,10 @@ def _own_dtype(operators: tuple[Operator, ...], elements: DType, got: str, *, wi
 
 def read(value: Any, subject: str) -> DType:
     """The element type that a caller means. Raises SpecError, about `subject`, if there is none."""
-    if isinstance(value, DType):
+    if isinstance(value, DType):  # the spec says which it takes
         return value
     numbers = {name: dtype for name, dtype in DTYPES.items() if dtype.kind != "bits"}
-    if isinstance(value, str) and value in numbers:
-        return numbers[value]
-    meant = numpy_dtype(value)
-    for known in numbers.values():
-        if meant is not None and known.numpy == meant:
-            return known
-    raise SpecError(subject, f"must be one of {', '.join(numbers)}", repr(value))
+    found = find_dtype(value, numbers.values())
+    if found is None:
+        raise SpecError(subject, f"must be one of {', '.join(numbers)}", repr(value))
+    return found

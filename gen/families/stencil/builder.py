@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DType, numpy_dtype
+from gen.dtypes import DType, find_dtype
 from gen.errors import SpecError
 from gen.families.base import Array
 from gen.families.stencil.spec import DTYPES, MOST_AXES, MOST_WEIGHTS, Boundary, StencilSpec
@@ -155,15 +155,10 @@ def _is_whole(number: object) -> bool:
 
 def _dtype_of(dtype: Any) -> DType:
     """An element type, given by its short name, by NumPy's, or as a type."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-    for known in DTYPES:
-        if known.name == name:
-            return known
-    meant = numpy_dtype(dtype)
-    for known in DTYPES:
-        if meant is not None and known.numpy == meant:
-            return known
-    raise SpecError("stencil.dtype", "must be one of " + ", ".join(known.name for known in DTYPES), repr(dtype))
+    found = find_dtype(dtype, DTYPES)
+    if found is None:
+        raise SpecError("stencil.dtype", "must be one of " + ", ".join(known.name for known in DTYPES), repr(dtype))
+    return found
 
 
 def _one_an_axis(given: object) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import B32, BF16, DTYPES, DType, numpy_dtype, python_int, read_dtype
+from gen.dtypes import B32, BF16, DTYPES, DType, find_dtype, numpy_dtype, python_int, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.transpose.values import BITS, NUMBERS, Values
@@ -255,12 +255,8 @@ def bits_of(dtype: Any) -> DType:
 
 def number_of(dtype: Any, subject: str) -> DType:
     """The type of numbers that is meant. Raises SpecError, about `subject`, if it is none that gen computes with."""
-    word = _WORDS.get(dtype) if isinstance(dtype, str) else dtype
-    if isinstance(word, DType):
-        found = word if word in NUMBERS.values() else None
-    else:
-        known = numpy_dtype(dtype)
-        found = next((number for number in NUMBERS.values() if known is not None and number.numpy == known), None)
+    word = _WORDS.get(dtype, dtype) if isinstance(dtype, str) else dtype
+    found = find_dtype(word, NUMBERS.values())
     if found is None:
         rule = "must be one of " + ", ".join(NUMBERS) + " where numbers change"
         bits = isinstance(word, DType) and word.kind == "bits"
