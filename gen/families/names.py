@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _MIN_SIMILARITY = 0.5  # by difflib: of a name that may be meant
 _MIN_SIMILARITY_TO_BEST = 0.75  # as a fraction of the most similar name's
 _TYPES = (*DTYPES, C64.name, C128.name)
 S = TypeVar("S", bound=Spec)
+_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _VARIANT = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
 
 
@@ -60,6 +62,9 @@ def variant(family: Family[Any], spec: Spec, algorithm: str | Algorithm[Any, Any
     reason = illegal(found, spec, config)
     if reason is not None:
         raise ConfigError(made.name, f"is illegal: {reason}")
+    if not _NAME.fullmatch(made.name):
+        rule = "must be made of letters from a to z, digits and underscores, for it names a kernel and its file"
+        raise ConfigError(ascii(made.name), rule)
     if len(made.name) > MAX_NAME:
         raise ConfigError(made.name, f"must be at most {MAX_NAME} characters long", len(made.name))
     return made

@@ -18,7 +18,7 @@ def text_of_specs(families: Sequence[Family[Any]], others: Mapping[str, Mapping[
     """The file's text: every spec of every catalogue, and `others` by name, a line each."""
     named: dict[str, Mapping[str, Any]] = dict(others or {})
     named |= {family.name_of(spec): spec.to_json() for family in families for spec in family.catalogue}
-    lines = [f'    "{name}": {json.dumps(named[name], sort_keys=True)}' for name in sorted(named)]
+    lines = [f"    {json.dumps(name)}: {json.dumps(named[name], sort_keys=True)}" for name in sorted(named)]
     return f'{{\n  "schema": {SCHEMA},\n  "specs": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 
 

@@ -242,3 +242,23 @@ def test_the_text_that_failed_is_kept_where_the_reason_says(monkeypatch: pytest.
     (found,) = run("prove", NAIVE.name, "--json").data["variants"]
     assert f"{NAIVE.name}.cu:{line}: `" in found["reason"]
     assert Path(found["reason"].rpartition("in the text of ")[2]).read_text() == text
+
+
+@pytest.mark.parametrize("label", ["../../evil", "/evil", "na\u00efve", 'a"b', "a b", "a\nb", "%s"])
+def test_a_label_that_is_no_name_of_a_kernel_is_refused(
+    label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "a_family_of_odd_labels", raising=False)
+    Path("a_family_of_odd_labels.py").write_text(
+        "from gen.families.reduction import Reduction, ReductionSpec\n"
+        f"class Odd(ReductionSpec):\n    label = {label!r}\n"
+        "class Other(Reduction):\n    name, named, samples, catalogue = 'other', (), {}, (Odd(),)\n"
+    )
+    before = sorted(tmp_path.rglob("*"))
+    for command in (("generate", "--out", "made"), ("prove", "other", "--out", "made")):
+        ended = run("--family", "a_family_of_odd_labels:Other", *command)
+        assert ended.status == 2
+        assert "must be made of letters from a to z, digits and underscores" in ended.err
+    assert [path for path in sorted(tmp_path.rglob("*")) if "__pycache__" not in str(path)] == before
