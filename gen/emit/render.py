@@ -17,12 +17,14 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import jinja2
-from jinja2 import meta
+from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame
+from jinja2.loaders import split_template_path
 
 from gen.errors import TemplateError
 from gen.families.base import Family, Launch, Plan, Variant
 from gen.families.expr import Expr
+from gen.families.names import did_you_mean, near
 from gen.paths import templates_root
 
 _INPUTS = re.compile(r"\{# inputs:(.*?)#\}")
@@ -156,7 +158,8 @@ def fill(environment: jinja2.Environment, template: str, inputs: Mapping[str, ob
 def declared_inputs(environment: jinja2.Environment, template: str) -> frozenset[str]:
     """The names on the template's first line: `{# inputs: name, unroll #}`.
 
-    Raises TemplateError if the line is missing, or names other inputs than the template reads.
+    Raises TemplateError if the line is missing, or names other inputs than the template reads: first a name that the
+    template reads, with its line, since that may be one of those declared, misspelt.
     """
     source = _source(environment, template)
     match = _INPUTS.match(source)
@@ -164,9 +167,11 @@ def declared_inputs(environment: jinja2.Environment, template: str) -> frozenset
         raise TemplateError(template, "must begin with {# inputs: ... #}", repr(source.partition("\n")[0]))
     declared = {name.strip() for name in match.group(1).split(",") if name.strip()}
     read = _made(template, source).read
-    for name in sorted(declared ^ read):
-        rule = "is declared, but never read" if name in declared else "is read, but not declared"
-        raise TemplateError(f"{template}: {name}", rule)
+    for name in sorted(read.keys() - declared, key=lambda name: read[name]):
+        meant = did_you_mean(near(name, [*sorted(declared - read.keys()), *sorted(declared)]))
+        raise TemplateError(f"{template}:{read[name]}: {name}", "is read, but not declared", next_step=meant)
+    for name in sorted(declared - read.keys()):
+        raise TemplateError(f"{template}: {name}", "is declared, but never read")
     return frozenset(declared)
 
 
@@ -185,6 +190,9 @@ def sources(environment: jinja2.Environment, template: str) -> tuple[str, ...]:
                 _source(environment, partial)
             except TemplateError as error:
                 raise TemplateError(name, "imports a partial that is not there", partial) from error
+            for unknown, line in _made(partial, _source(environment, partial)).read.items():
+                rule = "is read, but neither set there nor given to its macro"
+                raise TemplateError(f"{partial}:{line}: {unknown}", rule)
             found[partial] = None
             left.append(partial)
     return tuple(sorted(found))
@@ -207,9 +215,9 @@ class _Loader(jinja2.BaseLoader):
         self._roots = roots
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, None, None]:
-        """The text of a template."""
+        """The text of a template, which lies in one of the folders, not above them."""
         for root in self._roots:
-            place = root.joinpath(*template.split("/"))
+            place = root.joinpath(*split_template_path(template))
             if place.is_file():
                 return place.read_text(encoding="utf-8"), None, None
         raise jinja2.TemplateNotFound(template)
@@ -231,12 +239,12 @@ class _Made(NamedTuple):
 
     Attributes:
         code: what renders it.
-        read: the names that it reads and does not define.
+        read: the names that it reads and does not define, each with the first line on which it stands.
         imported: the partials that it imports; None for one without fixed name.
     """
 
     code: CodeType
-    read: frozenset[str]
+    read: Mapping[str, int]
     imported: tuple[str | None, ...]
 
 
@@ -250,7 +258,10 @@ def _made(template: str, source: str) -> _Made:
         generator = _Generator(environment, template, None)
         generator.visit(tree)
         code = compile(generator.stream.getvalue(), "<template>", "exec")  # type: ignore[attr-defined]
-        return _Made(code, frozenset(generator.read), imported)
+        lines: dict[str, int] = {}
+        for node in tree.find_all(nodes.Name):
+            lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
+        return _Made(code, {name: lines.get(name, 1) for name in generator.read}, imported)
 
 
 class _Generator(CodeGenerator):
@@ -319,4 +330,4 @@ def _source(environment: jinja2.Environment, template: str) -> str:
     try:
         return environment.loader.get_source(environment, template)[0]
     except jinja2.TemplateNotFound as error:
-        raise TemplateError(template, "is no template") from error
+        raise TemplateError(template, "is no template of its family, nor one that all share") from error

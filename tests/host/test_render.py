@@ -132,7 +132,11 @@ def test_what_is_derived_for_a_template_goes_before_a_field_of_the_same_name(tmp
     [
         ("{{ name }}\n", {}, "fake/any.cu.jinja must begin with {# inputs: ... #} (got '{{ name }}')"),
         ("", {}, "fake/any.cu.jinja must begin with {# inputs: ... #} (got '')"),
-        ("{# inputs: name #}\n{{ name }}{{ unrol }}\n", {}, "fake/any.cu.jinja: unrol is read, but not declared"),
+        ("{# inputs: name #}\n{{ name }}{{ unrol }}\n", {}, "fake/any.cu.jinja:2: unrol is read, but not declared"),
+        ("{# inputs: name, count #}\n{{ name }}\n{{ cuont }}\n", {"count": 1},
+         "fake/any.cu.jinja:3: cuont is read, but not declared. Did you mean count"),
+        ('{# inputs: name #}\n{% from "../_own.cu.jinja" import x %}{{ x(name) }}\n', {},
+         "fake/any.cu.jinja imports a partial that is not there (got ../_own.cu.jinja)"),
         ("{# inputs: name, u #}\n{{ name }}\n", {"u": 1}, "fake/any.cu.jinja: u is declared, but never read"),
         ("{# inputs: name #}\n{{ name }}\n", {"u": 1}, "fake/any.cu.jinja: u is given to it, but not declared"),
         ("{# inputs: name, u #}\n{{ name }}{{ u }}\n", {}, "fake/any.cu.jinja: u is declared, but not given to it"),
@@ -178,11 +182,29 @@ def test_a_value_may_decide_without_being_printed(tmp_path: Path) -> None:
     assert body(render(made)) == made.name + "\n"
 
 
-@pytest.mark.parametrize("text", ["{{ hidden }}", "{{ name }}", "{{ 0.5 }}"])
-def test_a_partial_sees_nothing_but_its_parameters(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{{ hidden }}", "_own.cu.jinja:2: hidden is read, but neither set there nor given to its macro"),
+        ("{{ name }}", "_own.cu.jinja:2: name is read, but neither set there nor given to its macro"),
+        ("{{ 0.5 }}", "fake/any.cu.jinja may print text and integers only"),
+    ],
+)
+def test_a_partial_sees_nothing_but_its_parameters(tmp_path: Path, text: str, says: str) -> None:
     template = '{# inputs: name #}\n{% from "_own.cu.jinja" import show %}\n{{ name }}{{ show() }}\n'
     partial = f"{{# inputs: #}}\n{{% macro show() %}}{text}{{% endmacro %}}\n"
-    assert "fake/any.cu.jinja" in refused(fake(tmp_path, template, {}, _own=partial))
+    assert says in refused(fake(tmp_path, template, {}, _own=partial))
+
+
+@pytest.mark.parametrize("template", ["../secret.cu.jinja", "fake/../../secret.cu.jinja"])
+def test_no_template_lies_above_the_folders_of_templates(
+    tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "templates").mkdir()
+    made = fake(folder, "{# inputs: name #}\n{{ name }}\n", {})
+    (tmp_path / "secret.cu.jinja").write_text("{# inputs: name #}\n{{ name }} secret\n")
+    monkeypatch.setattr(type(made.algorithm), "template", template)
+    assert refused(made) == f"{template} is no template of its family, nor one that all share"
 
 
 def test_what_every_template_and_partial_declares_is_what_it_reads() -> None:
