@@ -189,10 +189,12 @@ class Builder:
             prelude = preludes_in(self.cache / "headers").header(
                 _digest(self._environment, *headers), headers, self._gpp, arguments
             )
-            unit.write_text(_unit(sources, texts, prelude))
+            unit.write_text(_unit(sources, texts))
             subject, kept = sources[0].name, self._kept(sources[0])
             try:
-                self._gpp.compile([*arguments, "-S", str(unit), "-o", str(assembly)], subject, kept)
+                # Not by a line of the text: there is none for a folder with quotes in its name.
+                included = [*arguments, "-include", str(prelude)]
+                self._gpp.compile([*included, "-S", str(unit), "-o", str(assembly)], subject, kept)
                 assembly.write_text(set_apart(assembly.read_text()))
                 self._gpp.compile(
                     [*LINK_FLAGS, str(assembly), str(self._runtime_library), "-lm", "-o", str(linked)], subject, kept
@@ -287,13 +289,12 @@ class Builder:
             return folder  # gen is never installed as an archive: the folder stays
 
 
-def _unit(sources: Sequence[Source], texts: Sequence[str], prelude: Path) -> str:
+def _unit(sources: Sequence[Source], texts: Sequence[str]) -> str:
     """One translation unit: each text in a namespace and in sections of its own, its line numbers kept."""
-    return "\n".join(_unit_lines(sources, texts, prelude)) + "\n"
+    return "\n".join(_unit_lines(sources, texts)) + "\n"
 
 
-def _unit_lines(sources: Sequence[Source], texts: Sequence[str], prelude: Path) -> Iterator[str]:
-    yield f'#include "{prelude}"'
+def _unit_lines(sources: Sequence[Source], texts: Sequence[str]) -> Iterator[str]:
     for slot, (source, text) in enumerate(zip(sources, texts, strict=True)):
         yield f"#undef __CUDA_ARCH__\n#define __CUDA_ARCH__ {source.cuda_arch}"
         yield f'#undef SHARED_SECTION\n#define SHARED_SECTION "shared_{slot}"'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import subprocess
@@ -9,9 +11,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from gen.errors import CompileError, MissingToolError
+from gen.emit.files import MAKE_ROOM
+from gen.errors import CompileError, MissingToolError, StoreError
 from gen.toolchain.headers import NEEDED, headers_for_gpp, lacking, places
 
+# What a line says where a disk is full; of headers that it has read g++ says no more than the last.
+_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "cannot write PCH file")
 _INSTALL_COMPILER = "Install it, for instance with `apt install g++` or `dnf install gcc-c++`."
 _INSTALL_HEADERS = "Install them with `pip install nvidia-cuda-runtime nvidia-cuda-crt`."
 
@@ -20,10 +25,22 @@ class Gpp:
     """g++, found when it is first needed."""
 
     def compile(self, arguments: Sequence[str], subject: str, source: Path) -> None:
-        """Runs g++; raises CompileError, about `subject`, with what it said and where the refused `source` is kept."""
-        result = subprocess.run([self.path, *arguments], check=False, capture_output=True, text=True, errors="replace")
-        if result.returncode != 0:
-            raise CompileError(subject, result.stderr or f"g++ ended with status {result.returncode}", source)
+        """Runs g++.
+
+        Raises:
+            StoreError: a disk is full, which is no fault of the source.
+            CompileError: about `subject`, with what g++ said and where the refused `source` is kept.
+        """
+        result = subprocess.run(
+            [self.path, *arguments], check=False, capture_output=True, text=True, errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+        if result.returncode == 0:
+            return
+        full = next((line for line in result.stderr.splitlines() if any(words in line for words in _FULL)), None)
+        if full is not None:
+            raise StoreError("g++", "cannot write what it makes", full, next_step=MAKE_ROOM)
+        raise CompileError(subject, result.stderr or f"g++ ended with status {result.returncode}", source)
 
     @cached_property
     def path(self) -> str:

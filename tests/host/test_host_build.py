@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gen.dtypes import F32
-from gen.errors import CompileError, MissingToolError
+from gen.errors import CompileError, MissingToolError, StoreError
 from gen.families.base import Launch, Limits, Operand, Plan, Variant
 from gen.families.expr import ONE
 from gen.proof.apart import GAP, LINE, aligned_as_declared, set_apart
@@ -215,6 +215,22 @@ def test_what_nvrtc_lacks_is_refused_here_too(warm: Path, forbidden: str) -> Non
 def test_kernel_that_its_plan_names_is_missing(warm: Path) -> None:
     with pytest.raises(CompileError, match="fake_v7__fake"):
         result(warm, text=lambda variant: store(variant).replace(variant.name, "another"))
+
+
+def test_a_folder_of_any_name_holds_what_is_built(warm: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "quo\"te, new\nline, back\\slash, a 'b' $c %d"
+    shutil.copytree(warm / "runtime", cache / "runtime")
+    assert result(cache, "v5") == 5.0
+    with pytest.raises(HostFault) as caught:
+        result(cache, "v9", lambda variant: "\n" + store(variant).replace("threadIdx.x", "threadIdx.x + 1"))
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("step", ["-S", "-c"])
+def test_a_full_disk_is_no_fault_of_the_source(tmp_path: Path, step: str) -> None:
+    (source := tmp_path / "right.cpp").write_text("int right() { return 7; }\n")
+    with pytest.raises(StoreError, match=r"g\+\+ cannot write what it makes .*No space left on device.* Make room"):
+        Gpp().compile([step, str(source), "-o", "/dev/full"], "right", source)
 
 
 def test_missing_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
