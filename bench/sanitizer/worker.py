@@ -33,11 +33,10 @@ def chosen(family: str, limits: Limits, name: str | None) -> tuple[Variant, ...]
 
 def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
     """The cases of a variant, each awkward size once, no more than `most` spread over all; and how many there are."""
-    # A size comes with several contents: to a sanitizer they are the same.
-    sizes: dict[str, Case] = {}
-    for case in (*cases_of(variant.family, variant.spec), *edge_cases(variant)):
-        sizes.setdefault(str(case.extents), replace(case, multiprocessors=MULTIPROCESSORS))
-    every = list(sizes.values())
+    # Each size comes with exact integers and with another content, in turns: to a sanitizer they are the same.
+    edges = {str(case.extents): case for case in edge_cases(variant)}
+    each = (*list(cases_of(variant.family, variant.spec))[::2], *edges.values())
+    every = [replace(case, multiprocessors=MULTIPROCESSORS) for case in each]
     if most >= len(every):
         return every, len(every)
     return [every[place * len(every) // most] for place in range(most)], len(every)
