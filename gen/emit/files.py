@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +14,8 @@ from gen.errors import GenError
 
 ELSEWHERE = "Name another folder with --out or $GEN_HOME"
 MAKE_ROOM = "Make room, or name another folder with --out or $GEN_HOME"
+ABANDONED = 3600.0  # seconds after which nobody writes a file any more
+_MADE = re.compile(r"\.\w+\.(?:cu|json)\.\d+")  # what a file is called until it is whole
 
 
 def write_if_changed(path: Path, text: str, next_step: str = MAKE_ROOM) -> bool:
@@ -23,7 +27,7 @@ def write_if_changed(path: Path, text: str, next_step: str = MAKE_ROOM) -> bool:
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(f".{path.name}.{os.getpid()}")
+        made = path.with_name(f".{path.name}.{os.getpid()}")  # as `_MADE` has it
         try:
             made.write_text(text, encoding="utf-8", newline="\n")
             made.replace(path)
@@ -47,6 +51,14 @@ def check_writable(path: Path, next_step: str = "Name another file") -> None:
             made.unlink(missing_ok=True)
     except OSError as error:
         raise GenError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Removes what processes that were killed left half written there, an hour later."""
+    with suppress(OSError):  # no folder; or another process removes them
+        for entry in list(os.scandir(folder)):
+            if _MADE.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > ABANDONED:
+                Path(entry).unlink(missing_ok=True)
 
 
 def read(path: Path) -> str | None:

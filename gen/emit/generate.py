@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gen.emit.files import MAKE_ROOM, read, write_if_changed
+from gen.emit.files import MAKE_ROOM, read, remove_abandoned, write_if_changed
 from gen.emit.render import MARK, render
 from gen.families.base import Family, Variant
 from gen.families.names import base_variants, search_space, variant
@@ -48,8 +48,9 @@ def generate(
     """Makes the folder hold these files; removes kernels that gen wrote there and would not write now.
 
     Only kernels whose names begin with one of `prefixes` are removed: those of families that are not at hand stay.
-    Raises GenError with that next step if one cannot be written.
+    What killed processes left half written goes too. Raises GenError with that next step if one cannot be written.
     """
+    remove_abandoned(folder)
     changed: list[str] = []
     unchanged: list[str] = []
     for name in sorted(files):

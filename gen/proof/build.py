@@ -29,7 +29,7 @@ from gen.proof.native import Runtime
 from gen.proof.parameters import cluster, most_threads
 from gen.proof.prelude import preludes_in
 from gen.proof.ptx import PtxError, translated
-from gen.proof.workplace import Workplace
+from gen.proof.workplace import Workplace, remove_abandoned
 from gen.toolchain.cache import Cache, write_whole
 
 VARIANTS_PER_UNIT = 20
@@ -88,7 +88,7 @@ class Source:
 
 
 class Builder:
-    """Builds variants and loads them, each once.
+    """Builds variants and loads them, each once. What a killed process was building goes when one is made.
 
     Attributes:
         cache: the folder where what is built is kept.
@@ -96,6 +96,7 @@ class Builder:
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
+        remove_abandoned(cache)
         self._slots = Cache(cache / "slots", ".json")  # of each text: its library, and which variant of it
         self._kernels = Cache(cache / "kernels", ".so")
         self._runtimes = Cache(cache / "runtime", ".so")

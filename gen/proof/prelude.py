@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 
 from gen.proof.gpp import Gpp
+from gen.proof.workplace import Workplace
 from gen.toolchain.cache import Cache, write_whole
 
 
@@ -45,8 +45,8 @@ class Preludes:
 
     def _read(self, key: str, text: str, gpp: Gpp, arguments: Sequence[str]) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=self._folder, prefix="reading-") as place:
-            written, kept = Path(place) / "prelude.h", Path(place) / "prelude.h.gch"
+        with Workplace(self._folder.parent) as place:
+            written, kept = place / "prelude.h", place / "prelude.h.gch"
             written.write_text(text)
             gpp.compile(
                 [*arguments, "-x", "c++-header", str(written), "-o", str(kept)], "The CPU run's header", written

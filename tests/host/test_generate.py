@@ -57,6 +57,16 @@ def test_only_what_changed_is_written(tmp_path: Path, spoiled: str) -> None:
     assert differences(tmp_path, FILES) == ""
 
 
+def test_what_a_killed_process_left_half_written_is_removed_an_hour_later(tmp_path: Path) -> None:
+    left, others = (".a.cu.4711", ".tuned.json.12"), (".a.cu.part", ".hidden.2024", "b.cu.12", ".b.cu.99")
+    for name in (*left, *others):
+        (tmp_path / name).write_text("half")
+    age(tmp_path)
+    (tmp_path / ".b.cu.99").touch()  # whoever writes it may still be at it
+    generate(tmp_path, FILES)
+    assert {path.name for path in tmp_path.iterdir()} == {*FILES, *others}
+
+
 def test_only_kernels_that_gen_wrote_are_removed(tmp_path: Path) -> None:
     foreign = {
         "mine.cu": b"int mine;\n",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +25,7 @@ from gen.proof.apart import GAP, LINE, aligned_as_declared, set_apart
 from gen.proof.build import VARIANTS_PER_UNIT, Builder, Source
 from gen.proof.gpp import Gpp
 from gen.proof.host import HostFault, HostRunner
-from gen.proof.workplace import ABANDONED, PREFIX, Workplace
+from gen.proof.workplace import ABANDONED, PREFIX, YOUNG, Workplace
 from gen.toolchain import headers
 from gen.toolchain.cache import Cache
 from gen.toolchain.headers import NEEDED
@@ -54,15 +56,36 @@ def result(cache: Path, label: str = "v7", text: Callable[[Variant], str] = stor
     return float(out)
 
 
-def test_what_killed_processes_left_behind_goes_a_day_later(tmp_path: Path) -> None:
-    old, young = (tmp_path / f"{PREFIX}{name}" for name in ("old", "young"))
-    for folder in (old, young):
-        (folder / "deep").mkdir(parents=True)
-    now = time.time()
-    os.utime(old, (now - ABANDONED - 60,) * 2)
-    os.utime(young, (now - ABANDONED + 3600,) * 2)
+def test_what_a_killed_process_left_behind_goes_and_what_others_build_stays(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, pathlib\n"
+        "from gen.proof.workplace import Workplace\n"
+        "with Workplace(pathlib.Path(sys.argv[1])) as place:\n"
+        "    (place / 'deep').mkdir()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    (left,) = tmp_path.iterdir()
     with Workplace(tmp_path) as place:
-        assert {*tmp_path.iterdir()} == {young, place}
+        Builder(tmp_path)
+        assert {*tmp_path.iterdir()} == {left, place}  # its owner may be about to lock it
+        for folder in (left, place):
+            os.utime(folder, (time.time() - 2 * YOUNG,) * 2)
+        Builder(tmp_path)
+        assert {*tmp_path.iterdir()} == {place}
+    assert not [*tmp_path.iterdir()]
+
+
+def test_where_there_are_no_locks_it_goes_a_day_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    old, young = (tmp_path / f"{PREFIX}{name}" for name in ("old", "young"))
+    for folder, age in ((old, ABANDONED + 60), (young, ABANDONED - 3600)):
+        folder.mkdir()
+        os.utime(folder, (time.time() - age,) * 2)
+    Builder(tmp_path)
     assert {*tmp_path.iterdir()} == {young}
 
 
