@@ -17,7 +17,7 @@ from gen.families.base import Family, Variant
 from gen.families.names import find_variant
 
 SUFFIX = ".cu"
-_PLAN = ("Let", "Launch", "Room", "Scratch", "Links")  # what a header says of a call
+_PLAN = ("Let", "Launch", "Room", "Scratch", "Compile")  # what a header says of a call
 _FIELD = re.compile(rf"// ({'|'.join(_PLAN)}|Spec|Config|Template): +(.*)")
 _MORE = "//           "  # begins a line that goes on with the field above it
 _AGAIN = "gen render {name} prints what gen writes now"
