@@ -124,7 +124,6 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (copies("naive_row_x32_y8_u1", "fine32_b32"), ConfigError, "it knows of no tiles"),
     (copies("tiled_t16_r8_p1_u1", "fine32_b32"), ConfigError, "its tiles must be of 32 x 32, as the result's are"),
     (copies("tiled_t32_r8_p0_u1_direct", "fine32_b32"), ConfigError, "fine is about tiles in shared memory"),
-    (copies("tiled_t32_r16_p1_u1_h16"), ConfigError, "tiles that are no squares are turned"),
     (copies("tiled_t64_r8_p0_u1_direct_dyn"), ConfigError, "without shared memory there is nothing to pad"),
     (copies("tiled_t32_r8_p1_u1_swz"), ConfigError, "padding has no effect"),
     (copies("tiled_t32_r8_p1_u1_direct"), ConfigError, "without shared memory there is nothing to pad"),

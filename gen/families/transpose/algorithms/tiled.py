@@ -173,11 +173,15 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
             return f"{spec.op} is about tiles in shared memory"
         elif spec.by_tiles and (config.tile_rows or config.tile_dim != spec.tile):
             return f"its tiles must be of {spec.tile} x {spec.tile}, as the result's are"
-        elif config.tile_rows and not spec.transposes_tiles:
-            return "tiles that are no squares are turned"
         needed = self.tile_bytes(spec, config)
         if needed > STATIC_SHARED_BYTES and not config.dynamic:
             return f"the tile takes {needed} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
+        return None
+
+    def unsearched(self, spec: MatrixSpec, config: TiledConfig) -> str | None:
+        """Tiles that are no squares have shared memory spread what is transposed; copies need none of it."""
+        if isinstance(spec, MoveSpec) and config.tile_rows and not spec.transposes_tiles:
+            return "tiles that are no squares are tried where they are transposed"
         return None
 
     def uncovered(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, limits: Limits) -> str | None:
