@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gen.compare.gpu import ComparisonGpu
 from gen.dtypes import DType
-from gen.families.steps import Step
+from gen.families.plans import Step
 from gen.gpu.elements import Rows
 from gen.proof.oracle import Allowance
 from gen.toolchain.compiled import Compiler

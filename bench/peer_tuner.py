@@ -27,7 +27,7 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_variant
-from gen.families.steps import steps
+from gen.families.plans import steps
 from gen.gpu.trial import Problem, Trial
 from gen.store.trials import Trials
 from gen.toolchain.farm import CompileFarm

@@ -11,7 +11,7 @@ import numpy as np
 
 from gen.errors import DeviceError, RunError
 from gen.families.base import Array, Extents, Layout, Limits, Runner, Variant
-from gen.families.steps import Step
+from gen.families.plans import Step
 
 Run = Callable[[Extents, Mapping[str, Any]], None]
 

@@ -10,7 +10,7 @@ import numpy as np
 from gen.families import FAMILIES
 from gen.families.base import Array, Extents, Limits, Variant
 from gen.families.names import find_variant
-from gen.families.steps import Step, steps
+from gen.families.plans import Step, steps
 
 LEAST = 16  # bytes: the smallest allocation that is exact
 APART = 1 << 22  # bytes from one allocation to the next

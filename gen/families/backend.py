@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from gen.families.base import Array, Extents, Limits, Variant
-from gen.families.steps import Step
+from gen.families.plans import Step
 
 LEGACY_STREAM = 1
 PER_THREAD_STREAM = 2

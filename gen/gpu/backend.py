@@ -21,7 +21,7 @@ from cuda.bindings import driver as bindings
 from gen.errors import DeviceError, RunError
 from gen.families.backend import LEGACY_STREAM, PER_THREAD_STREAM
 from gen.families.base import Array, Extents, Variant
-from gen.families.steps import Step
+from gen.families.plans import Step
 from gen.gpu.device import CudaDevice, DriverModule, Graph, call
 from gen.toolchain.nvrtc import Nvrtc
 

@@ -14,7 +14,7 @@ from typing import Any
 from gen.errors import MissingToolError, RunError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Variant
-from gen.families.steps import steps
+from gen.families.plans import steps
 from gen.paths import cache_home
 
 PROGRAM = "ncu"

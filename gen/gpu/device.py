@@ -23,7 +23,7 @@ from gen.arch import Attribute, Limits
 from gen.dtypes import DType
 from gen.errors import DeviceError, MissingToolError, RunError
 from gen.families.base import Array
-from gen.families.steps import Step
+from gen.families.plans import Step
 
 try:
     # A PyCUDA that was built where no driver was is not linked with it: its symbols must be there before.

@@ -9,7 +9,7 @@ import numpy as np
 
 from gen.errors import DeviceError, RunError
 from gen.families.base import Array, Extents, Limits, Scratch, Variant
-from gen.families.steps import Step, steps
+from gen.families.plans import Step, steps
 from gen.gpu.device import CudaDevice, Memory, bind, make_room
 from gen.toolchain.compiled import Compiled, Compiler
 

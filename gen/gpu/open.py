@@ -12,7 +12,7 @@ from typing import Any
 
 from gen.emit.files import alone, read, write_if_changed
 from gen.errors import MissingToolError, StoreError
-from gen.families.steps import Step
+from gen.families.plans import Step
 from gen.gpu.device import CudaDevice, open_device
 from gen.gpu.lock import gpu_uuid
 from gen.gpu.nvml import Nvml

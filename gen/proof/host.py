@@ -25,7 +25,7 @@ import numpy as np
 
 from gen.errors import RunError
 from gen.families.base import Array, Extents, Limits, Operand, Plan, Variant
-from gen.families.steps import Step, steps
+from gen.families.plans import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel, Variable

@@ -22,7 +22,7 @@ from gen.arch import (
 )
 from gen.dtypes import DType
 from gen.errors import RunError
-from gen.families.steps import Step
+from gen.families.plans import Step
 from gen.proof.code import Kernel
 from gen.toolchain.occupancy import occupancy, registers_per_warp
 

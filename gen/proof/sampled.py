@@ -27,7 +27,7 @@ import numpy as np
 from gen.dtypes import DType
 from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
-from gen.families.steps import Step, steps
+from gen.families.plans import Step, steps
 from gen.proof.cases import Case, Content, begins
 from gen.proof.failure import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
 from gen.proof.faults import Place

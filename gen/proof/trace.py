@@ -17,7 +17,7 @@ import numpy as np
 
 from gen.arch import MODERN, Limits, MemoryModel
 from gen.families.base import Array, Extents, Operand
-from gen.families.steps import Step, steps
+from gen.families.plans import Step, steps
 from gen.proof.apart import LINE
 from gen.proof.code import Variable
 from gen.proof.faults import Line, Place

@@ -14,7 +14,7 @@ from gen.errors import ArgumentError, GenError, RunError
 from gen.families.backend import LEGACY_STREAM, Backend, Code, Prepared
 from gen.families.base import WIDEST, Extents, Spec, Variant
 from gen.families.extents import counted, extents_of
-from gen.families.steps import steps
+from gen.families.plans import steps
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
 from gen.runtime.results import make

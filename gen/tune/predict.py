@@ -15,7 +15,7 @@ from math import ceil, inf, prod
 
 from gen.arch import LINE, SECTOR, WARP, Limits
 from gen.families.base import Extents, Variant
-from gen.families.steps import steps
+from gen.families.plans import steps
 from gen.proof.traffic import Access, Traffic
 from gen.toolchain.usage import Usage
 

@@ -12,7 +12,7 @@ from gen.dtypes import F32, I32
 from gen.emit.render import render
 from gen.errors import CompileError, DeviceError, RunError
 from gen.families.names import find_variant
-from gen.families.steps import Step
+from gen.families.plans import Step
 from gen.families.transpose import Transpose
 from gen.gpu.buffers import Buffers
 from gen.gpu.device import CudaDevice, open_device

@@ -23,11 +23,10 @@ from gen.families.base import MAX_GRID_X, Algorithm, Extents, Family, Launch, Li
 from gen.families.config import Config
 from gen.families.expr import ONE, size
 from gen.families.names import base_variants, illegal, named_variant, parse_label, search_space, unsearched
-from gen.families.plans import Tiles
+from gen.families.plans import Tiles, steps
 from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec, Shfl
 from gen.families.reduction.flags import Flags, FlagsConfig
 from gen.families.stencil import StencilSpec
-from gen.families.steps import steps
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
 from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from tests.strategies import cases, extents, json_values, stencils, variants

@@ -15,7 +15,7 @@ from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.config import pairwise
 from gen.families.names import find_family, find_variant, named_variant, parse_label, search_space, variant
-from gen.families.steps import steps
+from gen.families.plans import steps
 from gen.families.transpose import MoveSpec, TransposeSpec
 from gen.families.transpose.algorithms.tiled import TiledConfig
 from gen.proof.host import HostRunner

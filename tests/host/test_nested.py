@@ -23,9 +23,9 @@ from gen.emit.render import MARK, linked_with, render
 from gen.families import FAMILIES
 from gen.families.base import Array, Limits, Variant
 from gen.families.names import find_variant, search_space, variant
+from gen.families.plans import steps
 from gen.families.reduction import Reduction
 from gen.families.reduction.nested import MOST_BLOCKS
-from gen.families.steps import steps
 from gen.tune.search import Space
 from tests.fake_backend import FakeBackend
 from tests.host.test_mutants import changed

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gen.dtypes import I32, DType
 from gen.families.base import Launch, Plan
 from gen.families.expr import ONE, ZERO, Expr, constant, size
-from gen.families.steps import Step, steps
+from gen.families.plans import Step, steps
 
 N = size("n")
 

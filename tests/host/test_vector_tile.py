@@ -14,7 +14,7 @@ from gen.emit.render import MARK, render
 from gen.families.base import Kernel, Limits
 from gen.families.extents import extents_of, layout_of
 from gen.families.names import variant
-from gen.families.steps import steps
+from gen.families.plans import steps
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.common import Order
 from gen.families.transpose.algorithms.vectors import VectorTile, VectorTileConfig

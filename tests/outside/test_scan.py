@@ -21,7 +21,7 @@ from gen.errors import ShapeError, SpecError
 from gen.families import FAMILIES, families
 from gen.families.base import Layout, Limits, Variant
 from gen.families.names import find_variant
-from gen.families.steps import steps
+from gen.families.plans import steps
 from gen.paths import output_home
 from gen.proof.cases import DRAWN
 from gen.proof.host import HostRunner

@@ -12,7 +12,7 @@ import pytest
 from gen.dtypes import U8
 from gen.errors import RunError
 from gen.families.base import Array, Expected, Extents, Layout, Operand
-from gen.families.steps import Step
+from gen.families.plans import Step
 from gen.families.transpose import Transpose
 from gen.families.transpose.literature import MatrixSpec
 from gen.gpu.trial import Problem
