@@ -14,7 +14,7 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import show
 from gen.cli.common import Json, Out, families_of, find, home_of
-from gen.errors import MissingToolError, UnknownNameError
+from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
 
 if TYPE_CHECKING:
     from gen.arch import Limits
@@ -97,10 +97,9 @@ def prove(
                     tick("proven")
                 compiled = result_of(compiling)
                 paths = {file.variant.name: file.path for file in files}
-                found += [
-                    replace(with_registers(by_name[made.name], compiled.get(made.name)), path=paths.get(made.name))
-                    for made in variants
-                ]
+                for made in variants:
+                    verdict = replace(by_name[made.name], path=paths.get(made.name))
+                    found.append(compiles(with_registers(verdict, compiled.get(made.name)), compiled.get(made.name)))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(STOPPED) from None
     finally:
@@ -220,8 +219,8 @@ def compiler_at_hand(cache: Path) -> Nvrtc | None:
 
 def compile_all(
     compiler: Nvrtc | None, variants: Sequence[Variant], files: Sequence[KernelFile] = ()
-) -> dict[str, Compiled]:
-    """What a compiler makes of the variants, by name; those that it refuses are left out. Nothing without one.
+) -> dict[str, Compiled | CompileError]:
+    """What a compiler makes of the variants, or says of those that it refuses, by name. Nothing without one.
 
     NVRTC takes Ctrl-C for itself while it compiles. In a process of its own it takes nobody's; for few sources that
     takes longer to start than they take.
@@ -243,7 +242,15 @@ def compile_all(
     else:
         with CompileFarm(compiler, width=1) as farm:
             results = list(farm.compile_many(texts.items(), DEFAULT_ARCH))
-    return {result.name: result for result in results if isinstance(result, Compiled)}
+    return {result.name if isinstance(result, Compiled) else result.subject: result for result in results}
+
+
+def compiles(verdict: Verdict, compiled: Compiled | CompileError | None) -> Verdict:
+    """The verdict, or that the GPU's compiler refuses what ran on the CPU."""
+    if verdict.status != "proven" or not isinstance(compiled, CompileError) or isinstance(compiled, UnlinkedError):
+        return verdict
+    reason = str(compiled) if verdict.path is None else f"{compiled}\n  in the text of {verdict.path}"
+    return replace(verdict, status="failed", kind="compile error", reason=reason)
 
 
 def keep_failures(home: Path, verdicts: Sequence[Verdict]) -> None:

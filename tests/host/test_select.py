@@ -117,12 +117,21 @@ def takes(made: Variant, case: Case) -> bool:
 
 
 @each_family
-def test_every_variant_takes_its_edge_cases(family: Family[Any]) -> None:
+def test_every_variant_takes_its_edge_cases_and_several_sizes(family: Family[Any]) -> None:
     for made in (made for variants in covered(family).values() for made in variants):
-        for case in edge_cases(made):
-            assert uncovered(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None, (
-                f"{made.name}: {case}"
-            )
+        if made.algorithm.not_on_host is None:
+            edges = tuple(edge_cases(made))
+            assert all(takes(made, case) for case in edges), made.name
+            taken: set[str] = set()
+            for case in (*edges, *shared(family, made.spec)):
+                if len(taken) < LEAST and takes(made, case):
+                    taken.add(str(case.extents))
+            assert len(taken) == LEAST, made.name
+
+
+@cache
+def shared(family: Family[Any], spec: Spec) -> tuple[Case, ...]:
+    return tuple(cases_of(family, spec))[::2]  # each size comes twice
 
 
 @each_family

@@ -52,8 +52,10 @@ def test_many_are_compiled_in_another_process(few: int, apart: bool, monkeypatch
     monkeypatch.setattr("gen.cli.prove.FEW", few)
     monkeypatch.setattr("gen.toolchain.nvrtc.Nvrtc._compile", refuse)
     monkeypatch.setattr(Host, "verdicts", lambda _, variants: (Verdict(made, "proven", 1) for made in variants))
-    assert run("prove", "reduceShfl").status == 0
+    ended = run("prove", "reduceShfl")
     assert bool(here) is not apart
+    assert ended.status == (0 if apart else 1)
+    assert ("failed: compile error" in ended.out) is not apart
 
 
 def test_prove_takes_every_algorithm_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +175,16 @@ def test_a_file_is_proven_as_it_stands_wherever_it_is(built: Path) -> None:
         assert f"{folder / 'wrong.cu'}:{line}" in ended.out
         assert f"{folder / 'right.cu'}" in ended.out
     assert run("prove", folder / "right.cu").status == 0
+
+
+def test_a_file_that_only_the_compiler_of_gpus_refuses_has_failed(built: Path) -> None:
+    (file := built / "mine.cu").write_text(
+        render(NAIVE).replace("if (row >= rows)", "if (__builtin_ia32_rdtsc() == 0 || row >= rows)")
+    )
+    (found,) = run("prove", file, "--json").data["variants"]
+    assert (found["verdict"], found["kind"]) == ("failed", "compile error")
+    assert "__builtin_ia32_rdtsc" in found["reason"]
+    assert found["reason"].endswith(f"in the text of {file}")
 
 
 def test_a_file_that_the_compiler_refuses_is_named_by_its_path_and_line(built: Path) -> None:
