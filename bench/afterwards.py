@@ -89,7 +89,7 @@ def measure(instruments: Instruments, case: str, made: Sequence[Variant]) -> lis
     launches: dict[str, Launch] = {}
     expected = problem.family.oracle(problem.spec, buffers.download(), problem.extents)[out.operand.name]
     for one in made:
-        compiled = instruments.compiler.compile(one.name, render(one), device.limits.arch)
+        compiled = device.compile(one.name, render(one))
         kernel = CudaKernel(one, compiled, device, device.limits)
         launches[one.name] = _launch(kernel, problem.extents, buffers.addresses)
         buffers.poison(0x7FA15A5A)
@@ -119,8 +119,7 @@ def measure(instruments: Instruments, case: str, made: Sequence[Variant]) -> lis
 
 
 def _launch(kernel: CudaKernel, extents: Extents, addresses: Mapping[str, int]) -> Launch:
-    steps = kernel.steps(extents)
-    return lambda: kernel.queue(steps, addresses)
+    return kernel.launches(kernel.steps(extents), extents, addresses)
 
 
 def _both(launch: Launch, follow: Callable[[Launch], None]) -> Launch:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gen.compare.gpu import ComparisonGpu
-from gen.dtypes import DType
+from gen.dtypes import U64, DType
 from gen.families.plans import Step
-from gen.gpu.elements import Rows
+from gen.gpu.service import Rows
 from gen.proof.oracle import Allowance
 from gen.toolchain.compiled import Compiler
 
@@ -38,17 +38,15 @@ class BenchGpu(ComparisonGpu):
     def compile(self, name: str, source: str) -> Callable[..., None]:
         """Compiles CUDA C++ with one `extern "C"` kernel of that name.
 
-        Gives `launch(stream, grid, block, arguments)`; arguments are addresses, or numbers with their `struct` letter.
+        Gives `launch(stream, grid, block, arguments)`; arguments are addresses, or numbers with their types.
         """
-        from gen.gpu.device import DriverModule
-
-        module = DriverModule(self._compiler.compile(name, source, self.arch).cubin)
+        code = self.backend.load(self._compiler.compile(name, source, self.arch))
 
         def launch(
             stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-            arguments: Sequence[int | tuple[str, int | float]],
+            arguments: Sequence[int | tuple[DType, int]],
         ) -> None:  # fmt: skip
-            values = [argument if isinstance(argument, tuple) else ("P", argument) for argument in arguments]
-            module.launch(name, Step("", grid, block, (), 0, (1, 1, 1), False), values, stream)
+            values = tuple(argument if isinstance(argument, tuple) else (U64, argument) for argument in arguments)
+            code.prepare({}, [Step("", grid, block, values, 0, (1, 1, 1), setup=False)]).launch({}, {}, stream)
 
         return launch

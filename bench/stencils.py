@@ -24,7 +24,7 @@ from gen.compare.case import ComparisonCase, Shape
 from gen.compare.checks import Checks, Prepare, misshapen, wherever
 from gen.compare.peers.base import Contender, SharedArray
 from gen.compare.peers.base import window as slices
-from gen.dtypes import F64, DType
+from gen.dtypes import F64, I64, DType
 from gen.errors import RunError
 from gen.families.base import Array
 from gen.families.stencil import StencilSpec
@@ -130,13 +130,13 @@ def exact(gpu: BenchGpu, case: ComparisonCase, source: SharedArray) -> Cells:
     threads = prod(BLOCK)
     begin(
         0, (-(-case.elements // threads), 1, 1), (threads, 1, 1),
-        [source.address, now.value.address, now.off.address, ("q", case.elements)],
+        [source.address, now.value.address, now.off.address, (I64, case.elements)],
     )  # fmt: skip
     grid = (-(-cols // BLOCK[0]) * -(-rows // BLOCK[1]), 1, 1)
     looked_at = min(steps_of(case), WINDOW_STEPS)
     for done in range(1, steps_of(case) + 1):
         arrays = [now.value.address, now.off.address, other.value.address, other.off.address]
-        step(0, grid, BLOCK, [*arrays, ("q", rows), ("q", cols)])
+        step(0, grid, BLOCK, [*arrays, (I64, rows), (I64, cols)])
         now, other = other, now
         if done == looked_at:
             _look(gpu, replace(case, counts={"steps": done}), source, now)

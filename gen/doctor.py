@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import re
 import shutil
@@ -75,15 +74,15 @@ def _nvrtc() -> Finding:
 def _cuda_core() -> Finding:
     version = _distribution("cuda-core")
     return Finding(
-        "cuda-core", version, "calling NVRTC", "no kernel is compiled", version is not None and _major(version) == 1,
-        "pip install 'cuda-core>=1.0,<2'",
+        "cuda-core", version, f"calling NVRTC{'' if _has_pycuda() else '; loading and timing kernels in gen tune'}",
+        "no kernel is compiled", version is not None and _major(version) == 1, "pip install 'cuda-core>=1.0,<2'",
     )  # fmt: skip
 
 
 def _cuda_bindings() -> Finding:
     version = _distribution("cuda-bindings")
     return Finding(
-        "cuda-bindings", version, "cuda-core, which does not work without it", "no kernel is compiled",
+        "cuda-bindings", version, "cuda-core, which does not work without it; calling kernels", "no kernel is compiled",
         version is not None and _major(version) == 13, "pip install 'cuda-bindings>=13,<14'",
     )  # fmt: skip
 
@@ -132,7 +131,9 @@ def _clang_format() -> Finding:
 
 
 def _driver() -> Finding:
-    version = _driver_version()
+    from gen.gpu.device import cuda_of_driver
+
+    version = cuda_of_driver()
     return Finding(
         "GPU driver (CUDA)", version, "running kernels on a GPU",
         "kernels are compiled and proven, but neither measured nor loaded",
@@ -140,28 +141,20 @@ def _driver() -> Finding:
     )  # fmt: skip
 
 
-def _driver_version() -> str | None:
-    """The newest CUDA the driver runs: `13.0`. Asks the library alone: no device, no context."""
-    version = ctypes.c_int(0)
-    try:
-        status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    except (OSError, AttributeError):  # no such library, or one of another make
-        return None
-    if status != 0 or version.value == 0:  # a stub to link against: there is no driver behind it
-        return None
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
-
-
 def _pycuda() -> Finding:
-    # Not imported: that would look for the driver.
-    try:
-        there = find_spec("pycuda") is not None
-    except (ImportError, ValueError):  # something stands in its place that is no package
-        there = False
     return Finding(
-        "PyCUDA", _distribution("pycuda"), "running kernels on a GPU",
-        "kernels are compiled and proven, but neither measured nor loaded", there, "pip install 'gen-cuda[gpu]'",
+        "PyCUDA", _distribution("pycuda"), "loading and timing kernels in gen tune; compiling with nvcc",
+        "cuda-core loads and times kernels instead; --compiler nvcc cannot be used", _has_pycuda(),
+        "pip install 'gen-cuda[pycuda]', which needs nvcc on the PATH",
     )  # fmt: skip
+
+
+def _has_pycuda() -> bool:
+    """Whether it is installed. Not imported: that would look for the driver."""
+    try:
+        return find_spec("pycuda") is not None
+    except (ImportError, ValueError):  # something stands in its place that is no package
+        return False
 
 
 def _nvml() -> Finding:

@@ -25,7 +25,7 @@ from gen.gpu.timing import Protocol, Sample
 from gen.paths import cache_home, output_home
 from gen.proof.host import HostRunner
 from gen.proof.oracle import Allowance
-from tests.fake_backend import FakeBackend, FakeMemory
+from tests.fake_device import FakeDevice, FakeMemory
 from tests.fake_family import fake_variant
 from tests.fakes import OracleRunner
 
@@ -37,8 +37,11 @@ class FakeReplay:
     queue: Callable[[int], None]
     open: list[FakeReplay]
 
-    def replay(self) -> None:
-        self.queue(7)
+    def replay(self, stream: int = 7) -> None:
+        self.queue(stream)
+
+    def time_us(self) -> float:
+        return 1.0
 
     def close(self) -> None:
         self.open.remove(self)
@@ -79,7 +82,7 @@ class FakeGpu(BenchGpu):
     timed: dict[int, tuple[Sample, bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.backend = FakeBackend(self.runner)
+        self.backend = FakeDevice(self.runner)
 
     def array(self, shape: Shape, element: DType) -> SharedArray:
         made = FakeMemory(max(int(np.prod(shape)) * element.size, 1))  # full of 0xAA

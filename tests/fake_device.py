@@ -1,283 +1,489 @@
-"""A GPU that is none: it replays times, and misbehaves where it is told to."""
+"""A device made of host memory: kernels run on the CPU when they are launched, streams are numbers."""
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import nullcontext
+import ctypes
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pytest
 
-from gen.errors import CompileError, RunError
-from gen.families.base import Limits, Variant
-from gen.gpu.trial import Entrant, Problem, Rounds, Status, Trial
-from gen.toolchain.compiled import Compiled, Resources
+from gen.errors import DeviceError, RunError
+from gen.families import FAMILIES
+from gen.families.base import Array, Extents, Layout, Limits, Runner, Variant
+from gen.families.names import find_variant
+from gen.families.plans import Step
+from gen.gpu.device import KernelAttributes, Timer
+from gen.toolchain.compiled import Compiled
+from tests.host.numpy_kernel import last
 
-SAMPLES = 3
+LEAST = 16  # bytes: the smallest allocation that is exact
+APART = 4096  # bytes from one allocation to the next, at least
+ALIGNED = 1 << 16  # an allocation begins at a multiple of it
+TRANSPOSE = find_variant(FAMILIES, "transposeSmemPad", {})
+After = Callable[["FakeDevice", Mapping[str, int], int], None]
+"""What a kernel does after it has computed, given the addresses and the number of its launch, counted from 1."""
+DTYPES = {1: "f4", 2: "f8", 3: "f2"}  # of elements, as kernels.cu numbers them
+
+
+class FakeMemory:
+    """Host memory that plays the device's.
+
+    Attributes:
+        written: for each byte, whether it has been.
+        freed: nobody may use it any more.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._bytes = np.full(size + APART + ALIGNED, 0xAA, np.uint8)
+        self._start = int(self._bytes.__array_interface__["data"][0])
+        self.address = -(-self._start // ALIGNED) * ALIGNED
+        self.size = size
+        self.written = np.zeros(size, np.bool_)
+        self.freed = False
+
+    def view(self, shape: tuple[int, ...], dtype: Any, offset: int = 0) -> Array:
+        """An array on it."""
+        return np.ndarray(shape, dtype, self._bytes.data, self.address - self._start + offset)
+
+    def free(self) -> None:
+        """Whatever comes next may not use it."""
+        self.freed = True
 
 
 @dataclass
+class OnDevice:
+    """An array that has nothing but `__cuda_array_interface__`."""
+
+    array: Array
+    interface: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.array.shape, "strides": self.array.strides, "typestr": self.array.dtype.str,
+            "data": (self.array.__array_interface__["data"][0], False), "version": 3, "stream": None, **self.interface,
+        }  # fmt: skip
+
+
+@dataclass
+class Launched:
+    """One call, as the device saw it."""
+
+    variant: str
+    addresses: dict[str, int]
+    numbers: dict[str, bytes]
+    stream: int
+    steps: tuple[Step, ...]
+
+
 class FakeDevice:
-    """Tries variants without running them.
+    """Implements `gen.gpu.device.Device`, and is its own timer.
+
+    It refuses every access beyond an allocation, or to one that was freed, and to copy back what was never written.
+    Addresses that it has not allocated are those of arrays that a test brings.
 
     Attributes:
-        time_us: how long a variant takes.
-        bad: what is wrong with variants, by name.
-        spoilt: what is wrong with variants, by name, that are right when attempted.
-        noise: the relative spread of a time, the same for all variants in a turn.
-        own_noise: the relative spread of each time by itself.
-        base_wrong: base computes something else.
-        interrupt: the user presses Ctrl-C before this attempt, counted from 1.
-        attempts: every attempt, as variant and number of samples it was given.
-        finals: the variants and the turns of every call of `rounds`.
-        hot: the same of those among many launches, which take `hot_us`.
-        seen: every problem opened, with its base.
-        open_sessions: those not closed.
-        prepared: every problem announced.
+        runner: computes, when a call is launched; None leaves results as they are.
+        after: what variants do after that, by name.
+        idle: from which launch on a variant does nothing, by name.
+        skipping: variants that leave the last element of their outputs as it is, by name.
+        takes_us: how long those launches take that come next; then 3 us.
+        launched: every call of a variant, but those replayed in a graph.
+        queue: by name, all that was queued or set.
+        zeroed: address, bytes and stream of every buffer that was zeroed.
+        waits: pairs of streams.
+        foreign: addresses on another device, with its number.
+        captures: the number of the graph that a stream is being captured into.
+        identities: of streams, where it is not the handle.
+        failing: how many launches are refused.
+        free: bytes that are left.
+        captured: every graph that was.
+        graphs: those not closed.
+        depth: how often the device was made current, less how often it was left.
     """
 
-    time_us: Callable[[Variant], float] = lambda _: 10.0
-    name: str = "Fake GPU"
-    driver: str = "1.0"
-    limits: Limits = field(default_factory=lambda: Limits.of("sm_90"))
-    bad: Mapping[str, Status] = field(default_factory=dict)
-    spoilt: Mapping[str, Status] = field(default_factory=dict)
-    noise: float = 0.0
-    own_noise: float = 0.0
-    base_wrong: bool = False
-    interrupt: int | None = None
-    floor: float = 5.0
-    seed: int = 7
-    attempts: list[tuple[str, int]] = field(default_factory=list)
-    finals: list[tuple[list[str], int]] = field(default_factory=list)
-    seen: list[tuple[Problem, Variant]] = field(default_factory=list)
-    open_sessions: int = 0
-    prepared: list[Problem] = field(default_factory=list)
-    hot_us: Callable[[Variant], float] = lambda _: 4.0
-    hot: list[tuple[list[str], int]] = field(default_factory=list)
+    def __init__(self, runner: Runner | None = None, name: str = "Fake GPU", index: int = 0) -> None:
+        self.index = index
+        self.name = name
+        self.driver = "580.1, CUDA 13.0"
+        self.limits = replace(Limits.of("sm_90"), l2_bytes=64)
+        self.timer: Timer = self
+        self.runner = runner
+        self.after: dict[str, After] = {}
+        self.idle: dict[str, int] = {}
+        self.skipping: set[str] = set()
+        self.takes_us: list[float] = []
+        self.now_us = 0.0
+        self.counts: dict[str, int] = {}  # launches of each variant
+        self.launched: list[Launched] = []
+        self.queue: list[str] = []
+        self.loaded: list[str] = []
+        self.prepared: list[str] = []
+        self.allocations: list[FakeMemory] = []
+        self.zeroed: list[tuple[int, int, int]] = []
+        self.waits: list[tuple[int, int]] = []
+        self.synchronized: list[int] = []
+        self.foreign: dict[int, int | None] = {}
+        self.captures: dict[int, int] = {}
+        self.identities: dict[int, Hashable] = {}
+        self.failing = 0
+        self.free = 1 << 40
+        self.captured: list[FakeGraph] = []
+        self.graphs: list[FakeGraph] = []
+        self.capturing: FakeGraph | None = None
+        self.depth = 0
+        self._starts: list[int] = []  # of allocations, in order
+        self._by_start: dict[int, FakeMemory] = {}
 
-    def open(self, problem: Problem, base: Entrant) -> FakeSession:
-        self.seen.append((problem, base.variant))
-        self.open_sessions += 1
-        opening: Future[None] = Future()
-        if self.base_wrong:
-            opening.set_exception(RunError(f"{base.name} on {problem}", "is wrong: out must be 1.0, is 2.0"))
-        else:
-            opening.set_result(None)
-        return FakeSession(self, opening)
+    @property
+    def allocated(self) -> list[int]:
+        """Bytes of every allocation."""
+        return [memory.size for memory in self.allocations]
 
-    def prepare(self, problem: Problem) -> None:
-        self.prepared.append(problem)
+    def enter(self) -> bool:
+        self.depth += 1
+        return True
 
-    def floor_us(self, _: Problem) -> float:
-        return self.floor
+    def leave(self, entered: bool) -> None:
+        assert entered
+        self.depth -= 1
 
+    def compile(self, name: str, text: str) -> Compiled:
+        assert name in text
+        return Compiled(name, self.limits.arch, name.encode(), {})
 
-class FakeSession:
-    """One problem on it."""
+    def load(self, compiled: Compiled, variant: Variant | None = None) -> FakeCode:
+        self._check_current()
+        if variant is not None:
+            self.loaded.append(variant.name)
+        return FakeCode(self, compiled, variant)
 
-    def __init__(self, device: FakeDevice, opening: Future[None]) -> None:
-        self._device, self._opening = device, opening
-        self._random = np.random.default_rng(device.seed)
-        self._right: set[str] = set()
+    def allocate(self, size: int) -> FakeMemory:
+        self._check_current()
+        if size > self.free:
+            raise DeviceError("The GPU's memory", f"does not hold {size} bytes more")
+        self.allocations.append(FakeMemory(size))
+        made = self.allocations[-1]
+        self._starts.insert(bisect_right(self._starts, made.address), made.address)
+        self._by_start[made.address] = made
+        return made
 
-    def ready(self) -> Future[None]:
-        return self._opening
+    def free_bytes(self) -> int:
+        return self.free
 
-    def submit(self, entrant: Entrant, give_up_us: float) -> Future[Trial]:
-        device = self._device
-        if device.interrupt == len(device.attempts) + 1:
-            raise KeyboardInterrupt
-        future: Future[Trial] = Future()
-        if self._opening.exception() is not None:
-            future.set_exception(RunError("The GPU", "has no problem open"))
-            return future
-        time_us = device.time_us(entrant.variant)
-        count = SAMPLES if time_us <= give_up_us else 2
-        device.attempts.append((entrant.name, count))
-        status = device.bad.get(entrant.name)
-        if status is not None:
-            future.set_result(entrant.untimed(status, f"made to: {status}"))
-        else:
-            times = tuple(time_us * (1 + device.own_noise * self._random.random(count)))
-            future.set_result(replace(entrant.untimed("ok", ""), times_us=tuple(map(float, times))))
-        return future
+    def flag(self) -> FakeFlag:
+        return FakeFlag(self)
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
-        device = self._device
-        (device.hot if hot else device.finals).append(([entrant.name for entrant in entrants], turns))
-        time_us = device.hot_us if hot else device.time_us
-        for entrant in entrants:
-            status = device.spoilt.get(entrant.name) or device.bad.get(entrant.name)
-            if status is not None:
-                return Rounds(faults=(entrant.untimed(status, f"among the finalists: {status}"),))
-        disturbed = 1 + device.noise * self._random.random(turns)
-        times = {
-            entrant.name: [
-                time_us(entrant.variant) * float(by * (1 + device.own_noise * self._random.random()))
-                for by in disturbed
-            ]
-            for entrant in entrants
-        }
-        return Rounds(times, (), (1900, 1980), ("power limit",))
+    def event(self) -> FakeEvent:
+        return FakeEvent(self)
 
-    def close(self) -> None:
-        self._device.open_sessions -= 1
+    def upload(self, address: int, content: Array, stream: int | None = None) -> None:
+        self._check_current()
+        assert content.flags.c_contiguous
+        memory, place = self.at(address, content.nbytes)
+        if memory is not None:
+            memory.written[place] = True
+        ctypes.memmove(address, content.__array_interface__["data"][0], content.nbytes)
 
+    def download(self, content: Array, address: int, stream: int | None = None) -> None:
+        self._check_current()
+        assert content.flags.c_contiguous
+        memory, place = self.at(address, content.nbytes)
+        assert memory is None or memory.written[place].all(), "bytes that were never written"
+        ctypes.memmove(content.__array_interface__["data"][0], address, content.nbytes)
 
-@dataclass
-class FakeFarm:
-    """Compiles a source at once.
+    def copy(self, source: int, target: int, size: int, stream: int = 1) -> None:
+        self.upload(target, self.read(source, size), stream)
 
-    Attributes:
-        refused: variants, by name, that do not compile.
-        registers, spills: of a variant, by name, where they are not 20 and 0.
-        same: what a variant's machine code is, by name, where it is not its own.
-        compiled: the names of all sources taken.
-    """
+    def read(self, address: int, size: int) -> Array:
+        """Bytes that must have been written."""
+        content: Array = np.empty(size, np.uint8)
+        self.download(content, address)
+        return content
 
-    version: str = "fake 1.0"
-    options: str = ""
-    width: int = 4
-    refused: tuple[str, ...] = ()
-    registers: Mapping[str, int] = field(default_factory=dict)
-    spills: Mapping[str, int] = field(default_factory=dict)
-    same: Mapping[str, str] = field(default_factory=dict)
-    compiled: list[str] = field(default_factory=list)
+    def zero(self, address: int, size: int, stream: int = 1) -> None:
+        self.zeroed.append((address, size, stream))
+        self.upload(address, np.zeros(size, np.uint8))
 
-    def submit(self, name: str, text: str, arch: str) -> Future[Compiled]:
-        self.compiled.append(name)
-        future: Future[Compiled] = Future()
-        if name in self.refused:
-            future.set_exception(CompileError(name, f"{name}.cu(7): error: expected a ';'", Path("failed.cu")))
-            return future
-        used = Resources(self.registers.get(name, 20), self.spills.get(name, 0), 0, 0, 0, 0)
-        symbols = defaultdict(lambda: used, {name: used})  # for its other kernels too
-        future.set_result(Compiled(name, arch, self.same.get(name, name).encode(), symbols, 1.5))
-        return future
+    def capture(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> FakeGraph:
+        made = FakeGraph(self, closed)
+        self.capturing = made
+        try:
+            queue(7)
+        finally:
+            self.capturing = None
+        self.captured.append(made)
+        self.graphs.append(made)
+        return made
 
-    def close(self) -> None:
-        """Nothing runs."""
+    def synchronize(self, stream: int | None = None) -> None:
+        self.queue.append("wait")
+        if stream is not None:
+            self.synchronized.append(stream)
 
+    def wait(self, stream: int, other: int) -> None:
+        self.waits.append((stream, other))
 
-# ---- a bench for a process that may die
+    def device_of(self, address: int) -> int | None:
+        return self.foreign.get(address, self.index)
 
+    def capture_of(self, stream: int) -> int:
+        return self.captures.get(stream, 0)
 
-Misdeed = str
-"""`crash`, `hang`, `lose` (the device answers no more), `wrong`; or another does it: `killed once`, `killed`."""
+    def identity_of(self, stream: int) -> Hashable:
+        return self.identities.get(stream, stream)
 
+    def at(self, address: int, size: int) -> tuple[FakeMemory | None, slice]:
+        """The allocation that holds these bytes, and where; None for those of arrays that a test brings."""
+        place = bisect_right(self._starts, address + APART // 2) - 1
+        memory = self._by_start[self._starts[place]] if place >= 0 else None
+        if memory is None or address >= memory.address + memory.size + APART // 2:
+            return None, slice(0)
+        assert not memory.freed, "freed before"
+        start = address - memory.address
+        assert 0 <= start <= start + size <= memory.size, "out of bounds"
+        return memory, slice(start, start + size)
 
-@dataclass
-class DyingBench:
-    """What drives a fake device in a process of its own, and does to it what kernels do; also makes itself.
-
-    Attributes:
-        misdeeds: of variants, by name, when they are attempted; `final:NAME` in the rounds; `open` when a problem is
-            opened, `reopen` when that is not the first time.
-        seconds: of each attempt.
-        dies_at_start: the process ends before it is ready.
-        starts: a file that gets a line for each start and each problem opened.
-    """
-
-    misdeeds: Mapping[str, Misdeed]
-    starts: Path
-    seconds: float = 0.0
-    dies_at_start: bool = False
-    name: str = "Fake GPU"
-    driver: str = "1.0"
-    limits: Limits = field(default_factory=lambda: Limits.of("sm_90"))
-    about: str = "about it"
-
-    def __call__(self) -> DyingBench:
-        self.note("start")
-        if self.dies_at_start:
-            os._exit(3)
-        return self
-
-    def note(self, what: str) -> None:
-        with self.starts.open("a") as file:
-            file.write(what + "\n")
-
-    def open(self, problem: Problem, base: Entrant) -> DyingSession:
-        self.note(f"open {base.name}")
-        again = self.starts.read_text().count("open ") > 1
-        misdeed = self.misdeeds.get("reopen" if again else "open", "")
-        if misdeed == "wrong":
-            raise RunError(base.name, "is wrong")
-        self.do(misdeed)
-        if misdeed == "lose":
-            raise RunError(base.name, "reads where nothing is")
-        return DyingSession(self)
-
-    def do(self, misdeed: Misdeed) -> None:
-        """What ends the process, or keeps it."""
-        if misdeed == "crash":
-            os.abort()
-        if misdeed == "hang":
-            time.sleep(3600)
-        if misdeed == "lose":
-            _lost.append(True)
-        if misdeed == "killed" or (misdeed == "killed once" and "killed" not in self.starts.read_text()):
-            self.note("killed")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def prepare(self, problem: Problem) -> None:
-        self.note(f"prepare {problem}")
-
-    def floor_us(self, _: Problem) -> float:
-        return 5.0
-
-    def alive(self) -> bool:
-        return not _lost
+    def _check_current(self) -> None:
+        assert self.depth > 0, "the device is not current"
 
 
-_lost: list[bool] = []  # in the process that drives the device
+class FakeFlag:
+    """A number that nobody waits for."""
+
+    def __init__(self, gpu: FakeDevice) -> None:
+        self.address, self._gpu = 0, gpu
+
+    def set(self, value: int) -> None:
+        self._gpu.queue.append(f"gate {value}")
 
 
-class DyingSession:
-    """One problem on it."""
+class FakeEvent:
+    """The time at which it is recorded: what is queued is done at once."""
 
-    def __init__(self, bench: DyingBench) -> None:
-        self._bench = bench
+    def __init__(self, gpu: FakeDevice) -> None:
+        self._gpu, self.at_us = gpu, 0.0
 
-    def attempt(self, entrant: Entrant, give_up_us: float) -> Trial:
-        time.sleep(self._bench.seconds)
-        misdeed = self._bench.misdeeds.get(entrant.name, "")
-        self._bench.do(misdeed)
-        if misdeed and "killed" not in misdeed:
-            return entrant.untimed("wrong_result" if misdeed == "wrong" else "launch_failed", misdeed)
-        return replace(entrant.untimed("ok", ""), times_us=(time_of(entrant.name),) * SAMPLES)
+    def record(self) -> None:
+        self._gpu.queue.append("event")
+        self.at_us = self._gpu.now_us
 
-    def rounds(
-        self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None], *, hot: bool = False
-    ) -> Rounds:
-        for entrant in entrants:
-            tell(entrant.name)
-            misdeed = self._bench.misdeeds.get(f"final:{entrant.name}", "")
-            self._bench.do(misdeed)
-            if misdeed and "killed" not in misdeed:
-                return Rounds(faults=(entrant.untimed("wrong_result", misdeed),))
-        return Rounds({entrant.name: [time_of(entrant.name) / (2 if hot else 1)] * turns for entrant in entrants})
+    def us_since(self, earlier: Any) -> float:
+        return float(self.at_us - earlier.at_us)
+
+
+class FakeGraph:
+    """Launches that are carried out when it is replayed; each takes 2 us."""
+
+    def __init__(self, gpu: FakeDevice, closed: Callable[[], None]) -> None:
+        self.gpu, self.closed = gpu, closed
+        self.launches: list[tuple[str, Mapping[str, int], Callable[[], None]]] = []  # by variant and addresses
+        self.replayed: list[int] = []  # on which streams
+
+    def replay(self, stream: int = 1) -> None:
+        assert self in self.gpu.graphs
+        self.replayed.append(stream)
+        for _, _, launch in self.launches:
+            launch()
+
+    def time_us(self) -> float:
+        self.replay(7)
+        return 2.0 * len(self.launches)
 
     def close(self) -> None:
-        self._bench.note("close")
+        self.gpu.graphs.remove(self)
+        self.closed()
 
 
-def time_of(name: str) -> float:
-    """A time for each variant, whatever it is."""
-    return 5.0 + sum(name.encode()) % 101 / 10
+class FakeCode:
+    """A variant that the device can run, or service kernels."""
+
+    def __init__(self, gpu: FakeDevice, compiled: Compiled, variant: Variant | None) -> None:
+        self.gpu, self.compiled, self.variant = gpu, compiled, variant
+
+    def prepare(self, extents: Extents, steps: Sequence[Step]) -> FakePrepared:
+        if self.variant is not None:
+            self.gpu.prepared.append(self.variant.name)
+        return FakePrepared(self, extents, tuple(steps))
+
+    def attributes(self, entry: str) -> KernelAttributes:
+        return KernelAttributes(24, 8, 512)
+
+    def unload(self) -> None:
+        """Nothing is kept."""
 
 
-def let_tune_find(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has `gen tune` find this device, and compile nothing."""
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: device)
-    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
-    monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
-    monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
+class FakePrepared:
+    """Launches that run at once."""
+
+    def __init__(self, code: FakeCode, extents: Extents, steps: tuple[Step, ...]) -> None:
+        self._code, self._extents, self._steps = code, extents, steps
+
+    def launch(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
+        gpu, variant = self._code.gpu, self._code.variant
+        assert gpu.depth > 0, "the device is not current"
+        if variant is None:
+            for step in self._steps:
+                gpu.queue.append(step.entry)
+                _SERVICE.get(step.entry, _nothing)(gpu, *(one[1] for one in step.arguments if not isinstance(one, str)))
+            return
+        if gpu.failing:
+            gpu.failing -= 1
+            raise RunError(variant.name, "cannot be launched", "the test wants it")
+        given, values = dict(addresses), dict(numbers)
+        if gpu.capturing is not None:
+            gpu.capturing.launches.append((variant.name, given, lambda: self._run(given, values)))
+            return
+        if self._steps:
+            gpu.launched.append(Launched(variant.name, given, values, stream, self._steps))
+            self._run(given, values)
+
+    def _run(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes]) -> None:
+        gpu, variant = self._code.gpu, self._code.variant
+        assert variant is not None
+        name = variant.name
+        gpu.queue.append("launch")
+        gpu.now_us += gpu.takes_us.pop(0) if gpu.takes_us else 3.0
+        count = gpu.counts[name] = gpu.counts.get(name, 0) + 1
+        if count < gpu.idle.get(name, 1 << 30):
+            compute(gpu, variant, self._extents, addresses, numbers)
+        if name in gpu.after:
+            gpu.after[name](gpu, addresses, count)
+
+
+def compute(
+    gpu: FakeDevice, variant: Variant, extents: Extents, addresses: Mapping[str, int], numbers: Mapping[str, bytes]
+) -> None:
+    """Has a variant computed on the arrays that lie at these addresses."""
+    buffers: dict[str, Any] = {}
+    written: dict[str, Array] = {}
+    layouts = variant.family.layouts(variant.spec, extents)
+    for operand in variant.spec.operands:
+        if operand.role == "number":
+            buffers[operand.name] = np.frombuffer(numbers[operand.name], operand.dtype.numpy)[0]
+            continue
+        layout, address = layouts[operand.name], addresses[operand.name]
+        buffers[operand.name] = at(address, layout)
+        memory, _ = gpu.at(address, 0)
+        if memory is not None:
+            written[operand.name] = _elements(memory, address, layout)
+            assert operand.role != "in" or written[operand.name].all(), "bytes that were never written"
+    outputs = [operand.name for operand in variant.spec.operands if operand.role in ("out", "inout")]
+    skipped = {name: buffers[name][last(buffers[name])].copy() for name in outputs if variant.name in gpu.skipping}
+    if gpu.runner is not None:
+        gpu.runner.load([variant])[0].run(extents, buffers)
+    for name in outputs:
+        place = last(buffers[name]) if name in skipped else None
+        flags = written.get(name, np.zeros(0, np.bool_))
+        kept = flags[place].copy() if place is not None and flags.size else None
+        flags[...] = True
+        if place is not None:
+            buffers[name][place] = skipped[name]
+        if kept is not None:
+            flags[place] = kept
+
+
+def at(address: int, layout: Layout) -> Array:
+    """The array that lies at an address of host memory."""
+    interface = {
+        "data": (address, False), "shape": layout.shape, "strides": layout.strides, "typestr": layout.dtype.str,
+        "version": 3,
+    }  # fmt: skip
+    found: Array = np.asarray(type("_At", (), {"__array_interface__": interface})())
+    return found if found.dtype == layout.dtype else found.view(layout.dtype)  # of bfloat16 the text says the size
+
+
+def _elements(memory: FakeMemory, address: int, layout: Layout) -> Array:
+    """Whether the bytes of an array's elements were written; the array must lie in its allocation."""
+    shape, strides = (*layout.shape, layout.dtype.itemsize), (*layout.strides, 1)
+    found: Array = np.ndarray(shape, np.bool_, memory.written.data, address - memory.address, strides)
+    return found
+
+
+# ---- the kernels of kernels.cu, by NumPy
+
+
+def _nothing(*_: object) -> None:
+    """Neither reads nor writes anything that shows."""
+
+
+def _fill(gpu: FakeDevice, address: int, word: int, vectors: int) -> None:
+    gpu.upload(address, np.full(4 * vectors, word, np.uint32).view(np.uint8))
+
+
+def _random(gpu: FakeDevice, address: int, seed: int, kind: int, words: int) -> None:
+    random = np.random.default_rng((seed, kind))
+    if kind in DTYPES:
+        dtype = np.dtype(DTYPES[kind])
+        count = 4 * words // dtype.itemsize
+        content = (random.integers(1, 9, count) * random.choice((-1, 1), count)).astype(dtype)
+    else:
+        content = random.integers(0, 2 if kind == 5 else 256, 4 * words, np.uint8)
+    gpu.upload(address, content.view(np.uint8))
+
+
+def _checksum(gpu: FakeDevice, address: int, words_at: int, words: int) -> None:
+    content = gpu.read(address, 4 * words).view(np.uint32)
+    place = np.arange(words, dtype=np.uint64)
+    digest = ((content + np.uint64(0x9E3779B97F4A7C15)) * (2 * place + np.uint64(1))).sum(dtype=np.uint64)
+    gpu.upload(words_at, np.array([digest], np.uint64).view(np.uint8))
+
+
+def _count(gpu: FakeDevice, wrong: Array, places: Array, count_at: int, first_at: int) -> None:
+    if wrong.any():
+        gpu.upload(count_at, np.array([wrong.sum()], np.uint64).view(np.uint8))
+        gpu.upload(first_at, np.array([places[wrong].min()], np.uint64).view(np.uint8))
+
+
+def _compare_words(gpu: FakeDevice, got: int, expected: int, count_at: int, first_at: int, words: int) -> None:
+    one, other = (gpu.read(address, 4 * words).view(np.uint32) for address in (got, expected))
+    _count(gpu, one != other, np.arange(words), count_at, first_at)
+
+
+def _rows(gpu: FakeDevice, address: int, size: int, row: int, pitch: int, count: int) -> Array:
+    """Elements of rows, as bytes."""
+    place = np.arange(count)
+    starts = place // row * pitch + place % row * size
+    content = gpu.read(address, int(starts[-1]) + size)
+    found: Array = content[starts[:, None] + np.arange(size)]
+    return found
+
+
+def _compare_elements(
+    gpu: FakeDevice, got: int, expected: int, size: int, row: int, pitch: int, count_at: int, first_at: int, count: int
+) -> None:
+    one, other = (_rows(gpu, address, size, row, pitch, count) for address in (got, expected))
+    _count(gpu, (one != other).any(axis=1), np.arange(count), count_at, first_at)
+
+
+def _compare_gaps(
+    gpu: FakeDevice, address: int, poison: int, row: int, pitch: int, count_at: int, first_at: int, count: int
+) -> None:
+    gap = pitch - row
+    places = np.arange(count) // gap * pitch + row + np.arange(count) % gap
+    content = gpu.read(address, int(places[-1]) + 1)[places]
+    word = np.array([poison], np.uint32).view(np.uint8)
+    _count(gpu, content != word[places % 4], places, count_at, first_at)
+
+
+def _compare_bound(
+    gpu: FakeDevice, got: int, kind: int, size: int, row: int, pitch: int, expected: int, magnitude: int,
+    relative: float, unit: float, absolute: float, largest: float, count_at: int, first_at: int, count: int,
+) -> None:  # fmt: skip
+    one = _rows(gpu, got, size, row, pitch, count)
+    value = one.copy().view(DTYPES[kind]).reshape(-1).astype(np.float64)
+    right, scale = (gpu.read(address, 8 * count).view(np.float64) for address in (expected, magnitude))
+    with np.errstate(invalid="ignore"):
+        near = np.isfinite(right) & (np.abs(value - right) <= relative * scale + unit * np.abs(right) + absolute)
+        fits = (value == right) | (np.isnan(value) & np.isnan(right)) | (scale > largest) | near
+    _count(gpu, ~fits, np.arange(count), count_at, first_at)
+
+
+_SERVICE: Mapping[str, Callable[..., None]] = {
+    "_fill": _fill, "_copy": lambda gpu, source, target, vectors: gpu.copy(source, target, 16 * vectors),
+    "_random": _random, "_checksum": _checksum, "_compare_words": _compare_words,
+    "_compare_elements": _compare_elements, "_compare_gaps": _compare_gaps, "_compare_bound": _compare_bound,
+}  # fmt: skip

@@ -11,7 +11,7 @@ from bench.peers.cub import axes_of, types
 from bench.stencils import is_plain, listed, macros_of, steps_of
 from gen.compare.case import ComparisonCase
 from gen.compare.peers.base import Contender, Handle, NotOfferedError, Outputs, SharedArray, check_permutation, stepped
-from gen.dtypes import DType
+from gen.dtypes import I64, DType
 from gen.families.reduction import ReductionSpec
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import TransposeSpec
@@ -58,7 +58,7 @@ def _sum(case: ComparisonCase, spec: ReductionSpec, source: SharedArray, gpu: Be
 
         def add_columns(block: Block) -> None:
             grid = -(-outer * inner // block[0])
-            numbers = [("q", n), ("q", inner), ("q", outer * inner)]
+            numbers = [(I64, n), (I64, inner), (I64, outer * inner)]
             columns(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, *numbers])
 
         return _best(gpu, stream, FLAT, add_columns, out)
@@ -66,7 +66,7 @@ def _sum(case: ComparisonCase, spec: ReductionSpec, source: SharedArray, gpu: Be
         rows = gpu.compile("plain", _text("SUM", case.dtype, accumulator, result))
 
         def add_rows(block: Block) -> None:
-            rows(stream.stream, (outer, 1, 1), block, [source.address, out.now.address, ("q", outer * n), ("q", n)])
+            rows(stream.stream, (outer, 1, 1), block, [source.address, out.now.address, (I64, outer * n), (I64, n)])
 
         return _best(gpu, stream, FLAT, add_rows, out)
     parts = gpu.array((PARTS,), accumulator)
@@ -74,9 +74,9 @@ def _sum(case: ComparisonCase, spec: ReductionSpec, source: SharedArray, gpu: Be
     second = gpu.compile("plain", _text("SUM", accumulator, accumulator, result))
 
     def add_all(block: Block) -> None:
-        chunk = [("q", n), ("q", -(-n // PARTS))]
+        chunk = [(I64, n), (I64, -(-n // PARTS))]
         first(stream.stream, (PARTS, 1, 1), block, [source.address, parts.address, *chunk])
-        second(stream.stream, (1, 1, 1), block, [parts.address, out.now.address, ("q", PARTS), ("q", PARTS)])
+        second(stream.stream, (1, 1, 1), block, [parts.address, out.now.address, (I64, PARTS), (I64, PARTS)])
 
     return _best(gpu, stream, FLAT, add_all, out)
 
@@ -94,7 +94,7 @@ def _permute(case: ComparisonCase, spec: TransposeSpec, source: SharedArray, gpu
 
         def transpose(block: Block) -> None:
             grid = -(-cols // block[0]) * -(-rows // block[1])
-            matrix(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, ("q", rows), ("q", cols)])
+            matrix(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, (I64, rows), (I64, cols)])
 
         return _best(gpu, stream, MATRIX, transpose, out)
     strides = [prod(case.shape[axis + 1 :]) for axis in spec.axes]
@@ -103,7 +103,7 @@ def _permute(case: ComparisonCase, spec: TransposeSpec, source: SharedArray, gpu
 
     def permute(block: Block) -> None:
         grid = -(-case.elements // block[0])
-        kernel(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, ("q", case.elements)])
+        kernel(stream.stream, (grid, 1, 1), block, [source.address, out.now.address, (I64, case.elements)])
 
     return _best(gpu, stream, FLAT, permute, out)
 
@@ -120,7 +120,7 @@ def _step(case: ComparisonCase, spec: StencilSpec, source: SharedArray, gpu: Ben
 
     def step(block: Block, one: SharedArray, other: SharedArray) -> None:
         grid = -(-cols // block[0]) * -(-rows // block[1])
-        kernel(stream.stream, (grid, 1, 1), block, [one.address, other.address, ("q", rows), ("q", cols)])
+        kernel(stream.stream, (grid, 1, 1), block, [one.address, other.address, (I64, rows), (I64, cols)])
 
     best = min(CELLS, key=lambda block: gpu.time_us(lambda: step(block, arrays[0], arrays[1])))
     return stepped(gpu, stream.on, arrays, lambda one, other: step(best, one, other), steps_of(case), _note(best))

@@ -15,7 +15,7 @@ from gen.errors import RunError
 from gen.families.base import Array, Kernel, Limits, Variant
 
 if TYPE_CHECKING:
-    from gen.gpu.device import CudaDevice
+    from gen.gpu.device import Device
     from gen.gpu.kernel import CudaKernel, CudaRunner
 
 LEAST = 16  # bytes: gen's smallest allocation
@@ -28,7 +28,7 @@ class Span:
     reads there.
     """
 
-    def __init__(self, device: CudaDevice, array: Array, *, blank: bool) -> None:
+    def __init__(self, device: Device, array: Array, *, blank: bool) -> None:
         """Copies an array to the device; with `blank`, all but its elements, so that initcheck sees who reads those."""
         self._device = device
         self._host = bytes_of(array)
@@ -42,7 +42,8 @@ class Span:
 
     def fetch(self) -> None:
         """Copies the bytes back; initcheck reports those that were never written."""
-        self._host[...] = self._device.download(self.address, self._host.size)
+        if self._host.size:
+            self._device.download(self._host, self.address)
 
 
 @dataclass
@@ -51,7 +52,7 @@ class ExactKernel:
 
     variant: Variant
     kernel: CudaKernel
-    device: CudaDevice
+    device: Device
     blank: bool
     _sizes: dict[str, int] = field(default_factory=dict)
 
@@ -66,7 +67,7 @@ class ExactKernel:
         }
         addresses = self.kernel.scratch(extents) | {name: span.address for name, span in spans.items()}
         try:
-            self.kernel.queue(self.kernel.steps(extents), addresses)
+            self.kernel.launches(self.kernel.steps(extents), extents, addresses)()
             self.device.synchronize()
         except RunError:
             self.kernel.discard_scratch()
@@ -85,7 +86,7 @@ class ExactRunner:
     """
 
     runner: CudaRunner
-    device: CudaDevice
+    device: Device
     blank: bool
     limits: Limits = field(init=False)
 

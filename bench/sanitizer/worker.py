@@ -44,13 +44,13 @@ def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
 
 def work(options: argparse.Namespace) -> dict[str, Any]:
     """Runs one family, or a part of it, under the tool that this process runs under; what was done."""
-    from gen.gpu.device import open_device
     from gen.gpu.kernel import CudaRunner
+    from gen.gpu.open import open_device
     from gen.toolchain.nvrtc import Flags, Nvrtc
 
     start = time.monotonic()
-    device = open_device(0)
     compiler = Nvrtc(cache_home(output_home()), Flags(line_info=True))
+    device = open_device(0, compiler)
     text = FAULTS[options.tool].text if options.plant else render
     runner = ExactRunner(CudaRunner(device, compiler, text), device, blank=options.tool == "initcheck")
     proofs: list[Proof] = []

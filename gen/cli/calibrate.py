@@ -24,7 +24,7 @@ def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, j
     """
     from dataclasses import asdict
 
-    from gen.gpu.open import store_calibration
+    from gen.gpu.timing import store_calibration
 
     home = home_of(out)
     with alone(gpu, None, "gen calibrate"):

@@ -16,7 +16,7 @@ from gen.errors import ConfigError, GenError, ShapeError, SpecError, StoreError,
 if TYPE_CHECKING:
     from gen.arch import Limits
     from gen.families.base import Family, Variant
-    from gen.tune.device import Device
+    from gen.gpu.device import GpuInfo
 
 
 class OptionError(GenError):
@@ -103,7 +103,7 @@ def home_of(out: Path | None) -> Path:
         raise OptionError(error.subject, error.rule, error.value) from error
 
 
-def limits_for(arch: str | None, device: Device | None = None) -> Limits:
+def limits_for(arch: str | None, device: GpuInfo | None = None) -> Limits:
     """The limits of the architecture asked for, else of the GPU at hand, else of the one that stands for all.
 
     Says so where the table has no figures of it. Raises UnknownNameError for what names no architecture.

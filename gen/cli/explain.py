@@ -83,14 +83,14 @@ def explain(
     from gen.errors import RunError, ShapeError, UnknownNameError
     from gen.families.extents import check_counts
     from gen.families.names import find_named
+    from gen.gpu.device import find_gpu
     from gen.report.compare import changes, metrics, parameters
     from gen.report.look import explanations, extents_for, moves
     from gen.report.tell import as_json
-    from gen.tune.device import find_device
     from gen.tune.problems import read_counts
 
     counts = read_counts(count or ())
-    device = find_device() if arch is None else None
+    device = find_gpu() if arch is None else None
     old = None if arch is None else LITERATURE.get(arch)
     try:
         limits = limits_for(None if old else arch, device)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gen.gpu.device import GpuInfo
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.open import Instruments
     from gen.toolchain.farm import CompileFarm
-    from gen.tune.device import Device
 
 COMPILERS = ("nvrtc", "nvcc")
 Gpu = Annotated[int, typer.Option("--gpu", metavar="N", min=0, help="The number of the GPU.")]
@@ -41,7 +41,7 @@ def compiler_of(name: str, home: Path) -> Any:
         from gen.toolchain.nvrtc import Nvrtc
 
         return Nvrtc(cache_home(home))
-    from gen.gpu.nvcc import Nvcc
+    from gen.gpu.pycuda import Nvcc
 
     return Nvcc(cache_home(home))
 
@@ -71,35 +71,30 @@ def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
 @contextmanager
 def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterator[None]:
     """Keeps the GPU to this run; says for whom it waits, and who is there all the same."""
-    from gen.gpu.lock import alone_on, gpu_uuid
+    from gen.gpu.device import find_gpu
+    from gen.gpu.lock import alone_on
     from gen.gpu.nvml import others_on
 
-    uuid = gpu_uuid(index)
-    if uuid is None:
+    found = find_gpu(index)
+    if found is None or not found.uuid:
         yield
         return
-    with alone_on(uuid, doing, say=show.note, seconds=seconds):
-        for other in others_on(uuid):
+    with alone_on(found.uuid, doing, say=show.note, seconds=seconds):
+        for other in others_on(found.uuid):
             show.note(f"Beside this run, {other} is on the GPU: times may be off.")
         yield
 
 
-def need_gpu(program: str) -> Device:
+def need_gpu(program: str) -> GpuInfo:
     """The first GPU, for a program of `bench/` before it begins what takes long.
 
-    Raises DeviceError if there is none, and MissingToolError if what talks to it is not installed.
+    Raises DeviceError if there is none.
     """
     from gen.errors import DeviceError
-    from gen.tune.device import find_device
+    from gen.gpu.device import find_gpu
 
-    device = find_device()
+    device = find_gpu()
     if device is None:
         again = "Run it where there is one; here, gen doctor says what is missing"
         raise DeviceError(program, "needs an NVIDIA GPU with its driver", "none", next_step=again)
-    importable()
     return device
-
-
-def importable() -> None:
-    """Raises MissingToolError if what talks to a GPU is not installed."""
-    import gen.gpu.device  # noqa: F401

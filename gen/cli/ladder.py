@@ -44,18 +44,12 @@ def ladder(
     """
     from gen.errors import MissingToolError
     from gen.families.names import find_family
+    from gen.gpu.device import find_gpu
     from gen.report.ladder import WORDS, as_json, climb, listed, looked_at, said_of_problems
-    from gen.tune.device import find_device
     from gen.tune.problems import read_counts
 
     found, home, counts = find_family(families_of(ctx), family), home_of(out), read_counts(count or ())
-    device = find_device() if arch is None else None
-    if device is not None:
-        try:
-            gpus.importable()
-        except MissingToolError as error:
-            show.note(f"There is a GPU, but it cannot be used: {error}")
-            device = None
+    device = find_gpu() if arch is None else None
     limits = limits_for(arch, device)
     rungs = listed(found, limits, shape, counts)
     told = [rung.name for rung in rungs if rung.extents and counts.keys() & rung.extents.keys()]

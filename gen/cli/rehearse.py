@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gen.families.base import Variant
-    from gen.tune.device import Device
+    from gen.gpu.device import GpuInfo
     from gen.tune.ranking import Ranking
     from gen.tune.rehearse import Prospect, Rehearsal, Rehearsed
 
@@ -32,13 +32,13 @@ def rehearse(
     ctx: typer.Context, target: str | None, arch: str | None, out: Path | None, budget: float | None, *, json: bool
 ) -> None:
     """Emits, compiles and proves, for so many seconds at most, and says what a GPU would measure."""
+    from gen.gpu.device import find_gpu
     from gen.paths import cache_home
     from gen.proof.replay import read
     from gen.runtime.dispatch import family_and_spec
     from gen.store.folder import known_specs
     from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
-    from gen.tune.device import find_device
     from gen.tune.problems import specs_of, to_tune
     from gen.tune.processes import Host
     from gen.tune.ranking import rank
@@ -47,7 +47,7 @@ def rehearse(
     from gen.tune.select import of_specs
 
     deadline = None if budget is None else time.monotonic() + budget
-    families, home, device = families_of(ctx), home_of(out), find_device()
+    families, home, device = families_of(ctx), home_of(out), find_gpu()
     limits, compiler = limits_for(arch, device), Nvrtc(cache_home(home))
     if limits.arch not in compiler.architectures:
         if arch is not None:
@@ -125,7 +125,7 @@ def _show(done: Rehearsal, compiler: str) -> None:
         show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
 
 
-def _show_prospects(would: Sequence[Prospect], target: str | None, arch: str, device: Device | None) -> None:
+def _show_prospects(would: Sequence[Prospect], target: str | None, arch: str, device: GpuInfo | None) -> None:
     here = "there is no GPU here" if device is None else f"this was a rehearsal for {arch} beside a {device.name}"
     show.text()
     if not would:  # no time to count
@@ -198,7 +198,7 @@ def _prospect(prospect: Prospect) -> str:
     )
 
 
-def _as_json(done: Rehearsal, would: Sequence[Prospect], compiler: str, device: Device | None) -> dict[str, Any]:
+def _as_json(done: Rehearsal, would: Sequence[Prospect], compiler: str, device: GpuInfo | None) -> dict[str, Any]:
     return {
         "arch": done.arch,
         "compiler": compiler,

@@ -15,7 +15,6 @@ from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.rehearse import rehearse
 from gen.cli.tune_options import check_together, needs, options_of, read_seconds
-from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,8 +144,8 @@ def tune(
     measure.
     """
     from gen.families.base import WIDEST
+    from gen.gpu.device import find_gpu
     from gen.store.folder import known_specs
-    from gen.tune.device import find_device
     from gen.tune.problems import problems, read_counts
 
     limit = seconds = None if budget is None else read_seconds(budget)
@@ -166,7 +165,7 @@ def tune(
     }
     asked: dict[str, Any] = {**what, **which, **how}
     given = [name for name, value in asked.items() if not (value is None or value is False or name == "--budget")]
-    device = None if arch is not None else find_device(gpu)
+    device = None if arch is not None else find_gpu(gpu)
     if device is None:
         if given:
             at_hand = "none here" if arch is None else f"--arch {arch}"
@@ -183,14 +182,6 @@ def tune(
     )  # fmt: skip
     if frozen:
         winners.insist(wanted, home, device.name, json=json)
-        return
-    try:
-        gpus.importable()
-    except MissingToolError as error:
-        if given:
-            raise
-        show.note(f"There is a GPU, but it cannot be used: {error}")
-        rehearse(ctx, target, arch, out, limit, json=json)
         return
     note_stand_in(device.limits)
     if verify:

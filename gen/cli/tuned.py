@@ -82,11 +82,11 @@ def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]
 def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tuple[str | None, list[dict[str, str]]]:
     """The GPU of this machine, if there is one, and what it gets for each shape class; else base."""
     from gen.families.names import variant
+    from gen.gpu.device import find_gpu
     from gen.runtime.dispatch import Chooser
-    from gen.tune.device import find_device
 
     classes = family.shape_classes(spec)
-    device = find_device()
+    device = find_gpu()
     if device is not None:
         chooser = Chooser(family, spec, winners, device.name, device.limits)
         found = [part for shape in classes for part in chooser.choices(shape)]

@@ -13,13 +13,13 @@ from typing import Any
 
 from gen.compare.case import ComparisonCase, number_type
 from gen.compare.checks import Checks, random_inputs
-from gen.compare.gpu import ComparisonGpu, LostError, Replay
+from gen.compare.gpu import ComparisonGpu, LostError
 from gen.compare.peers.base import Contender, Handle, NotOfferedError, Outputs, Peer, SharedArray
 from gen.compare.row import BASE, FAILED, NOT_OFFERED, OURS, UNTUNED, WRONG, Row, digits, said
 from gen.compare.timing import PairedTimes, abba, block_size, paired, pairs_within, parts
 from gen.errors import GenError
-from gen.families.backend import LEGACY_STREAM
 from gen.families.names import base_variants, find_variant
+from gen.gpu.device import LEGACY_STREAM, Graph
 from gen.gpu.timing import GRAPH_LAUNCHES, LATENCY_US, Sample
 from gen.gpu.timing import Protocol as Caches
 from gen.runtime.kernel import Kernel
@@ -73,7 +73,7 @@ class Comparison:
         self._inputs: tuple[SharedArray, ...] = ()
         self._ours: list[Contender] = []  # our kernel twice: each with results of its own
         self._checks: Checks | None = None
-        self._graphs: list[Replay] = []
+        self._graphs: list[Graph] = []
         self._clock_note = ""
         self._step = Step(OURS, "timing")
         self._warm_up_us = WARM_UP_US
@@ -244,7 +244,7 @@ class Comparison:
             for graph in theirs:
                 graph.close()
 
-    def _captured(self, contender: Contender) -> list[Replay]:
+    def _captured(self, contender: Contender) -> list[Graph]:
         """Several graphs, each writing to another place if there are several."""
         on_stream = contender.on_stream
         assert on_stream is not None
@@ -254,7 +254,7 @@ class Comparison:
                 for _ in range(GRAPH_LAUNCHES):
                     contender.launch()
 
-        made: list[Replay] = []
+        made: list[Graph] = []
         try:
             for number in range(CAPTURES):
                 contender.use(number)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gen.compare.case import Shape
 from gen.compare.peers.base import SharedArray
 from gen.dtypes import U8, DType
 from gen.errors import GenError, RunError
 from gen.families.base import Array, Work
-from gen.gpu.elements import Rows
+from gen.gpu.device import Device, Graph, bytes_at
+from gen.gpu.service import Rows
 from gen.gpu.timing import Protocol as Caches
 from gen.gpu.timing import Sample
 
 if TYPE_CHECKING:
-    from gen.gpu.device import CudaDevice
     from gen.gpu.session import GpuBench
 
 POISON = 0xFFC1A5A5  # not a number in f32, and large in all integers
@@ -26,18 +26,6 @@ _QUICK_SAMPLES = 5  # of a time that only chooses
 
 class LostError(GenError):
     """The GPU no longer answers: whoever was at work took it down."""
-
-
-class Replay(Protocol):
-    """Launches that were captured in a CUDA graph."""
-
-    def replay(self) -> None:
-        """Queues all of them on the legacy default stream."""
-        ...
-
-    def close(self) -> None:
-        """Gives back what the driver holds for it."""
-        ...
 
 
 class ComparisonGpu:
@@ -51,7 +39,7 @@ class ComparisonGpu:
 
     def __init__(self, bench: GpuBench) -> None:
         """Takes the instruments of the process that drives the GPU."""
-        self.backend: CudaDevice = bench.device
+        self.backend: Device = bench.device
         self.arch, self.index = bench.device.limits.arch, bench.device.index
         self._bench, self._service, self._clock = bench, bench.service, bench.clock
 
@@ -70,7 +58,7 @@ class ComparisonGpu:
     def copy(self, source: SharedArray) -> SharedArray:
         """New memory with the same content."""
         made = self._empty(source.shape, source.element)
-        self.backend.copy_async(source.address, made.address, source.nbytes)
+        self.backend.copy(source.address, made.address, source.nbytes)
         return made
 
     def upload(self, content: Array) -> SharedArray:
@@ -82,17 +70,15 @@ class ComparisonGpu:
     def download(self, address: int, size: int) -> Array:
         """Bytes from the GPU, after all that is queued."""
         self.backend.synchronize()
-        return self.backend.download(address, size)
+        return bytes_at(self.backend, address, size)
 
     def differing(self, got: int, expected: int, size: int, elements: int) -> int:
         """How many elements of so many bytes differ in a bit."""
         return self._service.differing(got, expected, Rows(1, elements, size, elements * size))[0]
 
-    def graph(self, queue: Callable[[int], None]) -> Replay:
+    def graph(self, queue: Callable[[int], None]) -> Graph:
         """Captures what `queue` queues on the stream whose handle it is given."""
-        from gen.gpu.device import Graph
-
-        return Graph(queue)
+        return self.backend.capture(queue)
 
     def time_in_order(self, samples: Sequence[Sample], caches: Caches) -> list[float]:
         """Microseconds, one sample after another in this order."""

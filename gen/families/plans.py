@@ -130,7 +130,7 @@ class Tiles:
         return f"{100 - 100 * inside // area} % of its tiles lie outside" if count > 1 and 4 * inside <= area else None
 
 
-Argument = str | tuple[DType, int]
+Argument = str | tuple[DType, int | float]
 """An operand or scratch by name, or a number with its type."""
 
 

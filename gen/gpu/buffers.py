@@ -1,14 +1,74 @@
-"""The arrays of a problem on the device: inputs, outputs, and what is changed in place."""
+"""The arrays of a problem on a device: inputs, outputs, and what is changed in place, each between red zones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gen.families.base import Array
-from gen.gpu.arrays import DeviceArray
-from gen.gpu.device import CudaDevice
-from gen.gpu.service import Service
+import numpy as np
+
+from gen.families.base import Array, Layout, Operand
+from gen.gpu.device import Device, Memory, bytes_at
+from gen.gpu.service import Rows, Service
 from gen.gpu.trial import Problem
+
+RED_ZONE = 4096  # bytes
+_ZONE = np.full(RED_ZONE, 0xC5, np.uint8)
+VECTOR = 16  # bytes: what service kernels move at a time
+
+
+class DeviceArray:
+    """An array operand on the device.
+
+    Attributes:
+        operand, layout, rows: what it is, and how its elements lie.
+        start, size: whole vectors that hold its elements. Before and behind them lies a red zone that no kernel may
+            write.
+        offset: bytes from `start` to its first element.
+        address: of its first element.
+    """
+
+    def __init__(self, device: Device, operand: Operand, layout: Layout, alignment: int = VECTOR) -> None:
+        """Allocates it at an address that so many bytes divide, and no larger power of two up to 16."""
+        self.operand, self.layout, self.rows = operand, layout, Rows.of(layout)
+        self.offset = alignment % VECTOR
+        self.size = -(-max(self.offset + self.rows.span, 1) // VECTOR) * VECTOR
+        self._device = device
+        self._memory: Memory = device.allocate(2 * RED_ZONE + self.size)
+        self.start = self._memory.address + RED_ZONE
+        self.address = self.start + self.offset
+        self._mark()
+
+    def download(self) -> Array:
+        """The array, copied to the host."""
+        content = bytes_at(self._device, self.start, self.size)[self.offset :]
+        return np.ndarray(self.layout.shape, self.layout.dtype, content.data, 0, self.layout.strides)
+
+    def surroundings_changed(self, poison: int | None) -> bool:
+        """Whether the red zones were written, or what fills up the first vector and the last.
+
+        Those hold the poison; where `poison` is None they are not looked at.
+        """
+        end = self.offset + self.rows.span
+        filled_up = self.size - end
+        before = bytes_at(self._device, self.start - RED_ZONE, RED_ZONE + self.offset)
+        behind = bytes_at(self._device, self.start + end, filled_up + RED_ZONE)
+        head, tail = before[RED_ZONE:], behind[:filled_up]
+        if poison is not None:
+            vector = np.full(VECTOR // 4, poison, np.uint32).view(np.uint8)
+            head, tail = vector[: self.offset], vector[VECTOR - filled_up :]
+        whole_before = np.array_equal(before, np.concatenate((_ZONE, head)))
+        if whole_before and np.array_equal(behind, np.concatenate((tail, _ZONE))):
+            return False
+        self._mark()  # whole again for the next kernel
+        return True
+
+    def free(self) -> None:
+        """Gives its memory back."""
+        self._memory.free()
+
+    def _mark(self) -> None:
+        for zone in (self.start - RED_ZONE, self.start + self.size):
+            self._device.upload(zone, _ZONE)
 
 
 class Buffers:
@@ -19,7 +79,7 @@ class Buffers:
         filled_with: the word that fills the outputs before a kernel runs.
     """
 
-    def __init__(self, device: CudaDevice, service: Service, problem: Problem) -> None:
+    def __init__(self, device: Device, service: Service, problem: Problem) -> None:
         """Allocates and fills. Raises DeviceError if there is no memory for it."""
         self._service, self._problem = service, problem
         self.filled_with = 0

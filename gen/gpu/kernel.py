@@ -1,4 +1,4 @@
-"""Variants on a GPU: compiled, loaded, launched step by step; the runner that proves them there."""
+"""Variants on a device: compiled, loaded, launched step by step; the runner that proves them there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gen.errors import DeviceError, RunError
 from gen.families.base import Array, Extents, Limits, Scratch, Variant
 from gen.families.plans import Step, steps
-from gen.gpu.device import CudaDevice, Memory, bind, make_room
+from gen.gpu.device import LEGACY_STREAM, Device, Graph, KernelAttributes, Memory, bytes_at
 from gen.toolchain.compiled import Compiled, Compiler
 
 RED_ZONE = 4096  # bytes kept around each array, which no kernel may write
@@ -20,29 +20,20 @@ _RED = 0xC5
 
 
 class CudaKernel:
-    """A variant on a GPU, with scratch of its own that stays from run to run."""
+    """A variant on a device, on the legacy default stream, with scratch of its own that stays from run to run."""
 
-    def __init__(self, variant: Variant, compiled: Compiled, device: CudaDevice, limits: Limits) -> None:
+    def __init__(self, variant: Variant, compiled: Compiled, device: Device, limits: Limits) -> None:
         self.variant = variant
-        self.cubin, self.symbol = compiled.cubin, compiled.name
-        self._device = device
-        self._limits = limits
+        self._compiled, self._device, self._limits = compiled, device, limits
         self._plan = variant.plan
-        module = device.module(compiled.cubin)
-        dynamic = {launch.entry for launch in self._plan.launches if str(launch.shared_bytes) != "0"}
-        self._functions = {
-            launch.entry: module.function(
-                compiled.name + launch.entry, limits.shared_bytes_per_block if launch.entry in dynamic else 0
-            )
-            for launch in self._plan.launches
-        }
+        self._code = device.timer.load(compiled, variant)
         self._scratch: dict[tuple[str, int], Memory] = {}
 
     @property
-    def resources(self) -> tuple[int, int, int]:
-        """Registers and bytes of local memory of a thread, and static shared memory of a block: the most of each."""
-        every = self._functions.values()
-        return (
+    def attributes(self) -> KernelAttributes:
+        """What its kernels take: the most of each."""
+        every = [self._code.attributes(launch.entry) for launch in self._plan.launches]
+        return KernelAttributes(
             max(one.registers for one in every),
             max(one.local_bytes for one in every),
             max(one.static_shared_bytes for one in every),
@@ -51,6 +42,22 @@ class CudaKernel:
     def steps(self, extents: Extents) -> tuple[Step, ...]:
         """Every launch of a call at these sizes."""
         return tuple(steps(self._plan, {**extents, **self._limits.sizes()}))
+
+    def launches(self, planned: Sequence[Step], extents: Extents, addresses: Mapping[str, int]) -> Callable[[], None]:
+        """What queues launches, time after time; `addresses` are those of operands and scratch by name."""
+        prepared = self._code.prepare(extents, planned)
+        return lambda: prepared.launch(addresses, {}, LEGACY_STREAM)
+
+    def graph(self, planned: Sequence[Step], extents: Extents, addresses: Mapping[str, int], times: int) -> Graph:
+        """A graph of the launches, carried out `times` times one after another; close it to have its memory back."""
+        code = self._device.load(self._compiled, self.variant)
+        prepared = code.prepare(extents, planned)
+
+        def queue(stream: int) -> None:
+            for _ in range(times):
+                prepared.launch(addresses, {}, stream)
+
+        return self._device.capture(queue, code.unload)
 
     def scratch(self, extents: Extents, place: int = 0) -> dict[str, int]:
         """Addresses of the scratch memory; what is kept zero is zeroed when it is made.
@@ -82,12 +89,6 @@ class CudaKernel:
         """Forgets scratch that a failed launch may have left in any state."""
         self._scratch.clear()
 
-    def queue(self, planned: Sequence[Step], addresses: Mapping[str, int]) -> None:
-        """Queues launches; `addresses` are those of operands and scratch by name."""
-        for step in planned:
-            make_room(step.waiting)
-            self._functions[step.entry].launch(step.grid, step.block, bind(step, addresses), step.shared_bytes)
-
     def run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
         """Runs the plan once on NumPy arrays, copied to the device and back.
 
@@ -96,7 +97,7 @@ class CudaKernel:
         spans = {name: _Span(self._device, buffers[name]) for name in buffers}
         addresses = self.scratch(extents) | {name: span.address for name, span in spans.items()}
         try:
-            self.queue(self.steps(extents), addresses)
+            self.launches(self.steps(extents), extents, addresses)()
             self._device.synchronize()
         except RunError:
             self.discard_scratch()
@@ -107,13 +108,13 @@ class CudaKernel:
 
 
 class CudaRunner:
-    """A GPU as a place where plans run.
+    """A device as a place where plans run.
 
     Attributes:
         limits: the device it plays; the real one's, unless `on` says otherwise.
     """
 
-    def __init__(self, device: CudaDevice, compiler: Compiler, text: Callable[[Variant], str]) -> None:
+    def __init__(self, device: Device, compiler: Compiler, text: Callable[[Variant], str]) -> None:
         self.limits = device.limits
         self._device = device
         self._compiler = compiler
@@ -145,7 +146,7 @@ class CudaRunner:
 class _Span:
     """A NumPy array's bytes on the device, from the first to the last, at the same place within 256 bytes."""
 
-    def __init__(self, device: CudaDevice, array: Array) -> None:
+    def __init__(self, device: Device, array: Array) -> None:
         self._device = device
         self._host = _bytes_of(array)
         first = int(array.__array_interface__["data"][0]) % 256
@@ -159,7 +160,7 @@ class _Span:
 
     def fetch(self) -> bool:
         """Copies the bytes back; whether the red zones around them are whole."""
-        content = self._device.download(self._memory.address, self._memory.size)
+        content = bytes_at(self._device, self._memory.address, self._memory.size)
         end = self._before + self._host.size
         self._host[...] = content[self._before : end]
         return bool((content[: self._before] == _RED).all() and (content[end:] == _RED).all())

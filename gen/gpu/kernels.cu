@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// How an element is read, else as bits; gen/gpu/elements.py has the same numbers.
+// How an element is read, else as bits; gen/gpu/service.py has the same numbers.
 constexpr int kFloat = 1;
 constexpr int kDouble = 2;
 constexpr int kHalf = 3;

@@ -5,7 +5,6 @@ The lock is a file in the machine's temporary folder that the kernel unlocks whe
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import getpass
@@ -19,7 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
-from uuid import UUID
 
 from gen.errors import DeviceError
 
@@ -45,24 +43,6 @@ class Holder:
 
     def __str__(self) -> str:
         return f"process {self.pid} of {self.user} ({self.doing}, since {self.since})"
-
-
-def gpu_uuid(index: int) -> str | None:
-    """What tells a GPU from every other, as NVML spells it: `GPU-4d6f...`; None where there is no such GPU.
-
-    Asks the driver's library alone: makes no context.
-    """
-    handle, content = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-        failed = (
-            driver.cuInit(0)
-            or driver.cuDeviceGet(ctypes.byref(handle), index)
-            or driver.cuDeviceGetUuid_v2(ctypes.byref(content), handle)
-        )
-    except (OSError, AttributeError):  # no such library, or one of another make
-        return None
-    return None if failed else f"GPU-{UUID(bytes=bytes(content))}"
 
 
 @contextmanager

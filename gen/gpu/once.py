@@ -28,7 +28,7 @@ def main() -> int:
         kernel = CudaKernel(made, compiler.compile(made.name, render(made), device.limits.arch), device, device.limits)
         addresses = {**kernel.scratch(extents), **buffers.addresses}
         buffers.reset(0)
-        kernel.queue(kernel.steps(extents), addresses)
+        kernel.launches(kernel.steps(extents), extents, addresses)()
         device.synchronize()
         buffers.free()
     return 0

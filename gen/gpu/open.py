@@ -1,30 +1,28 @@
-"""A GPU made ready to measure: device, service kernels, clock, calibration."""
+"""A GPU made ready to measure: the device, its service kernels, the clock, the calibration."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from math import inf
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gen.emit.files import alone, read, write_if_changed
-from gen.errors import MissingToolError, StoreError
-from gen.families.plans import Step
-from gen.gpu.device import CudaDevice, open_device
-from gen.gpu.lock import gpu_uuid
+from gen.errors import MissingToolError
+from gen.gpu.cuda import CudaDevice
+from gen.gpu.device import find_gpu
 from gen.gpu.nvml import Nvml
-from gen.gpu.service import Service, source
+from gen.gpu.service import Service
 from gen.gpu.session import GpuBench
-from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, calibrate
-from gen.paths import lock_of
+from gen.gpu.timing import (
+    GRAPH_LAUNCHES,
+    Calibration,
+    Clock,
+    calibrate,
+    store_calibration,
+    stored_calibration,
+)
 from gen.toolchain.compiled import Compiler
 
 _log = logging.getLogger(__name__)
-FILE = "calibration.json"
-SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -34,13 +32,10 @@ class Instruments:
     device: CudaDevice
     service: Service
     clock: Clock
-    compiler: Compiler
 
     def calibrate(self) -> Calibration:
         """Measures what the device can do; some seconds."""
-        cubin = self.compiler.compile("gen_service", source(), self.device.limits.arch).cubin
-        empty = Step("", (1, 1, 1), (32, 1, 1), (), 0, (1, 1, 1), False)
-        graph = self.device.graph(cubin, [empty], "gen_empty", {}, GRAPH_LAUNCHES)
+        graph = self.service.graph_of_empty(GRAPH_LAUNCHES)
         try:
             return calibrate(self.device, self.service, self.clock, graph)
         finally:
@@ -75,62 +70,33 @@ class GpuFactory:
         return instruments.bench(calibration)
 
 
-def _nvml(index: int) -> Nvml | None:
-    uuid = gpu_uuid(index)
+def open_instruments(index: int, compiler: Compiler) -> Instruments:
+    """Opens a GPU, with all that measuring takes. Raises as `open_device`."""
+    device = open_device(index, compiler)
+    service = Service(device)
+    return Instruments(device, service, Clock(device, service))
+
+
+def open_device(index: int, compiler: Compiler) -> CudaDevice:
+    """Opens a GPU for the main thread. PyCUDA loads and times kernels there where it is installed, else cuda-core.
+
+    Raises DeviceError if there is no such GPU.
+    """
+    device = CudaDevice(index, compiler)
+    device.enter()  # for good
     try:
-        return None if uuid is None else Nvml(uuid)
+        from gen.gpu.pycuda import PyCudaTimer
+
+        device.timer = PyCudaTimer(device)
+    except MissingToolError:  # it is not installed
+        pass
+    return device
+
+
+def _nvml(index: int) -> Nvml | None:
+    found = find_gpu(index)
+    try:
+        return None if found is None else Nvml(found.uuid)
     except MissingToolError as error:
         _log.warning("Clocks and other users of the GPU are not noted: %s", error)
         return None
-
-
-def open_instruments(index: int, compiler: Compiler) -> Instruments:
-    """Opens a GPU. Raises DeviceError or MissingToolError if there is none to use."""
-    device = open_device(index)
-    service = Service(device, compiler)
-    return Instruments(device, service, Clock(device, service), compiler)
-
-
-def stored_calibration(home: Path, device: CudaDevice) -> Calibration | None:
-    """The calibration of this device under this driver that `home` holds; None without one."""
-    for found in _read(home):
-        if (found.device, found.driver) == (device.name, device.driver):
-            return found
-    return None
-
-
-def store_calibration(home: Path, calibration: Calibration) -> Path:
-    """Writes a calibration into `home`, over an earlier one of its device."""
-    with alone(lock_of(home)):
-        others = [found for found in _read(home) if found.device != calibration.device]
-        ordered = sorted((*others, calibration), key=lambda found: found.device)
-        content = {"schema": SCHEMA, "calibrations": [asdict(found) for found in ordered]}
-        write_if_changed(home / FILE, json.dumps(content, indent=1) + "\n")
-    return home / FILE
-
-
-def _read(home: Path) -> list[Calibration]:
-    text = read(home / FILE)
-    if text is None:
-        return []
-    try:
-        content = json.loads(text)
-        if content["schema"] != SCHEMA:
-            raise ValueError(content["schema"])
-        return [_calibration(entry) for entry in content["calibrations"]]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise StoreError(
-            str(home / FILE), "is not what gen writes", error, next_step="Remove it, and run gen calibrate"
-        ) from error
-
-
-def _calibration(entry: Mapping[str, Any]) -> Calibration:
-    """One that was stored. Raises ValueError for figures that no device has."""
-    found = Calibration(**entry)
-    figures = {**entry}
-    texts = (figures.pop("device"), figures.pop("driver"))
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError(texts)
-    if not all(type(figure) is float and 0 < figure < inf for figure in figures.values()):
-        raise ValueError(figures)
-    return found

@@ -13,9 +13,9 @@ import numpy as np
 
 from gen.errors import DeviceError, GenError, RunError
 from gen.families.base import Array, Expected, Variant
-from gen.gpu.arrays import VECTOR, DeviceArray
-from gen.gpu.buffers import Buffers
-from gen.gpu.device import CudaDevice, Memory
+from gen.families.plans import Step
+from gen.gpu.buffers import VECTOR, Buffers, DeviceArray
+from gen.gpu.device import Device, Memory
 from gen.gpu.kernel import CudaKernel
 from gen.gpu.nvml import Clocks, Nvml
 from gen.gpu.service import Service
@@ -47,7 +47,7 @@ class GpuBench:
     """
 
     def __init__(
-        self, device: CudaDevice, service: Service, clock: Clock, calibration: Calibration, nvml: Nvml | None = None
+        self, device: Device, service: Service, clock: Clock, calibration: Calibration, nvml: Nvml | None = None
     ) -> None:
         """Takes the instruments; without `nvml` neither clocks nor other processes are noted."""
         self.name, self.driver, self.limits = device.name, device.driver, device.limits
@@ -303,7 +303,7 @@ class GpuSession:
     def _run(self, kernel: CudaKernel, buffers: Buffers, poison: int) -> None:
         buffers.reset(poison)
         extents = self._problem.extents
-        kernel.queue(kernel.steps(extents), {**kernel.scratch(extents), **buffers.addresses})
+        kernel.launches(kernel.steps(extents), extents, {**kernel.scratch(extents), **buffers.addresses})()
         self._device.synchronize()
 
     def _differs(self, variant: Variant, buffers: Buffers) -> str | None:
@@ -350,28 +350,28 @@ class GpuSession:
     def _times(
         self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0
     ) -> list[float]:  # fmt: skip
-        planned = kernel.steps(self._problem.extents)
-        addresses = {**kernel.scratch(self._problem.extents, place), **buffers.addresses}
-        before = [step for step in planned if step.setup]
-        timed = [step for step in planned if not step.setup]
+        extents = self._problem.extents
+        addresses = {**kernel.scratch(extents, place), **buffers.addresses}
+        before, timed = _parts(kernel.steps(extents))
+        make_ready = kernel.launches(before, extents, addresses)
 
         def setup() -> None:
             buffers.reset(poison)
-            kernel.queue(before, addresses)
+            make_ready()
 
-        return self._clock.times(lambda: kernel.queue(timed, addresses), samples, setup=setup)
+        return self._clock.times(kernel.launches(timed, extents, addresses), samples, setup=setup)
 
     def _hot_times(
         self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0
     ) -> list[float]:  # fmt: skip
         """Of one of many launches that follow each other in a graph."""
-        planned = kernel.steps(self._problem.extents)
-        addresses = {**kernel.scratch(self._problem.extents, place), **buffers.addresses}
+        extents = self._problem.extents
+        addresses = {**kernel.scratch(extents, place), **buffers.addresses}
+        before, timed = _parts(kernel.steps(extents))
         buffers.reset(poison)
-        kernel.queue([step for step in planned if step.setup], addresses)
+        kernel.launches(before, extents, addresses)()
         self._device.synchronize()
-        timed = [step for step in planned if not step.setup]
-        graph = self._device.graph(kernel.cubin, timed, kernel.symbol, addresses, GRAPH_LAUNCHES)
+        graph = kernel.graph(timed, extents, addresses, GRAPH_LAUNCHES)
         try:
             return self._clock.times_in_graph(graph, samples)
         finally:
@@ -380,6 +380,11 @@ class GpuSession:
     def _beside(self, trial: Trial) -> Trial:
         """The trial with who else was on the GPU: whatever went wrong may be theirs."""
         return replace(trial, foreign=self._bench.others())
+
+
+def _parts(planned: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """The launches before those that are timed, and these."""
+    return [step for step in planned if step.setup], [step for step in planned if not step.setup]
 
 
 def _failed(error: GenError) -> Status:
@@ -406,5 +411,5 @@ def _with_resources(entrant: Entrant, kernel: CudaKernel) -> Trial:
     trial = entrant.untimed("ok", "")
     if entrant.compiled.resources:
         return trial
-    registers, local, shared = kernel.resources
-    return replace(trial, registers=registers, spill_bytes=local, shared_bytes=shared)
+    used = kernel.attributes
+    return replace(trial, registers=used.registers, spill_bytes=used.local_bytes, shared_bytes=used.static_shared_bytes)

@@ -12,25 +12,30 @@ still when the next kernel reads the same input. Reading four times the cache in
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from math import inf
+from pathlib import Path
+from typing import Any
 
 from gen.dtypes import B32, F32
-from gen.errors import RunError
+from gen.emit.files import alone, read, write_if_changed
+from gen.errors import RunError, StoreError
 from gen.families.base import Work
+from gen.gpu.device import Device, Graph
 from gen.gpu.service import GATE_SECONDS, THREADS, Service
-
-if TYPE_CHECKING:  # so that a benchmark's times can be judged where no driver is
-    from gen.gpu.device import CudaDevice, Graph
+from gen.paths import lock_of
 
 # How times come about: the protocol, and the number of the method, raised when old times no longer compare.
 METHOD = "cold 6"
 GRAPH_LAUNCHES = 50
 LATENCY_US = 20.0  # under this, the time of one launch and that of one of many are two different figures
+FILE = "calibration.json"
+SCHEMA = 1
 _SMALL, _LARGE = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
 _BATCH = 50  # samples queued behind one gate: the driver holds about a thousand launches
 _MOST_LATE = 5  # times that the host may be too late for one batch
@@ -78,10 +83,10 @@ class Sample:
 class Clock:
     """Times launches on one device under a protocol."""
 
-    def __init__(self, device: CudaDevice, service: Service) -> None:
+    def __init__(self, device: Device, service: Service) -> None:
         self._device = device
         self._service = service
-        self._bytes = 2 * device.l2_bytes
+        self._bytes = 2 * device.limits.l2_bytes
         self._memory = device.allocate(2 * self._bytes)
         self._open = device.flag()
         service.random(self._memory.address, 2 * self._bytes, 1, B32)
@@ -115,7 +120,8 @@ class Clock:
         late, batch = 0, _BATCH
         while len(times) < len(samples):
             queued = samples[len(times) : len(times) + batch]
-            pairs = [(self._device.event(), self._device.event()) for _ in queued]
+            timer = self._device.timer
+            pairs = [(timer.event(), timer.event()) for _ in queued]
             self._open.set(0)
             start = time.monotonic()
             self._service.gate(self._open)
@@ -123,9 +129,9 @@ class Clock:
                 for sample, (before, after) in zip(queued, pairs, strict=True):
                     sample.setup()
                     self.flush(protocol)
-                    self._device.record(before)
+                    before.record()
                     sample.launch()
-                    self._device.record(after)
+                    after.record()
             finally:
                 self._open.set(1)
             queueing = time.monotonic() - start
@@ -135,15 +141,15 @@ class Clock:
                 if late == _MOST_LATE:
                     raise RunError("The host", f"must queue launches within {GATE_SECONDS} s", f"{queueing:.1f} s")
                 continue
-            times += [1000 * float(after.time_since(before)) for before, after in pairs]
+            times += [after.us_since(before) for before, after in pairs]
         return times
 
     def times_in_graph(self, graph: Graph, samples: int) -> list[float]:
         """Microseconds a launch in a graph of GRAPH_LAUNCHES of them."""
-        return [graph.time() / GRAPH_LAUNCHES for _ in range(samples)]
+        return [graph.time_us() / GRAPH_LAUNCHES for _ in range(samples)]
 
 
-def calibrate(device: CudaDevice, service: Service, clock: Clock, empty_graph: Graph) -> Calibration:
+def calibrate(device: Device, service: Service, clock: Clock, empty_graph: Graph) -> Calibration:
     """Measures a device: bandwidths as slopes between 1 and 4 GiB, the best of several grids and the driver's own."""
     source, target = device.allocate(_LARGE), device.allocate(_LARGE)
     for memory in (source, target):
@@ -165,7 +171,7 @@ def calibrate(device: CudaDevice, service: Service, clock: Clock, empty_graph: G
         service.copy(source.address, target.address, size, blocks)
 
     def driver_copy(size: int, _: int) -> None:
-        device.copy_async(source.address, target.address, size)
+        device.copy(source.address, target.address, size)
 
     def read(size: int, blocks: int) -> None:
         service.read(source.address, size, blocks)
@@ -190,3 +196,48 @@ def calibrate(device: CudaDevice, service: Service, clock: Clock, empty_graph: G
 def _blocks(grid: int, size: int) -> int:
     """The grid meant: -1 stands for a thread a vector."""
     return -(-size // (16 * THREADS)) if grid < 0 else grid
+
+
+def stored_calibration(home: Path, device: Device) -> Calibration | None:
+    """The calibration of this device under this driver that `home` holds; None without one."""
+    for found in _read(home):
+        if (found.device, found.driver) == (device.name, device.driver):
+            return found
+    return None
+
+
+def store_calibration(home: Path, calibration: Calibration) -> Path:
+    """Writes a calibration into `home`, over an earlier one of its device."""
+    with alone(lock_of(home)):
+        others = [found for found in _read(home) if found.device != calibration.device]
+        ordered = sorted((*others, calibration), key=lambda found: found.device)
+        content = {"schema": SCHEMA, "calibrations": [asdict(found) for found in ordered]}
+        write_if_changed(home / FILE, json.dumps(content, indent=1) + "\n")
+    return home / FILE
+
+
+def _read(home: Path) -> list[Calibration]:
+    text = read(home / FILE)
+    if text is None:
+        return []
+    try:
+        content = json.loads(text)
+        if content["schema"] != SCHEMA:
+            raise ValueError(content["schema"])
+        return [_calibration(entry) for entry in content["calibrations"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError(
+            str(home / FILE), "is not what gen writes", error, next_step="Remove it, and run gen calibrate"
+        ) from error
+
+
+def _calibration(entry: Mapping[str, Any]) -> Calibration:
+    """One that was stored. Raises ValueError for figures that no device has."""
+    found = Calibration(**entry)
+    figures = {**entry}
+    texts = (figures.pop("device"), figures.pop("driver"))
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(texts)
+    if not all(type(figure) is float and 0 < figure < inf for figure in figures.values()):
+        raise ValueError(figures)
+    return found

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gen.errors import ArgumentError
-from gen.families.backend import LEGACY_STREAM
 from gen.families.base import Array
 from gen.families.extents import dense_strides
+from gen.gpu.device import LEGACY_STREAM
 
 Shape = tuple[int, ...]
 _BEYOND = 1 << 64  # addresses, and handles of the driver

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +13,10 @@ import numpy as np
 
 from gen.emit.render import render
 from gen.errors import ArgumentError, GenError, RunError
-from gen.families.backend import LEGACY_STREAM, Backend, Code, Prepared
 from gen.families.base import WIDEST, Extents, Spec, Variant
 from gen.families.extents import counted, extents_of
 from gen.families.plans import steps
+from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
 from gen.runtime.results import make
@@ -23,6 +25,8 @@ from gen.runtime.signature import ALIGNMENT, Results, Signature
 from gen.runtime.streams import handle_of
 
 MOST_SHAPES = 1024  # calls that are remembered
+GRAPH_FROM = 8  # launches of a call from which on it is replayed as a graph, if it is repeated
+MOST_GRAPHS, MOST_SEEN = 4, 64  # of a call at fixed sizes: for other addresses each
 
 Place = tuple[Shape, tuple[int, ...], np.dtype[Any], int] | None
 """All of an array that a plan depends on: shape, strides, dtype, how its address is aligned. None: not given."""
@@ -32,9 +36,66 @@ Place = tuple[Shape, tuple[int, ...], np.dtype[Any], int] | None
 class Ready:
     """A call at fixed sizes, to be repeated."""
 
-    prepared: Prepared
+    launches: Launches
     scratch: tuple[Needed, ...]
     results: Results
+
+
+class Launches:
+    """Those of a call at fixed sizes. One thread at a time may use it.
+
+    Many of them become a graph when they are repeated with the same addresses and numbers: the device then queues all
+    of them at once.
+    """
+
+    def __init__(self, device: Device, prepared: Prepared, count: int) -> None:
+        self._device, self._prepared, self._count = device, prepared, count
+        self._seen: set[Hashable] = set()  # what calls were given
+        self._graphs: dict[Hashable, Graph] = {}
+
+    def queue(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
+        """Queues them all."""
+        graph = self._graph(dict(addresses), numbers, stream) if self._count >= GRAPH_FROM else None
+        if graph is None:
+            self._prepared.launch(addresses, numbers, stream)
+        else:
+            graph.replay(stream)
+
+    def _graph(self, addresses: dict[str, int], numbers: Mapping[str, bytes], stream: int) -> Graph | None:
+        """The graph of a call that is given what an earlier one was; none where it would become part of another."""
+        if self._device.capture_of(stream):
+            return None
+        given = (frozenset(addresses.items()), frozenset(numbers.items()))
+        graph = self._graphs.get(given)
+        if graph is None and given in self._seen and len(self._graphs) < MOST_GRAPHS:
+            graph = self._device.capture(lambda own: self._prepared.launch(addresses, numbers, own))
+            self._graphs[given] = graph
+            weakref.finalize(self, _close, graph).atexit = False  # the driver keeps what still runs
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(given)
+        return graph
+
+
+class Loader:
+    """Compiles the texts of variants for a device and loads them, each once. Threads may share one.
+
+    Attributes:
+        device: where.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._codes: dict[str, Code] = {}
+        self._lock = threading.Lock()
+
+    def code(self, made: Variant) -> Code:
+        """A variant's machine code; the device must be current."""
+        text = render(made)
+        with self._lock:
+            if text not in self._codes:
+                self._codes[text] = self.device.load(self.device.compile(made.name, text), made)
+            return self._codes[text]
 
 
 class Kernel:
@@ -47,15 +108,15 @@ class Kernel:
     lives as long as this object. Keep it as long as the graph, and replay one graph on one stream at a time.
     """
 
-    def __init__(self, chooser: Chooser, backend: Backend, extents: Extents | None = None) -> None:
+    def __init__(self, chooser: Chooser, loader: Loader, extents: Extents | None = None) -> None:
         """Picks the variant and makes it ready, if `extents` says for which sizes; else calls do."""
         self._chooser = chooser
-        self._backend = backend
+        self._loader, self._device = loader, loader.device
         self._signature = Signature(chooser.family, chooser.spec)
         self._lock = threading.RLock()
         self._codes: dict[str, Code] = {}
         self._ready: dict[tuple[Place | int, ...], Ready] = {}
-        self._workspace = Workspace(backend)
+        self._workspace = Workspace(loader.device)
         self._others: dict[Spec, Kernel] = {}
         self._bound: Choice | None = None
         if extents is not None:
@@ -97,7 +158,7 @@ class Kernel:
 
     def __repr__(self) -> str:
         what = self._chooser.name if self._bound is None else self._bound.variant.name
-        return f"<gen kernel {what} on {self._backend.name}>"
+        return f"<gen kernel {what} on {self._device.name}>"
 
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = None, **numbers: Any) -> Any:
         """Runs the kernel.
@@ -130,14 +191,14 @@ class Kernel:
                     if other is not self:
                         return other(*arguments, out=out, stream=stream, **numbers, **counts)
         handle = None if stream is None else handle_of(stream)
-        entered = self._backend.enter()
+        entered = self._device.enter()
         try:
-            if self._signature.check_kinds(given, self._backend):
+            if self._signature.check_kinds(given, self._device):
                 results = self._run_on_host_arrays(given, counts, values, handle or LEGACY_STREAM)
             else:
                 results = self._run_in_place(given, counts, values, handle)
         finally:
-            self._backend.leave(entered)
+            self._device.leave(entered)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _into(self, given: Mapping[str, Given]) -> Kernel:
@@ -148,7 +209,7 @@ class Kernel:
             return self
         with self._lock:
             if spec not in self._others:
-                self._others[spec] = Kernel(self._chooser.of(spec), self._backend)
+                self._others[spec] = Kernel(self._chooser.of(spec), self._loader)
             return self._others[spec]
 
     def _run_in_place(
@@ -161,7 +222,7 @@ class Kernel:
         for operand in self._signature.outputs:
             if operand.name not in given:
                 shape, dtype = ready.results[operand.name]
-                given[operand.name] = make(first, shape, dtype, self._backend, stream, chosen is not None)
+                given[operand.name] = make(first, shape, dtype, self._device, stream, chosen is not None)
         self._launch(ready, {name: one.address for name, one in given.items()}, values, stream)
         return [given[x.name].array for x in self._signature.outputs or self._signature.inputs if x.role != "in"]
 
@@ -171,7 +232,7 @@ class Kernel:
         """Copies NumPy arrays to the device, densely, and the results back."""
         results = self._signature.check(given, counts)[1]
         self._signature.check_overlap(given)
-        if self._backend.capture_of(stream):
+        if self._device.capture_of(stream):
             raise ArgumentError("stream", "must not be capturing a graph: NumPy arrays cannot be part of one", stream)
         content = {}
         for operand in self._signature.arrays:
@@ -181,19 +242,19 @@ class Kernel:
             else:  # not `ascontiguousarray`, which gives arrays without axes one
                 array = given[operand.name].array
                 content[operand.name] = np.asarray(as_bytes(array), order="C").view(array.dtype)
-        memory = {name: self._backend.allocate(array.nbytes) for name, array in content.items()}
+        memory = {name: self._device.allocate(array.nbytes) for name, array in content.items()}
         dense = {
             name: read(name, array)._replace(address=memory[name].address) for name, array in content.items()
         }  # fmt: skip
         ready = self._find_ready(dense, counts)
         for operand in self._signature.inputs:
-            self._backend.upload(memory[operand.name].address, content[operand.name], stream)
+            self._device.upload(memory[operand.name].address, content[operand.name], stream)
         buffers = self._launch(ready, {name: one.address for name, one in memory.items()}, values, stream)
         changed = [operand for operand in self._signature.arrays if operand.role != "in"]
         try:
             for operand in changed:
-                self._backend.download(content[operand.name], memory[operand.name].address, stream)
-            self._backend.synchronize(stream)
+                self._device.download(content[operand.name], memory[operand.name].address, stream)
+            self._device.synchronize(stream)
         except RunError:
             if buffers is not None:
                 with self._lock:
@@ -214,7 +275,7 @@ class Kernel:
             try:
                 if buffers is not None:
                     addresses.update(buffers.addresses(ready.scratch, stream))
-                ready.prepared.launch(addresses, values, stream)
+                ready.launches.queue(addresses, values, stream)
             except BaseException:
                 if buffers is not None:
                     buffers.discard()
@@ -232,9 +293,9 @@ class Kernel:
             # else whoever names a stream has ordered the work of torch and CuPy
         stream = chosen or next(iter(ready.values()), None) or LEGACY_STREAM
         others = {other for other in ready.values() if other is not None and other != stream}
-        if others and not self._backend.capture_of(stream):  # a graph has no order with what lies outside of it
+        if others and not self._device.capture_of(stream):  # a graph has no order with what lies outside of it
             for other in others:
-                self._backend.wait(stream, other)
+                self._device.wait(stream, other)
         return stream
 
     def _find_ready(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> Ready:
@@ -254,10 +315,12 @@ class Kernel:
     def _make_ready(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> Ready:
         extents, results = self._signature.check(given, counts)
         made = self._choose(extents, self._signature.alignment(given)).variant
-        sizes = {**extents, **self._backend.limits.sizes()}
+        sizes = {**extents, **self._device.limits.sizes()}
         plan = made.plan
         scratch = tuple(Needed(s.name, s.bytes.at(sizes), s.zeroed) for s in plan.scratch)
-        return Ready(self._code(made).prepare(extents, tuple(steps(plan, sizes))), scratch, results)
+        planned = tuple(steps(plan, sizes))
+        launches = Launches(self._device, self._code(made).prepare(extents, planned), len(planned))
+        return Ready(launches, scratch, results)
 
     def _extents(self, shape: Any, counts: Mapping[str, int]) -> Extents:
         family, spec = self._chooser.family, self._chooser.spec
@@ -273,11 +336,11 @@ class Kernel:
     def _code(self, made: Variant) -> Code:
         with self._lock:
             if made.name not in self._codes:
-                entered = self._backend.enter()
+                entered = self._device.enter()
                 try:
-                    self._codes[made.name] = self._backend.load(made, render(made))
+                    self._codes[made.name] = self._loader.code(made)
                 finally:
-                    self._backend.leave(entered)
+                    self._device.leave(entered)
             return self._codes[made.name]
 
     def _one(self) -> Choice:
@@ -291,3 +354,8 @@ class Kernel:
 
 def _place(given: Given) -> Place:
     return given.shape, given.strides, given.dtype, given.address % ALIGNMENT
+
+
+def _close(graph: Graph) -> None:
+    with suppress(RunError):  # after a failed launch the driver answers nothing any more
+        graph.close()

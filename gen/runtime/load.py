@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gen.errors import ArgumentError, DeviceError, GenError
 from gen.families import families
-from gen.families.backend import Backend
 from gen.families.base import Extents, Family, Spec
 from gen.families.extents import counted, extents_of
+from gen.gpu.device import Device
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
-from gen.runtime.kernel import Kernel
+from gen.runtime.kernel import Kernel, Loader
 from gen.store.folder import remember as write_down
 
-if TYPE_CHECKING:
-    from gen.gpu.device import CudaDevice
-
 _lock = threading.Lock()
-_backends: dict[tuple[int, Path], Backend] = {}
+_loaders: dict[tuple[int, Path], Loader] = {}
 
 
 def load(
     spec: Spec | str,
     *,
     shape: int | tuple[int, ...] | None = None,
-    device: int | CudaDevice | Backend | None = None,
+    device: int | Device | None = None,
     home: Path | str | None = None,
     **counts: int,
 ) -> Kernel:
@@ -44,7 +41,7 @@ def load(
     Raises:
         UnknownNameError: there is no such spec.
         ShapeError: the spec takes no input of this shape.
-        MissingToolError: PyCUDA or the compiler is not installed.
+        MissingToolError: the compiler is not installed.
         DeviceError: there is no such GPU.
     """
     folder = _folder(home)
@@ -58,13 +55,14 @@ def load(
 
 
 def kernel_of(
-    family: Family[Any], spec: Spec, device: int | CudaDevice | Backend | None, home: Path,
+    family: Family[Any], spec: Spec, device: int | Device | None, home: Path,
     extents: Extents | None = None,
 ) -> Kernel:  # fmt: skip
     """The kernel that `load` gives, of a spec whose family is at hand; with extents bound to them."""
-    backend = _backend(device, home)
-    chooser = Chooser(family, spec, winners_of(home), backend.name, backend.limits, backend.driver)
-    return Kernel(chooser, backend, extents)
+    loader = _loader(device, home)
+    found = loader.device
+    chooser = Chooser(family, spec, winners_of(home), found.name, found.limits, found.driver)
+    return Kernel(chooser, loader, extents)
 
 
 def remember(spec: Spec, *, home: Path | str | None = None) -> str:
@@ -98,18 +96,15 @@ def _folder(home: Path | str | None) -> Path:
     return folder
 
 
-def _backend(device: Any, home: Path) -> Backend:
-    if isinstance(device, Backend):
-        return device
-    with _lock:  # cuda-core cannot be imported by two threads at once
-        from gen.gpu.device import CudaDevice, open_device
+def _loader(device: int | Device | None, home: Path) -> Loader:
+    if isinstance(device, Device):
+        return Loader(device)
+    if device is not None and type(device) is not int:
+        raise DeviceError("device", "must be the number of a GPU, or a GPU that was opened", repr(device))
+    with _lock:
+        from gen.gpu.cuda import CudaDevice
 
-        if not (device is None or isinstance(device, CudaDevice) or type(device) is int):
-            raise DeviceError("device", "must be the number of a GPU, or a GPU that was opened", repr(device))
-        from gen.gpu.backend import CudaBackend
-
-        opened = device if isinstance(device, CudaDevice) else open_device(device or 0)
-        key = (opened.index, home)
-        if key not in _backends:
-            _backends[key] = CudaBackend(opened, cache_home(home))
-        return _backends[key]
+        key = (device or 0, home)
+        if key not in _loaders:
+            _loaders[key] = Loader(CudaDevice(key[0], cache_home(home)))
+        return _loaders[key]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gen.families.backend import LEGACY_STREAM, Backend, Held
 from gen.families.base import Array
+from gen.gpu.device import LEGACY_STREAM, Device, Memory
 from gen.runtime.arrays import Given, Kind, Shape, read
 
 
@@ -23,21 +23,21 @@ class DeviceArray:
         device: the driver's number of the GPU.
     """
 
-    def __init__(self, shape: Shape, dtype: np.dtype[Any], backend: Backend, stream: int) -> None:
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], device: Device, stream: int) -> None:
         """Allocates it.
 
         Args:
             shape: extents.
             dtype: of the elements.
-            backend: the device.
+            device: where.
             stream: on which its content will be produced.
         """
         self.shape = shape
         self.dtype = dtype
-        self.device = backend.index
-        self._backend = backend
+        self.device = device.index
+        self._device = device
         self._stream = stream
-        self._memory: Held = backend.allocate(prod(shape) * dtype.itemsize)
+        self._memory: Memory = device.allocate(prod(shape) * dtype.itemsize)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -54,26 +54,26 @@ class DeviceArray:
     def numpy(self) -> Array:
         """A copy as a NumPy array; waits until the content is there."""
         content: Array = np.empty(self.shape, self.dtype)
-        entered = self._backend.enter()
+        entered = self._device.enter()
         try:
-            self._backend.download(content, self._memory.address, self._stream)
-            self._backend.synchronize(self._stream)
+            self._device.download(content, self._memory.address, self._stream)
+            self._device.synchronize(self._stream)
         finally:
-            self._backend.leave(entered)
+            self._device.leave(entered)
         return content
 
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
 
-def make(like: Given, shape: Shape, dtype: np.dtype[Any], backend: Backend, stream: int, chosen: bool) -> Given:
+def make(like: Given, shape: Shape, dtype: np.dtype[Any], device: Device, stream: int, chosen: bool) -> Given:
     """A result of the kind that `like` is, not yet written.
 
     Args:
         like: the first input.
         shape: extents.
         dtype: of the elements.
-        backend: the device.
+        device: where.
         stream: on which it is written.
         chosen: whether the caller named that stream; else it is the current one of the caller's library.
     """
@@ -92,7 +92,7 @@ def make(like: Given, shape: Shape, dtype: np.dtype[Any], backend: Backend, stre
             if chosen:
                 context.enter_context(cupy_stream(cupy, stream))
             return read("out", cupy.empty(shape, dtype))
-    return read("out", DeviceArray(shape, dtype, backend, stream))
+    return read("out", DeviceArray(shape, dtype, device, stream))
 
 
 class _Stream:

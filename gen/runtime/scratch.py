@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from gen.families.backend import Backend, Held
+from gen.gpu.device import Device, Memory
 
 MOST_STREAMS = 64  # beyond that the scratch of the stream that came first is given back
 
@@ -22,11 +22,11 @@ class Needed:
 class Buffers:
     """Scratch of one stream, or of one graph. One thread at a time may use it."""
 
-    def __init__(self, backend: Backend, *, of_graph: bool) -> None:
-        self._backend = backend
+    def __init__(self, device: Device, *, of_graph: bool) -> None:
+        self._device = device
         self._of_graph = of_graph
-        self._held: dict[str, Held] = {}
-        self._kept: list[Held] = []
+        self._held: dict[str, Memory] = {}
+        self._kept: list[Memory] = []
 
     def addresses(self, needed: tuple[Needed, ...], stream: int) -> Mapping[str, int]:
         """Addresses by name, as large as is needed; what must be zero is zeroed on the stream when it is new.
@@ -38,9 +38,9 @@ class Buffers:
                 continue
             held = self._held.get(one.name)
             if held is None or held.size < one.size:
-                new = self._backend.allocate(one.size)
+                new = self._device.allocate(one.size)
                 if one.zeroed:
-                    self._backend.zero(new.address, new.size, stream)
+                    self._device.zero(new.address, new.size, stream)
                 self._give_up(one.name)
                 self._held[one.name] = new
         return {one.name: self._held[one.name].address if one.size else 0 for one in needed}
@@ -59,8 +59,8 @@ class Buffers:
 class Workspace:
     """The buffers of a kernel object. One thread at a time may use it."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, device: Device) -> None:
+        self._device = device
         self._streams: dict[Hashable, Buffers] = {}
         self._graphs: dict[tuple[int, int], Buffers] = {}
 
@@ -70,13 +70,13 @@ class Workspace:
         A graph that the stream is being captured into has buffers that nothing else uses, and zeroes them whenever it
         is replayed. They live as long as this object.
         """
-        capture = self._backend.capture_of(stream)
+        capture = self._device.capture_of(stream)
         if capture:
             # Streams that join one capture may run side by side in the graph.
-            return self._graphs.setdefault((capture, stream), Buffers(self._backend, of_graph=True))
-        identity = self._backend.identity_of(stream)
+            return self._graphs.setdefault((capture, stream), Buffers(self._device, of_graph=True))
+        identity = self._device.identity_of(stream)
         if identity not in self._streams:
             while len(self._streams) >= MOST_STREAMS:
                 del self._streams[next(iter(self._streams))]
-            self._streams[identity] = Buffers(self._backend, of_graph=False)
+            self._streams[identity] = Buffers(self._device, of_graph=False)
         return self._streams[identity]

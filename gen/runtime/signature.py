@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gen.errors import ArgumentError, ShapeError
-from gen.families.backend import Backend
 from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec
 from gen.families.extents import PASS_ANOTHER, beyond_memory, counted, dense
+from gen.gpu.device import Device
 from gen.runtime.arrays import Given, Kind, Shape, lies_on_itself, overlap, read
 from gen.runtime.numbers import pack
 
@@ -86,7 +86,7 @@ class Signature:
             raise ArgumentError("out", rule, len(outs), next_step=next_step)
         return outs
 
-    def check_kinds(self, given: Mapping[str, Given], backend: Backend) -> bool:
+    def check_kinds(self, given: Mapping[str, Given], device: Device) -> bool:
         """Whether all are NumPy's. Raises ArgumentError where some are, or one cannot be written or reached."""
         host = [one.kind is Kind.NUMPY for one in given.values()]
         for operand in self.arrays:
@@ -103,10 +103,10 @@ class Signature:
                     raise ArgumentError(others, rule, given[others].kind.value)
                 continue
             if 0 not in one.shape:
-                device = backend.device_of(one.address) if one.device is None else one.device
-                if device != backend.index:
-                    where = "no memory of a GPU" if device is None else f"device {device}"
-                    raise ArgumentError(operand.name, f"must be on device {backend.index}, {backend.name}", where)
+                found = device.device_of(one.address) if one.device is None else one.device
+                if found != device.index:
+                    where = "no memory of a GPU" if found is None else f"device {found}"
+                    raise ArgumentError(operand.name, f"must be on device {device.index}, {device.name}", where)
         return any(host)
 
     def check_overlap(self, given: Mapping[str, Given]) -> None:

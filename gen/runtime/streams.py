@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gen.errors import ArgumentError
-from gen.families.backend import LEGACY_STREAM
+from gen.gpu.device import LEGACY_STREAM
 
 
 def handle_of(stream: Any) -> int:

@@ -17,7 +17,7 @@ from gen.paths import output_home
 from gen.toolchain.compiled import Compiled, Resources
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.prune import Pruning
-from tests.fake_device import FakeDevice, let_tune_find
+from tests.fake_tuning import FakeTuningDevice, let_tune_find
 
 COMPILED = Nvrtc(None).architectures
 # Of each architecture one, and of suffixes each once, which change nothing but what is compiled.
@@ -83,7 +83,7 @@ def test_it_is_pruned_and_tuned_there(arch: str, tmp_path: Path, monkeypatch: py
     used = Compiled(made.name, arch, b"", {made.name: Resources(32, 0, 0, 0, 0, 0)})
     assert rules.before_compiling(made) is None
     assert rules.before_timing(Entrant(made, used)) is None
-    let_tune_find(FakeDevice(limits=limits), monkeypatch)
+    let_tune_find(FakeTuningDevice(limits=limits), monkeypatch)
     status, out, err = run("tune", PROBE, "--out", str(tmp_path))
     assert (status, "records_tpb" in out) == (0, True), err
     assert err.count("those of sm_") == (limits.stand_in is not None)

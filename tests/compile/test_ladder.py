@@ -12,16 +12,15 @@ from typer.testing import CliRunner
 
 from gen.arch import Limits
 from gen.cli.app import app
-from gen.errors import MissingToolError
 from gen.families import FAMILIES
 from gen.families.names import find_algorithm, find_variant
 from gen.families.reduction import Reduction
 from gen.families.transpose import Transpose
+from gen.gpu.device import GpuInfo
 from gen.gpu.isolated import IsolatedDevice
 from gen.paths import output_home
 from gen.report.ladder import Rung
-from gen.tune.device import Device
-from tests.fake_device import DyingBench, Misdeed, time_of
+from tests.fake_tuning import DyingBench, Misdeed, time_of
 from tests.fakes import FakeCompiler
 
 OUT = str(output_home())
@@ -111,8 +110,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Misdeed]:
         assert (index, compiler, home) == (0, "nvrtc", output_home())
         return IsolatedDevice(DyingBench(misdeeds, tmp_path / "starts"))
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA H200", Limits.of("sm_90")))
-    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: GpuInfo("NVIDIA H200", Limits.of("sm_90")))
     monkeypatch.setattr("gen.cli.gpu.alone", lambda *_: nullcontext())
     monkeypatch.setattr("gen.cli.gpu.device_of", device_of)
     return misdeeds
@@ -167,19 +165,6 @@ def test_what_no_cpu_runs_is_measured_and_what_is_not_linked_says_so(monkeypatch
     assert " ".join(rows["gpuRecursiveReduce2"][1:]) == (
         f"- - - 73.75x - {unlinked} compiles, but is not linked: A linker must be installed. Run: pip install it"
     )
-
-
-@pytest.mark.usefixtures("short", "gpu")
-def test_a_gpu_that_nothing_can_talk_to_is_noted_and_times_are_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise MissingToolError("PyCUDA", "is needed to use a GPU")
-
-    monkeypatch.setattr("gen.cli.gpu.importable", missing)
-    monkeypatch.setattr("gen.report.ladder.looked_at", unexplained)
-    status, out, err = on_gpu("transpose", "--shape", SIDE)
-    assert status == 0
-    assert "There is a GPU, but it cannot be used: PyCUDA is needed to use a GPU" in err
-    assert "predicted for sm_90: nothing was measured" in out
 
 
 def test_what_is_not_repeated_is_said_to_be_done_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,21 +14,28 @@ from bench.sanitizer import worker
 from bench.sanitizer.faults import FAULTS, TOOLS
 from gen.emit.render import render
 from gen.families import FAMILIES
+from gen.families.base import Variant
 from gen.families.names import find_variant
+from gen.gpu.kernel import CudaKernel, CudaRunner
 from gen.proof.cases import DRAWN
 from gen.toolchain.nvrtc import Nvrtc
-from tests.fake_gpu import TRANSPOSE, FakeCudaRunner, FakeGpu
+from tests.fake_device import TRANSPOSE, FakeDevice
+from tests.fakes import OracleRunner
 
 
 @pytest.fixture(autouse=True)
-def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeGpu:
-    """The device layer, which imports no driver."""
-    found = FakeGpu()
-    device, kernel = ModuleType("gen.gpu.device"), ModuleType("gen.gpu.kernel")
-    device.open_device = lambda _: found  # type: ignore[attr-defined]
-    kernel.CudaRunner = FakeCudaRunner  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "gen.gpu.device", device)
-    monkeypatch.setitem(sys.modules, "gen.gpu.kernel", kernel)
+def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDevice:
+    """Its kernels compute with NumPy; one whose text has no barrier leaves out the last element."""
+    found = FakeDevice(OracleRunner())
+    found.enter()
+
+    class Runner(CudaRunner):
+        def load(self, variants: Sequence[Variant]) -> tuple[CudaKernel, ...]:
+            found.skipping.update(one.name for one in variants if "__syncthreads" not in self._text(one))
+            return super().load(variants)
+
+    monkeypatch.setattr("gen.gpu.open.open_device", lambda *_: found)
+    monkeypatch.setattr("gen.gpu.kernel.CudaRunner", Runner)
     monkeypatch.setenv("GEN_HOME", str(tmp_path))
     return found
 
@@ -50,7 +57,7 @@ def test_a_worker_runs_its_cases_and_says_what_it_did(
     assert (done["variants"], done["skipped"], done["cases"]) == (1, 0, 6)
     available = len(list(TRANSPOSE.family.cases(TRANSPOSE.spec))) + DRAWN
     assert done["sizes"] == {TRANSPOSE.spec.label: [6, available]}
-    assert (done["device"], done["driver"]) == ("Fake GPU", "1.0")
+    assert (done["device"], done["driver"]) == ("Fake GPU", "580.1, CUDA 13.0")
     assert str(done["compiler"]).startswith("nvrtc ")
 
 

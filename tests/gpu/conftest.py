@@ -15,7 +15,7 @@ import pytest
 from gen.paths import cache_home, output_home
 
 if TYPE_CHECKING:
-    from gen.gpu.device import CudaDevice
+    from gen.gpu.cuda import CudaDevice
     from gen.gpu.open import Instruments
     from gen.toolchain.nvrtc import Nvrtc
 

@@ -25,6 +25,7 @@ from gen.families.names import find_family
 from gen.families.transpose import transpose
 from gen.gpu.open import Instruments
 from gen.gpu.timing import Calibration, Protocol
+from gen.toolchain.nvrtc import Nvrtc
 from tests.host.cli.command import run
 
 CASES = (
@@ -48,10 +49,10 @@ ALONE = (
 
 
 @pytest.fixture(scope="module")
-def gpu(instruments: Instruments, tmp_path_factory: pytest.TempPathFactory) -> BenchGpu:
+def gpu(instruments: Instruments, compiler: Nvrtc, tmp_path_factory: pytest.TempPathFactory) -> BenchGpu:
     """The GPU, with figures instead of a calibration."""
     limits = Calibration(instruments.device.name, instruments.device.driver, 3000.0, 3000.0, 3000.0, 4.0, 1.0)
-    return BenchGpu(instruments.bench(limits), instruments.compiler, tmp_path_factory.mktemp("cache"))
+    return BenchGpu(instruments.bench(limits), compiler, tmp_path_factory.mktemp("cache"))
 
 
 def rows_of(gpu: BenchGpu, case: ComparisonCase, home: Path, *peers: str) -> list[Row]:

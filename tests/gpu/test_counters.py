@@ -10,7 +10,7 @@ from gen.families import FAMILIES
 from gen.families.base import Extents, Limits
 from gen.families.names import find_variant
 from gen.gpu.counters import counters, profiler
-from gen.gpu.device import CudaDevice
+from gen.gpu.cuda import CudaDevice
 from gen.paths import output_home
 from gen.report.counted import COUNTERS, compared, resident_warps
 from gen.report.look import explanations

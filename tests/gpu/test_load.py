@@ -26,7 +26,7 @@ from gen.runtime.results import DeviceArray
 from tests.strategies import counts, extents
 
 if TYPE_CHECKING:
-    from gen.gpu.device import CudaDevice
+    from gen.gpu.cuda import CudaDevice
 
 SUM, TRANSPOSE = "reduction_sum_f32", "transpose_10_b32"
 HEAT = FAMILIES[2].catalogue[0]

@@ -14,11 +14,12 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, find_variant, search_space, variant
 from gen.families.reduction.nested import MOST_BLOCKS, NestedConfig
-from gen.gpu.device import CudaDevice
+from gen.gpu.cuda import CudaDevice
+from gen.gpu.device import bytes_at
 from gen.gpu.isolated import IsolatedDevice
 from gen.gpu.kernel import CudaRunner
-from gen.gpu.nvcc import Nvcc
 from gen.gpu.open import GpuFactory
+from gen.gpu.pycuda import Nvcc
 from gen.proof.cases import Case, Content
 from gen.proof.prover import check, prove, uncovered
 from gen.report.ladder import listed
@@ -106,7 +107,8 @@ def test_a_launch_without_room_gives_nan_and_no_wrong_number(device: CudaDevice,
     array, out = device.allocate(4 * extents["n"]), device.allocate(4)
     device.upload(array.address, np.ones(extents["n"], np.float32))
     planned = [replace(step, waiting=0) for step in kernel.steps(extents)]
-    kernel.queue(planned, {**kernel.scratch(extents), "in": array.address, "out": out.address})
+    addresses = {**kernel.scratch(extents), "in": array.address, "out": out.address}
+    kernel.launches(planned, extents, addresses)()
     device.synchronize()
-    found = device.download(out.address, 4).view(np.float32)[0]
+    found = bytes_at(device, out.address, 4).view(np.float32)[0]
     assert np.isnan(found) or found == extents["n"], f"the sum of {extents['n']} ones is {found}"

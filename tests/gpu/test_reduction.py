@@ -18,7 +18,7 @@ from gen.errors import SpecError
 from gen.families.names import illegal, variant
 from gen.families.reduction import Reduction
 from gen.families.reduction.operators import OPERATORS, SEVERAL
-from gen.gpu.device import CudaDevice
+from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaRunner
 from gen.proof.prover import check, uncovered
 from gen.toolchain.nvrtc import Nvrtc

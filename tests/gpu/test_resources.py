@@ -12,7 +12,7 @@ from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.config import pairwise
 from gen.families.names import search_space, variant
-from gen.gpu.device import CudaDevice, DriverModule
+from gen.gpu.cuda import CudaDevice
 from gen.toolchain.compiled import compile_each
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.occupancy import occupancy
@@ -51,16 +51,18 @@ def test_registers_shared_memory_and_occupancy_are_the_drivers(
     for compiled in compile_each(compiler, texts, device.limits.arch):
         assert not isinstance(compiled, CompileError), str(compiled)
         made = by_name[compiled.name]
-        module, driver = device.module(compiled.cubin), DriverModule(compiled.cubin)
+        codes = device.load(compiled, made), device.timer.load(compiled, made)
         for used in usage(made, compiled, device.limits, largest(made, device.limits)):
-            function = module.function(used.kernel)
             ours = used.resources
-            assert function.registers == ours.registers, used.kernel
-            assert function.static_shared_bytes == ours.static_shared_bytes, used.kernel
-            # Without a stack nothing is spilled; the driver rounds what there is up.
-            assert function.local_bytes >= ours.stack_bytes, used.kernel
-            assert (function.local_bytes == 0) == (ours.stack_bytes == 0), used.kernel
-            blocks = driver.resident_blocks(used.kernel, used.threads_per_block, used.dynamic_shared_bytes)
+            entry = used.kernel.removeprefix(made.name)
+            for code in codes:
+                takes = code.attributes(entry)
+                assert takes.registers == ours.registers, used.kernel
+                assert takes.static_shared_bytes == ours.static_shared_bytes, used.kernel
+                # Without a stack nothing is spilled; the driver rounds what there is up.
+                assert takes.local_bytes >= ours.stack_bytes, used.kernel
+                assert (takes.local_bytes == 0) == (ours.stack_bytes == 0), used.kernel
+            blocks = codes[0].resident_blocks(entry, used.threads_per_block, used.dynamic_shared_bytes)
             assert used.occupancy.blocks == blocks, f"{used.kernel}: {used}"
             compared += 1
     assert compared >= len(cover)
@@ -71,7 +73,7 @@ def test_dynamic_shared_memory_counts_as_the_driver_counts_it(
     threads: int, device: CudaDevice, compiler: Nvrtc
 ) -> None:
     compiled = compiler.compile("staged", DYNAMIC, device.limits.arch)
-    used, driver = compiled.resources["staged"], DriverModule(compiled.cubin)
+    used, code = compiled.resources["staged"], device.load(compiled)
     most = device.limits.shared_bytes_per_block - used.static_shared_bytes
     for dynamic in (0, 1, 1000, 4096, 16_384, 48 * 1024, 64 * 1024, 100_000, most):
         if dynamic <= most:
@@ -79,7 +81,7 @@ def test_dynamic_shared_memory_counts_as_the_driver_counts_it(
                 device.limits, registers=used.registers, static_shared_bytes=used.static_shared_bytes,
                 dynamic_shared_bytes=dynamic, threads_per_block=threads,
             )  # fmt: skip
-            assert ours.blocks == driver.resident_blocks("staged", threads, dynamic), (threads, dynamic, ours)
+            assert ours.blocks == code.resident_blocks("", threads, dynamic), (threads, dynamic, ours)
 
 
 def test_the_table_is_that_of_the_device(device: CudaDevice) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gen.emit.render import render
 from gen.families.base import Variant
 from gen.families.stencil import StencilSpec
-from gen.gpu.device import CudaDevice
+from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaKernel, CudaRunner
 from gen.proof.cases import Case, Content, allocate, edge_cases, fill
 from gen.proof.prover import check, uncovered

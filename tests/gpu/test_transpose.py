@@ -19,7 +19,7 @@ from gen.families.base import Variant
 from gen.families.names import find_family, variant
 from gen.families.transpose import TransposeSpec, transpose
 from gen.families.transpose.values import BITS
-from gen.gpu.device import CudaDevice
+from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaRunner
 from gen.proof.prover import check, uncovered
 from gen.toolchain.nvrtc import Nvrtc

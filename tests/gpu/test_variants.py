@@ -13,9 +13,9 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.config import pairwise
 from gen.families.names import base_variants, find_variant, named_variant, search_space, variant
-from gen.gpu.device import CudaDevice
+from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaRunner
-from gen.gpu.nvcc import Nvcc
+from gen.gpu.pycuda import Nvcc
 from gen.paths import output_home
 from gen.proof.cases import Case
 from gen.proof.prover import check, load, prove, uncovered

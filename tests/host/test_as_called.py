@@ -59,7 +59,7 @@ def test_a_program_that_needs_a_gpu_says_so_before_all_else(
     program = import_module(f"bench.{name}")
     for what in ("render", "Nvrtc", "find_sanitizer"):
         monkeypatch.setattr(program, what, begun, raising=False)
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     monkeypatch.setattr("sys.argv", [f"{name}.py"])
     assert ended(program.main) == 1
     out, err = capsys.readouterr()

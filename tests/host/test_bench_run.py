@@ -20,8 +20,8 @@ from gen.gpu.timing import Protocol
 from gen.store.tuned import read_winners
 from gen.tune.outcome import LostError
 from gen.tune.search import Space
-from tests.fake_device import FakeDevice, FakeFarm
 from tests.fake_process import FakePeer, FakeProcess
+from tests.fake_tuning import FakeFarm, FakeTuningDevice
 
 CASES = tuple(reduce(("sum",), F32, (n,)) for n in (10, 20, 30, 40))
 PEERS = (FakePeer("torch"), FakePeer("cub"))
@@ -97,7 +97,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_few")
 def test_the_winner_is_for_the_shape_of_the_case_alone(tmp_path: Path) -> None:
     case = permute((1, 0), F32, (1000, 1000))
-    assert tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0) > 0
+    assert tune(case, FAMILIES, FakeTuningDevice(), FakeFarm(), tmp_path, 60.0) > 0
     (winner,) = read_winners(tmp_path)
     problem = case.problem
     assert winner.place == (problem.spec_name, problem.shape_class, "Fake GPU", problem.region)
@@ -112,7 +112,7 @@ def test_a_case_of_many_steps_is_tuned_with_fewer_and_takes_that_winner(
     whole, shortened = case.problem, problem_to_tune(case)
     assert shortened.extents == {**whole.extents, "steps": tuned}
     assert shortened.shape_class == whole.shape_class
-    tune(case, FAMILIES, FakeDevice(), FakeFarm(), tmp_path, 60.0)
+    tune(case, FAMILIES, FakeTuningDevice(), FakeFarm(), tmp_path, 60.0)
     (winner,) = read_winners(tmp_path)
     for problem in (whole, shortened):
         assert winner.region.holds(sizes_of(problem.family, problem.spec, problem.extents))

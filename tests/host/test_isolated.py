@@ -18,7 +18,7 @@ from gen.gpu.trial import Entrant, Problem
 from gen.toolchain.compiled import Compiled
 from gen.tune.search import Space, exhaustive
 from gen.workers import STARTS
-from tests.fake_device import DyingBench, time_of
+from tests.fake_tuning import DyingBench, time_of
 
 STENCIL = find_family(FAMILIES, "stencil")
 SPEC = STENCIL.catalogue[0]

@@ -19,7 +19,7 @@ from gen.store.trials import FILE, Trials
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.tuner import Options, tune
 from gen.workers import fork
-from tests.fake_device import FakeDevice, FakeFarm, time_of
+from tests.fake_tuning import FakeFarm, FakeTuningDevice, time_of
 
 REDUCTION = find_family(FAMILIES, "reduction")
 PROBLEM = Problem(REDUCTION, REDUCTION.catalogue[0], {"n": 4096})
@@ -39,7 +39,7 @@ def some(space: Space) -> Search:
 def tuned(home: Path, told: Callable[[int], object]) -> tuple[str, int]:
     """Tunes from what is there; the winner, and how many variants were tried."""
     trials = Trials(home)
-    device = FakeDevice(lambda made: time_of(made.name))
+    device = FakeTuningDevice(lambda made: time_of(made.name))
 
     def tick(done: int, _: int) -> None:
         told(done)

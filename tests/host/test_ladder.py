@@ -16,7 +16,7 @@ from gen.families.base import Limits, Variant
 from gen.families.names import find_family
 from gen.report.ladder import Rung, as_json, climb, listed, said_of_problems
 from gen.report.timed import TURNS, timed
-from tests.fake_device import FakeDevice
+from tests.fake_tuning import FakeTuningDevice
 from tests.fakes import FakeCompiler
 
 TRANSPOSE = find_family(FAMILIES, "transpose")
@@ -33,7 +33,7 @@ def by_name(found: list[Rung]) -> dict[str, Rung]:
 
 
 def test_kernels_of_one_problem_are_timed_in_turns_and_each_problem_is_opened_once() -> None:
-    device = FakeDevice(time_us=lambda made: 40.0 if "naive" in made.name else 20.0)
+    device = FakeTuningDevice(time_us=lambda made: 40.0 if "naive" in made.name else 20.0)
     found = by_name(timed(device, FakeCompiler(), rungs()))
     problems = [(problem.spec_name, problem.extents) for problem, _ in device.seen]
     assert len(problems) == len({str(problem) for problem in problems})
@@ -53,7 +53,7 @@ def test_kernels_of_one_problem_are_timed_in_turns_and_each_problem_is_opened_on
 
 
 def test_steps_are_ratios_of_the_bytes_a_second_that_were_measured() -> None:
-    device = FakeDevice(time_us=lambda made: 5.0 * len(made.name))
+    device = FakeTuningDevice(time_us=lambda made: 5.0 * len(made.name))
     steps = list(climb(timed(device, FakeCompiler(), rungs())))
     speeds = {step.rung.name: step.rung.gb_per_s or 0 for step in steps}
     assert all(speeds.values())
@@ -72,7 +72,9 @@ def test_steps_are_ratios_of_the_bytes_a_second_that_were_measured() -> None:
 
 
 def test_what_is_wrong_or_fails_stands_there_with_its_reason_and_no_time() -> None:
-    device = FakeDevice(bad={PADDED: "wrong_result"}, spoilt={"transpose_10_b32__tiled_t32_r8_p0_u1": "launch_failed"})
+    device = FakeTuningDevice(
+        bad={PADDED: "wrong_result"}, spoilt={"transpose_10_b32__tiled_t32_r8_p0_u1": "launch_failed"}
+    )
     steps = {step.rung.name: step for step in climb(timed(device, FakeCompiler(), rungs()))}
     padded, smem = steps["transposeSmemPad"], steps["transposeSmem"]
     assert (padded.rung.us, padded.rung.why_not, padded.step) == (None, "made to: wrong_result", None)
@@ -84,7 +86,7 @@ def test_what_is_wrong_or_fails_stands_there_with_its_reason_and_no_time() -> No
 
 
 def test_where_base_is_wrong_nothing_of_the_problem_is_timed() -> None:
-    device = FakeDevice(base_wrong=True)
+    device = FakeTuningDevice(base_wrong=True)
     found = timed(device, FakeCompiler(), rungs())
     assert {rung.us for rung in found} == {None}
     assert all("is wrong: out must be 1.0, is 2.0" in rung.why_not for rung in found)
@@ -93,7 +95,7 @@ def test_where_base_is_wrong_nothing_of_the_problem_is_timed() -> None:
 
 def test_what_cannot_be_compiled_is_told_and_the_others_are_timed() -> None:
     refusing = FakeCompiler(refused=("transpose_10_b32__tiled_t32_r8_p1_u1_odiagonal",))
-    found = by_name(timed(FakeDevice(), refusing, rungs()))
+    found = by_name(timed(FakeTuningDevice(), refusing, rungs()))
     assert "error: expected a ';'" in found["transposeDiagonal"].why_not
     assert found["transposeSmemPad"].us == 10
 
@@ -105,19 +107,19 @@ def test_a_kernel_that_does_not_take_the_shape_says_why() -> None:
     )  # fmt: skip
     assert found["transposeFineGrained"].reason == ""
     assert "cols must be a multiple of 32" in by_name(rungs("64x80"))["transposeFineGrained"].reason
-    device = FakeDevice()
+    device = FakeTuningDevice()
     again = by_name(timed(device, FakeCompiler(), list(found.values())))
     assert again["diagonal-square"].why_not == found["diagonal-square"].reason
     assert not any("osquare" in name for names, _ in device.finals for name in names)
 
 
 def test_a_step_to_another_problem_says_which() -> None:
-    steps = {step.rung.name: step for step in climb(timed(FakeDevice(), FakeCompiler(), rungs()))}
+    steps = {step.rung.name: step for step in climb(timed(FakeTuningDevice(), FakeCompiler(), rungs()))}
     assert steps["copySharedMem"].causes == ("direct yes -> no",)
     assert steps["output_pitch_padding"].causes == ("out_pitch 64 -> 128",)
     assert steps["copyNrepsLaunches"].causes == ("nreps 1 -> 10",)
     assert steps["transposeSmemNrepsLaunches"].causes == ("nreps 1 -> 10",)
-    found = timed(FakeDevice(), FakeCompiler(), listed(find_family(FAMILIES, "reduction"), LIMITS))
+    found = timed(FakeTuningDevice(), FakeCompiler(), listed(find_family(FAMILIES, "reduction"), LIMITS))
     steps = {step.rung.name: step for step in climb(found)}
     assert steps["gpuRecursiveReduce"].causes == ()
     assert steps["gpuRecursiveReduceNosync"].causes == ("children sync -> nosync",)
@@ -129,7 +131,7 @@ def test_a_step_is_over_the_kernel_that_the_literature_compares_with() -> None:
     steps = {
         step.rung.name: step
         for family in FAMILIES
-        for step in climb(timed(FakeDevice(), FakeCompiler(), listed(family, LIMITS)))
+        for step in climb(timed(FakeTuningDevice(), FakeCompiler(), listed(family, LIMITS)))
     }
 
     def over(name: str) -> str | None:
@@ -190,7 +192,7 @@ def slow(made: Variant) -> float:
 
 def measured() -> dict[str, Any]:
     """What a file holds before its steps are explained."""
-    steps = [as_json(step) for step in climb(timed(FakeDevice(time_us=slow), FakeCompiler(), rungs("64x96")))]
+    steps = [as_json(step) for step in climb(timed(FakeTuningDevice(time_us=slow), FakeCompiler(), rungs("64x96")))]
     meta: dict[str, Any] = {
         "command": "python bench/ladder.py", "date": "2026-11-22", "turns": TURNS,
         "calibration": {"device": "Fake GPU", "driver": "1.0", "copy": 4000.0},

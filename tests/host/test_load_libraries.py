@@ -15,7 +15,7 @@ import gen
 from gen.errors import ArgumentError, ShapeError
 from gen.proof.host import HostRunner
 from gen.runtime import arrays
-from tests.fake_backend import FakeBackend, OnDevice
+from tests.fake_device import FakeDevice, OnDevice
 
 SUM, TRANSPOSE = "reduction_sum_f32", "transpose_10_b32"
 
@@ -134,7 +134,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_results_are_of_the_callers_kind_on_its_current_stream(library: Any, host_runner: HostRunner) -> None:
-    backend = FakeBackend(host_runner)
+    backend = FakeDevice(host_runner)
     matrix = np.arange(12, dtype=np.int32).reshape(3, 4)
     result = gen.load(TRANSPOSE, device=backend)(library.array(matrix))
     assert type(result) is library.array
@@ -151,7 +151,7 @@ def test_results_are_of_the_callers_kind_on_its_current_stream(library: Any, hos
 
 @pytest.mark.parametrize(("stream", "launched", "made"), [(5, 5, 5), (0, 1, 0)])
 def test_results_are_made_on_the_stream_that_is_named(library: Any, stream: int, launched: int, made: int) -> None:
-    backend = FakeBackend()
+    backend = FakeDevice()
     gen.load(TRANSPOSE, device=backend)(library.array(np.ones((3, 4), np.float32)), stream=stream)
     assert backend.launched[-1].stream == launched
     assert library.library.made_on == [made]
@@ -160,14 +160,14 @@ def test_results_are_made_on_the_stream_that_is_named(library: Any, stream: int,
 
 
 def test_the_default_stream_is_the_legacy_one(library: Any) -> None:
-    backend = FakeBackend()
+    backend = FakeDevice()
     library.library.current = 0
     gen.load(SUM, device=backend)(library.array(np.ones(4, np.float32)))
     assert backend.launched[-1].stream == 1
 
 
 def test_others_are_waited_for(library: Any) -> None:
-    backend = FakeBackend()
+    backend = FakeDevice()
     out = OnDevice(np.zeros((), np.float32), {"stream": 9})
     gen.load(SUM, device=backend)(library.array(np.ones(4, np.float32)), out=out)
     assert (backend.launched[-1].stream, backend.waits) == (70, [(70, 9)])
@@ -186,7 +186,7 @@ def test_others_are_waited_for(library: Any) -> None:
     ],
 )
 def test_tensors_that_are_refused(more: dict[str, Any], message: str) -> None:
-    backend = FakeBackend()
+    backend = FakeDevice()
     with pytest.raises(ArgumentError, match=message):
         gen.load(SUM, device=backend)(Tensor(np.ones(4, np.float32), **more))
     assert backend.launched == []
@@ -195,4 +195,4 @@ def test_tensors_that_are_refused(more: dict[str, Any], message: str) -> None:
 @pytest.mark.usefixtures("torch")
 def test_bfloat16_is_read() -> None:
     with pytest.raises(ShapeError, match=r"in must hold f32 elements \(got bf16\)"):
-        gen.load(SUM, device=FakeBackend())(Tensor(np.ones(4, np.int16), dtype="torch.bfloat16"))
+        gen.load(SUM, device=FakeDevice())(Tensor(np.ones(4, np.int16), dtype="torch.bfloat16"))

@@ -14,10 +14,12 @@ from uuid import UUID
 
 import pytest
 
+from gen.arch import Limits
 from gen.cli.gpu import alone
 from gen.errors import DeviceError
 from gen.gpu import lock
-from gen.gpu.lock import alone_on, gpu_uuid
+from gen.gpu.device import GpuInfo, find_gpu
+from gen.gpu.lock import alone_on
 
 BENCH = Path(__file__).parents[2] / "bench"
 HOLD = """
@@ -142,10 +144,9 @@ def test_many_take_turns(tmp_path: Path) -> None:
     assert (most, turns) == (1, 5)
 
 
-def test_a_gpu_that_there_is_not_has_no_uuid() -> None:
-    assert gpu_uuid(10_000) is None
-    found = gpu_uuid(0)
-    assert found is None or str(UUID(found[4:])) == found[4:]
+def test_a_gpu_has_a_uuid() -> None:
+    found = find_gpu(0)
+    assert found is None or str(UUID(found.uuid[4:])) == found.uuid[4:]
 
 
 def _opens_a_gpu(node: ast.AST) -> bool:
@@ -173,7 +174,7 @@ def test_scripts_keep_the_gpu_that_they_open_to_themselves(script: str) -> None:
 
 
 def test_a_run_says_who_else_is_on_the_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gen.gpu.lock.gpu_uuid", lambda _: "GPU-none")
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _: GpuInfo("A GPU", Limits.of("sm_90"), "GPU-none"))
     monkeypatch.setattr("gen.gpu.nvml.others_on", lambda _: ("process 7 (python)",))
     with alone(0, 0.0):
         pass

@@ -27,7 +27,7 @@ from gen.families.plans import steps
 from gen.families.reduction import Reduction
 from gen.families.reduction.nested import MOST_BLOCKS
 from gen.tune.search import Space
-from tests.fake_backend import FakeBackend
+from tests.fake_device import FakeDevice
 from tests.host.test_mutants import changed
 from tests.mutants import nested
 
@@ -206,9 +206,9 @@ def test_neither_tuning_nor_dispatch_chooses_it_unasked(tmp_path: Path) -> None:
     names = {made.algorithm.name for number in range(tried.size) if (made := tried.at(number)) is not None}
     assert "nested" not in names
     assert "tree" in names
-    winner = {"device": FakeBackend().name, "spec": "reduction_sum_f32", "shape": "more than 2^20 elements"}
+    winner = {"device": FakeDevice().name, "spec": "reduction_sum_f32", "shape": "more than 2^20 elements"}
     content = {"schema": 1, "winners": [{**winner, "variant": "reduction_sum_f32__nested_tpb512_whole"}]}
     (tmp_path / "tuned.json").write_text(json.dumps(content), encoding="utf-8")
-    kernel = gen.load("reduction_sum_f32", shape=2**28, device=FakeBackend(), home=tmp_path)
+    kernel = gen.load("reduction_sum_f32", shape=2**28, device=FakeDevice(), home=tmp_path)
     assert "must be asked for: it must be linked with cudadevrt" in kernel.why
     assert "nested" not in kernel.variant

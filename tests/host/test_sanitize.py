@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +20,15 @@ from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.config import pairs
 from gen.families.names import find_variant, search_space
+from gen.gpu.kernel import CudaKernel
 from gen.paths import cache_home, output_home
 from gen.proof.cases import DRAWN, Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, prove
 from gen.proof.sizes import OFFSETS
-from tests.fake_gpu import TRANSPOSE, FakeGpu, FakeKernel
+from gen.toolchain.compiled import Compiled
+from tests.fake_device import LEAST, TRANSPOSE, FakeDevice
+from tests.fakes import OracleRunner
 
 
 def test_options_that_make_no_sense_are_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,31 +143,41 @@ def test_a_fault_that_no_longer_fits_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("blank", [False, True])
-def test_a_kernel_runs_on_arrays_with_nothing_behind_them(blank: bool) -> None:
+def test_a_kernel_runs_on_arrays_with_nothing_behind_them(blank: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    discarded: list[CudaKernel] = []
+
+    def discard(kernel: CudaKernel) -> None:
+        discarded.append(kernel)
+
+    monkeypatch.setattr(CudaKernel, "discard_scratch", discard)
     cases = [case for case in sizes_of(TRANSPOSE, sanitize.ALL)[0] if size_of(case) < 2200]
     assert any(case.extents["out_pitch"] > case.extents["rows"] for case in cases)
     for case in cases:
-        gpu = FakeGpu()
-        inner = FakeKernel(TRANSPOSE, gpu)
-        assert check(exact(inner, blank), gpu.limits, case) is None
-        assert inner.discarded == 1  # the same scratch for both runs of a case
+        device, kernel = exact(blank)
+        assert check(kernel, device.limits, case) is None
+        assert len(discarded) == 1  # the same scratch for both runs of a case
+        discarded.clear()
+        assert min(device.allocated) >= LEAST  # less would be rounded up, behind the array
         if size_of(case):
-            assert all(memory.written[-1] for memory in gpu.allocations)  # the array ends where its allocation ends
+            assert all(memory.written[-1] for memory in device.allocations)  # the array ends where its allocation ends
 
 
 def test_an_output_that_is_not_written_shows_when_it_is_copied_back() -> None:
     case = next(case for case in sizes_of(TRANSPOSE, sanitize.ALL)[0] if case.extents["rows"] == 2)
-    inner = FakeKernel(TRANSPOSE, FakeGpu(), skip=True)
+    device, kernel = exact(True)
+    device.skipping.add(TRANSPOSE.name)
     with pytest.raises(AssertionError, match="never written"):
-        check(exact(inner, True), inner.gpu.limits, case)
-    failure = check(exact(inner, False), inner.gpu.limits, case)
-    assert failure is not None
+        check(kernel, device.limits, case)
+    device, kernel = exact(False)
+    device.skipping.add(TRANSPOSE.name)
+    assert check(kernel, device.limits, case) is not None
 
 
-def exact(inner: FakeKernel, blank: bool) -> ExactKernel:
-    kernel: Any = inner
-    device: Any = inner.gpu
-    return ExactKernel(inner.variant, kernel, device, blank)
+def exact(blank: bool) -> tuple[FakeDevice, ExactKernel]:
+    device = FakeDevice(OracleRunner())
+    device.enter()
+    kernel = CudaKernel(TRANSPOSE, Compiled(TRANSPOSE.name, "sm_90", b"", {}), device, device.limits)
+    return device, ExactKernel(TRANSPOSE, kernel, device, blank)
 
 
 def size_of(case: Case) -> int:

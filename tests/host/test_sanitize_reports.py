@@ -22,7 +22,7 @@ from bench.sanitizer.report import Outcome, Report, digest_of, evidence, evidenc
 from gen.errors import DeviceError, MissingToolError
 from gen.families import FAMILIES
 from gen.families.base import Limits
-from gen.tune.device import Device
+from gen.gpu.device import GpuInfo
 from tests.host.sanitizer_says import CLEAN, CLEAN_RACES, DONE, FOUND, HANGING, OVERRUN, RACE, WARNING, outcome
 
 
@@ -102,8 +102,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine that seems to have a GPU and the tool."""
     monkeypatch.setattr(sanitize, "find_sanitizer", lambda: "/opt/compute-sanitizer")
     monkeypatch.setattr(sanitize, "version_of", lambda _: "2025.3.0.0")
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: Device("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
-    monkeypatch.setattr("gen.cli.gpu.importable", lambda: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda: GpuInfo("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
     monkeypatch.setattr(sanitize, "texts_of", lambda *_: {"kernel": "text"})
     monkeypatch.setattr(sanitize, "compile_all", lambda *_: None)
     monkeypatch.setattr(sanitize, "evidence_file", lambda _: tmp_path / "evidence.json")
@@ -226,7 +225,7 @@ def test_planted_faults_must_be_found(machine: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_machine_without_a_gpu_is_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda: None)
     with pytest.raises(DeviceError, match=r"bench\.sanitize needs an NVIDIA GPU"):
         drive(parse([]), run_clean)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import gen
 from gen.arch import Limits
 from gen.cli.app import app
-from gen.tune.device import Device
+from gen.gpu.device import GpuInfo
 
 SUM, LARGE = "reduction_sum_f32", "more than 2^20 elements"
 TUNED = "reduction_sum_f32__grid_tpb256_u8_v16_bpm4_ldcs"
@@ -33,8 +33,8 @@ def write(home: Path, *winners: dict[str, Any]) -> None:
     (home / "tuned.json").write_text(json.dumps({"schema": 1, "winners": winners}))
 
 
-def here(monkeypatch: pytest.MonkeyPatch, device: Device | None) -> None:
-    monkeypatch.setattr("gen.tune.device.find_device", lambda: device)
+def here(monkeypatch: pytest.MonkeyPatch, device: GpuInfo | None) -> None:
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda: device)
 
 
 def shown(*arguments: str) -> str:
@@ -63,7 +63,7 @@ def test_shape_classes_stand_in_the_order_of_the_family(home: Path) -> None:
 def test_parts_of_a_class_stand_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = {**WINNER, "variant": "reduction_sum_f32__shfl_tpb256_u8", "within": {"n": [0, 2**22]}}
     write(home, part, WINNER)
-    here(monkeypatch, Device("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
+    here(monkeypatch, GpuInfo("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
     report = json.loads(shown(SUM, "--json"))
     words = [LARGE, f"{LARGE}, n up to 2^22"]
     assert [winner["for"] for winner in report["winners"]] == words
@@ -73,12 +73,12 @@ def test_parts_of_a_class_stand_beside_it(home: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_spec_on_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    here(monkeypatch, Device("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
+    here(monkeypatch, GpuInfo("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
     text = shown(SUM)
     assert "On NVIDIA H100 80GB HBM3:" in text
     assert f"tuned on NVIDIA H100 80GB HBM3 for {LARGE}: median 355.2 us, 95.3 % of the limit" in text
     assert "base, because nothing is tuned for reduction_sum_f32 (2^12 to 2^15 elements)" in text
-    here(monkeypatch, Device("A GPU to come", Limits.of("sm_999")))
+    here(monkeypatch, GpuInfo("A GPU to come", Limits.of("sm_999")))
     assert json.loads(shown(SUM, "--json"))["device"] == "A GPU to come"
 
 
@@ -96,7 +96,7 @@ def test_a_spec_that_nothing_is_tuned_for() -> None:
 
 
 def test_winners_edited_by_hand(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here(monkeypatch, Device("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
+    here(monkeypatch, GpuInfo("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
     write(home, {**WINNER, "variant": "../secret", "median_us": "fast"})
     (winner,) = json.loads(shown(SUM, "--json"))["winners"]
     assert (winner["median_us"], winner["file"]) == (None, None)

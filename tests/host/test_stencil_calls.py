@@ -18,20 +18,20 @@ from gen.errors import ArgumentError, GenError, SpecError
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
 from gen.proof.host import HostRunner
-from tests.fake_backend import FakeBackend
+from tests.fake_device import FakeDevice
 
 
 @pytest.fixture
-def computing(host_runner: HostRunner) -> FakeBackend:
+def computing(host_runner: HostRunner) -> FakeDevice:
     """Launches run the emitted text on the CPU."""
-    return FakeBackend(host_runner)
+    return FakeDevice(host_runner)
 
 
 def whole_numbers(*shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.random.default_rng(1).integers(-8, 9, shape).astype(np.float32)
 
 
-def test_a_spec_in_one_line_is_scipys_correlation(computing: FakeBackend, tmp_path: Path) -> None:
+def test_a_spec_in_one_line_is_scipys_correlation(computing: FakeDevice, tmp_path: Path) -> None:
     weights = np.array([[0, 1, 0], [2, -4, 3], [0, 1, 0.5]])
     image = whole_numbers(19, 37)
     kernel = gen.load(gen.stencil(weights, boundary="mirror"), device=computing, home=tmp_path)
@@ -39,7 +39,7 @@ def test_a_spec_in_one_line_is_scipys_correlation(computing: FakeBackend, tmp_pa
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 6, 7])
-def test_a_call_takes_any_number_of_steps(computing: FakeBackend, tmp_path: Path, steps: int) -> None:
+def test_a_call_takes_any_number_of_steps(computing: FakeDevice, tmp_path: Path, steps: int) -> None:
     spec = Stencil().catalogue[0]
     image = whole_numbers(9, 40)
     kernel = gen.load(spec, device=computing, home=tmp_path)
@@ -54,7 +54,7 @@ def test_a_call_takes_any_number_of_steps(computing: FakeBackend, tmp_path: Path
 
 
 @pytest.mark.parametrize("steps", [-1, 1.5, True, "3", 2**31])
-def test_steps_are_a_whole_number_that_is_not_negative(computing: FakeBackend, tmp_path: Path, steps: Any) -> None:
+def test_steps_are_a_whole_number_that_is_not_negative(computing: FakeDevice, tmp_path: Path, steps: Any) -> None:
     kernel = gen.load(Stencil().catalogue[0], device=computing, home=tmp_path)
     with pytest.raises(ArgumentError, match=r"steps must be a whole number, not negative and below 2\^31"):
         kernel(whole_numbers(4, 4), steps=steps)
@@ -62,7 +62,7 @@ def test_steps_are_a_whole_number_that_is_not_negative(computing: FakeBackend, t
         gen.load(Stencil().catalogue[0], shape=(4, 4), steps=steps, device=computing, home=tmp_path)
 
 
-def test_counts_go_with_a_shape_and_with_a_spec_that_has_them(computing: FakeBackend, tmp_path: Path) -> None:
+def test_counts_go_with_a_shape_and_with_a_spec_that_has_them(computing: FakeDevice, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="steps must come with shape"):
         gen.load(Stencil().catalogue[0], steps=3, device=computing, home=tmp_path)
     with pytest.raises(ArgumentError, match="steps is nothing that transpose_10_b32 counts"):
@@ -71,14 +71,14 @@ def test_counts_go_with_a_shape_and_with_a_spec_that_has_them(computing: FakeBac
         gen.load("transpose_10_b32", device=computing, home=tmp_path)(whole_numbers(4, 4), steps=3)
 
 
-def test_the_choice_is_by_steps(computing: FakeBackend, tmp_path: Path) -> None:
+def test_the_choice_is_by_steps(computing: FakeDevice, tmp_path: Path) -> None:
     kernel = gen.load(Stencil().catalogue[0], device=computing, home=tmp_path)
     assert "(1 step)" in kernel.why_for((64, 64))
     assert "(many steps)" in kernel.why_for((64, 64), steps=5)
     assert kernel.variant_for((64, 64), steps=5).startswith("stencil_heat")
 
 
-def test_an_output_that_overlaps_the_input_is_refused(computing: FakeBackend, tmp_path: Path) -> None:
+def test_an_output_that_overlaps_the_input_is_refused(computing: FakeDevice, tmp_path: Path) -> None:
     image = whole_numbers(8, 8)
     with pytest.raises(ArgumentError, match="out must not overlap in"):
         gen.load(Stencil().catalogue[0], device=computing, home=tmp_path)(image, out=image, steps=2)

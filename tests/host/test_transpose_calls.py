@@ -12,20 +12,20 @@ import gen
 from gen.errors import GenError
 from gen.families.transpose import TransposeSpec, transpose
 from gen.proof.host import HostRunner
-from tests.fake_backend import FakeBackend, FakeMemory, OnDevice
+from tests.fake_device import FakeDevice, FakeMemory, OnDevice
 
 
 @pytest.fixture
-def device(host_runner: HostRunner) -> FakeBackend:
+def device(host_runner: HostRunner) -> FakeDevice:
     """Launches run the emitted text on the CPU."""
-    return FakeBackend(host_runner)
+    return FakeDevice(host_runner)
 
 
-def load(spec: TransposeSpec, device: FakeBackend, home: Path) -> Any:
+def load(spec: TransposeSpec, device: FakeDevice, home: Path) -> Any:
     return gen.load(spec, device=device, home=home)
 
 
-def test_square_matrices_change_in_place_and_are_returned(device: FakeBackend, tmp_path: Path) -> None:
+def test_square_matrices_change_in_place_and_are_returned(device: FakeDevice, tmp_path: Path) -> None:
     stack = np.arange(3 * 37 * 37, dtype=np.float32).reshape(3, 37, 37)
     turned = stack.transpose(0, 2, 1).copy()
     assert load(transpose((0, 2, 1), in_place=True), device, tmp_path)(stack) is stack
@@ -42,7 +42,7 @@ def test_square_matrices_change_in_place_and_are_returned(device: FakeBackend, t
 
 @pytest.mark.parametrize("dtype", ["u1", "f2", "f4", "c16"])
 def test_rows_of_both_arrays_may_be_pitched_and_begin_at_any_element(
-    dtype: str, device: FakeBackend, tmp_path: Path
+    dtype: str, device: FakeDevice, tmp_path: Path
 ) -> None:
     there = FakeMemory(70 * 50 * 16).view((50, 70), dtype)
     there[...] = np.arange(50 * 70).reshape(50, 70) % 120
@@ -54,7 +54,7 @@ def test_rows_of_both_arrays_may_be_pitched_and_begin_at_any_element(
     assert (here[:, 55:] == 7).all()
 
 
-def test_structured_elements_keep_their_type_and_their_bits(device: FakeBackend, tmp_path: Path) -> None:
+def test_structured_elements_keep_their_type_and_their_bits(device: FakeDevice, tmp_path: Path) -> None:
     record = np.dtype([("tag", "u1"), ("value", "<f4"), ("more", "u1", 3)])
     # Packed records are aligned to 1: they may begin at any byte.
     records = np.frombuffer(np.random.default_rng(1).bytes(1 + 5 * 9 * 8), record, offset=1).reshape(5, 9)
@@ -63,7 +63,7 @@ def test_structured_elements_keep_their_type_and_their_bits(device: FakeBackend,
     assert turned.tobytes() == np.ascontiguousarray(records.T).tobytes()
 
 
-def test_what_lies_between_the_fields_of_records_is_moved_too(device: FakeBackend, tmp_path: Path) -> None:
+def test_what_lies_between_the_fields_of_records_is_moved_too(device: FakeDevice, tmp_path: Path) -> None:
     padded = np.dtype([("tag", "u1"), ("value", "<f4")], align=True)  # 3 of its 8 bytes are no field's
     records = np.random.default_rng(1).integers(1, 256, 6 * 9 * 8, np.uint8).view(padded).reshape(6, 9)
     kernel = load(transpose(dtype=padded), device, tmp_path)
@@ -81,7 +81,7 @@ def test_what_lies_between_the_fields_of_records_is_moved_too(device: FakeBacken
 
 @pytest.mark.parametrize("strides", [(12, 4), (14, 4), (18, 4), (4, 14), (17, 3), (4, 4), (0, 4), (-14, 4), (5, 17)])
 def test_arrays_whose_elements_overlap_are_not_written(
-    strides: tuple[int, int], device: FakeBackend, tmp_path: Path
+    strides: tuple[int, int], device: FakeDevice, tmp_path: Path
 ) -> None:
     matrix = np.arange(16, dtype=np.float32).reshape(4, 4)
     memory = np.zeros(400, np.uint8)
@@ -98,7 +98,7 @@ def test_arrays_whose_elements_overlap_are_not_written(
     assert not memory.any()
 
 
-def test_arrays_of_numpy_may_begin_wherever_numpy_aligns_their_elements(device: FakeBackend, tmp_path: Path) -> None:
+def test_arrays_of_numpy_may_begin_wherever_numpy_aligns_their_elements(device: FakeDevice, tmp_path: Path) -> None:
     pair = np.dtype([("first", "<f4"), ("second", "<f4")], align=True)
     numbers = np.arange(64, dtype=np.uint32)
     for dtype in (np.dtype("c8"), np.dtype("c16"), pair):
@@ -109,7 +109,7 @@ def test_arrays_of_numpy_may_begin_wherever_numpy_aligns_their_elements(device: 
                 assert room.tobytes() == np.ascontiguousarray(matrix.T).tobytes()
 
 
-def test_results_of_another_type_are_made_as_that_type(device: FakeBackend, tmp_path: Path) -> None:
+def test_results_of_another_type_are_made_as_that_type(device: FakeDevice, tmp_path: Path) -> None:
     source = np.linspace(-3, 3, 33 * 20, dtype=np.float32).reshape(33, 20)
     half = load(transpose(dtype="f4", to="f2", alpha=0.5), device, tmp_path)(source)
     assert half.dtype == np.float16
@@ -118,14 +118,14 @@ def test_results_of_another_type_are_made_as_that_type(device: FakeBackend, tmp_
     assert np.array_equal(load(transpose(dtype="c8", conjugate=True), device, tmp_path)(waves), waves.conj().T)
 
 
-def test_a_call_in_which_nothing_moves_is_a_copy_and_says_so(device: FakeBackend, tmp_path: Path) -> None:
+def test_a_call_in_which_nothing_moves_is_a_copy_and_says_so(device: FakeDevice, tmp_path: Path) -> None:
     kernel = load(transpose(), device, tmp_path)
     assert "nothing moves: a copy" in kernel.why_for((1, 4096))
     assert "__row_copy_" in kernel.variant_for((1, 4096))
     assert "nothing moves" not in kernel.why_for((64, 4096))
 
 
-def test_what_cannot_be_is_refused_before_anything_is_launched(device: FakeBackend, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_launched(device: FakeDevice, tmp_path: Path) -> None:
     memory = FakeMemory(64 * 65 * 4)
     source = memory.view((64, 65), np.float32)
     kernel = load(transpose(), device, tmp_path)
@@ -154,7 +154,7 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(device: FakeBacke
 
 @pytest.mark.parametrize("step", [0, 12, -20])
 def test_rows_that_lie_on_each_other_are_refused_whichever_axis_parts_them(
-    step: int, device: FakeBackend, tmp_path: Path
+    step: int, device: FakeDevice, tmp_path: Path
 ) -> None:
     memory, room = (FakeMemory(400).view((100,), np.float32) for _ in range(2))
     rows = np.lib.stride_tricks.as_strided(room[40:], (4, 1, 5), (step, 20, 4))

@@ -17,7 +17,7 @@ from gen.families.base import Array
 from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
 from gen.families.transpose.spec import MAX_AXES
 from gen.proof.host import HostRunner
-from tests.fake_backend import FakeBackend, FakeMemory, OnDevice
+from tests.fake_device import FakeDevice, FakeMemory, OnDevice
 
 RANKS = range(1, MAX_AXES + 1)
 # Parts of the profile's, for each number of axes: g++ builds a kernel or two for every order of axes that is drawn, and
@@ -142,13 +142,13 @@ def aligned(draw: st.DrawFn, axes: tuple[int, ...], size: int) -> Call:
 
 
 @pytest.fixture
-def device(host_runner: HostRunner) -> FakeBackend:
+def device(host_runner: HostRunner) -> FakeDevice:
     """Launches run the emitted text on the CPU."""
-    return FakeBackend(host_runner)
+    return FakeDevice(host_runner)
 
 
 @pytest.mark.parametrize("rank", RANKS)
-def test_any_order_of_axes_moves_every_bit_where_numpy_does(rank: int, device: FakeBackend, tmp_path: Path) -> None:
+def test_any_order_of_axes_moves_every_bit_where_numpy_does(rank: int, device: FakeDevice, tmp_path: Path) -> None:
     @settings(max_examples=EXAMPLES, phases=UNSHRUNK)
     @given(orders(rank), st.sampled_from(tuple(DTYPES)), st.data())
     def equals_numpy(axes: tuple[int, ...], size: int, data: st.DataObject) -> None:
@@ -171,7 +171,7 @@ def test_any_order_of_axes_moves_every_bit_where_numpy_does(rank: int, device: F
     ("axes", "size"), [((2, 0, 1), 1), ((4, 2, 1, 3, 0), 4), ((7, 1, 4, 3, 2, 5, 6, 0), 8)], ids=str
 )
 def test_aligned_rows_of_many_axes_are_moved_by_vectors(
-    axes: tuple[int, ...], size: int, device: FakeBackend, tmp_path: Path
+    axes: tuple[int, ...], size: int, device: FakeDevice, tmp_path: Path
 ) -> None:
     kernel: Any = gen.load(gen.transpose(axes, DTYPES[size][0]), device=device, home=tmp_path)
 
@@ -190,7 +190,7 @@ def test_aligned_rows_of_many_axes_are_moved_by_vectors(
 
 @pytest.mark.exhaustive  # which follows, where every order equals NumPy
 @pytest.mark.parametrize("rank", RANKS)
-def test_there_and_back_again_is_the_input(rank: int, device: FakeBackend, tmp_path: Path) -> None:
+def test_there_and_back_again_is_the_input(rank: int, device: FakeDevice, tmp_path: Path) -> None:
     @settings(max_examples=ROUND_TRIPS, phases=UNSHRUNK)
     @given(orders(rank), st.sampled_from(tuple(DTYPES)), st.data())
     def is_the_input(axes: tuple[int, ...], size: int, data: st.DataObject) -> None:

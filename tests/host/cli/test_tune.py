@@ -7,7 +7,6 @@ import re
 import pytest
 
 import gen
-from gen.errors import MissingToolError
 from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.names import find_variant
@@ -32,7 +31,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
     oracle: OracleRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     shown = run("tune", SUM, "--arch", "sm_80")
     assert shown.status == 0
     counts = {arch: feasible(FAMILIES[0], FAMILIES[0].catalogue[0], Limits.of(arch)) for arch in ("sm_80", "sm_90")}
@@ -58,7 +57,7 @@ def test_tune_compiles_and_proves_and_says_what_a_gpu_would_measure(
 @pytest.mark.parametrize("target", [None, "transpose", "transpose_10_b32"])
 def test_what_a_gpu_would_measure_is_what_it_measures(target: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much is rehearsed."""
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     monkeypatch.setattr("gen.tune.rehearse.rehearse", lambda variants, *_, **__: Rehearsal("sm_90", (), variants))
     named = [] if target is None else [target]
     measured = {f"{one.family.name}_{one.spec.label}" for one in problems(FAMILIES, target, {})}
@@ -70,7 +69,7 @@ def test_what_a_gpu_would_measure_is_what_it_measures(target: str | None, monkey
 
 @pytest.mark.usefixtures("oracle")
 def test_a_rehearsal_takes_specs_of_no_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     shown = run("tune", "probe_set_row_read_row_16x16_b8", "--json")
     assert (shown.status, shown.data["left_out"]) == (0, [])
     assert {one["name"].partition("__")[0] for one in shown.data["variants"]} == {"probe_set_row_read_row_16x16_b8"}
@@ -85,9 +84,9 @@ def test_a_rehearsal_takes_specs_of_no_catalogue(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("oracle", "alone")
 def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gen.tune.device import Device
+    from gen.gpu.device import GpuInfo
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", Limits.of("sm_75")))
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: GpuInfo("NVIDIA T4", Limits.of("sm_75")))
     shown = run("tune", SUM, "--arch", "sm_80")
     assert shown.status == 0
     for words in ("sm_80", "NVIDIA T4", "Nothing was measured"):
@@ -102,7 +101,7 @@ def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch
 )  # fmt: skip
 def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     named = " and ".join(option for option in options if option.startswith("--"))
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     shown = run("tune", "transpose", *options)
     assert shown.status == 2
     assert f"error: {named} need" in shown.err
@@ -117,27 +116,14 @@ def test_every_search_is_offered() -> None:
 
 
 def test_a_count_comes_with_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gen.tune.device import Device
+    from gen.gpu.device import GpuInfo
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", Limits.of("sm_75")))
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: GpuInfo("NVIDIA T4", Limits.of("sm_75")))
     shown = run("tune", "stencil", "--count", "steps=9")
     assert shown.status == 2
     assert "error: --count must come with --shape: a shape class has its own counts" in shown.err
     for command in ("explain", "ladder"):
         assert "error: --count must be NAME=N" in run(command, "transpose", "--count", "nreps").err
-
-
-def test_tune_does_not_rehearse_instead_of_what_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is a GPU, but nothing to talk to it with."""
-    from gen.tune.device import Device
-
-    def missing() -> None:
-        raise MissingToolError("PyCUDA", "is needed to use a GPU")
-
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: Device("NVIDIA T4", Limits.of("sm_75")))
-    monkeypatch.setattr("gen.cli.gpu.importable", missing)
-    shown = run("tune", "transpose", "--verify")
-    assert (shown.status, "PyCUDA is needed to use a GPU" in shown.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -158,11 +144,11 @@ def test_tune_does_not_rehearse_instead_of_what_it_was_asked_for(monkeypatch: py
 def test_tune_takes_no_variant_and_says_the_same_with_a_gpu_and_without(
     name: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gen.tune.device import Device
+    from gen.gpu.device import GpuInfo
 
     said = []
-    for device in (Device("NVIDIA T4", Limits.of("sm_75")), None):
-        monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0, device=device: device)
+    for device in (GpuInfo("NVIDIA T4", Limits.of("sm_75")), None):
+        monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0, device=device: device)
         shown = run("tune", name)
         assert (shown.status, shown.out) == (2, "")
         said.append(shown.err)
@@ -172,7 +158,7 @@ def test_tune_takes_no_variant_and_says_the_same_with_a_gpu_and_without(
 
 @pytest.mark.usefixtures("oracle", "alone")
 def test_a_rehearsal_ends_with_its_budget_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     shown = run("tune", SUM, "--budget", "1e-9")
     assert shown.status == 1
     assert "Left out for want of time: 1 variant of reduction_sum_f32." in shown.out
@@ -191,7 +177,7 @@ def test_a_rehearsal_compiles_in_other_processes(monkeypatch: pytest.MonkeyPatch
     def here(*_: object) -> None:
         pytest.fail("It compiles in this process.")
 
-    monkeypatch.setattr("gen.tune.device.find_device", lambda _index=0: None)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     monkeypatch.setattr("gen.toolchain.nvrtc.Nvrtc._compile", here)
     (one,) = run("tune", SUM, "--json").data["variants"]
     assert one["compiled"] is True

@@ -8,7 +8,7 @@ import pytest
 
 from gen.proof.host import HostRunner
 from gen.runtime import dispatch
-from tests.fake_backend import FakeBackend
+from tests.fake_device import FakeDevice
 
 
 @pytest.fixture(autouse=True)
@@ -18,12 +18,12 @@ def _nothing_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def backend() -> FakeBackend:
+def backend() -> FakeDevice:
     """Launches are recorded, nothing is computed."""
-    return FakeBackend()
+    return FakeDevice()
 
 
 @pytest.fixture
-def computing(host_runner: HostRunner) -> FakeBackend:
+def computing(host_runner: HostRunner) -> FakeDevice:
     """Launches run the emitted text on the CPU."""
-    return FakeBackend(host_runner)
+    return FakeDevice(host_runner)

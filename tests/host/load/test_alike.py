@@ -13,7 +13,7 @@ from gen.families import FAMILIES
 from gen.families.base import Family
 from gen.families.names import named_variant
 from gen.families.transpose.algorithms.vectors import WindowTile
-from tests.fake_backend import FakeBackend
+from tests.fake_device import FakeDevice
 from tests.host.load.given import LARGE, TRANSPOSE, tuned, winner
 
 ALIGNED = "aligned rows"
@@ -22,7 +22,7 @@ TURNED = winner(f"{TRANSPOSE}__{TAG}", spec=TRANSPOSE, shape=ALIGNED)
 EACH = gen.transpose((0, 2, 1), "float32")
 
 
-def test_a_permutation_gets_what_was_tuned_for_other_axes(backend: FakeBackend, tmp_path: Path) -> None:
+def test_a_permutation_gets_what_was_tuned_for_other_axes(backend: FakeDevice, tmp_path: Path) -> None:
     kernel = gen.load(EACH, shape=(8, 1024, 2048), device=backend, home=tuned(tmp_path, TURNED))
     assert kernel.variant == f"transpose_021_b32__{TAG}"
     assert kernel.why == (
@@ -32,13 +32,13 @@ def test_a_permutation_gets_what_was_tuned_for_other_axes(backend: FakeBackend, 
     assert not kernel.tuned
 
 
-def test_what_was_tuned_for_itself_goes_before(backend: FakeBackend, tmp_path: Path) -> None:
+def test_what_was_tuned_for_itself_goes_before(backend: FakeDevice, tmp_path: Path) -> None:
     own = "transpose_021_b32__window_tile_t64_c32_w16_ocol"
     home = tuned(tmp_path, TURNED, winner(own, spec="transpose_021_b32", shape=ALIGNED))
     assert gen.load(EACH, shape=(8, 1024, 2048), device=backend, home=home).variant == own
 
 
-def test_of_several_the_shortest_name_that_can_be_used(backend: FakeBackend, tmp_path: Path) -> None:
+def test_of_several_the_shortest_name_that_can_be_used(backend: FakeDevice, tmp_path: Path) -> None:
     others = [
         winner(f"transpose_{axes}_b32__{tag}", spec=f"transpose_{axes}_b32", shape=ALIGNED)
         for axes, tag in (("10", "magic_u7"), ("0213", TAG), ("102", "window_tile_t64_c32_w16_ocol"))
@@ -56,13 +56,13 @@ def test_of_several_the_shortest_name_that_can_be_used(backend: FakeBackend, tmp
         winner("reduction_sum_f32__shfl_tpb256_u8", shape=ALIGNED),
     ],
 )  # fmt: skip
-def test_what_is_not_like_it_tells_nothing(backend: FakeBackend, tmp_path: Path, other: dict[str, object]) -> None:
+def test_what_is_not_like_it_tells_nothing(backend: FakeDevice, tmp_path: Path, other: dict[str, object]) -> None:
     kernel = gen.load(EACH, shape=(8, 1024, 2048), device=backend, home=tuned(tmp_path, other))
     assert kernel.variant == gen.load(EACH, shape=(8, 1024, 2048), device=backend).variant
     assert kernel.why.startswith("base, because nothing is tuned")
 
 
-def test_it_is_left_where_it_is_not_made_for_the_sizes(backend: FakeBackend, tmp_path: Path) -> None:
+def test_it_is_left_where_it_is_not_made_for_the_sizes(backend: FakeDevice, tmp_path: Path) -> None:
     few = winner(f"{TRANSPOSE}__interleave_cols_n16_tpb64_stel", spec=TRANSPOSE, shape="few columns")
     kernel = gen.load(EACH, device=backend, home=tuned(tmp_path, few))
     assert kernel.variant_for((4, 4096, 16)) == "transpose_021_b32__interleave_cols_n16_tpb64_stel"
@@ -70,7 +70,7 @@ def test_it_is_left_where_it_is_not_made_for_the_sizes(backend: FakeBackend, tmp
     assert kernel.why_for((4, 4096, 3)).startswith("what is often fast, because nothing is tuned")
 
 
-def test_a_reduction_along_other_axes(backend: FakeBackend, tmp_path: Path) -> None:
+def test_a_reduction_along_other_axes(backend: FakeDevice, tmp_path: Path) -> None:
     tag = "grid_tpb128_u8_v16_bpm4"
     home = tuned(tmp_path, winner(f"reduction_sum_f32__{tag}"))
     for spec in (gen.reduction("sum", "f32", axis=(0, 1)), gen.reduction("sum", "f32", keepdims=True)):
@@ -83,7 +83,7 @@ def test_a_reduction_along_other_axes(backend: FakeBackend, tmp_path: Path) -> N
 
 
 def test_what_the_device_cannot_run_is_left(
-    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(WindowTile, "infeasible", lambda *_: "the test wants it")
     kernel = gen.load(EACH, shape=(8, 1024, 2048), device=backend, home=tuned(tmp_path, TURNED))

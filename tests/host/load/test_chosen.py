@@ -23,7 +23,7 @@ from gen.errors import (
 from gen.families import FAMILIES
 from gen.families.reduction import Grid, Reduction, ReductionSpec
 from gen.families.reduction.flags import Flags, FlagsConfig
-from tests.fake_backend import FakeBackend, OnDevice
+from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import LARGE, SUM, TRANSPOSE, arange, tuned, winner
 
 TUNED = "reduction_sum_f32__grid_tpb256_u8_v16_bpm4_ldcs"
@@ -36,7 +36,7 @@ def default(n: int) -> str:
     return f"{SUM}__{algorithm}_{config.tag}"
 
 
-def test_base_where_nothing_is_tuned(backend: FakeBackend, caplog: pytest.LogCaptureFixture) -> None:
+def test_base_where_nothing_is_tuned(backend: FakeDevice, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gen")
     kernel = gen.load(ReductionSpec(), shape=2**28, device=backend)
     assert kernel.variant == default(2**28)
@@ -49,7 +49,7 @@ def test_base_where_nothing_is_tuned(backend: FakeBackend, caplog: pytest.LogCap
 
 
 def test_tuned_for_this_device_and_shape_class(
-    backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    backend: FakeDevice, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "gen")
     home = tuned(
@@ -76,7 +76,7 @@ PARTS = (
 )  # fmt: skip
 
 
-def test_the_winner_for_a_part_of_a_class_goes_before_that_of_the_class(backend: FakeBackend, tmp_path: Path) -> None:
+def test_the_winner_for_a_part_of_a_class_goes_before_that_of_the_class(backend: FakeDevice, tmp_path: Path) -> None:
     kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, *PARTS))
     assert kernel.variant_for(2**28) == TUNED
     assert kernel.variant_for(2**22 + 1) == TUNED
@@ -86,7 +86,7 @@ def test_the_winner_for_a_part_of_a_class_goes_before_that_of_the_class(backend:
     assert kernel.variant_for(5) == default(5)
 
 
-def test_an_array_gets_the_winner_of_its_alignment(backend: FakeBackend, tmp_path: Path) -> None:
+def test_an_array_gets_the_winner_of_its_alignment(backend: FakeDevice, tmp_path: Path) -> None:
     kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, *PARTS))
     memory = np.zeros(2**22 + 64, np.float32)
     start = -memory.__array_interface__["data"][0] % 16 // 4
@@ -101,7 +101,7 @@ def test_an_array_gets_the_winner_of_its_alignment(backend: FakeBackend, tmp_pat
     assert backend.launched[-1].variant == TUNED
 
 
-def test_a_winner_stays_after_a_new_driver(backend: FakeBackend, tmp_path: Path) -> None:
+def test_a_winner_stays_after_a_new_driver(backend: FakeDevice, tmp_path: Path) -> None:
     home = tuned(tmp_path, winner(TUNED, driver="570.1, CUDA 12.8", median_us="fast", of_limit=None))
     why = gen.load(SUM, shape=2**28, device=backend, home=home).why
     assert why == (
@@ -110,7 +110,7 @@ def test_a_winner_stays_after_a_new_driver(backend: FakeBackend, tmp_path: Path)
 
 
 @pytest.mark.parametrize("number", [10**400, float("nan"), float("inf"), True, "fast"])
-def test_evidence_that_is_no_number_is_not_told(backend: FakeBackend, tmp_path: Path, number: object) -> None:
+def test_evidence_that_is_no_number_is_not_told(backend: FakeDevice, tmp_path: Path, number: object) -> None:
     home = tuned(tmp_path, winner(TUNED, median_us=number, of_limit=number))
     assert gen.load(SUM, shape=2**28, device=backend, home=home).why == f"tuned on Fake GPU for {LARGE}"
 
@@ -131,7 +131,7 @@ def test_evidence_that_is_no_number_is_not_told(backend: FakeBackend, tmp_path: 
     ],
 )
 def test_a_winner_that_cannot_be_used(
-    backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture, variant: str, reason: str
+    backend: FakeDevice, tmp_path: Path, caplog: pytest.LogCaptureFixture, variant: str, reason: str
 ) -> None:
     backend.limits = replace(backend.limits, threads_per_multiprocessor=1024)  # two blocks of 1024 threads do not fit
     kernel = gen.load(SUM, shape=2**28, device=backend, home=tuned(tmp_path, winner(variant)))
@@ -141,14 +141,14 @@ def test_a_winner_that_cannot_be_used(
     assert f"The tuned variant {variant!r} of {SUM} ({LARGE}) on Fake GPU cannot be used, and base is" in caplog.text
 
 
-def test_a_winner_that_is_not_repeatable(backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_winner_that_is_not_repeatable(backend: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Grid, "repeatable", False)
     kernel = gen.load(SUM, shape=2**28, device=backend, home=tuned(tmp_path, winner(TUNED)))
     assert "does not give the same bits on every run" in kernel.why
 
 
 def test_a_winner_that_cannot_take_these_sizes(
-    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    backend: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = "reduction_sum_f32__shfl_tpb128_u1"
     kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, winner(name)))
@@ -165,7 +165,7 @@ def test_a_winner_that_cannot_take_these_sizes(
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "winners": [3]}'])
 def test_a_torn_file_of_winners(
-    backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+    backend: FakeDevice, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     kernel = gen.load(SUM, shape=5, device=backend, home=tuned(tmp_path, text=text))
     assert kernel.why.startswith("base")
@@ -176,7 +176,7 @@ def _wide_base(_: Reduction, __: ReductionSpec, shape_class: str) -> tuple[str, 
     return "flags", FlagsConfig(threads_per_block=1024, blocks_per_sm=2 if shape_class == LARGE else 1)
 
 
-def test_a_base_that_the_device_cannot_run(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_that_the_device_cannot_run(backend: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     # One block of 1024 threads on a multiprocessor.
     backend.limits = replace(backend.limits, threads_per_multiprocessor=1024)
     monkeypatch.setattr(Reduction, "base", _wide_base)
@@ -187,7 +187,7 @@ def test_a_base_that_the_device_cannot_run(backend: FakeBackend, monkeypatch: py
         gen.load(SUM, shape=2**28, device=backend)
 
 
-def test_a_kernel_without_a_shape_has_no_one_variant(backend: FakeBackend) -> None:
+def test_a_kernel_without_a_shape_has_no_one_variant(backend: FakeDevice) -> None:
     kernel = gen.load(SUM, device=backend)
     for name in ("variant", "why", "source"):
         with pytest.raises(GenError, match=r"every call picks its variant. Ask variant_for"):
@@ -196,17 +196,17 @@ def test_a_kernel_without_a_shape_has_no_one_variant(backend: FakeBackend) -> No
 
 
 @pytest.mark.parametrize("shape", [-1, (2, -2), "8", 2.0, True, None, ((2,), 2), (2**3, 2.5)])
-def test_a_shape_that_is_none(backend: FakeBackend, shape: Any) -> None:
+def test_a_shape_that_is_none(backend: FakeDevice, shape: Any) -> None:
     with pytest.raises(ShapeError, match="shape must be a number or a tuple of numbers"):
         gen.load(SUM, device=backend).variant_for(shape)
 
 
-def test_a_shape_that_the_spec_does_not_take(backend: FakeBackend) -> None:
+def test_a_shape_that_the_spec_does_not_take(backend: FakeDevice) -> None:
     with pytest.raises(ShapeError, match=r"in must have 2 axes \(got \(5,\)\)"):
         gen.load(TRANSPOSE, shape=5, device=backend)
 
 
-def test_a_spec_that_is_none(backend: FakeBackend) -> None:
+def test_a_spec_that_is_none(backend: FakeDevice) -> None:
     with pytest.raises(UnknownNameError, match="The spec"):
         gen.load("sum", device=backend)
     with pytest.raises(UnknownNameError, match=r"this is a variant of one \(got 'transposeSmem'\). Its spec is transp"):
@@ -215,7 +215,7 @@ def test_a_spec_that_is_none(backend: FakeBackend) -> None:
         gen.load(object(), device=backend)  # type: ignore[arg-type]
 
 
-def test_a_spec_that_only_its_file_spells(backend: FakeBackend, tmp_path: Path) -> None:
+def test_a_spec_that_only_its_file_spells(backend: FakeDevice, tmp_path: Path) -> None:
     spec = FAMILIES[2].from_json({**FAMILIES[2].catalogue[0].to_json(), "word": "blur"})
     name = f"stencil_{spec.label}"
     content = {"schema": 1, "specs": {name: dict(spec.to_json())}}
@@ -223,28 +223,21 @@ def test_a_spec_that_only_its_file_spells(backend: FakeBackend, tmp_path: Path) 
     assert gen.load(name, shape=(4, 4), device=backend, home=tmp_path).variant.startswith(name)
 
 
-def test_a_home_that_is_a_file(backend: FakeBackend, tmp_path: Path) -> None:
+def test_a_home_that_is_a_file(backend: FakeDevice, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GenError, match="home must be a folder"):
         gen.load(SUM, device=backend, home=tmp_path / "file")
 
 
-def test_a_home_of_no_letters_is_not_the_current_folder(backend: FakeBackend) -> None:
+def test_a_home_of_no_letters_is_not_the_current_folder(backend: FakeDevice) -> None:
     with pytest.raises(GenError, match=r"home must name a folder \(got ''\)"):
         gen.load(SUM, device=backend, home="")
 
 
-@pytest.fixture
-def _without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("gen.gpu.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pycuda", None)
-    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-
-
-@pytest.mark.usefixtures("_without_a_gpu")
-def test_without_pycuda_or_a_driver_the_error_says_what_to_do() -> None:
-    with pytest.raises(GenError, match=r"gen doctor|pip install"):
+def test_without_the_libraries_of_a_gpu_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gen.gpu.cuda", raising=False)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(GenError, match=r"cuda-bindings is needed .*pip install"):
         gen.load(SUM)
 
 

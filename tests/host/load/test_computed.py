@@ -17,7 +17,7 @@ from gen.families import FAMILIES
 from gen.families.base import Array
 from gen.runtime.arrays import read
 from gen.runtime.results import DeviceArray
-from tests.fake_backend import FakeBackend, OnDevice
+from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import SUM, TRANSPOSE, arange
 
 
@@ -30,7 +30,7 @@ class TypedOnDevice(OnDevice):
         return dtype
 
 
-def test_every_family_computes_what_numpy_does(computing: FakeBackend) -> None:
+def test_every_family_computes_what_numpy_does(computing: FakeDevice) -> None:
     matrix = arange(33, 65)
     assert gen.load(SUM, device=computing)(matrix) == matrix.sum()
     assert np.array_equal(gen.load(TRANSPOSE, device=computing)(matrix), matrix.T)
@@ -49,7 +49,7 @@ INTO = [
 
 @pytest.mark.parametrize(("op", "elements", "into"), INTO)
 def test_a_result_goes_into_an_array_of_a_type_that_holds_it(
-    op: str, elements: str, into: Any, computing: FakeBackend
+    op: str, elements: str, into: Any, computing: FakeDevice
 ) -> None:
     array = np.array([[3, 5, 2], [1, 100, 27]]).astype(DTYPES[elements].numpy)
     kernel = gen.load(gen.reduction(op, elements, axis=1), device=computing)
@@ -59,7 +59,7 @@ def test_a_result_goes_into_an_array_of_a_type_that_holds_it(
     assert kernel(array).dtype == gen.reduction(op, elements, axis=1).result.numpy  # as before
 
 
-def test_a_sum_into_a_wider_type_is_added_in_it(computing: FakeBackend) -> None:
+def test_a_sum_into_a_wider_type_is_added_in_it(computing: FakeDevice) -> None:
     array, out = np.array([2.0**24, 1, 1], np.float32), np.zeros((), np.float64)
     gen.load(SUM, device=computing)(array, out=out)
     assert out == 2.0**24 + 2
@@ -76,7 +76,7 @@ def test_a_sum_into_a_wider_type_is_added_in_it(computing: FakeBackend) -> None:
     ],
 )
 def test_an_output_that_would_lose_the_result_is_refused(
-    spec: str, into: str, rule: str, computing: FakeBackend
+    spec: str, into: str, rule: str, computing: FakeDevice
 ) -> None:
     kernel = gen.load(f"reduction_{spec}", device=computing)
     elements = np.ones(5, spec[-3] + str(int(spec[-2:]) // 8))
@@ -86,12 +86,12 @@ def test_an_output_that_would_lose_the_result_is_refused(
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (1, 1), (1, 7), (7, 1)])
-def test_empty_and_thin_arrays(computing: FakeBackend, shape: tuple[int, int]) -> None:
+def test_empty_and_thin_arrays(computing: FakeDevice, shape: tuple[int, int]) -> None:
     assert gen.load(SUM, device=computing)(arange(*shape)) == arange(*shape).sum()
     assert np.array_equal(gen.load(TRANSPOSE, device=computing)(arange(*shape)), arange(*shape).T)
 
 
-def test_numpy_results_are_numpy_and_wait_for_the_device(computing: FakeBackend) -> None:
+def test_numpy_results_are_numpy_and_wait_for_the_device(computing: FakeDevice) -> None:
     total = gen.load(SUM, device=computing)(arange(5), stream=7)
     assert type(total) is np.float32
     assert computing.synchronized == [7]
@@ -101,7 +101,7 @@ def test_numpy_results_are_numpy_and_wait_for_the_device(computing: FakeBackend)
     assert computing.depth == 0
 
 
-def test_pitched_numpy_arrays_are_read_and_written_in_their_places(computing: FakeBackend) -> None:
+def test_pitched_numpy_arrays_are_read_and_written_in_their_places(computing: FakeDevice) -> None:
     whole, room = arange(10, 12), np.full((9, 9), -1, np.float32)
     gen.load(TRANSPOSE, device=computing)(whole[2:6, 3:8], out=room[1:6, 2:6])
     assert np.array_equal(room[1:6, 2:6], whole[2:6, 3:8].T)
@@ -119,7 +119,7 @@ def packed(*shape: int) -> Array:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (4, 6), (1, 6), (4, 1)])
-def test_fields_of_packed_records_are_read_and_written(computing: FakeBackend, shape: tuple[int, ...]) -> None:
+def test_fields_of_packed_records_are_read_and_written(computing: FakeDevice, shape: tuple[int, ...]) -> None:
     assert gen.load(SUM, device=computing)(packed(*shape)) == arange(*shape).sum()
     if len(shape) == 2:
         kernel, out = gen.load(TRANSPOSE, device=computing), packed(*shape[::-1])
@@ -130,7 +130,7 @@ def test_fields_of_packed_records_are_read_and_written(computing: FakeBackend, s
         assert np.array_equal(square, arange(7, 7).T)
 
 
-def test_elements_that_start_anywhere_are_read_and_written(computing: FakeBackend) -> None:
+def test_elements_that_start_anywhere_are_read_and_written(computing: FakeDevice) -> None:
     given, out = (np.zeros(4 * 24 + 1, np.uint8)[1:].view(np.float32) for _ in range(2))
     given[:] = arange(24)
     assert gen.load(SUM, device=computing)(given) == arange(24).sum()
@@ -138,14 +138,14 @@ def test_elements_that_start_anywhere_are_read_and_written(computing: FakeBacken
     assert np.array_equal(out.reshape(6, 4), arange(4, 6).T)
 
 
-def test_moved_elements_keep_their_type(computing: FakeBackend) -> None:
+def test_moved_elements_keep_their_type(computing: FakeDevice) -> None:
     whole = np.arange(6, dtype=np.int32).reshape(2, 3)
     assert gen.load(TRANSPOSE, device=computing)(whole).dtype == np.int32
     with pytest.raises(ShapeError, match=r"out must hold int32 elements \(got float32\). Pass one that does, or none"):
         gen.load(TRANSPOSE, device=computing)(whole, out=np.empty((3, 2), np.float32))
 
 
-def test_device_arrays_are_used_in_place_and_not_waited_for(computing: FakeBackend) -> None:
+def test_device_arrays_are_used_in_place_and_not_waited_for(computing: FakeDevice) -> None:
     matrix, out = arange(4, 6), np.zeros((6, 4), np.float32)
     kernel = gen.load(TRANSPOSE, device=computing)
     given = OnDevice(out)
@@ -170,7 +170,7 @@ def test_an_interface_without_strides_is_of_elements_that_follow_each_other(shap
     assert given.strides == np.empty(shape, np.float32).strides
 
 
-def test_elements_whose_interface_says_but_their_size_are_what_their_array_says(computing: FakeBackend) -> None:
+def test_elements_whose_interface_says_but_their_size_are_what_their_array_says(computing: FakeDevice) -> None:
     matrix = arange(4, 6)
     narrow = gen.load(gen.transpose(dtype="f4", to="bfloat16"), device=computing)(OnDevice(matrix))
     assert narrow.__cuda_array_interface__["typestr"][1:] == "V2"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gen
-from tests.fake_backend import FakeBackend, OnDevice
+from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import TRANSPOSE, tuned, winner
 
 FEW = "few columns"
@@ -19,7 +19,7 @@ OF_3, ANY = f"{TRANSPOSE}__interleave_cols_n3_tpb128_stel", f"{TRANSPOSE}__skinn
 NOTHING = f"because nothing is tuned for {TRANSPOSE} ({FEW}) on Fake GPU; gen tune {TRANSPOSE} would find the fastest"
 
 
-def test_untuned_it_is_what_is_made_for_as_many_columns(backend: FakeBackend) -> None:
+def test_untuned_it_is_what_is_made_for_as_many_columns(backend: FakeDevice) -> None:
     kernel = gen.load(TRANSPOSE, device=backend)
     for cols in (2, 3, 4, 8, 16):
         assert kernel.variant_for((4096, cols)) == f"{TRANSPOSE}__interleave_cols_n{cols}_tpb128_stel"
@@ -31,7 +31,7 @@ def test_untuned_it_is_what_is_made_for_as_many_columns(backend: FakeBackend) ->
 
 
 def test_a_winner_that_would_move_elements_one_by_one(
-    backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    backend: FakeDevice, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "gen")
     home = tuned(tmp_path, winner(BY_VECTORS, spec=TRANSPOSE, shape=FEW))
@@ -46,9 +46,7 @@ def test_a_winner_that_would_move_elements_one_by_one(
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
-def test_a_winner_that_takes_other_sizes(
-    backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_winner_that_takes_other_sizes(backend: FakeDevice, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kernel = gen.load(TRANSPOSE, device=backend, home=tuned(tmp_path, winner(OF_16, spec=TRANSPOSE, shape=FEW)))
     assert kernel.variant_for((4096, 16)) == OF_16
     assert kernel.variant_for((4096, 3)) == OF_3
@@ -59,14 +57,14 @@ def test_a_winner_that_takes_other_sizes(
     assert f"{OF_16} cannot take these sizes: there are 3 cols; it takes 16. {OF_3} is used" in caplog.text
 
 
-def test_what_was_measured_for_a_part_of_a_class_is_used_there(backend: FakeBackend, tmp_path: Path) -> None:
+def test_what_was_measured_for_a_part_of_a_class_is_used_there(backend: FakeDevice, tmp_path: Path) -> None:
     part = winner(BY_VECTORS, spec=TRANSPOSE, shape=FEW, within={"cols": [0, 3]})
     kernel = gen.load(TRANSPOSE, device=backend, home=tuned(tmp_path, part))
     assert kernel.variant_for((4096, 3)) == BY_VECTORS
     assert kernel.variant_for((4096, 4)) == f"{TRANSPOSE}__interleave_cols_n4_tpb128_stel"
 
 
-def test_an_array_between_vectors_gets_another_kernel(backend: FakeBackend, tmp_path: Path) -> None:
+def test_an_array_between_vectors_gets_another_kernel(backend: FakeDevice, tmp_path: Path) -> None:
     home = tuned(tmp_path, winner(BY_VECTORS, spec=TRANSPOSE, shape=FEW))
     kernel = gen.load(TRANSPOSE, device=backend, home=home)
     memory = np.zeros(4096 * 16 + 8, np.float32)
@@ -83,7 +81,7 @@ def shifted(*shape: int, by: int) -> OnDevice:
     return OnDevice(memory[start : start + int(np.prod(shape))].reshape(shape))
 
 
-def test_aligned_rows_at_addresses_between_vectors_are_odd_rows(backend: FakeBackend, tmp_path: Path) -> None:
+def test_aligned_rows_at_addresses_between_vectors_are_odd_rows(backend: FakeDevice, tmp_path: Path) -> None:
     aligned, odd = (
         f"{TRANSPOSE}__{tag}" for tag in ("vector_tile_v16_x16_g16_swz_ocol_ldg", "window_tile_t64_c64_w16_ocol")
     )
@@ -99,7 +97,7 @@ def test_aligned_rows_at_addresses_between_vectors_are_odd_rows(backend: FakeBac
     assert backend.launched[-1].variant == odd
 
 
-def test_in_place_too(backend: FakeBackend) -> None:
+def test_in_place_too(backend: FakeDevice) -> None:
     spec = gen.transpose((1, 0), "float32", in_place=True)
     kernel = gen.load(spec, device=backend)
     for by, tag in ((0, "v16_"), (1, "v4_"), (2, "v4_"), (4, "v16_")):

@@ -14,7 +14,7 @@ from gen.errors import (
     GenError,
     ShapeError,
 )
-from tests.fake_backend import FakeBackend, OnDevice
+from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import SUM, TRANSPOSE, arange
 
 
@@ -48,7 +48,7 @@ def refused(value: Any) -> OnDevice:
         (refused({"stream": 2**64}), ArgumentError, "must have a stream that is None, 1, 2 or a handle"),
     ],
 )
-def test_an_input_that_does_not_fit(backend: FakeBackend, given: Any, error: type[GenError], message: str) -> None:
+def test_an_input_that_does_not_fit(backend: FakeDevice, given: Any, error: type[GenError], message: str) -> None:
     with pytest.raises(error, match=message):
         gen.load(TRANSPOSE, device=backend)(given)
     assert backend.launched == []
@@ -56,12 +56,12 @@ def test_an_input_that_does_not_fit(backend: FakeBackend, given: Any, error: typ
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_a_wrong_number_of_arguments(backend: FakeBackend, count: int) -> None:
+def test_a_wrong_number_of_arguments(backend: FakeDevice, count: int) -> None:
     with pytest.raises(ArgumentError, match=rf"{SUM} takes 1 arguments: in \(got {count}\)"):
         gen.load(SUM, device=backend)(*[arange(3)] * count)
 
 
-def test_an_output_that_does_not_fit(backend: FakeBackend) -> None:
+def test_an_output_that_does_not_fit(backend: FakeDevice) -> None:
     kernel, matrix = gen.load(TRANSPOSE, device=backend), OnDevice(arange(4, 6))
     with pytest.raises(ShapeError, match=r"out must have 6 cols"):
         kernel(matrix, out=OnDevice(arange(4, 6)))
@@ -92,13 +92,13 @@ def test_an_output_that_does_not_fit(backend: FakeBackend) -> None:
         (3, r"out must be a NumPy array or have __cuda_array_interface__ \(got builtins.int\)"),
     ],
 )
-def test_an_output_that_is_no_array_or_one_too_many(backend: FakeBackend, out: Any, message: str) -> None:
+def test_an_output_that_is_no_array_or_one_too_many(backend: FakeDevice, out: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=f"^{message}"):
         gen.load(SUM, device=backend)(arange(4), out=out)
 
 
 def test_arrays_of_which_nobody_can_say_whether_they_overlap(
-    backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    backend: FakeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_hard(*_: object, **__: object) -> bool:
         raise np.exceptions.TooHardError
@@ -110,7 +110,7 @@ def test_arrays_of_which_nobody_can_say_whether_they_overlap(
     gen.load(TRANSPOSE, device=backend)(OnDevice(room[:2, :4]), out=OnDevice(room[2:].reshape(4, 4)[:, :2]))  # apart
 
 
-def test_rows_between_rows_do_not_overlap(computing: FakeBackend) -> None:
+def test_rows_between_rows_do_not_overlap(computing: FakeDevice) -> None:
     room = np.zeros((4, 8), np.float32)
     room[:, :4] = arange(4, 4)
     gen.load(TRANSPOSE, device=computing)(OnDevice(room[:, :4]), out=OnDevice(room[:, 4:]))
@@ -120,14 +120,14 @@ def test_rows_between_rows_do_not_overlap(computing: FakeBackend) -> None:
 
 
 @pytest.mark.parametrize(("place", "words"), [(1, "device 1"), (None, "no memory of a GPU")])
-def test_an_array_elsewhere(backend: FakeBackend, place: int | None, words: str) -> None:
+def test_an_array_elsewhere(backend: FakeDevice, place: int | None, words: str) -> None:
     matrix = OnDevice(arange(4, 4))
     backend.foreign[matrix.__cuda_array_interface__["data"][0]] = place
     with pytest.raises(ArgumentError, match=rf"in must be on device 0, Fake GPU \(got {words}\)"):
         gen.load(TRANSPOSE, device=backend)(matrix)
 
 
-def test_memory_that_is_not_there(backend: FakeBackend) -> None:
+def test_memory_that_is_not_there(backend: FakeDevice) -> None:
     backend.free = 1000
     with pytest.raises(DeviceError, match="does not hold 65536 bytes more"):
         gen.load(TRANSPOSE, device=backend)(arange(128, 128))
@@ -146,7 +146,7 @@ def test_memory_that_is_not_there(backend: FakeBackend) -> None:
     ],
 )
 def test_an_array_that_lies_in_memory_as_no_kernel_reads_it_is_to_be_copied(
-    backend: FakeBackend, spec: Any, array: Any
+    backend: FakeDevice, spec: Any, array: Any
 ) -> None:
     with pytest.raises(ShapeError, match=r"Pass a copy .* numpy.ascontiguousarray\(a\) or a.contiguous\(\) of torch$"):
         gen.load(spec, device=backend)(array)
@@ -156,13 +156,13 @@ def test_an_array_that_lies_in_memory_as_no_kernel_reads_it_is_to_be_copied(
     ("spec", "out"), [(gen.transpose(), arange(4, 6).T), (gen.reduction("sum", axis=0), arange(8)[::2])]
 )
 def test_a_result_that_lies_in_memory_as_no_kernel_writes_it_is_to_be_left_out(
-    backend: FakeBackend, spec: Any, out: Any
+    backend: FakeDevice, spec: Any, out: Any
 ) -> None:
     with pytest.raises(ShapeError, match=r"Pass one that does, or none: then it is made$"):
         gen.load(spec, device=backend)(arange(4, 6)[:, :4] if out.ndim == 1 else arange(4, 6), out=out)
 
 
-def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeBackend) -> None:
+def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeDevice) -> None:
     rule = r"in must have at most 4 kept axes that are not neighbours .* gen.transpose brings some of them together$"
     with pytest.raises(ShapeError, match=rule):
         gen.load(gen.reduction("sum", axis=(0, 2, 4, 6, 8)), device=backend)(arange(*[2] * 10))
@@ -182,7 +182,7 @@ def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeBa
     ],
     ids=lambda part: getattr(part, "label", str(part)),
 )
-def test_a_shape_beyond_what_kernels_count(backend: FakeBackend, spec: Any, shape: Any) -> None:
+def test_a_shape_beyond_what_kernels_count(backend: FakeDevice, spec: Any, shape: Any) -> None:
     says = r"^shape must be of arrays of less than 2\^63 bytes each, .* \(got \(.*\)\). Call the kernel for parts of"
     with pytest.raises(ShapeError, match=says):
         gen.load(spec, shape=shape, device=backend)
@@ -190,12 +190,12 @@ def test_a_shape_beyond_what_kernels_count(backend: FakeBackend, spec: Any, shap
         gen.load(spec, device=backend).variant_for(shape)
 
 
-def test_a_shape_of_as_many_bytes_as_kernels_count(backend: FakeBackend) -> None:
+def test_a_shape_of_as_many_bytes_as_kernels_count(backend: FakeDevice) -> None:
     assert gen.load(gen.reduction("sum"), shape=2**61 - 1, device=backend).variant
 
 
 @pytest.mark.parametrize("shape", [(2**70, 2), (2**31, 2**31)])
-def test_an_array_that_says_it_is_larger_than_memory(backend: FakeBackend, shape: tuple[int, ...]) -> None:
+def test_an_array_that_says_it_is_larger_than_memory(backend: FakeDevice, shape: tuple[int, ...]) -> None:
     with pytest.raises(ShapeError, match=r"^in must be of less than 2\^63 bytes, .* \(got \(.*\)\). Pass it in parts$"):
         gen.load(gen.reduction("sum"), device=backend)(refused({"shape": shape, "strides": None}))
     assert backend.launched == []

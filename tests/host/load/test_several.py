@@ -19,7 +19,7 @@ from gen.families.base import WIDEST, Algorithm, Extents, Launch, Layout, Operan
 from gen.families.config import Config
 from gen.families.expr import ONE, size
 from gen.families.extents import layouts_of, measure
-from tests.fake_backend import FakeBackend, OnDevice
+from tests.fake_device import FakeDevice, OnDevice
 from tests.fake_family import FakeConfig, FakeFamily, FakeSpec
 from tests.host.load.given import arange
 
@@ -96,7 +96,7 @@ def pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSpec:
 
 
 @pytest.mark.usefixtures("pair")
-def test_several_outputs_and_numbers(computing: FakeBackend) -> None:
+def test_several_outputs_and_numbers(computing: FakeDevice) -> None:
     kernel, x, y = gen.load("pair_f32", device=computing), arange(300), arange(300) + 1
     for total, difference in (kernel(x, y, 0.5, 3), kernel(x, y, 0.5, k=3), kernel(x, y, k=3, alpha=0.5)):
         assert np.array_equal(total, x + y / 2 + 3)
@@ -108,7 +108,7 @@ def test_several_outputs_and_numbers(computing: FakeBackend) -> None:
     assert len(computing.prepared) == 1  # numbers change from call to call, and prepare nothing anew
 
 
-def test_a_shape_of_several_inputs(pair: FakeSpec, backend: FakeBackend) -> None:
+def test_a_shape_of_several_inputs(pair: FakeSpec, backend: FakeDevice) -> None:
     assert gen.load(pair, shape=7, device=backend).variant == "pair_f32__sum"
 
 
@@ -128,7 +128,7 @@ def test_a_shape_of_several_inputs(pair: FakeSpec, backend: FakeBackend) -> None
     ],
 )
 def test_numbers_that_do_not_fit(
-    pair: FakeSpec, backend: FakeBackend, arguments: tuple[Any, ...], numbers: dict[str, Any], message: str
+    pair: FakeSpec, backend: FakeDevice, arguments: tuple[Any, ...], numbers: dict[str, Any], message: str
 ) -> None:
     arrays = (arange(3), arange(3)) if len(arguments) not in (1, 5) or numbers else ()
     with pytest.raises(ArgumentError, match=message):
@@ -136,7 +136,7 @@ def test_numbers_that_do_not_fit(
     assert backend.launched == []
 
 
-def test_outputs_may_not_overlap_each_other_or_an_input(pair: FakeSpec, backend: FakeBackend) -> None:
+def test_outputs_may_not_overlap_each_other_or_an_input(pair: FakeSpec, backend: FakeDevice) -> None:
     kernel, memory = gen.load(pair, device=backend), arange(40)
     given = [OnDevice(memory[start : start + 10]) for start in (0, 10, 20)]
     with pytest.raises(ArgumentError, match="difference must not overlap total"):

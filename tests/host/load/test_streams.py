@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from gen.errors import (
     RunError,
 )
 from gen.families.reduction import ReductionSpec
+from gen.runtime.kernel import GRAPH_FROM, MOST_GRAPHS
 from gen.runtime.scratch import MOST_STREAMS
-from tests.fake_backend import FakeBackend, OnDevice
+from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import SUM, arange, tuned, winner
 
 
-def test_the_stream_is_the_callers(backend: FakeBackend) -> None:
+def test_the_stream_is_the_callers(backend: FakeDevice) -> None:
     class Torch:
         cuda_stream = 0
 
@@ -36,7 +38,7 @@ def test_the_stream_is_the_callers(backend: FakeBackend) -> None:
             kernel(OnDevice(arange(5)), stream=wrong)
 
 
-def test_streams_wait_for_those_that_produce_the_arrays(backend: FakeBackend) -> None:
+def test_streams_wait_for_those_that_produce_the_arrays(backend: FakeDevice) -> None:
     kernel = gen.load(SUM, device=backend)
     total = OnDevice(np.zeros((), np.float32), {"stream": 9})
     kernel(OnDevice(arange(5), {"stream": 7}), out=total)
@@ -55,12 +57,12 @@ def tickets(tmp_path: Path) -> Path:
     return tuned(tmp_path / "tickets", winner(grid), winner(grid, shape="2^15 to 2^20 elements"))
 
 
-def scratch(backend: FakeBackend) -> tuple[int, int]:
+def scratch(backend: FakeDevice) -> tuple[int, int]:
     addresses = backend.launched[-1].addresses
     return addresses["partials"], addresses["ticket"]
 
 
-def test_streams_never_share_scratch(backend: FakeBackend, tickets: Path) -> None:
+def test_streams_never_share_scratch(backend: FakeDevice, tickets: Path) -> None:
     kernel, other = gen.load(SUM, device=backend, home=tickets), gen.load(SUM, device=backend, home=tickets)
     seen = {}
     for call, stream in ((kernel, 3), (kernel, 4), (other, 3)):
@@ -77,7 +79,7 @@ def test_streams_never_share_scratch(backend: FakeBackend, tickets: Path) -> Non
     assert scratch(backend) not in seen
 
 
-def test_scratch_grows_with_the_problem(backend: FakeBackend, tickets: Path) -> None:
+def test_scratch_grows_with_the_problem(backend: FakeDevice, tickets: Path) -> None:
     kernel = gen.load(SUM, shape=2**28, device=backend, home=tickets)
     total = OnDevice(np.zeros((), np.float32))
     kernel(OnDevice(arange(2**18)), out=total)
@@ -90,7 +92,7 @@ def test_scratch_grows_with_the_problem(backend: FakeBackend, tickets: Path) -> 
     assert scratch(backend) == large
 
 
-def test_a_graph_has_scratch_of_its_own(backend: FakeBackend, tickets: Path) -> None:
+def test_a_graph_has_scratch_of_its_own(backend: FakeDevice, tickets: Path) -> None:
     kernel, total = gen.load(SUM, shape=2**28, device=backend, home=tickets), OnDevice(np.zeros((), np.float32))
     seen = []
     for capture in (0, 1, 1, 2, 0):
@@ -117,7 +119,7 @@ SMALL_CALLS = [
 
 @pytest.mark.parametrize(("spec", "shape"), SMALL_CALLS, ids=lambda part: getattr(part, "label", ""))
 def test_a_small_reduction_is_one_launch_and_nothing_else(
-    spec: ReductionSpec, shape: tuple[int, ...], backend: FakeBackend
+    spec: ReductionSpec, shape: tuple[int, ...], backend: FakeDevice
 ) -> None:
     kernel, array = gen.load(spec, device=backend), OnDevice(np.ones(shape, spec.dtype.numpy))
     results = [np.zeros(np.zeros(shape).sum(axis=spec.axis, keepdims=spec.keepdims).shape, dtype.numpy)
@@ -131,13 +133,13 @@ def test_a_small_reduction_is_one_launch_and_nothing_else(
     assert (backend.allocated, backend.zeroed) == ([], [])
 
 
-def test_numpy_arrays_are_no_part_of_a_graph(backend: FakeBackend) -> None:
+def test_numpy_arrays_are_no_part_of_a_graph(backend: FakeDevice) -> None:
     backend.captures[6] = 1
     with pytest.raises(ArgumentError, match="stream must not be capturing a graph"):
         gen.load(SUM, device=backend)(arange(5), stream=6)
 
 
-def test_scratch_is_given_up_after_a_failed_launch(backend: FakeBackend, tickets: Path) -> None:
+def test_scratch_is_given_up_after_a_failed_launch(backend: FakeDevice, tickets: Path) -> None:
     kernel, total = gen.load(SUM, device=backend, home=tickets), OnDevice(np.zeros((), np.float32))
     kernel(OnDevice(arange(2**18)), out=total)
     before = len(backend.zeroed)
@@ -148,14 +150,14 @@ def test_scratch_is_given_up_after_a_failed_launch(backend: FakeBackend, tickets
     assert len(backend.zeroed) == before + 1
 
 
-def test_scratch_of_many_streams_is_bounded(backend: FakeBackend) -> None:
+def test_scratch_of_many_streams_is_bounded(backend: FakeDevice) -> None:
     kernel, total = gen.load(SUM, device=backend), OnDevice(np.zeros((), np.float32))
     for stream in range(3, 3 + 2 * MOST_STREAMS):
         kernel(OnDevice(arange(2**16)), out=total, stream=stream)
     assert len(kernel._workspace._streams) == MOST_STREAMS
 
 
-def test_threads_share_a_kernel(computing: FakeBackend) -> None:
+def test_threads_share_a_kernel(computing: FakeDevice) -> None:
     kernel = gen.load(SUM, device=computing)
     right: list[bool] = []
 
@@ -170,10 +172,41 @@ def test_threads_share_a_kernel(computing: FakeBackend) -> None:
     assert right == [True] * 3 * 39
 
 
-def test_a_repeated_call_prepares_nothing(backend: FakeBackend) -> None:
+def test_a_repeated_call_prepares_nothing(backend: FakeDevice) -> None:
     kernel, array, total = gen.load(SUM, device=backend), arange(64), OnDevice(np.zeros((), np.float32))
     for _ in range(3):
         kernel(OnDevice(array), out=total)
     assert len(backend.prepared) == len(backend.loaded) == 1
     kernel(OnDevice(array[:8]), out=total)
     assert (len(backend.prepared), len(backend.loaded)) == (2, 1)
+
+
+def test_a_call_of_many_launches_becomes_a_graph_when_it_is_repeated(backend: FakeDevice) -> None:
+    kernel = gen.load(gen.stencil(gen.star(2, 1)), device=backend)
+    image, out, other = (OnDevice(np.zeros((40, 50), np.float32)) for _ in range(3))
+    for _ in range(3):
+        kernel(image, out=out, steps=100, stream=5)
+    assert len(backend.launched) == 1
+    assert len(backend.launched[0].steps) >= GRAPH_FROM
+    (graph,) = backend.graphs
+    assert graph.replayed == [5, 5]
+    kernel(image, out=other, steps=100, stream=5)  # other addresses
+    kernel(image, out=out, steps=1, stream=5)  # a single launch
+    kernel(image, out=out, steps=1, stream=5)
+    backend.captures[5] = 1
+    kernel(image, out=out, steps=100, stream=5)  # becomes part of somebody else's
+    assert len(backend.launched) == 5
+    assert graph.replayed == [5, 5]
+    del kernel
+    gc.collect()
+    assert backend.graphs == []
+
+
+def test_few_graphs_are_kept(backend: FakeDevice) -> None:
+    kernel, image = gen.load(gen.stencil(gen.star(2, 1)), device=backend), OnDevice(np.zeros((40, 50), np.float32))
+    memory = np.zeros((2 * MOST_GRAPHS, 40, 56), np.float32)[:, :, :50]  # all alike in how they are aligned
+    outs = [OnDevice(array) for array in memory]
+    for out in outs * 3:
+        kernel(image, out=out, steps=100)
+    assert len(backend.graphs) == MOST_GRAPHS
+    assert len(backend.launched) == len(outs) + 2 * MOST_GRAPHS

@@ -9,7 +9,7 @@ import pytest
 
 from gen.families.transpose import Transpose
 from gen.tune.search import Space
-from tests.fake_device import FakeDevice, let_tune_find
+from tests.fake_tuning import FakeTuningDevice, let_tune_find
 from tests.host.run.given import TRANSPOSE, by_length
 
 
@@ -30,9 +30,9 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTuningDevice]:
     """A GPU that `gen tune` finds."""
-    device = FakeDevice(by_length)
+    device = FakeTuningDevice(by_length)
     let_tune_find(device, monkeypatch)
     yield device
     assert device.open_sessions == 0

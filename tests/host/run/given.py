@@ -14,7 +14,7 @@ from gen.gpu.trial import Problem
 from gen.store.tuned import Winner
 from gen.tune.problems import problems
 from gen.tune.run import Run, run
-from tests.fake_device import FakeDevice, FakeFarm
+from tests.fake_tuning import FakeFarm, FakeTuningDevice
 
 TRANSPOSE = problems(FAMILIES, "transpose", {})[:1]
 ALL = tuple(p for p in problems(FAMILIES, None, {}) if p.family != TRANSPOSE[0].family or p == TRANSPOSE[0])
@@ -31,8 +31,8 @@ def by_length(made: Variant) -> float:
     return 5.0 + len(made.name) % 7 + sum(made.name.encode()) % 101 / 100
 
 
-def tuned(home: Path, wanted: tuple[Problem, ...] = ALL, device: FakeDevice | None = None, **options: Any) -> Run:
-    return run(wanted, FAMILIES, device or FakeDevice(by_length), FakeFarm(), home, **options)
+def tuned(home: Path, wanted: tuple[Problem, ...] = ALL, device: FakeTuningDevice | None = None, **options: Any) -> Run:
+    return run(wanted, FAMILIES, device or FakeTuningDevice(by_length), FakeFarm(), home, **options)
 
 
 def gen(*arguments: str | Path) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from gen.store.tuned import FILE, read_winners
 from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.search import Space
-from tests.fake_device import FakeDevice
+from tests.fake_tuning import FakeTuningDevice
 from tests.host.run.given import ALL, TRANSPOSE, by_length, tuned
 
 
@@ -67,22 +67,22 @@ def test_a_rerun_without_time_for_finals_keeps_the_winner_and_what_is_known_of_i
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = tuned(home, TRANSPOSE)
-    winner, base = done.outcomes[0].winner, tuner.base_of(TRANSPOSE[0], FakeDevice()).name
+    winner, base = done.outcomes[0].winner, tuner.base_of(TRANSPOSE[0], FakeTuningDevice()).name
     assert winner is not None
     before = (home / FILE).read_text()
-    anew = FakeDevice(by_length, driver="2.0")  # under which nothing was tried
+    anew = FakeTuningDevice(by_length, driver="2.0")  # under which nothing was tried
     with monkeypatch.context() as patch:
         patch.setattr(module, "tune", lambda *them, **those: tuner.tune(*them, **{**those, "deadline": -1.0}))
         tuned(home, TRANSPOSE, anew)
     assert [name for name, _ in anew.attempts] == [base] != [winner.variant.name]
     assert (home / FILE).read_text() == before
-    spoilt = FakeDevice(by_length, driver="3.0", bad={winner.variant.name: "wrong_result"})
+    spoilt = FakeTuningDevice(by_length, driver="3.0", bad={winner.variant.name: "wrong_result"})
     tuned(home, TRANSPOSE, spoilt)
     assert [one.variant for one in read_winners(home)] != [winner.variant.name]
 
 
 def test_without_time_nothing_is_tuned(home: Path) -> None:
-    device = FakeDevice(by_length)
+    device = FakeTuningDevice(by_length)
     done = tuned(home, device=device, budget=-1.0)
     assert (done.outcomes, done.left_out) == ((), ALL)
     assert device.attempts == []

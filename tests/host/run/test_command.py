@@ -11,12 +11,12 @@ import pytest
 from gen.emit.generate import base_of_catalogue
 from gen.families import FAMILIES
 from gen.store.tuned import FILE, read_winners
-from tests.fake_device import FakeDevice, FakeSession
+from tests.fake_tuning import FakeSession, FakeTuningDevice
 from tests.host.run.given import ALL, TRANSPOSE, gen
 from tests.host.run.test_winners import _names
 
 
-def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) -> None:
+def test_the_command_shows_a_line_for_each_problem(gpu: FakeTuningDevice, home: Path) -> None:
     bad = next(made for made in base_of_catalogue(FAMILIES) if made.family.name == "transpose").name
     crashing = next(name for name in _names(TRANSPOSE[0]) if name != bad)
     gpu.bad = {crashing: "launch_failed"}
@@ -30,7 +30,9 @@ def test_the_command_shows_a_line_for_each_problem(gpu: FakeDevice, home: Path) 
     assert "a second, proven and timed." in said
 
 
-def test_the_command_says_who_else_was_on_the_gpu(gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_says_who_else_was_on_the_gpu(
+    gpu: FakeTuningDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rounds = FakeSession.rounds
     others = ("process 7 (python, 400 MiB)", "process 9")
     monkeypatch.setattr(FakeSession, "rounds", lambda *those, **how: replace(rounds(*those, **how), foreign=others))
@@ -43,7 +45,7 @@ def test_the_command_says_who_else_was_on_the_gpu(gpu: FakeDevice, home: Path, m
     assert gpu.attempts
 
 
-def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeDevice, home: Path) -> None:
+def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeTuningDevice, home: Path) -> None:
     status, said = gen("tune", "transpose", "--shape", "64x96", "--shape", "32x32", "--budget", "1e-9", "--out", home)
     assert status == 1
     assert "Nothing was measured: the budget of 1e-09 s was over when the GPU and the compilers were ready" in said
@@ -54,7 +56,7 @@ def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeD
     assert gpu.attempts == []
 
 
-def test_the_command_prints_json_that_any_reader_takes(gpu: FakeDevice, home: Path) -> None:
+def test_the_command_prints_json_that_any_reader_takes(gpu: FakeTuningDevice, home: Path) -> None:
     """Also where nothing won: JSON has no infinity."""
     gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "launch_failed")
     status, said = gen("tune", "transpose", "--json", "--out", home)
@@ -73,7 +75,7 @@ def test_the_command_prints_json_that_any_reader_takes(gpu: FakeDevice, home: Pa
     assert outcome["winner"] == winner.variant
 
 
-def test_the_command_ends_with_1_where_nothing_won(gpu: FakeDevice, home: Path) -> None:
+def test_the_command_ends_with_1_where_nothing_won(gpu: FakeTuningDevice, home: Path) -> None:
     gpu.bad = dict.fromkeys(_names(TRANSPOSE[0]), "wrong_result")
     status, said = gen("tune", "transpose", "--out", home)
     assert status == 1
@@ -93,7 +95,6 @@ def test_the_command_refuses_a_bad_shape_and_an_unknown_compiler(home: Path, mon
     assert gen("tune", "transpose", "--shape", "axb", "--out", home)[0] == 2
     monkeypatch.undo()
     with monkeypatch.context() as patch:
-        patch.setattr("gen.tune.device.find_device", lambda _index: FakeDevice())
-        patch.setattr("gen.cli.gpu.importable", lambda: None)
+        patch.setattr("gen.gpu.device.find_gpu", lambda _index: FakeTuningDevice())
         status, said = gen("tune", "transpose", "--compiler", "clang", "--out", home)
     assert (status, "must be nvrtc or nvcc" in said) == (2, True)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from bench import robustness
 from gen.cli.app import app
 from gen.store.tuned import FILE, text_of_winners
-from tests.fake_device import FakeDevice
+from tests.fake_tuning import FakeTuningDevice
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Ended:
 
 
 @pytest.fixture(autouse=True)
-def in_this_process(gpu: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
+def in_this_process(gpu: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> FakeTuningDevice:
     """Commands run here, on that GPU; its only class is the one whose regret is measured."""
 
     def begun(home: Path, *arguments: str) -> Ended:

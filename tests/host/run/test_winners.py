@@ -24,7 +24,7 @@ from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
 from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.problems import problems
-from tests.fake_device import FakeDevice, FakeSession
+from tests.fake_tuning import FakeSession, FakeTuningDevice
 from tests.host.run.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, gen, tuned
 
 
@@ -68,7 +68,7 @@ def test_a_winner_that_is_replaced_goes_with_its_file(home: Path) -> None:
     tuned(home, TRANSPOSE)
     (before,) = read_winners(home)
     slow = before.variant
-    tuned(home, TRANSPOSE, FakeDevice(lambda made: 90.0 if made.name == slow else by_length(made), driver="2.0"))
+    tuned(home, TRANSPOSE, FakeTuningDevice(lambda made: 90.0 if made.name == slow else by_length(made), driver="2.0"))
     (after,) = read_winners(home)
     assert after.variant != slow
     assert after.evidence["driver"] == "2.0"
@@ -81,14 +81,14 @@ def test_a_winner_for_one_shape_leaves_that_of_its_class(home: Path) -> None:
     tuned(home, TRANSPOSE)
     (before,) = read_winners(home)
     one = problems(FAMILIES, "transpose", {}, ["128x96"])
-    tuned(home, one, FakeDevice(lambda made: 3.0 if "t16" in made.name else 9.0))
+    tuned(home, one, FakeTuningDevice(lambda made: 3.0 if "t16" in made.name else 9.0))
     found = {winner.words: winner for winner in read_winners(home)}
     assert found.pop(before.words) == before
     ((words, special),) = found.items()
     assert words == "aligned rows, under 4 MiB, cols 96, rows 128, aligned to 16 bytes"
     assert "t16" in special.variant
     assert {path.stem for path in home.glob("*.cu")} >= {before.variant, special.variant}
-    told: list[str | None] = [module._previous(home, FakeDevice(), problem) for problem in (*TRANSPOSE, *one)]
+    told: list[str | None] = [module._previous(home, FakeTuningDevice(), problem) for problem in (*TRANSPOSE, *one)]
     assert told == [before.variant, special.variant]
 
 
@@ -106,7 +106,7 @@ def test_a_rerun_changes_no_file(home: Path) -> None:
     tuned(home)
     files = [path for path in home.iterdir() if path.is_file() and path.suffix != ".sqlite"]
     kept = {path: (path.read_text(), path.stat().st_mtime_ns) for path in files}
-    device = FakeDevice(by_length)
+    device = FakeTuningDevice(by_length)
     again = tuned(home, device=device)
     assert {path: (path.read_text(), path.stat().st_mtime_ns) for path in kept} == kept
     assert device.attempts == []
@@ -143,7 +143,7 @@ def test_every_trial_is_told(home: Path) -> None:
 
 
 def test_what_was_won_before_an_error_is_kept(home: Path) -> None:
-    class Failing(FakeDevice):
+    class Failing(FakeTuningDevice):
         def open(self, problem: Problem, base: Entrant) -> FakeSession:
             self.base_wrong = problem == TRANSPOSE[0]
             return super().open(problem, base)
@@ -157,9 +157,9 @@ def test_what_was_won_before_an_error_is_kept(home: Path) -> None:
 
 def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But not where base is wrong: then nothing that was held against it counts."""
-    submit, floor_us = FakeSession.submit, FakeDevice.floor_us
+    submit, floor_us = FakeSession.submit, FakeTuningDevice.floor_us
 
-    def check(device: FakeDevice) -> None:
+    def check(device: FakeTuningDevice) -> None:
         if len(device.attempts) == 12:
             raise RunError("The process that drives the GPU", "ended before it was ready")
 
@@ -167,21 +167,21 @@ def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: 
         check(session._device)
         return submit(session, entrant, give_up_us)
 
-    def floor(device: FakeDevice, problem: Problem) -> float:
+    def floor(device: FakeTuningDevice, problem: Problem) -> float:
         check(device)  # it answers nothing any more
         return floor_us(device, problem)
 
-    device = FakeDevice(by_length)
+    device = FakeTuningDevice(by_length)
     with monkeypatch.context() as patch:
         patch.setattr(FakeSession, "submit", lost)
-        patch.setattr(FakeDevice, "floor_us", floor)
+        patch.setattr(FakeTuningDevice, "floor_us", floor)
         with pytest.raises(RunError, match="ended before it was ready"):
             tuned(home, TRANSPOSE, device)
     tried = {made.name: by_length(made) for made in tuner.candidates(TRANSPOSE[0], device.limits)[0]}
     (winner,) = read_winners(home)
     assert winner.variant == min((tried[name], name) for name, _ in device.attempts)[1]
     with pytest.raises(RunError, match="is wrong"):
-        tuned(home, TRANSPOSE, FakeDevice(lambda made: by_length(made) / 2, base_wrong=True))
+        tuned(home, TRANSPOSE, FakeTuningDevice(lambda made: by_length(made) / 2, base_wrong=True))
     assert read_winners(home) == (winner,)
 
 
@@ -202,7 +202,7 @@ def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: 
 def test_a_file_of_winners_edited_by_hand_is_refused_before_anything_runs(home: Path, content: str, says: str) -> None:
     home.mkdir()
     (home / FILE).write_text(content)
-    device = FakeDevice(by_length)
+    device = FakeTuningDevice(by_length)
     with pytest.raises(StoreError, match=says):
         tuned(home, TRANSPOSE, device)
     assert device.attempts == []
@@ -244,7 +244,7 @@ def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pyte
 
 
 def _names(problem: Problem) -> list[str]:
-    return [made.name for made in tuner.candidates(problem, FakeDevice().limits)[0]]
+    return [made.name for made in tuner.candidates(problem, FakeTuningDevice().limits)[0]]
 
 
 def test_a_winner_of_a_spec_that_no_name_can_hold_is_kept_with_its_spec(home: Path) -> None:

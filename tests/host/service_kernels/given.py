@@ -12,7 +12,7 @@ import pytest
 from gen.dtypes import B32, F32, F64, I32, I64, U8, U32, U64, DType
 from gen.families.base import Array, Launch, Operand, Plan
 from gen.families.expr import ONE, Expr, size
-from gen.gpu.elements import Rows, kind_of
+from gen.gpu.service import Rows, kind_of
 from gen.proof.host import HostKernel
 from tests.fake_family import called_variant
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gen.dtypes import BF16, F16, F32, F64, DType
-from gen.gpu.elements import Rows
+from gen.gpu.service import Rows
 from tests.host.service_kernels.given import NOT_FOUND, Service, each_grid, each_size, words
 
 POISON = 0xFFC1A5B6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,13 @@ import pytest
 
 from gen.dtypes import U8
 from gen.errors import RunError
-from gen.families.base import Array, Expected, Extents, Layout, Operand
-from gen.families.plans import Step
+from gen.families.base import Array, Expected, Extents, Launch, Layout, Operand, Plan
+from gen.families.expr import ONE
 from gen.families.transpose import Transpose
 from gen.families.transpose.literature import MatrixSpec
 from gen.gpu.trial import Problem
-from tests.fake_family import FakeFamily, FakeSpec
-from tests.fake_gpu import FakeGpu, FakeKernel
+from tests.fake_device import FakeDevice
+from tests.fake_family import CalledVariant, FakeAlgorithm, FakeConfig, FakeFamily, FakeSpec
 from tests.host.session.given import (
     FIRST,
     PROBLEM,
@@ -32,7 +32,7 @@ def test_a_byte_written_between_the_rows_of_an_output_is_found(open_bench: Calla
     bench = open_bench(replace(PROBLEM, extents=extents))
     assert bench.attempt(SECOND).status == "ok"
 
-    def between(gpu: FakeGpu, addresses: Mapping[str, int], _: int) -> None:
+    def between(gpu: FakeDevice, addresses: Mapping[str, int], _: int) -> None:
         gpu.upload(addresses["out"] + 4 * 8 + 4 * 5 + 2, np.full(3, 0x77, np.uint8))
 
     bench.faults[FIRST.name] = between
@@ -53,7 +53,7 @@ def test_arrays_lie_at_addresses_of_the_problems_alignment(
     beyond, gap = "bytes next to out are written", "1 bytes between the rows of out are written"
     for offset, reason in ((-1, beyond), (4 * 5, gap), (41 * 4, beyond)):
 
-        def beside(gpu: FakeGpu, addresses: Mapping[str, int], _: int, at: int = offset) -> None:
+        def beside(gpu: FakeDevice, addresses: Mapping[str, int], _: int, at: int = offset) -> None:
             gpu.upload(addresses["out"] + at, np.full(1, 0x77, np.uint8))
 
         bench.faults[FIRST.name] = beside
@@ -106,20 +106,12 @@ class InPlace(FakeFamily):
         return {"data": Expected(~inputs["data"])}
 
 
-def test_what_is_changed_in_place_starts_from_the_same_content_every_time(
-    open_bench: Callable[[Problem], Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def turn(kernel: FakeKernel, planned: Sequence[Any], addresses: Mapping[str, int]) -> None:
-        if planned:
-            gpu, address = kernel.gpu, addresses["data"]
-            gpu.upload(address, ~gpu.download(address, 13))
-
-    monkeypatch.setattr(FakeKernel, "queue", turn)
-    once = Step("", (1, 1, 1), (1, 1, 1), ("data",), 0, (1, 1, 1), setup=False)
-    monkeypatch.setattr(FakeKernel, "steps", lambda *_: (once,))
-    spec = FakeSpec("flip", (Operand("data", "inout", U8, ("n",)),))
-    bench = open_bench(Problem(InPlace(), spec, {"n": 13}))
-    assert bench.attempt(FIRST).status == "ok"
-    assert len(bench.rounds([FIRST], 4).times_us[FIRST.name]) == 4
-    bench.faults[SECOND.name] = spoil("data", 3)
-    assert bench.attempt(SECOND).reason == "after the timing loop: data: 4 elements are wrong, the first is element 0"
+def test_what_is_changed_in_place_starts_from_the_same_content_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    family, spec = InPlace(), FakeSpec("flip", (Operand("data", "inout", U8, ("n",)),))
+    plan = Plan((Launch((ONE, ONE, ONE), (1, 1, 1), ("data",)),))
+    base, first, second = (CalledVariant(family, spec, FakeAlgorithm(plan), FakeConfig(), name) for name in "abc")
+    bench = Bench(monkeypatch, Problem(family, spec, {"n": 13}), base)
+    assert bench.attempt(first).status == "ok"
+    assert len(bench.rounds([first], 4).times_us[first.name]) == 4
+    bench.faults[second.name] = spoil("data", 3)
+    assert bench.attempt(second).reason == "after the timing loop: data: 4 elements are wrong, the first is element 0"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gen.errors import DeviceError
 from gen.families import FAMILIES
+from gen.families.base import Extents
 from gen.families.names import find_variant
+from gen.gpu.kernel import CudaKernel
+from gen.gpu.timing import GRAPH_LAUNCHES
 from gen.toolchain.compiled import Compiled
-from tests.fake_gpu import FakeGpu
+from tests.fake_device import FakeDevice
 from tests.host.session.given import (
     BASE,
     FIRST,
@@ -38,11 +38,20 @@ def test_a_finalist_that_spoils_an_input_is_the_only_one_to_fall(bench: Bench) -
     assert len(bench.rounds([SECOND], 30).times_us[SECOND.name]) == 30
 
 
-def test_finalists_are_timed_in_orders_and_in_memory_that_change(bench: Bench) -> None:
+def test_finalists_are_timed_in_orders_and_in_memory_that_change(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []  # in which place the scratch of the first was
+    scratch = CudaKernel.scratch
+
+    def noted(kernel: CudaKernel, extents: Extents, place: int = 0) -> dict[str, int]:
+        if kernel.variant == FIRST:
+            asked.append(place)
+        return scratch(kernel, extents, place)
+
+    monkeypatch.setattr(CudaKernel, "scratch", noted)
     seen: list[tuple[str, int]] = []
     for made in (FIRST, SECOND):
 
-        def see(_: FakeGpu, addresses: Mapping[str, int], __: int, name: str = made.name) -> None:
+        def see(_: FakeDevice, addresses: Mapping[str, int], __: int, name: str = made.name) -> None:
             seen.append((name, addresses["out"]))
 
         bench.faults[made.name] = see
@@ -56,9 +65,8 @@ def test_finalists_are_timed_in_orders_and_in_memory_that_change(bench: Bench) -
     assert [place for _, place in timed] == [place for place in places for _ in range(4)]
     assert len(set(places)) == 8  # the second rounds go on where the first ended
     assert places[8] == places[0]
-    scratch = bench.scratch[FIRST.name][2 : 2 + 8]
-    assert scratch == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert set(bench.scratch[FIRST.name]) == set(range(9))  # two turns in each
+    assert asked[2 : 2 + 8] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert set(asked) == set(range(9))  # two turns in each
     assert bench.told[2:6] == [*orders[0], *orders[1]]
 
 
@@ -76,14 +84,11 @@ def test_a_pattern_of_launches_tells_no_variants_apart(bench: Bench, monkeypatch
     assert max(means) < 1.005 * min(means)
 
 
-def test_scratch_has_several_places_unless_it_is_large(session_module: Any) -> None:
+def test_scratch_has_several_places_unless_it_is_large() -> None:
     made = find_variant(FAMILIES, "reduction_sum_f32__flags_tpb256_u4_v16_bpm2", {})
-    gpu, zeroed = FakeGpu(), []
-    device: Any = SimpleNamespace(
-        allocate=gpu.allocate, zero=lambda address, size: zeroed.append((address, size)),
-        module=lambda _: SimpleNamespace(function=lambda *_: None),
-    )  # fmt: skip
-    kernel = session_module.CudaKernel(made, Compiled(made.name, "sm_90", b"", {}), device, gpu.limits)
+    gpu = FakeDevice()
+    gpu.enter()
+    kernel = CudaKernel(made, Compiled(made.name, "sm_90", b"", {}), gpu, gpu.limits)
     found = [kernel.scratch({"n": 1 << 20, "outer": 1}, place) for place in (0, 1, 2, 1)]
     assert found[1] == found[3]
     names = [scratch.name for scratch in made.plan.scratch]
@@ -92,31 +97,28 @@ def test_scratch_has_several_places_unless_it_is_large(session_module: Any) -> N
     assert len(lower) == 61
     assert all(address % 512 == 0 for address in lower)
     found += [kernel.scratch({"n": 1 << 20, "outer": 1}, place) for place in range(61)]
-    assert sorted(address for address, _ in zeroed) == sorted(
+    assert sorted(address for address, _, _ in gpu.zeroed) == sorted(
         {one[scratch.name] for one in found for scratch in made.plan.scratch if scratch.zeroed}
     )
 
-    def full(_: int) -> None:
-        raise DeviceError("The GPU's memory", "does not hold that")
-
-    device.allocate = full
+    gpu.free = 0
     assert kernel.scratch({"n": 1 << 20, "outer": 1}, 70) == found[0]  # where there is room
-    device.allocate = gpu.allocate
+    gpu.free = 1 << 40
     private = find_variant(FAMILIES, "reduceInterleaved", {})  # whose scratch is as large as its input
-    kernel = session_module.CudaKernel(private, Compiled(private.name, "sm_90", b"", {}), device, gpu.limits)
+    kernel = CudaKernel(private, Compiled(private.name, "sm_90", b"", {}), gpu, gpu.limits)
     small, large = ([kernel.scratch({"n": n, "outer": 1}, place) for place in (0, 1)] for n in (1024, 1 << 20))
     assert not set(small[0].values()) & set(small[1].values())
     assert set(large[0].values()) & set(large[1].values())
 
 
 def test_large_problems_have_fewer_sets_of_buffers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[type(bench.session).__module__], "SMALL", 16)
+    monkeypatch.setattr("gen.gpu.session.SMALL", 16)
     bench.rounds([FIRST], 30)
     assert len(bench.session._sets) == 3
 
 
 def test_a_slow_base_warms_up_by_a_single_run(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr(sys.modules[type(bench.bench).__module__], "WARM_UP", 0.05)
+    monkeypatch.setattr("gen.gpu.session.WARM_UP", 0.05)
     asked: list[int] = []
 
     def times(_launch: Callable[[], None], samples: int, **_: Any) -> list[float]:
@@ -129,44 +131,14 @@ def test_a_slow_base_warms_up_by_a_single_run(monkeypatch: pytest.MonkeyPatch, b
     assert asked == [1]
 
 
-class Replayed:
-    """A graph on the fake: all its launches, when it is timed."""
-
-    def __init__(self, queue: Callable[[], None]) -> None:
-        self.queue, self.closed = queue, False
-
-    def time(self) -> float:
-        assert not self.closed
-        self.queue()
-        return 100.0
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_hot_rounds_time_graphs_of_many_launches_in_memory_that_changes(
-    bench: Bench, session_module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graphs: list[tuple[str, int, int, Replayed]] = []
-
-    def graph(cubin: bytes, steps: Any, symbol: str, addresses: Mapping[str, int], times: int) -> Replayed:
-        assert cubin == b""
-        kernel = bench.session._kernels[symbol]
-        made = Replayed(lambda: kernel.queue(steps, addresses))
-        graphs.append((symbol, addresses["out"], times, made))
-        return made
-
-    def times_in_graph(graph: Replayed, samples: int) -> list[float]:
-        return [graph.time() / 50 for _ in range(samples)]
-
-    monkeypatch.setattr(bench.gpu, "graph", graph, raising=False)
-    monkeypatch.setattr(bench.clock, "times_in_graph", times_in_graph, raising=False)
+def test_hot_rounds_time_graphs_of_many_launches_in_memory_that_changes(bench: Bench) -> None:
     found = bench.rounds([FIRST, SECOND], 8, hot=True)
     assert found.times_us == {FIRST.name: [2.0] * 8, SECOND.name: [2.0] * 8}
-    assert {times for _, _, times, _ in graphs} == {session_module.GRAPH_LAUNCHES}
+    graphs = bench.gpu.captured
+    assert {len(graph.launches) for graph in graphs} == {GRAPH_LAUNCHES}
     assert len(graphs) == 16
-    assert len({place for _, place, _, _ in graphs}) == 4
-    assert all(made.closed for _, _, _, made in graphs)
+    assert len({addresses["out"] for graph in graphs for _, addresses, _ in graph.launches}) == 4
+    assert bench.gpu.graphs == []  # closed
     bench.faults[SECOND.name] = spoil("in", 1)
     (fault,) = bench.rounds([FIRST, SECOND], 2, hot=True).faults
     assert (fault.variant, fault.status) == (SECOND, "wrong_result")

@@ -16,7 +16,7 @@ from gen.store.trials import Setting, Trials
 from gen.tune.outcome import Outcome
 from gen.tune.search import Space
 from gen.tune.tuner import candidates, tune
-from tests.fake_device import FakeDevice, FakeFarm
+from tests.fake_tuning import FakeFarm, FakeTuningDevice
 
 STENCIL = find_family(FAMILIES, "stencil")
 SIZES = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96, "steps": 1}
@@ -55,7 +55,7 @@ def times(**fast: float) -> Callable[[Variant], float]:
 
 
 def tuned(
-    device: FakeDevice, trials: Trials, farm: FakeFarm | None = None, problem: Problem = PROBLEM,
+    device: FakeTuningDevice, trials: Trials, farm: FakeFarm | None = None, problem: Problem = PROBLEM,
     text: Callable[[Variant], str] | None = None, **options: Any,
 ) -> Outcome:  # fmt: skip
     """Tunes with texts that are quick to make; every session is closed."""
@@ -69,7 +69,7 @@ def won(outcome: Outcome) -> str:
     return outcome.winner.variant.name
 
 
-def recorded(trials: Trials, device: FakeDevice, name: str, problem: Problem = PROBLEM) -> tuple[str, str] | None:
+def recorded(trials: Trials, device: FakeTuningDevice, name: str, problem: Problem = PROBLEM) -> tuple[str, str] | None:
     """Status and reason that stand in the store."""
     setting = Setting(device.name, device.driver, "fake 1.0", METHOD)
     made = find_variant(FAMILIES, name, {})

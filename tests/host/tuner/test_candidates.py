@@ -12,7 +12,7 @@ from gen.store.trials import Trials
 from gen.tune.outcome import winner_of
 from gen.tune.search import random
 from gen.tune.tuner import Options, candidates
-from tests.fake_device import SAMPLES, FakeDevice, FakeFarm
+from tests.fake_tuning import SAMPLES, FakeFarm, FakeTuningDevice
 from tests.host.tuner.given import (
     ALL,
     BASE,
@@ -34,7 +34,7 @@ from tests.host.tuner.given import (
 
 
 def test_every_candidate_is_tried_once_with_base_first(trials: Trials) -> None:
-    device, compiler = FakeDevice(times(_10=5.0)), FakeFarm()
+    device, compiler = FakeTuningDevice(times(_10=5.0)), FakeFarm()
     outcome = tuned(device, trials, compiler)
     assert sorted(name for name, _ in device.attempts) == sorted(NAMES)
     assert sorted(set(compiler.compiled)) == sorted(NAMES)
@@ -46,7 +46,7 @@ def test_every_candidate_is_tried_once_with_base_first(trials: Trials) -> None:
 
 
 def test_the_outcome_is_the_winners_by_its_rounds(trials: Trials) -> None:
-    device = FakeDevice(times(_10=8.0), floor=6.0)
+    device = FakeTuningDevice(times(_10=8.0), floor=6.0)
     outcome = tuned(device, trials)
     assert (outcome.median_us, outcome.floor_us, outcome.of_limit) == (8.0, 6.0, 0.75)
     assert outcome.against_base is not None
@@ -63,7 +63,7 @@ def test_the_outcome_is_the_winners_by_its_rounds(trials: Trials) -> None:
 
 @pytest.mark.parametrize("fault", ["wrong_result", "launch_failed", "timeout", "compile_failed"])
 def test_a_bad_candidate_never_wins_however_fast(trials: Trials, fault: Status) -> None:
-    device = FakeDevice(times(_10=0.1, _20=5.0), bad={} if fault == "compile_failed" else {FIRST: fault})
+    device = FakeTuningDevice(times(_10=0.1, _20=5.0), bad={} if fault == "compile_failed" else {FIRST: fault})
     compiler = FakeFarm(refused=(FIRST,) if fault == "compile_failed" else ())
     outcome = tuned(device, trials, compiler)
     assert won(outcome) == SECOND
@@ -76,7 +76,7 @@ def test_a_bad_candidate_never_wins_however_fast(trials: Trials, fault: Status) 
 
 
 def test_a_variant_whose_copy_is_not_timed_never_wins(trials: Trials) -> None:
-    device = FakeDevice(lambda made: 1.0 if made.algorithm.name == "interleaved" else float(len(made.name)))
+    device = FakeTuningDevice(lambda made: 1.0 if made.algorithm.name == "interleaved" else float(len(made.name)))
     outcome = tuned(device, trials, problem=SUM)
     assert won(outcome) == min((t.median_us, t.variant.name) for t in outcome.trials if t.median_us > 1)[1]
     assert any(trial.median_us == 1.0 for trial in outcome.trials)  # it is tried all the same
@@ -86,7 +86,7 @@ def test_a_variant_whose_copy_is_not_timed_never_wins(trials: Trials) -> None:
 
 
 def test_a_variant_whose_copy_is_not_timed_neither_ends_a_search_nor_cuts_others_short(trials: Trials) -> None:
-    device = FakeDevice(lambda made: 5.0 if made.algorithm.name == "interleaved" else 20.0, floor=5.0)
+    device = FakeTuningDevice(lambda made: 5.0 if made.algorithm.name == "interleaved" else 20.0, floor=5.0)
     outcome = tuned(device, trials, problem=SUM, options=Options(stop_at=0.9))
     assert outcome.left_out == 0
     assert any(trial.median_us == 5.0 for trial in outcome.trials)
@@ -94,7 +94,7 @@ def test_a_variant_whose_copy_is_not_timed_neither_ends_a_search_nor_cuts_others
 
 
 def test_when_all_but_base_are_bad_base_wins(trials: Trials) -> None:
-    device = FakeDevice(bad={name: "timeout" if name in NAMES[1:30] else "launch_failed" for name in NAMES[1:]})
+    device = FakeTuningDevice(bad={name: "timeout" if name in NAMES[1:30] else "launch_failed" for name in NAMES[1:]})
     outcome = tuned(device, trials)
     assert won(outcome) == BASE
     assert outcome.against_base is not None
@@ -102,7 +102,7 @@ def test_when_all_but_base_are_bad_base_wins(trials: Trials) -> None:
 
 
 def test_a_finalist_that_turns_wrong_is_found_out(trials: Trials) -> None:
-    device = FakeDevice(times(_10=4.0, _20=5.0, _30=6.0), spoilt={FIRST: "wrong_result", SECOND: "timeout"})
+    device = FakeTuningDevice(times(_10=4.0, _20=5.0, _30=6.0), spoilt={FIRST: "wrong_result", SECOND: "timeout"})
     outcome = tuned(device, trials)
     assert won(outcome) == THIRD
     assert outcome.statuses == {"ok": len(NAMES) - 2, "wrong_result": 1, "timeout": 1}
@@ -114,15 +114,15 @@ def test_a_finalist_that_turns_wrong_is_found_out(trials: Trials) -> None:
 
 def test_a_base_that_is_wrong_or_does_not_compile_ends_it(trials: Trials) -> None:
     with pytest.raises(RunError, match=f"{BASE} on stencil.* is wrong"):
-        tuned(FakeDevice(base_wrong=True), trials)
+        tuned(FakeTuningDevice(base_wrong=True), trials)
     with pytest.raises(CompileError, match=BASE):
-        tuned(FakeDevice(), trials, FakeFarm(refused=(BASE,)))
+        tuned(FakeTuningDevice(), trials, FakeFarm(refused=(BASE,)))
     assert trials.count() <= 1
 
 
 @pytest.mark.usefixtures("whole")
 def test_what_cannot_run_there_is_recorded_and_never_compiled(trials: Trials) -> None:
-    device, compiler = FakeDevice(limits=TURING), FakeFarm()
+    device, compiler = FakeTuningDevice(limits=TURING), FakeFarm()
     fit, unfit = candidates(SUM, TURING)
     assert unfit
     outcome = tuned(device, trials, compiler, SUM)
@@ -141,8 +141,8 @@ def test_what_was_infeasible_under_an_older_rule_is_tried(trials: Trials, monkey
     algorithm = type(ALL[0].algorithm)
     with monkeypatch.context() as patch:
         patch.setattr(algorithm, "infeasible", lambda _s, _p, c, _l: "no" if c.unroll == 4 else None)
-        assert tuned(FakeDevice(), trials).statuses["infeasible"] > 0
-    device = FakeDevice()
+        assert tuned(FakeTuningDevice(), trials).statuses["infeasible"] > 0
+    device = FakeTuningDevice()
     assert tuned(device, trials).statuses == {"ok": len(NAMES)}
 
 
@@ -150,7 +150,7 @@ def test_a_problem_that_nothing_can_run_is_an_error(trials: Trials, monkeypatch:
     for algorithm in STENCIL.algorithms.values():
         monkeypatch.setattr(type(algorithm), "uncovered", lambda *_: "too large")
     with pytest.raises(RunError, match="has no variant that this device can run"):
-        tuned(FakeDevice(), trials)
+        tuned(FakeTuningDevice(), trials)
 
 
 @pytest.mark.usefixtures("whole")
@@ -164,7 +164,7 @@ def test_a_size_that_a_variant_does_not_take_rules_it_out() -> None:
 
 @pytest.mark.usefixtures("whole")
 def test_what_is_expected_to_be_fast_is_tried_first_after_base(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeDevice()
+    device = FakeTuningDevice()
     expected = [made for made in ALL if made.name != BASE][3:6]
     pairs = tuple((made.algorithm.name, made.config) for made in expected)
     monkeypatch.setattr(type(STENCIL), "likely", lambda *_: pairs)
@@ -176,7 +176,10 @@ def test_what_is_expected_to_be_fast_is_tried_first_after_base(trials: Trials, m
 def test_the_same_machine_code_with_the_same_plan_is_tried_once(trials: Trials) -> None:
     """Here whatever the cache operator: plans are the same then, and texts are not."""
     names = [made.name for made in candidates(PROBLEM, H100)[0]]
-    device, compiler = FakeDevice(times(_10=5.0)), FakeFarm(same={name: name.partition("_ld")[0] for name in names})
+    device, compiler = (
+        FakeTuningDevice(times(_10=5.0)),
+        FakeFarm(same={name: name.partition("_ld")[0] for name in names}),
+    )
     outcome = tuned(device, trials, compiler)
     tried = {name for name, _ in device.attempts}
     copies = {trial.variant.name: trial for trial in outcome.trials if trial.same_as}
@@ -196,7 +199,7 @@ def test_the_first_by_name_speaks_for_all_of_the_same_code_unless_another_won_be
     same = dict.fromkeys(alike, "the same")
     plan = {made.name: made.plan for made in ALL}
     alike = [name for name in alike if plan[name] == plan[alike[0]]]
-    device = FakeDevice(lambda made: 5.0 if made.name in alike else 20.0)
+    device = FakeTuningDevice(lambda made: 5.0 if made.name in alike else 20.0)
     outcome = tuned(device, trials, FakeFarm(same=same), options=Options(random))
     assert won(outcome) == min(alike)
     line = winner_of(outcome, device, "fake 1.0", {})
@@ -210,31 +213,31 @@ def test_texts_that_differ_in_name_and_comments_alone_are_compiled_once(trials: 
         return f"// {made.name}\n__global__ void {made.name}() {{ {unroll}; }} // of {made.name}"
 
     compiler = FakeFarm()
-    outcome = tuned(FakeDevice(), trials, compiler, text=text)
+    outcome = tuned(FakeTuningDevice(), trials, compiler, text=text)
     assert len(compiler.compiled) == len({made.config.to_json().get("unroll") for made in ALL}) < len(NAMES)
     assert outcome.statuses == {"ok": len(NAMES)}
 
 
 def test_what_cannot_be_fast_is_pruned_by_rules_that_can_be_switched_off(trials: Trials) -> None:
-    device, compiler = FakeDevice(times(_10=5.0, _20=6.0)), FakeFarm(spills={FIRST: 64, SECOND: 32})
+    device, compiler = FakeTuningDevice(times(_10=5.0, _20=6.0)), FakeFarm(spills={FIRST: 64, SECOND: 32})
     outcome = tuned(device, trials, compiler)
     assert won(outcome) == SECOND
     assert outcome.statuses == {"ok": len(NAMES) - 1, "pruned": 1}
     assert recorded(trials, device, FIRST) == ("pruned", "a thread spills 64 bytes")
     assert FIRST not in [name for name, _ in device.attempts]
-    again = FakeDevice(times(_10=5.0, _20=6.0))
+    again = FakeTuningDevice(times(_10=5.0, _20=6.0))
     outcome = tuned(again, trials, compiler, options=Options(prune=frozenset({"unsearched"})))
     assert [name for name, _ in again.attempts] == [FIRST]
     assert won(outcome) == FIRST
 
 
 def test_a_search_ends_where_it_is_good_enough(trials: Trials) -> None:
-    device = FakeDevice(times(_10=5.1), floor=5.0)
+    device = FakeTuningDevice(times(_10=5.1), floor=5.0)
     outcome = tuned(device, trials, options=Options(stop_at=0.98))
     assert won(outcome) == FIRST
     assert outcome.left_out == len(NAMES) - len(outcome.trials)
     assert len(outcome.trials) < len(NAMES)
-    more = tuned(FakeDevice(times(_10=5.2), floor=5.0, driver="2"), trials, options=Options(stop_at=0.98))
+    more = tuned(FakeTuningDevice(times(_10=5.2), floor=5.0, driver="2"), trials, options=Options(stop_at=0.98))
     assert more.left_out == 0
 
 

@@ -20,8 +20,8 @@ from gen.tune import race, tuner
 from gen.tune.choose import choose
 from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
 from gen.tune.race import FINALISTS, FIRST_HEAT, LAST_TURNS, LEAST_TURNS, MOST_TURNS, ROUND, Finals
-from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
 from tests.fake_family import called_variant
+from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.tuner.given import ALL, BASE, FIRST, MAY_WIN, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
 from tests.host.tuner.test_reruns import Ticking
 
@@ -30,7 +30,7 @@ from tests.host.tuner.test_reruns import Ticking
 def test_a_simpler_one_stays_unless_another_is_faster_by_more_than_a_tie(
     trials: Trials, ratio: float, winner: str
 ) -> None:
-    device = FakeDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
+    device = FakeTuningDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
     compiler = FakeFarm(registers={FIRST: 12})
     assert won(tuned(device, trials, compiler)) == winner
 
@@ -39,13 +39,13 @@ def test_a_simpler_one_stays_unless_another_is_faster_by_more_than_a_tie(
 def test_the_winner_so_far_stays_unless_another_is_over_1_percent_faster(
     trials: Trials, ratio: float, winner: str
 ) -> None:
-    device = FakeDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
+    device = FakeTuningDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
     compiler = FakeFarm(registers={SECOND: 12, THIRD: 5})
     assert won(tuned(device, trials, compiler, previous=FIRST)) == winner
 
 
 def test_base_and_the_winner_so_far_are_always_among_the_finalists(trials: Trials) -> None:
-    device = FakeDevice(lambda made: 50.0 if made.name in (BASE, THIRD) else 10.0)
+    device = FakeTuningDevice(lambda made: 50.0 if made.name in (BASE, THIRD) else 10.0)
     tuned(device, trials, previous=THIRD)
     finals, _ = device.finals[-1]
     assert len(finals) == len(set(finals)) == FINALISTS + 2
@@ -53,11 +53,11 @@ def test_base_and_the_winner_so_far_are_always_among_the_finalists(trials: Trial
 
 
 def test_an_unknown_winner_so_far_changes_nothing(trials: Trials) -> None:
-    assert won(tuned(FakeDevice(times(_10=5.0)), trials, previous="stencil_gone__naive")) == FIRST
+    assert won(tuned(FakeTuningDevice(times(_10=5.0)), trials, previous="stencil_gone__naive")) == FIRST
 
 
 def test_slow_candidates_get_one_sample(trials: Trials) -> None:
-    device = FakeDevice(lambda made: {BASE: 10.0, FIRST: 19.9, SECOND: 20.1}.get(made.name, 15.0))
+    device = FakeTuningDevice(lambda made: {BASE: 10.0, FIRST: 19.9, SECOND: 20.1}.get(made.name, 15.0))
     outcome = tuned(device, trials)
     samples = dict(device.attempts)
     assert (samples[BASE], samples[FIRST], samples[SECOND]) == (SAMPLES, SAMPLES, 2)
@@ -66,7 +66,7 @@ def test_slow_candidates_get_one_sample(trials: Trials) -> None:
 
 def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials: Trials) -> None:
     fast = {f"_{place}": 10.0 + place / 10 for place in range(20)}
-    device = FakeDevice(times(**fast))
+    device = FakeTuningDevice(times(**fast))
     tuned(device, trials)
     assert len(device.finals[0][0]) == 20  # the others take ten times as long
     right = [Trial(made, "ok", times_us=(1e4 + place,)) for place, made in enumerate([*ALL, *ALL, *ALL])]
@@ -77,7 +77,7 @@ def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials:
 
 def test_who_is_settled_takes_no_more_turns_and_who_leads_takes_them_all(trials: Trials) -> None:
     us = times(_10=5.0, _20=5.05, _30=6.0)
-    device = FakeDevice(lambda made: 10 * us(made), own_noise=0.1)
+    device = FakeTuningDevice(lambda made: 10 * us(made), own_noise=0.1)
     outcome = tuned(device, trials)
     assert outcome.finals is not None
     turns = {name: len(found) for name, found in outcome.finals.times_us.items()}
@@ -90,12 +90,12 @@ def test_who_is_settled_takes_no_more_turns_and_who_leads_takes_them_all(trials:
 
 
 def test_finals_that_take_long_end_unsettled(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
+    device = FakeTuningDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
     unhurried = tuned(device, trials).finals
     assert unhurried is not None
     assert unhurried.turns > LEAST_TURNS
     monkeypatch.setattr(race, "time", Ticking(lambda: 10.0 * len(again.finals)))
-    again = FakeDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
+    again = FakeTuningDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
     outcome = tuned(again, trials)
     assert outcome.finals is not None
     assert (outcome.finals.turns, outcome.finals.settled) == (LEAST_TURNS, False)
@@ -119,7 +119,7 @@ def test_processes_of_others_are_noted_whenever_they_are_there(trials: Trials, m
     monkeypatch.setattr(FakeSession, "submit", beside)
     monkeypatch.setattr(FakeSession, "rounds", in_turns)
     fast = {f"_{place}": 10.0 + place / 20 for place in range(20)}
-    device = FakeDevice(times(**fast), bad={SECOND: "wrong_result"})
+    device = FakeTuningDevice(times(**fast), bad={SECOND: "wrong_result"})
     outcome = tuned(device, trials)
     assert outcome.foreign == ("process 1", "process 2", "process 3", "process 4", "process 5")
     assert winner_of(outcome, device, "fake 1.0", {}).evidence["beside"] == ["process 3", "process 4", "process 5"]
@@ -132,7 +132,7 @@ def test_processes_of_others_are_noted_whenever_they_are_there(trials: Trials, m
 def test_of_short_ones_the_faster_by_both_times_wins(
     trials: Trials, hot: float, previous: str | None, winner: str
 ) -> None:
-    device = FakeDevice(times(_10=10.0, _20=10.2, _30=10.4))
+    device = FakeTuningDevice(times(_10=10.0, _20=10.2, _30=10.4))
     device.hot_us = lambda made: {SECOND: hot, THIRD: 1.0}.get(made.name, 3.0)
     outcome = tuned(device, trials, previous=previous)
     assert outcome.winner is not None
@@ -143,14 +143,14 @@ def test_of_short_ones_the_faster_by_both_times_wins(
 
 def test_one_that_is_fast_among_many_launches_goes_to_the_finals(trials: Trials) -> None:
     """Of twelve that are alike from cold caches, the last would be none of eight."""
-    device = FakeDevice(times(**{f"_{place}": 10.0 + place / 100 for place in range(12)}))
+    device = FakeTuningDevice(times(**{f"_{place}": 10.0 + place / 100 for place in range(12)}))
     device.hot_us = lambda made: 2.0 if made.name == MAY_WIN[11] else 3.0
     assert won(tuned(device, trials)) == MAY_WIN[11]
 
 
 @pytest.mark.parametrize(("first", "second"), [(20.0, 20.1), (10.0, 10.4)], ids=["long", "not near"])
 def test_among_many_launches_nothing_else_is_timed(trials: Trials, first: float, second: float) -> None:
-    device = FakeDevice(lambda made: {FIRST: first, SECOND: second}.get(made.name, 100.0))
+    device = FakeTuningDevice(lambda made: {FIRST: first, SECOND: second}.get(made.name, 100.0))
     outcome = tuned(device, trials)
     assert (won(outcome), device.hot) == (FIRST, [])
     assert winner_of(outcome, device, "fake 1.0", {}).evidence["hot_us"] is None
@@ -167,11 +167,11 @@ def test_where_all_that_are_near_break_among_many_launches_the_next_win(
         return rounds(session, entrants, turns)
 
     monkeypatch.setattr(FakeSession, "rounds", breaks)
-    assert won(tuned(FakeDevice(times(_10=10.0, _20=10.02, _30=12.0)), trials)) == THIRD
+    assert won(tuned(FakeTuningDevice(times(_10=10.0, _20=10.02, _30=12.0)), trials)) == THIRD
 
 
 def test_the_winner_so_far_is_timed_among_many_launches_wherever_it_is(trials: Trials) -> None:
-    device = FakeDevice(times(_10=10.0, _20=10.2, _30=12.0))
+    device = FakeTuningDevice(times(_10=10.0, _20=10.2, _30=12.0))
     tuned(device, trials, previous=THIRD)
     ((names, _),) = device.hot
     assert set(names) == {FIRST, SECOND, THIRD}
@@ -187,14 +187,14 @@ def test_what_breaks_among_many_launches_never_wins(trials: Trials, monkeypatch:
         return rounds(session, entrants, turns, hot=hot)
 
     monkeypatch.setattr(FakeSession, "rounds", breaks)
-    outcome = tuned(FakeDevice(times(_10=10.0, _20=10.02)), trials)
+    outcome = tuned(FakeTuningDevice(times(_10=10.0, _20=10.02)), trials)
     assert won(outcome) == SECOND
     assert FIRST not in outcome.rounds_us
     assert next(trial for trial in outcome.trials if trial.variant.name == FIRST).status == "launch_failed"
 
 
 def test_a_winner_without_finals_has_no_clock_and_no_noise(trials: Trials) -> None:
-    device = FakeDevice(times(_10=5.0))
+    device = FakeTuningDevice(times(_10=5.0))
     outcome = tuned(device, trials, deadline=time.monotonic() - 1)
     evidence = winner_of(outcome, device, "fake 1.0", {}).evidence
     assert (evidence["sm_mhz"], evidence["noise"], evidence["settled"]) == (None, None, False)
@@ -248,16 +248,16 @@ def test_the_winner_so_far_keeps_its_margin_where_another_of_its_code_was_timed(
 
 
 def test_the_finals_go_on_until_their_order_is_settled(trials: Trials) -> None:
-    calm = tuned(FakeDevice(times(_10=10.0, _20=10.5)), trials)
+    calm = tuned(FakeTuningDevice(times(_10=10.0, _20=10.5)), trials)
     assert calm.finals is not None
     assert calm.finals.settled
     assert calm.finals.turns == LEAST_TURNS
-    near = tuned(FakeDevice(times(_10=10.0, _20=10.06), own_noise=0.05, driver="2"), trials)
+    near = tuned(FakeTuningDevice(times(_10=10.0, _20=10.06), own_noise=0.05, driver="2"), trials)
     assert near.finals is not None
     assert LEAST_TURNS < near.finals.turns <= MOST_TURNS
     assert near.interval is not None
     assert near.interval.low <= near.median_us <= near.interval.high
-    line = winner_of(near, FakeDevice(), "fake 1.0", {}).evidence
+    line = winner_of(near, FakeTuningDevice(), "fake 1.0", {}).evidence
     assert line["samples"] == near.finals.turns
     assert (line["sm_mhz"], line["throttled"]) == ([1900, 1980], ["power limit"])
     assert 0 < line["noise"] < 0.05
@@ -268,11 +268,15 @@ def test_fresh_runs_in_a_noise_of_2_percent_end_within_1_percent_of_the_best(tmp
     random = np.random.default_rng(0)
     truth = dict(zip(NAMES, 10 + random.exponential(2, len(NAMES)), strict=True))
     store = Trials(tmp_path / "home")
-    device = FakeDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed)
+    device = FakeTuningDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed)
     winner = won(tuned(device, store))
     assert truth[winner] <= 1.01 * min(truth.values())
     assert (
-        won(tuned(FakeDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99), store, previous=winner))
+        won(
+            tuned(
+                FakeTuningDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99), store, previous=winner
+            )
+        )
         == winner
     )
     store.close()

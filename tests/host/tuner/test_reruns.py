@@ -22,7 +22,7 @@ from gen.tune.race import ROUND
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, candidates
-from tests.fake_device import SAMPLES, FakeDevice, FakeFarm, FakeSession
+from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.tuner.given import (
     ALL,
     BASE,
@@ -44,10 +44,10 @@ from tests.host.tuner.given import (
 
 
 def test_a_rerun_measures_nothing_anew_and_keeps_the_winner(trials: Trials) -> None:
-    first = FakeDevice(times(_10=5.0), noise=0.1)
+    first = FakeTuningDevice(times(_10=5.0), noise=0.1)
     winner = won(tuned(first, trials))
     before = trials.count()
-    again, compiler = FakeDevice(times(_10=5.0), noise=0.1), FakeFarm()
+    again, compiler = FakeTuningDevice(times(_10=5.0), noise=0.1), FakeFarm()
     outcome = tuned(again, trials, compiler, previous=winner)
     assert won(outcome) == winner
     assert trials.count() == before
@@ -57,8 +57,8 @@ def test_a_rerun_measures_nothing_anew_and_keeps_the_winner(trials: Trials) -> N
 
 
 def test_a_rerun_tries_what_is_new(trials: Trials) -> None:
-    tuned(FakeDevice(), trials)
-    device = FakeDevice(times(_10=5.0, _20=4.0))
+    tuned(FakeTuningDevice(), trials)
+    device = FakeTuningDevice(times(_10=5.0, _20=4.0))
     outcome = tuned(device, trials, text=lambda made: text_of(made) + ("!" if made.name in (FIRST, SECOND) else ""))
     full = [name for name, count in device.attempts if count == SAMPLES]
     assert sorted(full) == sorted([FIRST, SECOND])
@@ -98,7 +98,7 @@ def test_a_search_is_told_of_all_that_is_known_and_of_the_fastest_first(
     pairs = tuple((made.algorithm.name, made.config) for made in expected)
     monkeypatch.setattr(type(STENCIL), "likely", lambda *_: pairs)
     some = Options(lambda space: InOrder(space, [n for n in range(0, space.size, 10) if n % 20 or n < 200]))
-    earlier = tuned(FakeDevice(times(_10=5.0)), trials, options=some)
+    earlier = tuned(FakeTuningDevice(times(_10=5.0)), trials, options=some)
     found = [trial.variant.name for trial in earlier.trials]
     recorders: list[Recorder] = []
 
@@ -106,7 +106,7 @@ def test_a_search_is_told_of_all_that_is_known_and_of_the_fastest_first(
         recorders.append(Recorder(Climb(space)))
         return recorders[-1]
 
-    device = FakeDevice(times(_10=5.0))
+    device = FakeTuningDevice(times(_10=5.0))
     outcome = tuned(device, trials, FakeFarm(spills={THIRD: 64}), options=Options(begin))
     (recorder,) = recorders
     fastest = [one.variant.name for one in sorted(earlier.trials, key=lambda one: (one.median_us, one.variant.name))]
@@ -119,24 +119,24 @@ def test_a_search_is_told_of_all_that_is_known_and_of_the_fastest_first(
 
 
 def test_what_earlier_runs_found_is_known_however_little_time_there_is(trials: Trials) -> None:
-    tuned(FakeDevice(times(_10=5.0, _20=6.0)), trials)
-    device = FakeDevice()
+    tuned(FakeTuningDevice(times(_10=5.0, _20=6.0)), trials)
+    device = FakeTuningDevice()
     outcome = tuned(device, trials, deadline=time.monotonic() - 1)
     assert won(outcome) == FIRST
     assert device.attempts == []
 
 
 def test_a_bad_trial_is_not_repeated(trials: Trials) -> None:
-    tuned(FakeDevice(bad={FIRST: "wrong_result"}), trials, FakeFarm(refused=(SECOND,)))
-    device, compiler = FakeDevice(times(_10=0.1, _20=0.1)), FakeFarm()
+    tuned(FakeTuningDevice(bad={FIRST: "wrong_result"}), trials, FakeFarm(refused=(SECOND,)))
+    device, compiler = FakeTuningDevice(times(_10=0.1, _20=0.1)), FakeFarm()
     outcome = tuned(device, trials, compiler)
     assert {FIRST, SECOND}.isdisjoint(compiler.compiled)
     assert won(outcome) == BASE
 
 
 def test_a_recorded_finalist_that_fails_now_does_not_win(trials: Trials) -> None:
-    tuned(FakeDevice(times(_10=5.0, _20=6.0)), trials)
-    device = FakeDevice(times(_10=5.0, _20=6.0), bad={FIRST: "wrong_result"})
+    tuned(FakeTuningDevice(times(_10=5.0, _20=6.0)), trials)
+    device = FakeTuningDevice(times(_10=5.0, _20=6.0), bad={FIRST: "wrong_result"})
     outcome = tuned(device, trials, previous=FIRST)
     assert won(outcome) == SECOND
     assert outcome.statuses == {"ok": len(NAMES) - 1, "wrong_result": 1}
@@ -147,7 +147,9 @@ def test_what_others_ended_is_tried_by_the_next_run_and_is_no_fault_of_the_winne
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither an attempt nor a finalist that the process was killed at."""
-    calm = FakeDevice(times(_10=5.0, _20=6.0, _30=4.0), bad={THIRD: "launch_failed"}, spoilt={FIRST: "launch_failed"})
+    calm = FakeTuningDevice(
+        times(_10=5.0, _20=6.0, _30=4.0), bad={THIRD: "launch_failed"}, spoilt={FIRST: "launch_failed"}
+    )
     untimed = Entrant.untimed
 
     def killed(entrant: Entrant, status: Status, reason: str) -> Trial:
@@ -160,17 +162,17 @@ def test_what_others_ended_is_tried_by_the_next_run_and_is_no_fault_of_the_winne
     assert displaces(outcome, SECOND)
     assert recorded(trials, calm, FIRST) == ("ok", "")
     assert recorded(trials, calm, THIRD) is None
-    again = FakeDevice(times(_10=5.0, _20=6.0, _30=4.0))
+    again = FakeTuningDevice(times(_10=5.0, _20=6.0, _30=4.0))
     assert won(tuned(again, trials, previous=FIRST)) == THIRD
     assert [name for name, _ in again.attempts] == [THIRD]
 
 
 def test_another_device_driver_or_compiler_starts_anew(trials: Trials) -> None:
-    tuned(FakeDevice(), trials)
+    tuned(FakeTuningDevice(), trials)
     for device, compiler in (
-        (FakeDevice(name="Other GPU"), FakeFarm()),
-        (FakeDevice(driver="2.0"), FakeFarm()),
-        (FakeDevice(), FakeFarm(version="fake 2.0")),
+        (FakeTuningDevice(name="Other GPU"), FakeFarm()),
+        (FakeTuningDevice(driver="2.0"), FakeFarm()),
+        (FakeTuningDevice(), FakeFarm(version="fake 2.0")),
     ):
         tuned(device, trials, compiler)
         assert sorted(name for name, _ in device.attempts) == sorted(NAMES)
@@ -178,7 +180,7 @@ def test_another_device_driver_or_compiler_starts_anew(trials: Trials) -> None:
 
 
 def test_a_deadline_leaves_out_the_rest_and_still_has_a_winner(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeDevice(times(_5=5.0))
+    device = FakeTuningDevice(times(_5=5.0))
     clock = Ticking(lambda: float(len(device.attempts)))
     monkeypatch.setattr(attempts, "time", clock)
     monkeypatch.setattr(tuner, "time", clock)
@@ -192,7 +194,7 @@ def test_a_deadline_leaves_out_the_rest_and_still_has_a_winner(trials: Trials, m
 def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = FakeDevice(times(_5=5.0))
+    device = FakeTuningDevice(times(_5=5.0))
     clock = Ticking(lambda: 100.0 * (len(device.attempts) > 15))  # the last attempt takes too long
     monkeypatch.setattr(attempts, "time", clock)
     monkeypatch.setattr(tuner, "time", clock)
@@ -201,13 +203,13 @@ def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
     assert len(outcome.trials) < len(NAMES)
     assert outcome.finals is not None
     assert outcome.finals.turns >= ROUND
-    assert tuned(FakeDevice(), trials, deadline=-1.0, latest=-1.0).finals is None
+    assert tuned(FakeTuningDevice(), trials, deadline=-1.0, latest=-1.0).finals is None
 
 
 def test_finals_wait_for_no_code_longer_than_there_is_time(trials: Trials) -> None:
     """What earlier runs tried is compiled once more. Those that are there in time do not race without the others."""
-    tuned(FakeDevice(times(_5=5.0, _10=5.02)), trials)
-    farm, device = SlowFarm(quick=BASE), FakeDevice(times(_5=5.0, _10=5.02))
+    tuned(FakeTuningDevice(times(_5=5.0, _10=5.02)), trials)
+    farm, device = SlowFarm(quick=BASE), FakeTuningDevice(times(_5=5.0, _10=5.02))
     start = time.monotonic()
     outcome = tuned(device, trials, farm, deadline=start + 1.0)
     assert time.monotonic() - start < 30
@@ -217,7 +219,8 @@ def test_finals_wait_for_no_code_longer_than_there_is_time(trials: Trials) -> No
     assert outcome.statuses == {"ok": len(NAMES)}
     assert won(outcome) == MAY_WIN[5]
     assert (
-        won(tuned(FakeDevice(), trials, SlowFarm(quick=BASE), deadline=time.monotonic() + 0.1, previous=FIRST)) == FIRST
+        won(tuned(FakeTuningDevice(), trials, SlowFarm(quick=BASE), deadline=time.monotonic() + 0.1, previous=FIRST))
+        == FIRST
     )
 
 
@@ -245,9 +248,9 @@ def test_what_one_problem_gave_up_another_of_the_run_tries_once(
         clock = Ticking(lambda: 100.0 * (len(farm.begun) > 4))
         patch.setattr(attempts, "time", clock)
         patch.setattr(tuner, "time", clock)
-        tuned(FakeDevice(), trials, farm, sources=sources, deadline=20.0)
+        tuned(FakeTuningDevice(), trials, farm, sources=sources, deadline=20.0)
     assert len(farm.begun) > 4
-    device, other = FakeDevice(), Trials(tmp_path / "other")
+    device, other = FakeTuningDevice(), Trials(tmp_path / "other")
     ends = threading.Timer(0.2, farm.end)
     ends.start()
     tuned(device, other, farm, sources=sources)
@@ -257,13 +260,13 @@ def test_what_one_problem_gave_up_another_of_the_run_tries_once(
 
 
 def test_after_the_deadline_base_alone_is_tried_and_wins(trials: Trials) -> None:
-    device = FakeDevice(times(_10=5.0))
+    device = FakeTuningDevice(times(_10=5.0))
     outcome = tuned(device, trials, deadline=time.monotonic() - 1)
     assert won(outcome) == BASE
     assert [name for name, _ in device.attempts] == [BASE]
     assert (outcome.finals, outcome.median_us) == (None, 20.0)
     assert outcome.left_out == len(NAMES) - 1
-    rest = FakeDevice(times(_10=5.0))
+    rest = FakeTuningDevice(times(_10=5.0))
     assert won(tuned(rest, trials, previous=BASE)) == FIRST  # what was left out is made up for
     assert trials.count() == len(NAMES)
 
@@ -313,19 +316,19 @@ def test_an_interrupt_keeps_what_has_just_ended(trials: Trials, monkeypatch: pyt
 
     monkeypatch.setattr(FakeSession, "submit", end_late)
     with pytest.raises(Interrupted):
-        tuned(FakeDevice(), trials)
+        tuned(FakeTuningDevice(), trials)
     assert trials.count() == 1 + attempts.TRYING - 1
 
 
 def test_an_interrupt_keeps_what_was_tried_and_a_rerun_goes_on(trials: Trials) -> None:
-    device = FakeDevice(times(_5=5.0), interrupt=15)
+    device = FakeTuningDevice(times(_5=5.0), interrupt=15)
     with pytest.raises(Interrupted) as caught:
         tuned(device, trials)
     assert device.open_sessions == 0
     assert trials.count() == len(caught.value.outcome.trials) == 14  # every attempt that had ended
     assert won(caught.value.outcome) == MAY_WIN[5]
     done = {trial.variant.name for trial in caught.value.outcome.trials}
-    again = FakeDevice(times(_5=5.0))
+    again = FakeTuningDevice(times(_5=5.0))
     outcome = tuned(again, trials)
     assert won(outcome) == MAY_WIN[5]
     assert trials.count() == len(outcome.trials) == len(NAMES)
@@ -335,7 +338,7 @@ def test_an_interrupt_keeps_what_was_tried_and_a_rerun_goes_on(trials: Trials) -
 @pytest.mark.usefixtures("whole")
 def test_progress_counts_every_trial_up_to_all_of_them(trials: Trials) -> None:
     seen: list[tuple[int, int]] = []
-    tuned(FakeDevice(limits=TURING), trials, problem=SUM, tick=lambda done, every: seen.append((done, every)))
+    tuned(FakeTuningDevice(limits=TURING), trials, problem=SUM, tick=lambda done, every: seen.append((done, every)))
     fit, unfit = candidates(SUM, TURING)
     every = len(fit) + len(unfit)
     assert [done for done, _ in seen] == list(range(1, every + 1))

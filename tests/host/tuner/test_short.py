@@ -14,7 +14,7 @@ from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, race, tuner
 from gen.tune.race import BESIDE, FINALISTS, HOT_TURNS, LAST_TURNS, MOST_HOT, ROUND
 from gen.tune.tuner import candidates
-from tests.fake_device import FakeDevice, FakeSession
+from tests.fake_tuning import FakeSession, FakeTuningDevice
 from tests.host.tuner.given import ALL, H100, PROBLEM, tuned, won
 from tests.host.tuner.test_reruns import Ticking
 
@@ -30,18 +30,18 @@ def alike(count: int, spread: float = 0.029) -> dict[str, float]:
     return {able[number]: 6.0 * (1 + spread * place / (count - 1)) for place, number in enumerate(drawn)}
 
 
-def device_of(cold: dict[str, float], hot: dict[str, float], noise: float = 0.0) -> FakeDevice:
+def device_of(cold: dict[str, float], hot: dict[str, float], noise: float = 0.0) -> FakeTuningDevice:
     """Others take far longer from cold caches, and 1.8 us among many launches."""
-    device = FakeDevice(lambda made: cold.get(made.name, 100.0), own_noise=noise)
+    device = FakeTuningDevice(lambda made: cold.get(made.name, 100.0), own_noise=noise)
     device.hot_us = lambda made: hot.get(made.name, 1.8)
     return device
 
 
-def samples(device: FakeDevice) -> int:
+def samples(device: FakeTuningDevice) -> int:
     return sum(len(names) * turns for names, turns in device.hot)
 
 
-def clock_of(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
+def clock_of(device: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
     """Lets the tuner's clock go on as far as the device's samples take; gives how far that is, in seconds."""
 
     def spent() -> float:
@@ -173,7 +173,7 @@ def test_as_many_go_to_the_finals_where_there_is_time_for_a_look_at_few(
 
 def test_of_none_there_is_none() -> None:
     """Where not one could be compiled again."""
-    device = FakeDevice()
+    device = FakeTuningDevice()
     session = device.open(PROBLEM, Entrant(ALL[0], Compiled("base", "sm_90", b"", {})))
     found = race.halve_short(session, {}, {}, lambda trial: pytest.fail(trial.reason))
     assert (found.left, found.hot_us, device.finals, device.hot) == ([], {}, [], [])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gen.tune.search import Space
-from tests.fake_device import FakeDevice, let_tune_find
+from tests.fake_tuning import FakeTuningDevice, let_tune_find
 from tests.host.winners.given import BASE, EVERY, FAMILY, TRANSPOSE, Sized, tall_matrices
 
 
@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTuningDevice]:
     """A GPU that `gen tune` finds."""
     device = Sized(tall_matrices)
     let_tune_find(device, monkeypatch)

@@ -12,18 +12,18 @@ from gen.gpu.trial import Problem
 from gen.store.tuned import read_winners
 from gen.tune.problems import problems
 from gen.tune.tuner import base_of
-from tests.fake_device import FakeDevice
+from tests.fake_tuning import FakeTuningDevice
 
 TRANSPOSE = problems(FAMILIES, "transpose_10_b32", {})[:1]
 FAMILY = find_family(FAMILIES, "transpose")
 SPEC = TRANSPOSE[0].spec
-BASE = base_of(TRANSPOSE[0], FakeDevice())
+BASE = base_of(TRANSPOSE[0], FakeTuningDevice())
 OF_ANY_SIZE = [config for config in search_space(BASE.algorithm, SPEC) if vars(config)["index_bits"] == 64]
 EVERY = (BASE, *(variant(FAMILY, SPEC, BASE.algorithm, config) for config in OF_ANY_SIZE[10:60:10]))
 WIDE, TALL = EVERY[1:3]
 
 
-class Sized(FakeDevice):
+class Sized(FakeTuningDevice):
     """Its times depend on the problem too: `times` gives them, 20 us where it gives none."""
 
     def __init__(self, times: Callable[[str, Problem], float | None]) -> None:
@@ -40,5 +40,5 @@ def kept(home: Path) -> dict[str, str]:
     return {winner.words: winner.variant for winner in read_winners(home)}
 
 
-def timed(us: float, **options: Any) -> FakeDevice:
-    return FakeDevice(lambda made: us if made == WIDE else 10.0, **options)
+def timed(us: float, **options: Any) -> FakeTuningDevice:
+    return FakeTuningDevice(lambda made: us if made == WIDE else 10.0, **options)

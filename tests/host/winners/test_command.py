@@ -16,7 +16,7 @@ from gen.store.tuned import FILE, read_winners, text_of_winners
 from gen.tune.problems import problems
 from gen.tune.regret import probes
 from gen.tune.run import run
-from tests.fake_device import FakeDevice
+from tests.fake_tuning import FakeTuningDevice
 from tests.host.winners.given import EVERY, TALL, WIDE, kept
 
 
@@ -26,7 +26,7 @@ def gen(*arguments: str | Path, status: int = 0) -> str:
     return result.output
 
 
-def test_the_command_splits_and_says_so(gpu: FakeDevice, home: Path) -> None:
+def test_the_command_splits_and_says_so(gpu: FakeTuningDevice, home: Path) -> None:
     said = gen("transpose_10_b32", "--regret", "--out", home)
     assert "40.0 %" in said
     assert f"Split off: transpose_10_b32, any size, rows over 2^16: {TALL.name.partition('__')[2]}" in said
@@ -36,7 +36,7 @@ def test_the_command_splits_and_says_so(gpu: FakeDevice, home: Path) -> None:
     assert gpu.seen
 
 
-def test_frozen_measures_nothing_and_fails_where_a_winner_is_missing(gpu: FakeDevice, home: Path) -> None:
+def test_frozen_measures_nothing_and_fails_where_a_winner_is_missing(gpu: FakeTuningDevice, home: Path) -> None:
     said = gen("transpose_10_b32", "--frozen", "--out", home, status=1)
     assert "1 of 1 problems have no winner on Fake GPU (got transpose_10_b32, any size)" in said
     assert "Run gen tune without --frozen" in said
@@ -48,7 +48,7 @@ def test_frozen_measures_nothing_and_fails_where_a_winner_is_missing(gpu: FakeDe
     assert before == (len(gpu.seen), (home / FILE).read_text())
 
 
-def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeDevice, home: Path) -> None:
+def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeTuningDevice, home: Path) -> None:
     assert "Nothing is tuned for this GPU" in gen("--verify", "--out", home)
     gen("transpose_10_b32", "--regret", "--out", home)
     before = (home / FILE).read_text()
@@ -75,7 +75,9 @@ def test_options_that_make_no_sense_together_are_refused(options: tuple[str, ...
     assert "error: --" in gen("transpose_10_b32", *options, "--out", home, status=2)
 
 
-def test_a_winner_for_one_shape_is_verified_at_the_alignment_that_is_asked_for(gpu: FakeDevice, home: Path) -> None:
+def test_a_winner_for_one_shape_is_verified_at_the_alignment_that_is_asked_for(
+    gpu: FakeTuningDevice, home: Path
+) -> None:
     shape = ("transpose_10_b32", "--shape", "64x96")
     gen(*shape, "--alignment", "8", "--out", home)
     assert "Nothing is tuned" in gen(*shape, "--verify", "--out", home)
@@ -84,24 +86,26 @@ def test_a_winner_for_one_shape_is_verified_at_the_alignment_that_is_asked_for(g
     assert {problem.alignment for problem, _ in gpu.seen} == {8}
 
 
-def test_an_unknown_class_is_answered_with_those_there_are(gpu: FakeDevice, home: Path) -> None:
+def test_an_unknown_class_is_answered_with_those_there_are(gpu: FakeTuningDevice, home: Path) -> None:
     said = gen("transpose_10_b32", "--class", "any sise", "--out", home, status=2)
     assert "--class must be one of any size (got 'any sise'). Did you mean any size?" in said
     assert gpu.seen == []
 
 
 def test_frozen_asks_for_winners_of_the_gpu_that_is_meant(
-    gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+    gpu: FakeTuningDevice, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gen("transpose_10_b32", "--out", home)
-    others = {0: gpu, 1: FakeDevice(name="Other GPU")}
-    monkeypatch.setattr("gen.tune.device.find_device", lambda index=0: others[index])
+    others = {0: gpu, 1: FakeTuningDevice(name="Other GPU")}
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda index=0: others[index])
     gen("transpose_10_b32", "--frozen", "--gpu", "0", "--out", home)
     said = gen("transpose_10_b32", "--frozen", "--gpu", "1", "--out", home, status=1)
     assert "have no winner on Other GPU" in said
 
 
-def test_with_regret_the_time_is_for_all_sizes(gpu: FakeDevice, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_regret_the_time_is_for_all_sizes(
+    gpu: FakeTuningDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = []
 
     def note(*arguments: Any, budget: float | None, **options: Any) -> Any:
@@ -117,7 +121,7 @@ def test_with_regret_the_time_is_for_all_sizes(gpu: FakeDevice, home: Path, monk
     assert gpu.seen
 
 
-def test_one_class_and_less_alignment_can_be_tuned(gpu: FakeDevice, home: Path) -> None:
+def test_one_class_and_less_alignment_can_be_tuned(gpu: FakeTuningDevice, home: Path) -> None:
     gen("transpose_10_b32", "--class", "any size", "--alignment", "8", "--out", home)
     assert kept(home) == {"any size, aligned to 8 bytes at most": WIDE.name}
     assert [problem.alignment for problem, _ in gpu.seen] == [8]

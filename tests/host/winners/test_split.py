@@ -24,7 +24,7 @@ from gen.tune.race import Finals
 from gen.tune.run import run
 from gen.tune.sources import Sources
 from gen.tune.tuner import Options, tune
-from tests.fake_device import FakeDevice, FakeFarm, FakeSession
+from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.winners.given import BASE, EVERY, TALL, TRANSPOSE, WIDE, Sized, kept, tall_matrices, timed
 
 
@@ -210,7 +210,7 @@ def test_classes_share_the_time_for_their_regret(home: Path, monkeypatch: pytest
 def test_the_winner_so_far_is_tried_first_whatever_the_search(tmp_path: Path) -> None:
     """So that a rerun without time for everything, or a probe of other sizes, still compares with it."""
     for previous, tried in ((WIDE.name, [BASE.name, WIDE.name]), ("transpose_10_b32__gone", [BASE.name])):
-        device, trials = FakeDevice(), Trials(tmp_path / previous)
+        device, trials = FakeTuningDevice(), Trials(tmp_path / previous)
         options = Options(search=lambda _: Last())
         tune(TRANSPOSE[0], device, FakeFarm(), trials, previous=previous, options=options, text=lambda made: made.name)
         trials.close()

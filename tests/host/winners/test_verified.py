@@ -13,7 +13,7 @@ from gen.families.regions import Bound, Region
 from gen.store.tuned import FILE, Winner
 from gen.tune.choose import Interval
 from gen.tune.verify import MOST_TURNS, TURNS, Check, verdict_of, verify
-from tests.fake_device import FakeDevice, FakeFarm
+from tests.fake_tuning import FakeFarm, FakeTuningDevice
 from tests.host.winners.given import BASE, TRANSPOSE, WIDE, timed
 
 
@@ -22,7 +22,7 @@ def winner_line(made: Variant, **evidence: Any) -> Winner:
     return Winner("Fake GPU", "transpose_10_b32", "any size", made.name, told)
 
 
-def verified(winner: Winner, device: FakeDevice, farm: FakeFarm | None = None) -> Check:
+def verified(winner: Winner, device: FakeTuningDevice, farm: FakeFarm | None = None) -> Check:
     (check,) = verify([winner], FAMILIES, {}, device, farm or FakeFarm())
     assert device.open_sessions == 0
     return check
