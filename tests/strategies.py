@@ -26,6 +26,8 @@ from gen.proof.sizes import COUNTS, MULTIPROCESSOR_COUNTS, OFFSETS, awkward, dra
 
 C = TypeVar("C", bound=Config)
 
+# Arrays of one value, which hide most faults but those of identities, half as often as the others.
+CONTENTS = tuple(content for content in Content for _ in range(1 if content.value.startswith("all") else 2))
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -127,7 +129,7 @@ def cases(family: Family[Any], spec: Spec) -> SearchStrategy[Case]:
     return st.builds(
         Case,
         extents=problems(family, spec),
-        content=st.sampled_from(Content),
+        content=st.sampled_from(CONTENTS),
         seed=st.integers(0, 2**20),
         offset=st.sampled_from(OFFSETS),
         multiprocessors=st.sampled_from(MULTIPROCESSOR_COUNTS),

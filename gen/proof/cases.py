@@ -18,13 +18,21 @@ MARGIN = 256  # bytes kept free before and after each array
 
 
 class Content(Enum):
-    """What arrays hold, by their type. Bits are always random; booleans are mixed, or all alike but for one."""
+    """What arrays hold, by their type. Bits are always random.
+
+    The last four are arrays of one value, which show a wrong identity: that of `min` is positive infinity, and neither
+    the largest finite number nor 0.
+    """
 
     RANDOM = "random"  # normal deviates; integers: all that the type holds
     INTEGERS = "integers"  # non-zero, -8 to 8: every partial sum is exact, so one dropped element shows
     SPREAD = "spread"  # magnitudes spread evenly over half the type's exponents; integers: over all bits
     SPECIAL = "special"  # NaN and infinities among normal deviates; integers: the least and the greatest, twice
     EXTREME = "extreme"  # the ends of the range: most sums of two leave it
+    ZEROS = "all zero"  # booleans: all false
+    GREATEST = "all greatest"  # positive infinity, the greatest integer, true
+    LEAST = "all least"  # negative infinity, the least integer, false
+    NANS = "all NaN"  # integers: all one, booleans: all true
 
 
 @dataclass(frozen=True)
@@ -63,21 +71,29 @@ def begins(offset: int, place: int) -> int:
 
 
 DRAWN = 3  # problems of `cases_of` beside the family's own
+# What is proven beside exact integers, in turns. One value hides most faults: its arrays begin anywhere, and exact
+# integers of the same size at 256-byte boundaries, where kernels are long.
+_ALIGNED = (Content.RANDOM, Content.SPREAD, Content.SPECIAL, Content.EXTREME)
+_ANYWHERE = (
+    Content.GREATEST, Content.RANDOM, Content.LEAST, Content.SPREAD, Content.ZEROS, Content.SPECIAL, Content.NANS
+)  # fmt: skip
 
 
 def cases_of(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
     """The family's awkward sizes, and a few that `seed` chooses, each with exact integers and with another content.
 
-    One of the two has arrays that begin at 256-byte boundaries, the other not; the device differs too.
+    One of the two has arrays that begin at 256-byte boundaries, the other not; one runs on a device of many
+    multiprocessors, where grids are large, the other on one of few, where loops over the grid loop.
     """
-    others = cycle(content for content in Content if content is not Content.INTEGERS)
-    devices = cycle(MULTIPROCESSOR_COUNTS)
+    others = cycle(_ANYWHERE), cycle(_ALIGNED)
+    *few, many = MULTIPROCESSOR_COUNTS
     draw = RandomDraw(seed)
     drawn = (draw_extents(family, spec, draw) for _ in range(DRAWN))
     for number, extents in enumerate(chain(family.cases(spec), drawn)):
-        for place, content in enumerate((Content.INTEGERS, next(others))):
+        for place, content in enumerate((Content.INTEGERS, next(others[number % 2]))):
             offset = 0 if (number + place) % 2 == 0 else OFFSETS[1 + number // 2 % (len(OFFSETS) - 1)]
-            yield Case(extents, content, number + 1000 * seed, offset, multiprocessors=next(devices))
+            multiprocessors = many if (number // 2 + place) % 2 == 0 else few[number % len(few)]
+            yield Case(extents, content, number + 1000 * seed, offset, multiprocessors)
 
 
 def edge_cases(variant: Variant, seed: int = 0) -> Iterator[Case]:
@@ -136,7 +152,7 @@ def allocate(layout: Layout, offset: int, fill: int) -> Block:
 
 
 def fill(array: Array, dtype: DType, content: Content, seed: int) -> None:
-    """Sets an array to random data, never zeros; a boolean has little else."""
+    """Sets an array to random data without zeros, or to one value; a boolean has little but zeros."""
     random = np.random.default_rng(seed)
     if array.dtype.kind == "b":
         array[...] = _booleans(random, array.shape, content)
@@ -152,15 +168,20 @@ def fill(array: Array, dtype: DType, content: Content, seed: int) -> None:
         array[...] = _integers(random, array.shape, array.dtype, content)
 
 
+_ONE_VALUE = {Content.ZEROS: 0.0, Content.GREATEST: np.inf, Content.LEAST: -np.inf, Content.NANS: np.nan}
+
+
 def _bits(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Any bits, no byte of them 0."""
     return random.integers(1, 256, (*shape, dtype.itemsize), np.uint8).reshape(-1).view(dtype).reshape(shape)
 
 
 def _booleans(random: np.random.Generator, shape: tuple[int, ...], content: Content) -> Array:
-    """Half of them true; of SPREAD one, of SPECIAL and EXTREME all but one: what `any` and `all` hang on."""
+    """Half of them true; of SPREAD one, of SPECIAL and EXTREME all but one: what `any` and `all` depend on."""
     if content in (Content.RANDOM, Content.INTEGERS):
         return random.integers(0, 2, shape).astype(np.bool_)
+    if content in _ONE_VALUE:
+        return np.full(shape, content in (Content.GREATEST, Content.NANS))
     values: Array = np.full(shape, content is not Content.SPREAD)
     if values.size:
         values.reshape(-1)[random.integers(values.size)] ^= True
@@ -168,6 +189,8 @@ def _booleans(random: np.random.Generator, shape: tuple[int, ...], content: Cont
 
 
 def _floats(random: np.random.Generator, shape: tuple[int, ...], dtype: DType, content: Content) -> Array:
+    if content in _ONE_VALUE:
+        return np.full(shape, _ONE_VALUE[content])
     values: Array = np.asarray(random.standard_normal(shape))
     signs = random.choice((-1.0, 1.0), shape)
     match content:
@@ -190,8 +213,11 @@ def _floats(random: np.random.Generator, shape: tuple[int, ...], dtype: DType, c
 
 
 def _integers(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], content: Content) -> Array:
-    """Integers of the array's own type, and none of them 0."""
+    """Integers of the array's own type, and none of them 0 unless all are."""
     least, greatest = (int(end) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    if content in _ONE_VALUE:
+        value = {Content.ZEROS: 0, Content.GREATEST: greatest, Content.LEAST: least}.get(content, 1)
+        return np.full(shape, value, dtype)
     small: Array = random.integers(1, 9, shape).astype(dtype)
     if least < 0:
         small = np.where(random.integers(0, 2, shape) == 0, small, -small)

@@ -87,9 +87,13 @@ INTEGERS = [dtype for dtype in DTYPES.values() if dtype.numpy.kind in "iu" and d
 FLOATS = [dtype for dtype in DTYPES.values() if dtype.kind == "float"]
 
 
-@pytest.mark.parametrize("content", Content)
+ONE_VALUE = (Content.ZEROS, Content.GREATEST, Content.LEAST, Content.NANS)
+MIXED = tuple(content for content in Content if content not in ONE_VALUE)
+
+
+@pytest.mark.parametrize("content", MIXED)
 @each_dtype
-def test_no_array_holds_a_zero(content: Content, dtype: DType) -> None:
+def test_no_array_of_random_numbers_holds_a_zero(content: Content, dtype: DType) -> None:
     array = filled(content, 40, 50, dtype=dtype)
     if dtype.kind == "bits":  # read as numbers they may be signalling NaN, which are not to be compared
         assert np.all(array.view(np.uint8) != 0)
@@ -123,11 +127,28 @@ def test_numbers_of_every_type(dtype: DType) -> None:
     assert np.abs(spread).max() ** 2 < dtype.largest
     extreme = np.abs(filled(Content.EXTREME, 300, dtype=dtype).astype(np.float64))
     assert {dtype.largest, dtype.smallest, dtype.smallest_normal, 1 + 2.0 ** (1 - dtype.precision)} <= set(extreme)
-    for content in Content:
+    for content in MIXED:
         assert np.isfinite(filled(content, 300, dtype=dtype).astype(np.float64)).all() == (content != Content.SPECIAL)
 
 
-@pytest.mark.parametrize("content", Content)
+@each_dtype
+def test_arrays_of_one_value_hold_zero_the_ends_of_the_range_and_nan(dtype: DType) -> None:
+    if dtype.kind == "bits":
+        return  # always random
+    zero, greatest, least, nan = (filled(content, 3, 7, dtype=dtype).astype(object) for content in ONE_VALUE)
+    assert set(zero.flat) == {0}
+    if dtype.kind == "float":
+        assert set(greatest.flat) == {np.inf}
+        assert set(least.flat) == {-np.inf}
+        assert all(value != value for value in nan.flat)
+    else:
+        info = None if dtype.numpy.kind == "b" else np.iinfo(dtype.numpy)
+        assert set(greatest.flat) == {info.max if info else True}
+        assert set(least.flat) == {info.min if info else False}
+        assert set(nan.flat) == {1}
+
+
+@pytest.mark.parametrize("content", MIXED)
 def test_booleans_decide_any_and_all(content: Content) -> None:
     dtype = DType("bool", "bool", 1, "uint")
     values: np.ndarray[Any, Any] = np.zeros((7, 50), np.bool_)
@@ -165,7 +186,7 @@ def test_bits_are_random_whatever_the_content() -> None:
         assert len(np.unique(array.view(np.uint8))) > 200
 
 
-@given(st.sampled_from(Content), st.sampled_from(("f32", "bf16", "b32", "i8", "u64")), st.integers(0, 2**20))
+@given(st.sampled_from(MIXED), st.sampled_from(("f32", "bf16", "b32", "i8", "u64")), st.integers(0, 2**20))
 def test_the_seed_says_all(content: Content, name: str, seed: int) -> None:
     dtype = DTYPES[name]
     assert (

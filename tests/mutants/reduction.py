@@ -36,6 +36,7 @@ ON_FLAGS = "reduction_sum_f32__flags_tpb128_u4_v16_bpm2"
 ON_INTERLEAVED = "reduction_sum_f32__interleaved_tpb128_u4"
 ON_WIDE = "reduction_sum_f32__interleaved_tpb512_u8"
 ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
+IDENTITY = "return {{ s.parts[0].identity }};"
 
 TAKEN_AS_CONST = "const State* __restrict__ partials,{{ counted }} long long n) {"
 VOLATILE = "volatile float* const lanes = data; lanes[i] += lanes[i + stride];"
@@ -61,7 +62,8 @@ MUTANTS = (
     Mutant("finish: last partial left out", ON_SHFL, BLOCK, "i < count", "i < count - 1", WRONG),
     Mutant("finish: partials added twice", ON_INTERLEAVED, BLOCK, "i += kThreadsPerBlock)", "i += 32)", WRONG),
     Mutant(
-        "finish: whole numbers only", ON_SHFL, BLOCK, "  float sum = 0.0f;\n#pragma", "  int sum = 0;\n#pragma", WRONG,
+        "finish: whole numbers only", ON_SHFL, BLOCK, "  float sum = 0.0f;\n#pragma", "  int sum = 0;\n#pragma",
+        ("conversion", WRONG),
     ),
     Mutant("finish: all threads write", ON_SHFL, BLOCK, "if (threadIdx.x == 0) *out", "*out", RACE),
     # The states of a warp and a block, which all reductions but the literature's share.
@@ -72,6 +74,21 @@ MUTANTS = (
     Mutant("block: first distance 8", ON_GRID, STATE, "kCount / 2; dist", "kCount / 4; dist", WRONG),
     Mutant("block: one warp too many", ON_GRID, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("block: last warp left out", ON_GRID, STATE, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
+    # identities, which only arrays of one value show
+    Mutant(
+        "min: identity the largest finite number", "reduction_min_f32__grid_tpb128_u4_v16_bpm2", STATE, IDENTITY,
+        "return 3.402823466e38f;", WRONG,
+    ),
+    Mutant(
+        "max: identity the least finite number", "reduction_max_f32_axis1__rows_tpb128_g8_u4_v16",
+        STATE, IDENTITY, "return -3.402823466e38f;", WRONG,
+    ),
+    Mutant("min: identity 0", "reduction_min_f64__single_tpb128_u4_v16", STATE, IDENTITY, "return 0.0;", WRONG),
+    Mutant("any: identity true", "reduction_any_bool__grid_tpb128_u4_v16_bpm2", STATE, IDENTITY, "return 1;", WRONG),
+    Mutant(
+        "sum of bytes in 16 bits", "reduction_sum_u8__single_tpb128_u4_v16", STATE, "return {{ s.parts[0].combine }};",
+        "return static_cast<unsigned short>({{ s.parts[0].combine }});", WRONG,
+    ),
     # grid: heads, tails and guards
     Mutant("grid: tail dropped [1]", ON_GRID, SHARE, "i = first; i < tail;", "i = first; i < 0;", WRONG),
     Mutant("grid: head dropped", ON_GRID, SHARE, "i = first; i < head;", "i = first; i < 0;", WRONG),
