@@ -6,12 +6,12 @@
 // threads busy; up to three other axes a block needs no division to know its place along those
 // behind.
 //
-// Let:      whole = 1 - min((rows * cols) % 4, 1)
+// Let:      all_vectors = 1 - min((rows * cols) % 4, 1)
 // Launch:   <<<((((rows * cols) + 3) / 4) + 127) / 128, 128>>>(in, out, ((rows * cols) + 3) / 4,
-//           whole, rows * cols)
+//           all_vectors, rows * cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"load_modifier": "el", "store_modifier": "el", "threads_per_block": 128, "unroll": 1}
-// Template: transpose/flat_copy.cu.jinja, with its partials sha256 9ff2fbbf08a1e8f8
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 8c2987f5a6d53ee4
 //
 // Written by gen: change the template, not this file.
 
@@ -67,15 +67,15 @@ __device__ __noinline__ void copy_elements(
 }
 
 // Nothing moves within a run of run_elements.
-// It has run_vectors vectors; whole says that the last is filled too.
+// It has run_vectors vectors; all_vectors is 1 where the last one is full, else 0.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__flat_copy_tpb128_u1_ldel_stel(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
-        unsigned run_vectors, int whole, long long run_elements) {
+        unsigned run_vectors, int all_vectors, long long run_elements) {
   const unsigned vectors = run_vectors;
   const auto in_address = reinterpret_cast<unsigned long long>(in);
   const auto out_address = reinterpret_cast<unsigned long long>(out);
-  if (!whole || (in_address | out_address) % 16 != 0) {
+  if (!all_vectors || (in_address | out_address) % 16 != 0) {
     copy_elements(in, out, run_elements, 0, 0, vectors, run_vectors);
     return;
   }

@@ -13,7 +13,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 16, "lanes": 8, "load_modifier": "el", "spread":
 //           "swz", "store_modifier": "el", "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 168ac27090565545
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 df51fb533c433f27
 //
 // Written by gen: change the template, not this file.
 
@@ -86,7 +86,7 @@ using Index = long long;  // of an element
 
 // Moves a tile by vectors. One that lies inside has no guards, so all loads of a thread, then all
 // its stores, follow each other.
-template <bool kWhole>
+template <bool kInside>
 __device__ __forceinline__ void move_by_vectors(
     Tile& tile, const unsigned* __restrict__ in,
     unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
@@ -97,7 +97,7 @@ __device__ __forceinline__ void move_by_vectors(
   const Index col = first_col + square * kElements;
   unsigned across[kElements][kWords];
   unsigned down[kElements][kWords];
-  if (kWhole || (row < rows && col < cols)) {
+  if (kInside || (row < rows && col < cols)) {
     const unsigned* start = in + row * in_pitch + col;
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
@@ -118,13 +118,13 @@ __device__ __forceinline__ void move_by_vectors(
   }
   __syncthreads();
   const int below = threadIdx.x % kGroups;
-  if (kWhole || first_row + below * kElements < rows) {
+  if (kInside || first_row + below * kElements < rows) {
     const Index first = (first_col + threadIdx.x / kGroups) * out_pitch + first_row;
     unsigned* start = out + (first + below * kElements);
 #pragma unroll
     for (int k = 0; k < kTileCols; k += kSquaresAcross) {
       const int c = k + threadIdx.x / kGroups;
-      if (kWhole || first_col + c < cols) {
+      if (kInside || first_col + c < cols) {
         uint4* to = reinterpret_cast<uint4*>(start);
         st_evict_last(&to[0], tile[slot(c, below)]);
       }

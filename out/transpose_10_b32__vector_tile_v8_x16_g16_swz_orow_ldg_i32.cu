@@ -8,14 +8,14 @@
 // Let:      tiles_across = (cols + 31) / 32
 // Let:      tiles_down = (rows + 31) / 32
 // Let:      aligned = 1 - min((in_pitch % 2) + (out_pitch % 2), 1)
-// Let:      whole_down = (rows / 32) * aligned
-// Let:      whole_across = (cols / 32) * aligned
-// Launch:   <<<dim3(tiles_across, tiles_down, 1), 256>>>(in, out, in_pitch, out_pitch, whole_down,
-//           whole_across, rows, cols)
+// Let:      full_tiles_down = (rows / 32) * aligned
+// Let:      full_tiles_across = (cols / 32) * aligned
+// Launch:   <<<dim3(tiles_across, tiles_down, 1), 256>>>(in, out, in_pitch, out_pitch,
+//           full_tiles_down, full_tiles_across, rows, cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "row", "groups": 16, "index_bits": 32, "lanes": 16, "load_modifier":
 //           "g", "spread": "swz", "vec_bytes": 8}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 168ac27090565545
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 df51fb533c433f27
 //
 // Written by gen: change the template, not this file.
 
@@ -58,7 +58,7 @@ using Index = int;  // of an element: both arrays have less than 2^31
 
 // Moves a tile by vectors. One that lies inside has no guards, so all loads of a thread, then all
 // its stores, follow each other. start is where the thread's first vector begins.
-template <bool kWhole>
+template <bool kInside>
 __device__ __forceinline__ void move_by_vectors(
     Tile& tile, const unsigned* __restrict__ start,
     unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
@@ -69,7 +69,7 @@ __device__ __forceinline__ void move_by_vectors(
   const Index col = first_col + square * kElements;
   unsigned across[kElements][kWords];
   unsigned down[kElements][kWords];
-  if (kWhole || (row < rows && col < cols)) {
+  if (kInside || (row < rows && col < cols)) {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const uint2* from = reinterpret_cast<const uint2*>(start);
@@ -87,13 +87,13 @@ __device__ __forceinline__ void move_by_vectors(
   }
   __syncthreads();
   const int below = threadIdx.x % kGroups;
-  if (kWhole || first_row + below * kElements < rows) {
+  if (kInside || first_row + below * kElements < rows) {
     const Index first = (first_col + threadIdx.x / kGroups) * out_pitch + first_row;
     unsigned* start = out + (first + below * kElements);
 #pragma unroll
     for (int k = 0; k < kTileCols; k += kSquaresAcross) {
       const int c = k + threadIdx.x / kGroups;
-      if (kWhole || first_col + c < cols) {
+      if (kInside || first_col + c < cols) {
         uint2* to = reinterpret_cast<uint2*>(start);
         to[0] = tile[slot(c, below)];
       }
@@ -142,11 +142,11 @@ __device__ __noinline__ void move_edge(
 
 // in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows
 // and cols are multiples of kElements; where an address or a pitch is not aligned, no tile is.
-// whole_down x whole_across tiles lie inside; none counts where a pitch is not aligned.
+// full_tiles_down x full_tiles_across tiles lie inside; none counts where a pitch is not aligned.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldg_i32(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
-        Index in_pitch, Index out_pitch, Index whole_down, Index whole_across,
+        Index in_pitch, Index out_pitch, Index full_tiles_down, Index full_tiles_across,
         Index rows, Index cols) {
   __shared__ Tile tile;
   // Few instructions come before the first load: of a small array, all blocks issue them at once.
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const Index row = first_row + threadIdx.x / kSquaresAcross * kElements;
   const Index col = first_col + threadIdx.x % kSquaresAcross * kElements;
   const unsigned* start = in + (row * in_pitch + col);
-  if (addresses_aligned && tile_row < whole_down && tile_col < whole_across) {
+  if (addresses_aligned && tile_row < full_tiles_down && tile_col < full_tiles_across) {
     move_by_vectors<true>(
         tile, start, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
   } else {

@@ -129,8 +129,8 @@ def test_where_vectors_are_whole_nothing_waits_for_the_numbers_of_elements(
         return
     made = variant(FAMILY, TransposeSpec(axes, B16), FLAT_COPY, config)
     head, body = render(made).rpartition(f"    {made.name}(")[2].split(") {", 1)
-    numbers, of_elements = head.split("int whole")
-    by_vectors = body.partition("if (!whole")[0] + body.partition("return;")[2]
+    numbers, of_elements = head.split("int all_vectors")
+    by_vectors = body.partition("if (!all_vectors")[0] + body.partition("return;")[2]
     assert "long long" not in numbers.replace("unsigned long long", "")
     names = re.findall(r"long long (\w+)", of_elements)
     assert names[0] == "run_elements"

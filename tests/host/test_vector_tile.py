@@ -111,8 +111,8 @@ def test_only_a_place_among_several_axes_of_matrices_is_divided_for(axes: tuple[
     text = render(made).partition(MARK)[2]
     # The definition, and one use less than there are such axes.
     assert text.count(" divided(") == (spec.batches if spec.batches > 1 else 0)
-    assert "tiles_down" not in text
-    assert "tiles_across" not in text
+    assert " tiles_down" not in text
+    assert " tiles_across" not in text
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ MUTANTS = (
         "(row < cols && col < rows)", (OUTSIDE_READ, UNINITIALISED),
     ),
     Mutant(
-        "vectors: columns past the last", ON_VECTORS, VECTORS, "if (kWhole || first_col + c < cols) {", "{",
+        "vectors: columns past the last", ON_VECTORS, VECTORS, "if (kInside || first_col + c < cols) {", "{",
         (UNINITIALISED, OUTSIDE_WRITE),
     ),
     Mutant(
@@ -129,10 +129,10 @@ MUTANTS = (
         "if (addresses_aligned && tile_row", "if (tile_row", MISALIGNED,
     ),
     Mutant(
-        "axes: the last tiles down count as whole", ON_AXES, VECTORS, "tile_row < whole_down && ", "", OUTSIDE_READ,
+        "axes: the last tiles down count as full", ON_AXES, VECTORS, "tile_row < full_tiles_down && ", "", OUTSIDE_READ,
     ),
     Mutant(
-        "axes: the last tiles across count as whole", ON_AXES, VECTORS, " && tile_col < whole_across", "",
+        "axes: the last tiles across count as whole", ON_AXES, VECTORS, " && tile_col < full_tiles_across", "",
         OUTSIDE_READ,
     ),
     Mutant(

@@ -33,7 +33,7 @@ ON_SHORT_RUNS_OF_4 = "transpose_102_b32__flat_copy_tpb256_u4_even"
 ON_MANY_AXES = "transpose_432105_b8__flat_copy_tpb128_u2"
 ON_ALL_RUNS = "transpose_0213_b8__flat_copy_tpb256_u2"
 
-BETWEEN_VECTORS = "if (!whole || (in_address | out_address) % 16 != 0) {"
+BETWEEN_VECTORS = "if (!all_vectors || (in_address | out_address) % 16 != 0) {"
 
 MUTANTS = (
     # squares
@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "interleave: lanes do not wait for what was read [5]", ON_PARTED, INTERLEAVE,
-        "  __syncwarp();\n  if (thread < whole) {", "  if (thread < whole) {", (UNINITIALISED, RACE),
+        "  __syncwarp();\n  if (thread < vectors) {", "  if (thread < vectors) {", (UNINITIALISED, RACE),
     ),
     Mutant(
         "interleave: vectors begin between vectors", ON_JOINED, INTERLEAVE, "aligned ? length / kVector : 0",
@@ -81,8 +81,8 @@ MUTANTS = (
     ),
     Mutant(
         "interleave: a vector past the last column", ON_JOINED, INTERLEAVE,
-        "  if (thread < whole) {\n    unsigned rows_of",
-        "  if (thread <= whole) {\n    unsigned rows_of", (OUTSIDE_READ, RACE, MISALIGNED),
+        "  if (thread < vectors) {\n    unsigned rows_of",
+        "  if (thread <= vectors) {\n    unsigned rows_of", (OUTSIDE_READ, RACE, MISALIGNED),
     ),
     Mutant(
         "interleave: vectors past the last row", ON_PARTED, INTERLEAVE, "min(warp + j * 32, last)", "warp + j * 32",
@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "all runs: begin between vectors", ON_ALL_RUNS, FLAT_COPY,
-        BETWEEN_VECTORS, "if (!whole) {", MISALIGNED,
+        BETWEEN_VECTORS, "if (!all_vectors) {", MISALIGNED,
     ),
     Mutant(
         "all runs: end between vectors", ON_ALL_RUNS, FLAT_COPY, BETWEEN_VECTORS,

@@ -173,7 +173,7 @@ def launch_on_axes(
     Args:
         spec: the spec.
         tiles: of each matrix.
-        vector: its elements. Unless all steps are multiples of it no tile counts as whole.
+        vector: its elements. Unless all steps are multiples of it no tile counts as full.
         block: the shape of a block.
         shared_bytes: that it is given.
         order: in which blocks go over tiles.
@@ -183,9 +183,9 @@ def launch_on_axes(
     for step in ("out_pitch", *of_batches):
         left = left + size(step) % vector
     aligned = (ONE - left.at_most(1)).called("aligned")
-    whole_down = (size("rows") // tiles.tile_rows * aligned).called("whole_down")
-    whole_across = (size("cols") // tiles.tile_cols * aligned).called("whole_across")
-    first = [(I32, number) for number in (size("in_pitch"), size("out_pitch"), whole_down, whole_across)]
+    full_tiles_down = (size("rows") // tiles.tile_rows * aligned).called("full_tiles_down")
+    full_tiles_across = (size("cols") // tiles.tile_cols * aligned).called("full_tiles_across")
+    first = [(I32, number) for number in (size("in_pitch"), size("out_pitch"), full_tiles_down, full_tiles_across)]
     batches = (*batch_arguments(spec, I32), *inverses(tiles, extents_of_batch(spec)))
     launch = Launch(
         grid=axes(tiles, order),

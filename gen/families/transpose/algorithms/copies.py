@@ -232,7 +232,7 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         return (
             *((U64, inverse_of(divisor).called(f"{name}_inverse")) for name, divisor in divisors.items()),
             *((U32, number) for number in numbers),
-            (I32, (ONE - left.at_most(1)).called("whole")),
+            (I32, (ONE - left.at_most(1)).called("all_vectors")),
             *((I64, number) for number in (size("rows") * size("cols"), *steps)),
         )
 
