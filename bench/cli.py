@@ -145,7 +145,7 @@ def bench(
     from bench.run import Bench, compare_public, tuning
     from gen.compare.peers import find_peers
     from gen.compare.process import Comparisons, LibrariesFactory
-    from gen.emit.files import ELSEWHERE, check_writable
+    from gen.emit.folder import ELSEWHERE, check_writable
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
@@ -209,7 +209,7 @@ def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[ComparisonC
     """Puts all rows of a run so far in the place of older ones, also where other runs keep theirs at the same time."""
     from bench.peers import PEERS
     from bench.results import in_order, lock_of, read_results, write_results
-    from gen.emit.files import alone
+    from gen.emit.folder import alone
 
     with alone(lock_of(path)):
         kept = read_results(path)

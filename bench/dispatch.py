@@ -29,8 +29,8 @@ from gen.gpu.trial import Problem
 from gen.paths import output_home
 from gen.runtime.dispatch import Chooser
 from gen.store.tuned import Winner
-from gen.tune.contest import contest
-from gen.tune.sources import Sources
+from gen.tune.attempts import Sources
+from gen.tune.tuner import contest
 
 if TYPE_CHECKING:
     from gen.gpu.trial import Device

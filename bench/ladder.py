@@ -25,8 +25,7 @@ from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_family
 from gen.paths import cache_home, output_home
-from gen.report.ladder import WORDS, Rung, Time, as_json, climb, listed, looked_at, said_of_problems
-from gen.report.timed import TURNS, timed
+from gen.report.ladder import TURNS, WORDS, Rung, Time, as_json, climb, listed, looked_at, said_of_problems, timed
 from gen.toolchain.nvrtc import Nvrtc
 
 

@@ -29,7 +29,7 @@ from gen.families.names import find_spec, variant
 from gen.paths import cache_home, output_home
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.store.spaces import Measured, read_table
+from gen.store.exchange import Measured, read_table
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.usage import usage
 from gen.tune.predict import predict

@@ -17,7 +17,7 @@ from typing import Any
 import gen
 from gen.compare.row import NONE, OURS, Row
 from gen.compare.timing import Verdict
-from gen.emit.files import read, write_if_changed
+from gen.emit.folder import read, write_if_changed
 from gen.errors import GenError, StoreError
 from gen.gpu.timing import METHOD
 

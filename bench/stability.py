@@ -34,9 +34,9 @@ from gen.store import tuned
 from gen.store.trials import Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.attempts import Sources
 from gen.tune.choose import midmean_interval
 from gen.tune.problems import problems
-from gen.tune.sources import Sources
 from gen.tune.tuner import tune
 
 RUNS = 10

@@ -28,8 +28,7 @@ from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems
 from gen.tune.run import Run, run
-from gen.tune.search import Space, exhaustive
-from gen.tune.searches import find_search
+from gen.tune.search import Space, exhaustive, find_search
 from gen.tune.tuner import Options
 
 # Of the calibrated limit, by the problem's name.

@@ -21,8 +21,7 @@ from gen.families.reduction.classes import problem
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import NUMBERS, PARTS, Values
-from gen.proof.cases import Case, Content
-from gen.proof.sizes import COUNTS, MULTIPROCESSOR_COUNTS, OFFSETS, awkward, draw_extents, draw_shape
+from gen.proof.cases import COUNTS, MULTIPROCESSOR_COUNTS, OFFSETS, Case, Content, awkward, draw_extents, draw_shape
 
 C = TypeVar("C", bound=Config)
 

@@ -58,7 +58,7 @@ def compare(
     from gen.compare.peers import find_peers
     from gen.compare.process import Comparisons, LibrariesFactory
     from gen.compare.row import FAILED, OURS, WRONG
-    from gen.emit.files import ELSEWHERE, check_writable
+    from gen.emit.folder import ELSEWHERE, check_writable
     from gen.families.extents import check_counts
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.timing import Protocol

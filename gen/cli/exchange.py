@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gen.store.rows import Row
+    from gen.store.trials import Row
 
 FORMS = ("t4", "csv", "kernel-tuner")
 
@@ -19,7 +19,7 @@ FORMS = ("t4", "csv", "kernel-tuner")
 def take(home: Path, place: Path, *, json: bool) -> None:
     """Imports the trials in a file of T4 results, and says how many are new."""
     from gen.errors import StoreError
-    from gen.store.t4 import rows_of_t4
+    from gen.store.exchange import rows_of_t4
     from gen.store.trials import Trials
 
     try:
@@ -41,9 +41,7 @@ def take(home: Path, place: Path, *, json: bool) -> None:
 def give(rows: Sequence[Row], place: Path, form: str | None, *, json: bool) -> None:
     """Exports trials to a file of that form, by default the one that its name says, and says how many."""
     from gen.errors import StoreError
-    from gen.store.kernel_tuner import text_of_cache
-    from gen.store.spaces import write_table
-    from gen.store.t4 import text_of_t4
+    from gen.store.exchange import text_of_cache, text_of_t4, write_table
 
     form = form or ("csv" if place.name.endswith((".csv", ".csv.gz")) else "t4")
     if form not in FORMS:

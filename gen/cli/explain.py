@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from gen.arch import Limits, MemoryModel
     from gen.families.base import Extents, Variant
     from gen.proof.traffic import Access, Traffic
-    from gen.report.counted import Compared
-    from gen.report.explain import Explanation
+    from gen.report.explain import Compared, Explanation
 
 Arch = Annotated[
     str | None,
@@ -85,8 +84,7 @@ def explain(
     from gen.families.names import find_named
     from gen.gpu.device import find_gpu
     from gen.report.compare import changes, metrics, parameters
-    from gen.report.look import explanations, extents_for, moves
-    from gen.report.tell import as_json
+    from gen.report.explain import as_json, explanations, extents_for, moves
     from gen.tune.problems import read_counts
 
     counts = read_counts(count or ())
@@ -151,8 +149,7 @@ def _show_moves(
     variants: Sequence[Variant], sizes: Sequence[Extents], found: Sequence[Traffic], arch: str, *, json: bool
 ) -> None:
     """What variants move on an architecture that no compiler here knows."""
-    from gen.report.explain import problem_of
-    from gen.report.tell import accesses_as_json
+    from gen.report.explain import accesses_as_json, problem_of
 
     if json:
         content = [
@@ -202,7 +199,7 @@ def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, .
     """What the hardware counts of a variant; nothing, and a note that says why, where it cannot."""
     from gen.errors import GenError
     from gen.gpu.counters import counters, profiler
-    from gen.report.counted import compared
+    from gen.report.explain import compared
 
     program = profiler()
     if program is None:
@@ -223,8 +220,7 @@ def _show_counters(rows: Sequence[Compared], where: str) -> None:
 
 
 def _show(one: Explanation) -> None:
-    from gen.report.explain import METRICS
-    from gen.report.tell import sentences
+    from gen.report.explain import METRICS, sentences
 
     sizes = ", ".join(f"{size} {extent}" for size, extent in one.extents.items())
     show.text(f"{one.variant.name} on {one.limits.arch}, at {sizes}", "bold")

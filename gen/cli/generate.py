@@ -47,9 +47,8 @@ def generate(
     A file is written only when its text changes. Kernels that gen wrote earlier and would not write now are removed;
     other files are left alone.
     """
-    from gen.emit.files import MAKE_ROOM
-    from gen.emit.generate import differences
-    from gen.emit.generate import generate as write
+    from gen.emit.folder import MAKE_ROOM, differences
+    from gen.emit.folder import generate as write
     from gen.emit.render import render
     from gen.store.folder import other_files, prefixes_of, variants_of_home
 
@@ -90,7 +89,7 @@ def generate(
 
 
 def _every(families: tuple[Family[Any], ...]) -> tuple[Variant, ...]:
-    from gen.emit.generate import all_of_catalogue
+    from gen.emit.folder import all_of_catalogue
 
     return tuple(all_of_catalogue(families))
 

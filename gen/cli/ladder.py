@@ -104,7 +104,7 @@ def _row(step: Step, above: str | None) -> tuple[object, ...]:
 
 def _timed(rungs: list[Rung], home: Path) -> list[Rung]:
     """The rungs with their times on the first GPU, which this run has to itself."""
-    from gen.report.timed import timed
+    from gen.report.ladder import timed
 
     compiler = gpus.compiler_of("nvrtc", home)
     with gpus.alone(0, None, "gen ladder"), gpus.device_of(0, "nvrtc", home) as device:

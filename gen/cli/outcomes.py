@@ -9,8 +9,7 @@ from gen.cli import show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gen.tune.outcome import Outcome
-    from gen.tune.run import Run
+    from gen.tune.run import Outcome, Run
 
 
 def report(done: Run) -> None:

@@ -76,7 +76,7 @@ def prove(
     """
     from gen.arch import Limits
     from gen.paths import cache_home
-    from gen.proof.replay import read
+    from gen.proof.failures import read
     from gen.tune.processes import Host
     from gen.tune.verdicts import with_registers
     from gen.workers import result_of
@@ -255,7 +255,7 @@ def compiles(verdict: Verdict, compiled: Compiled | CompileError | None) -> Verd
 
 def keep_failures(home: Path, verdicts: Sequence[Verdict]) -> None:
     """Keeps the cases that failed, to be tried first from now on; says so to people."""
-    from gen.proof.replay import FILE, Kept, keep
+    from gen.proof.failures import FILE, Kept, keep
 
     new = keep(home, [Kept.of(v.variant, v.failure) for v in verdicts if v.failure is not None])
     if new:

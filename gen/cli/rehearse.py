@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from gen.families.base import Variant
     from gen.gpu.device import GpuInfo
-    from gen.tune.ranking import Ranking
-    from gen.tune.rehearse import Prospect, Rehearsal, Rehearsed
+    from gen.tune.rehearse import Prospect, Ranking, Rehearsal, Rehearsed
 
 
 BEST = 5  # predicted variants that are shown
@@ -34,15 +33,14 @@ def rehearse(
     """Emits, compiles and proves, for so many seconds at most, and says what a GPU would measure."""
     from gen.gpu.device import find_gpu
     from gen.paths import cache_home
-    from gen.proof.replay import read
+    from gen.proof.failures import read
     from gen.runtime.dispatch import family_and_spec
     from gen.store.folder import known_specs
     from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.problems import specs_of, to_tune
     from gen.tune.processes import Host
-    from gen.tune.ranking import rank
-    from gen.tune.rehearse import prospects
+    from gen.tune.rehearse import prospects, rank
     from gen.tune.rehearse import rehearse as rehearsed
     from gen.tune.select import of_specs
 

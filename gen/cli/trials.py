@@ -15,7 +15,7 @@ from gen.errors import UnknownNameError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gen.store.rows import Row
+    from gen.store.trials import Row
 
 LISTED = 20
 

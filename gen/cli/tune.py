@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gen.families.base import Family
     from gen.gpu.trial import Problem
-    from gen.tune.classes import Regret
+    from gen.tune.regret import Regret
     from gen.tune.tuner import Options
 
 WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
@@ -202,9 +202,8 @@ def _measure(
     regret: bool,
     json: bool,
 ) -> None:
-    from gen.tune.classes import regrets, share_of_tuning
-    from gen.tune.outcome import Interrupted
-    from gen.tune.run import run
+    from gen.tune.regret import regrets, share_of_tuning
+    from gen.tune.run import Interrupted, run
 
     start = time.monotonic()
     deadline = None if budget is None else start + budget

@@ -26,7 +26,7 @@ def read_seconds(text: str) -> float:
 def options_of(search: str, prune: list[str], stop_at: float | None) -> Options:
     """How a problem is searched. Raises OptionError or UnknownNameError for what there is not."""
     from gen.tune.prune import read_rules
-    from gen.tune.searches import find_search
+    from gen.tune.search import find_search
     from gen.tune.tuner import Options
 
     if stop_at is not None and not 0 < stop_at <= 1:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gen.gpu.trial import Problem
-    from gen.tune.classes import Regret
+    from gen.tune.regret import Regret
     from gen.tune.verify import Check
 
 

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from gen.emit.files import read
+from gen.emit.folder import read
 from gen.emit.render import MARK, render
 from gen.errors import GenError, UnknownNameError
 from gen.families.base import Family, Variant

@@ -31,13 +31,13 @@ SHARED_STORE_WAVEFRONTS = (
     "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
 )
-INSTRUCTIONS = ("smsp__inst_executed.sum",)
+WARP_INSTRUCTIONS = ("smsp__inst_executed.sum",)
 BYTES_READ = ("dram__bytes_read.sum",)
 BYTES_WRITTEN = ("dram__bytes_write.sum",)
 ACTIVE_WARPS = ("sm__warps_active.avg.pct_of_peak_sustained_active",)
 NANOSECONDS = ("gpu__time_duration.sum",)
 METRICS = (
-    *LOAD_SECTORS, *STORE_SECTORS, *SHARED_LOAD_WAVEFRONTS, *SHARED_STORE_WAVEFRONTS, *INSTRUCTIONS, *BYTES_READ,
+    *LOAD_SECTORS, *STORE_SECTORS, *SHARED_LOAD_WAVEFRONTS, *SHARED_STORE_WAVEFRONTS, *WARP_INSTRUCTIONS, *BYTES_READ,
     *BYTES_WRITTEN, *ACTIVE_WARPS, *NANOSECONDS,
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.dtypes import B32, F32
-from gen.emit.files import alone, read, write_if_changed
+from gen.emit.folder import alone, read, write_if_changed
 from gen.errors import RunError, StoreError
 from gen.families.base import Work
 from gen.gpu.device import Device, Graph

@@ -6,31 +6,228 @@ is found again by its content: text, entries, headers, flags, compiler.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
 import re
+import shutil
+import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import as_file, files
 from itertools import groupby
 from math import ceil
 from pathlib import Path
+from threading import Lock
 
-from gen.emit.files import alone
-from gen.errors import CompileError
-from gen.proof import apart, elf, ptx
-from gen.proof.apart import aligned_as_declared, set_apart
-from gen.proof.code import Code, Library
-from gen.proof.gpp import Gpp
+from gen.emit.folder import MAKE_ROOM, alone
+from gen.errors import CompileError, MissingToolError, StoreError
+from gen.proof import elf, ptx
+from gen.proof.code import Code, Library, cluster, most_threads
 from gen.proof.native import Runtime
-from gen.proof.parameters import cluster, most_threads
-from gen.proof.prelude import preludes_in
 from gen.proof.ptx import PtxError, translated
-from gen.proof.workplace import Workplace, remove_abandoned
 from gen.toolchain.cache import Cache, write_whole
+from gen.toolchain.headers import NEEDED, headers_for_gpp, lacking, places
+
+GAP = 1024  # bytes before each array
+LINE = 128  # each begins at a multiple of that, and as many bytes further on as it is aligned to
+
+_TYPE = r"(?:(?:unsigned|signed|long|short)(?:\s+(?:long|int|short|char))*|[A-Za-z_][\w:]*(?:<[^;{}<>]*>)?)"
+_DECLARED = re.compile(rf"\b__shared__((?:\s+(?:volatile|const|__align__\([^()]*\)))*)\s+({_TYPE})(?=\s+\w+\s*[\[;,])")
+_SECTION = re.compile(r"\s*\.(section|text|data|bss)\b\s*([\w.]*)")
+_ALIGN = re.compile(r"\s*\.align (\d+)$")
+_OBJECT = re.compile(r"\s*\.type\s+\w+, @object$")
+
+
+def aligned_as_declared(text: str) -> str:
+    """The text of a variant, each shared array aligned as its elements and its own `__align__` say, by no more."""
+    return _DECLARED.sub(r"__shared__ __attribute__((aligned(alignof(\2))))\1 \2", text)
+
+
+def set_apart(assembly: str) -> str:
+    """The assembly of a unit, a gap before each variable in a section `shared_N`."""
+    return "\n".join(_lines(assembly.split("\n")))
+
+
+def _lines(lines: list[str]) -> Iterator[str]:
+    shared, alignment = False, 1
+    for line in lines:
+        if found := _SECTION.match(line):
+            shared, alignment = found[2].startswith("shared_"), 1
+        elif shared and (found := _ALIGN.match(line)):
+            alignment = int(found[1])
+            continue
+        elif shared and _OBJECT.match(line):
+            apart = max(LINE, 2 * alignment)
+            yield f"\t.balign {apart}\n\t.zero {-(-GAP // apart) * apart + alignment}"
+            alignment = 1
+        yield line
+
+
+# What a line says where a disk is full; of headers that it has read g++ says no more than the last.
+_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "cannot write PCH file")
+_INSTALL_COMPILER = "Install it, for instance with `apt install g++` or `dnf install gcc-c++`."
+_INSTALL_HEADERS = "Install them with `pip install nvidia-cuda-runtime nvidia-cuda-crt`."
+
+
+class Gpp:
+    """g++, found when it is first needed."""
+
+    def compile(self, arguments: Sequence[str], subject: str, source: Path) -> None:
+        """Runs g++.
+
+        Raises:
+            StoreError: a disk is full, which is no fault of the source.
+            CompileError: about `subject`, with what g++ said and where the refused `source` is kept.
+        """
+        result = subprocess.run(
+            [self.path, *arguments], check=False, capture_output=True, text=True, errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+        if result.returncode == 0:
+            return
+        full = next((line for line in result.stderr.splitlines() if any(words in line for words in _FULL)), None)
+        if full is not None:
+            raise StoreError("g++", "cannot write what it makes", full, next_step=MAKE_ROOM)
+        raise CompileError(subject, result.stderr or f"g++ ended with status {result.returncode}", source)
+
+    @cached_property
+    def path(self) -> str:
+        """The program. Raises MissingToolError if there is none."""
+        path = shutil.which("g++")
+        if path is None:
+            raise MissingToolError("g++", "is needed to run kernels on the CPU", next_step=_INSTALL_COMPILER)
+        return path
+
+    @cached_property
+    def version(self) -> str:
+        """What it says of itself."""
+        result = subprocess.run([self.path, "--version"], check=False, capture_output=True, text=True, errors="replace")
+        if result.returncode != 0:
+            rule = "is needed to run kernels on the CPU, and does not run"
+            raise MissingToolError(self.path, rule, result.stderr.strip(), next_step=_INSTALL_COMPILER)
+        return result.stdout
+
+    @property
+    def major(self) -> int:
+        """The first number of its version; 0 if it does not say."""
+        found = re.search(r"(?:^|\s)(\d+)\.\d+\.\d+", self.version)  # behind what its packager calls it
+        return int(found[1]) if found else 0
+
+    @cached_property
+    def cuda_headers(self) -> Path:
+        """The folder of CUDA's headers, from their wheels or a toolkit. Raises MissingToolError if they lack."""
+        found = headers_for_gpp()
+        if found is None:
+            first = next(places(), None)
+            missing = NEEDED[0] if first is None else lacking(first)[0]
+            rule = "are needed to run kernels on the CPU"
+            raise MissingToolError("CUDA's headers", rule, f"no {missing}", next_step=_INSTALL_HEADERS)
+        return found
+
+
+PREFIX = "building-"
+YOUNG = 60.0  # seconds in which whoever has made a folder comes to lock it
+ABANDONED = 24 * 3600.0  # seconds after which nobody builds in a folder any more, where the file system knows no locks
+
+
+class Workplace(tempfile.TemporaryDirectory[str]):
+    """A folder in the cache that goes when its work is done: what it holds can be renamed into the cache.
+
+    It is locked meanwhile. One that is not was left behind by a process that was killed, and goes with the next.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        remove_abandoned(cache)
+        super().__init__(dir=cache, prefix=PREFIX)
+        self._held = os.open(self.name, os.O_RDONLY)
+        with suppress(OSError):  # a file system that knows no locks
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def __enter__(self) -> Path:  # type: ignore[override]  # a path is what everyone needs
+        return Path(super().__enter__())
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._held)
+        super().__exit__(*error)  # type: ignore[arg-type]
+
+
+def remove_abandoned(cache: Path) -> None:
+    """Removes what processes that were killed left behind."""
+    for folder in cache.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another process may have removed it
+            if _is_abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    age = time.time() - folder.stat().st_mtime
+    if age < YOUNG:
+        return False
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return age > ABANDONED
+    finally:
+        os.close(opened)
+    return True
+
+
+@cache
+def preludes_in(folder: Path) -> Preludes:
+    """Those kept in a folder, for all builders of this process."""
+    return Preludes(folder)
+
+
+class Preludes:
+    """Headers as g++ keeps them when it has read them (`.h.gch`), beside the text it falls back on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._entries = Cache(folder, ".h.gch")
+        self._known: dict[str, Path] = {}
+        self._lock = Lock()
+
+    def header(self, key: str, headers: Sequence[str], gpp: Gpp, arguments: Sequence[str]) -> Path:
+        """The file to include, once and first, for these of the headers that not every text needs.
+
+        Args:
+            key: of all that decides what g++ makes of it.
+            headers: as `Source.headers` says.
+            gpp: the compiler.
+            arguments: those with which units are compiled; others would not take what is kept.
+        """
+        with self._lock:
+            if key not in self._known or not self._known[key].exists():
+                kept = self._entries.file(key) or self._read(key, _text(headers), gpp, arguments)
+                self._known[key] = kept.with_suffix("")
+                write_whole(self._known[key], _text(headers).encode())
+            return self._known[key]
+
+    def _read(self, key: str, text: str, gpp: Gpp, arguments: Sequence[str]) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with Workplace(self._folder.parent) as place:
+            written, kept = place / "prelude.h", place / "prelude.h.gch"
+            written.write_text(text)
+            gpp.compile(
+                [*arguments, "-x", "c++-header", str(written), "-o", str(kept)], "The CPU run's header", written
+            )
+            return self._entries.write(key, kept.read_bytes())
+
+
+def _text(headers: Sequence[str]) -> str:
+    return "".join(f"#define CUDA_ON_HOST_{header.upper()}\n" for header in headers) + '#include "cuda_on_host.h"\n'
+
 
 VARIANTS_PER_UNIT = 20
 KERNEL_FLAGS = (
@@ -273,7 +470,6 @@ class Builder:
         sources = (
             *sorted(self._sources.glob("*.h")),
             self._sources / "nv" / "target",
-            Path(apart.__file__),
             Path(ptx.__file__),
         )
         own = [path.read_text() for path in sources]

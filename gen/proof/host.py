@@ -28,11 +28,10 @@ from gen.families.base import Array, Extents, Limits, Operand, Plan, Variant
 from gen.families.plans import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
-from gen.proof.code import Code, Kernel, Variable
+from gen.proof.code import Code, Kernel, Taken, Variable, together
 from gen.proof.faults import HostFault, Line, Place, explain, explain_meeting, explain_undefined, locate
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
-from gen.proof.parameters import Taken, together
 from gen.proof.storage import Share, Storage, levels_of
 
 __all__ = ["HostFault", "HostKernel", "HostRunner"]

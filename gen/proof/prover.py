@@ -11,10 +11,9 @@ import numpy as np
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
 from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill, has_elements
-from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure
+from gen.proof.failures import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure, smallest
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, sampled_cases
-from gen.proof.shrink import smallest
 
 CasesOf = Callable[[Variant], Sequence[Case]]
 """Says on which cases a variant is proven."""

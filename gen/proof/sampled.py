@@ -29,10 +29,10 @@ from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
 from gen.families.plans import Step, steps
 from gen.proof.cases import Case, Content, begins
-from gen.proof.failure import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
+from gen.proof.failures import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
 from gen.proof.faults import Place
 from gen.proof.host import HostKernel
-from gen.proof.lazy import Marks, Range, distinct, pattern
+from gen.proof.memory import Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.storage import Share, Storage, levels_of

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from gen.arch import WARP, Limits
+from gen.arch import SECTOR, WARP, Limits, MemoryModel
+from gen.emit.render import render
+from gen.errors import ShapeError
 from gen.families.base import Extents, Variant, Work
-from gen.proof.host import HostKernel
+from gen.families.extents import among, extents_of
+from gen.gpu.counters import (
+    ACTIVE_WARPS,
+    BYTES_READ,
+    BYTES_WRITTEN,
+    LOAD_SECTORS,
+    NANOSECONDS,
+    SHARED_LOAD_WAVEFRONTS,
+    SHARED_STORE_WAVEFRONTS,
+    STORE_SECTORS,
+    WARP_INSTRUCTIONS,
+    total,
+)
+from gen.paths import cache_home
+from gen.proof.host import HostKernel, HostRunner
 from gen.proof.trace import traffic
-from gen.proof.traffic import Kind, Traffic
+from gen.proof.traffic import Access, Kind, Space, Traffic
 from gen.toolchain.compiled import Compiled
-from gen.toolchain.usage import Usage, usage
-from gen.tune.predict import Prediction, predict
+from gen.toolchain.nvrtc import Nvrtc
+from gen.toolchain.sass import asked_for, disassembler, instructions
+from gen.toolchain.usage import Usage, largest, usage
+from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, STARTS, UNITS, Prediction, predict
+from gen.tune.problems import read_shape
 
 
 @dataclass(frozen=True)
@@ -178,3 +199,301 @@ METRICS = (
            lambda e: e.least_bytes / e.predicted.us * 1e-3 if e.least_bytes else None, _plain,
            "The least bytes of the problem over that time."),
 )  # fmt: skip
+
+
+def extents_for(
+    variant: Variant, limits: Limits, shape: str | None, more: Mapping[str, int] | None = None,
+    counts: Mapping[str, int] | None = None,
+) -> Extents:  # fmt: skip
+    """The problem that a shape of the first input means.
+
+    Args:
+        variant: whose problem it is.
+        limits: of the device; without a shape the largest problem is taken that is tuned there.
+        shape: as `read_shape` takes it.
+        more: what a kernel of the literature adds to it.
+        counts: what is counted instead, `{"nreps": 20}`; those that the spec does not have change nothing.
+
+    Raises ShapeError for a shape that cannot be read, or that the spec does not take.
+    """
+    found = largest(variant, limits) if shape is None else _taken(variant, shape)
+    added = {name: size + (more or {}).get(name, 0) for name, size in found.items()}
+    return {**added, **among(variant.family, variant.spec, counts or {})}
+
+
+def _taken(variant: Variant, shape: str) -> Extents:
+    given = read_shape(shape)
+    try:
+        return extents_of(variant.family, variant.spec, given)
+    except ShapeError as error:
+        rule = f"must be a shape that {variant.spec_name} takes: {error.subject} {error.rule}"
+        raise ShapeError("--shape", rule, shape) from error
+
+
+def moves(
+    variants: Sequence[Variant], limits: Limits, home: Path, extents: Sequence[Extents], model: MemoryModel
+) -> tuple[Traffic, ...]:
+    """What each variant moves on its problem, by how an architecture moves data that no compiler here knows."""
+    kernels = HostRunner(limits, cache=cache_home(home), text=render).load(variants)
+    return tuple(traffic(kernel, limits, sizes, model) for kernel, sizes in zip(kernels, extents, strict=True))
+
+
+def explanations(
+    variants: Sequence[Variant], limits: Limits, home: Path, extents: Sequence[Extents]
+) -> tuple[Explanation, ...]:
+    """Each variant explained on its problem; built together."""
+    cache = cache_home(home)
+    kernels = HostRunner(limits, cache=cache, text=render).load(variants)
+    compiler, program = Nvrtc(cache), disassembler()
+    found = []
+    for variant, kernel, sizes in zip(variants, kernels, extents, strict=True):
+        compiled = compiler.compile(variant.name, render(variant), limits.arch)
+        opcodes = instructions(compiled.cubin, program) if program else None
+        found.append(explain(variant, kernel, compiled, limits, sizes, opcodes))
+    return tuple(found)
+
+
+def sentences(one: Explanation) -> Iterator[str]:
+    """What a learner should know of a variant, most important first."""
+    if one.found.launches == 0:
+        yield "The problem is empty: nothing is launched, and nothing moves."
+        return
+    yield _bound(one)
+    yield from _global(one)
+    yield from _shared(one)
+    yield from _constant(one)
+    yield from _latency(one)
+    yield _occupancy(one)
+    if one.instructions:
+        yield from asked_for(one.variant.config, one.instructions[one.main.kernel])
+    if any(used.resources.spill_store_bytes for used in one.used):
+        yield "Some values find no register and are spilled to memory: less unrolling, or a smaller block, avoids that."
+
+
+_BOUND = {  # what each part of a prediction means
+    MEMORY: "It is bound by memory: what must be moved takes longest, so only moving less would help.",
+    L2: "It is bound by the second-level cache: sectors that are asked for again, or in parts, pass there each time.",
+    UNITS: "It is bound by the load and store units: requests of many lines, or lanes that meet in a bank, take turns.",
+    INSTRUCTIONS: "It is bound by the issue of instructions: more work for each, by vectors or unrolling, would help.",
+    LATENCY: "It is bound by latency: loads wait for each other, and too few are under way to keep memory busy.",
+    STARTS: "It is bound by the start of its blocks: each has little to do, and larger ones would start less often.",
+    LAUNCHES: "It is bound by its launches: there is so little work that starting takes longest.",
+}
+
+
+def _bound(one: Explanation) -> str:
+    parts = ", ".join(f"{name} {in_us(us)}" for name, us in one.predicted.parts if us >= 0.01)
+    return f"{_BOUND[one.predicted.bound]} Each part alone: {parts}."
+
+
+def _global(one: Explanation) -> Iterator[str]:
+    for kind in KINDS:
+        for access in one.found.of("global", kind):
+            share = access.requested_bytes / access.moved_bytes(one.found.model)
+            heavy = access.moved_bytes(one.found.model) > 0.02 * one.found.moved_bytes()
+            if heavy and share < 0.9:
+                touched, least = access.sectors / access.requests, _least_sectors(access)
+                said = (
+                    f"touches {touched:.3g} sectors where {least:.3g} would do"
+                    if touched > 1.005 * least
+                    else f"uses {access.requested_bytes / access.requests:.3g} bytes of the {SECTOR} of its sector"
+                )
+                yield (
+                    f"Line {access.line} {_verb(access)} {access.buffer} at {share:.1%}: a warp's request {said}. "
+                    f"`{access.source}`"
+                )
+    moved = one.found.moved_bytes() / one.least_bytes if one.least_bytes else 1.0
+    if moved > 1.05:
+        cached = one.found.cached_bytes() / one.least_bytes
+        yield (
+            f"Requests move {moved:.3g} times the least possible; {cached:.3g} times where a block's cache keeps what "
+            "it has seen."
+        )
+    elif moved > 0.95:
+        coalesced = "All accesses to global memory are coalesced, and every element moves once"
+        if one.repeated:
+            yield f"{coalesced} each time it is asked for ({one.repeated}): caches may spare memory the later ones."
+        else:
+            yield f"{coalesced}: no less is possible."
+
+
+def _least_sectors(access: Access) -> float:
+    return max(access.requested_bytes / access.requests / SECTOR, 1.0)
+
+
+def _verb(access: Access) -> str:
+    return "reads" if access.kind == "load" else "writes"
+
+
+def _shared(one: Explanation) -> Iterator[str]:
+    accesses = one.found.of("shared")
+    for access in accesses:
+        if access.conflict_degree > 1.05:
+            yield (
+                f"Line {access.line} {_verb(access)} shared memory in "
+                f"{access.conflict_degree:.3g} turns where one would do: lanes of a warp meet in the same of the 32 "
+                f"banks, and are served one after the other. `{access.source}`"
+            )
+    if accesses and one.found.conflict_degree <= 1.05:
+        yield "Shared memory is free of bank conflicts: the lanes of a warp always meet different banks."
+
+
+def _constant(one: Explanation) -> Iterator[str]:
+    accesses = one.found.of("constant")
+    for access in accesses:
+        if access.conflict_degree > 1.05:
+            yield (
+                f"Line {access.line} reads {access.buffer} from constant memory in {access.conflict_degree:.3g} turns: "
+                f"it gives a warp one address at a time. `{access.source}`"
+            )
+    if accesses and all(access.conflict_degree <= 1.05 for access in accesses):
+        names = ", ".join(dict.fromkeys(access.buffer for access in accesses))
+        yield (
+            f"Constant memory holds {names}: all lanes of a warp read the same address at once, a broadcast that moves "
+            "no sector of global memory."
+        )
+
+
+def _latency(one: Explanation) -> Iterator[str]:
+    flying, needed = one.main.bytes_in_flight, one.limits.needed_bytes_in_flight
+    if flying is not None and needed is not None:
+        if flying >= needed:
+            enough = "that is enough"
+        elif one.predicted.bound == LAUNCHES:
+            enough = "so small a problem has no more to load"
+        else:
+            enough = "unrolling, wider vectors or more resident warps add some"
+        yield (
+            f"A multiprocessor has {flying} bytes of loads in flight; {one.limits.arch} needs about {needed} to keep "
+            f"memory busy; {enough}."
+        )
+
+
+def _occupancy(one: Explanation) -> str:
+    fits = one.main.occupancy
+    return (
+        f"A multiprocessor holds {fits.blocks} blocks of {one.main.threads_per_block} threads, {fits.fraction:.0%} of "
+        f"the warps it could hold; {fits.limiter} allow{'s' if fits.limiter == 'shared memory' else ''} no more."
+    )
+
+
+def as_json(one: Explanation) -> dict[str, Any]:
+    """An explanation as data."""
+    return {
+        "name": one.variant.name,
+        "arch": one.limits.arch,
+        "extents": dict(one.extents),
+        "config": one.variant.config.values(),
+        "metrics": {metric.key: metric.of(one) for metric in METRICS},
+        "limiters": list(one.main.occupancy.limiters),
+        "needed_bytes_in_flight": one.limits.needed_bytes_in_flight,
+        "least_bytes": one.least_bytes,
+        "bound": one.predicted.bound,
+        "parts_us": dict(one.predicted.parts),
+        "blocks": one.found.blocks,
+        "traced_blocks": one.found.traced,
+        "accesses": accesses_as_json(one.found),
+        "instructions": None if one.instructions is None else {k: dict(v) for k, v in one.instructions.items()},
+        "sentences": list(sentences(one)),
+    }  # fmt: skip
+
+
+def accesses_as_json(found: Traffic) -> list[dict[str, Any]]:
+    """The accesses of a variant as data."""
+    return [
+        {
+            "kernel": a.kernel, "line": a.line, "source": a.source, "called_from": a.called_from, "buffer": a.buffer,
+            "space": a.space, "kind": a.kind, "read_only": a.read_only, "bytes": a.bytes, "requests": a.requests,
+            "lanes": a.lanes, "sectors": a.sectors, "lines": a.lines, "block_sectors": a.block_sectors,
+            "wavefronts": a.wavefronts, "least_wavefronts": a.least_wavefronts,
+        }
+        for a in found.accesses
+    ]  # fmt: skip
+
+
+Counted = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class ProfilerMetric:
+    """A counter of the hardware.
+
+    Attributes:
+        name: for people.
+        key: for JSON.
+        metrics: Nsight Compute's, which are added up.
+        predicted: None where nothing is.
+        scale: by which they are multiplied.
+        exact: whether the prediction counts the same thing, rather than estimates it.
+    """
+
+    name: str
+    key: str
+    metrics: Sequence[str]
+    predicted: Callable[[Explanation], float | None]
+    scale: float = 1.0
+    exact: bool = False
+
+
+def _sum(space: Space, kind: Kind, what: str) -> Callable[[Explanation], float]:
+    return lambda one: sum(getattr(access, what) for access in one.found.of(space, kind))
+
+
+COUNTERS = (
+    ProfilerMetric("sectors loaded", "load_sectors", LOAD_SECTORS, _sum("global", "load", "sectors"), exact=True),
+    ProfilerMetric("sectors stored", "store_sectors", STORE_SECTORS, _sum("global", "store", "sectors"), exact=True),
+    ProfilerMetric(
+        "turns of shared loads", "shared_load_wavefronts", SHARED_LOAD_WAVEFRONTS,
+        _sum("shared", "load", "wavefronts"), exact=True,
+    ),
+    ProfilerMetric(
+        "turns of shared stores", "shared_store_wavefronts", SHARED_STORE_WAVEFRONTS,
+        _sum("shared", "store", "wavefronts"), exact=True,
+    ),
+    ProfilerMetric("instructions of warps", "warp_instructions", WARP_INSTRUCTIONS, lambda _: None),
+    ProfilerMetric("bytes read from memory", "memory_bytes_read", BYTES_READ, lambda one: float(one.work.bytes_read)),
+    ProfilerMetric("bytes written to memory", "memory_bytes_written", BYTES_WRITTEN, lambda _: None),  # some is cached
+    ProfilerMetric("us, by the profiler", "profiled_us", NANOSECONDS, lambda one: one.predicted.us, 1e-3),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A counter of one variant on one problem."""
+
+    counter: ProfilerMetric
+    predicted: float | None
+    counted: float
+
+    @property
+    def difference(self) -> float | None:
+        """By how much what was counted exceeds what was predicted, as a share; None where that says nothing."""
+        if self.predicted is None:
+            return None
+        if self.predicted == 0:
+            return 0.0 if self.counted == 0 else float("inf")
+        return self.counted / self.predicted - 1
+
+    def shown(self) -> tuple[str, str, str, str]:
+        """As a row of text."""
+        predicted = "-" if self.predicted is None else f"{self.predicted:.6g}"
+        difference = "-" if self.difference is None else f"{self.difference:+.1%}"
+        return self.counter.name, predicted, f"{self.counted:.6g}", difference
+
+    def as_json(self) -> dict[str, Any]:
+        """As data."""
+        return {"counter": self.counter.key, "predicted": self.predicted, "counted": self.counted}
+
+
+def compared(one: Explanation, found: Counted) -> Iterator[Compared]:
+    """Every counter that there is."""
+    for counter in COUNTERS:
+        value = total(found, counter.metrics)
+        if value is not None:
+            yield Compared(counter, counter.predicted(one), value * counter.scale)
+
+
+def resident_warps(one: Explanation, found: Counted) -> float | None:
+    """The warps that a multiprocessor held on average, of those that it could hold: of the main kernel."""
+    percent = total({key: value for key, value in found.items() if key == one.main.kernel}, ACTIVE_WARPS)
+    return None if percent is None else percent / 100

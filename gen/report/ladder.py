@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from gen.errors import ShapeError
+from gen.emit.render import render
+from gen.errors import GenError, ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
 from gen.families.extents import check_counts
-from gen.families.names import named_variant
+from gen.families.names import named_variant, variant
+from gen.gpu.trial import Device, Entrant, Problem, Rounds, Session
 from gen.report.compare import written
-from gen.report.explain import METRICS, Explanation, is_dense, problem_of
-from gen.report.look import explanations, extents_for
+from gen.report.explain import METRICS, Explanation, explanations, extents_for, is_dense, problem_of
+from gen.toolchain.compiled import Compiler
 
 _CAUSES = (
     "load_efficiency", "store_efficiency", "conflict_degree", "active_lanes", "moved_over_least", "bytes_in_flight",
@@ -309,3 +312,67 @@ def as_json(step: Step) -> dict[str, Any]:
         "causes": list(step.causes),
         "reason": rung.why_not or None,
     }
+
+
+TURNS = 20  # even, for there and back
+
+
+def timed(device: Device, compiler: Compiler, rungs: Sequence[Rung]) -> list[Rung]:
+    """The rungs, those that have a problem with the time of a call, as tuning takes it."""
+    problems: dict[str, Problem] = {}
+    asked: dict[str, list[Variant]] = {}
+    for rung in rungs:
+        if rung.variant is not None and rung.extents is not None:
+            key = rung.problem
+            problems[key] = Problem(rung.variant.family, rung.variant.spec, rung.extents)
+            asked.setdefault(key, []).append(rung.variant)
+    found = {key: _of_problem(device, compiler, problem, asked[key]) for key, problem in problems.items()}
+    return [
+        replace(rung, timed=found[rung.problem][rung.variant.name]) if rung.variant and rung.extents else rung
+        for rung in rungs
+    ]
+
+
+def _of_problem(device: Device, compiler: Compiler, problem: Problem, variants: Sequence[Variant]) -> dict[str, Time]:
+    """By name."""
+    base = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
+    ready: dict[str, Entrant] = {}
+    found: dict[str, Time] = {}
+    for made in (base, *variants):
+        try:
+            ready[made.name] = Entrant(made, compiler.compile(made.name, render(made), device.limits.arch))
+        except GenError as error:
+            found[made.name] = Time(None, reason=str(error))
+    if base.name not in ready:
+        return {made.name: found[base.name] for made in variants}
+    session = device.open(problem, ready[base.name])
+    try:
+        session.ready().result()
+        entrants = {made.name: ready[made.name] for made in variants if made.name in ready}
+        trials = {name: session.submit(entrant, float("inf")) for name, entrant in entrants.items()}
+        for name, future in trials.items():
+            trial = future.result()
+            if trial.status != "ok":
+                found[name] = Time(None, reason=trial.reason or trial.status)
+        right = [entrant for name, entrant in entrants.items() if name not in found]
+        rounds = _rounds(session, right, found)
+    except GenError as error:
+        return {made.name: Time(None, reason=str(error)) for made in variants}
+    finally:
+        session.close()
+    floor = device.floor_us(problem)
+    for name, taken in rounds.times_us.items():
+        found[name] = Time(median(taken), floor / median(taken))
+    return found
+
+
+def _rounds(session: Session, entrants: list[Entrant], found: dict[str, Time]) -> Rounds:
+    """Turns of those that stay right; notes the others."""
+    while entrants:
+        rounds = session.rounds(entrants, TURNS)
+        if not rounds.faults:
+            return rounds
+        for trial in rounds.faults:
+            found[trial.variant.name] = Time(None, reason=trial.reason or trial.status)
+        entrants = [entrant for entrant in entrants if entrant.name not in found]
+    return Rounds()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from enum import Enum
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from gen.errors import ArgumentError
 from gen.families.base import Array
 from gen.families.extents import dense_strides
-from gen.gpu.device import LEGACY_STREAM
+from gen.gpu.device import LEGACY_STREAM, Device, Memory
 
 Shape = tuple[int, ...]
 _BEYOND = 1 << 64  # addresses, and handles of the driver
@@ -247,3 +249,128 @@ def _parse(name: str, interface: Mapping[str, Any], value: Any) -> Given:
     return Given(
         Kind.OTHER, address, shape, strides, dtype, not bool(read_only), None, ready, value
     )  # fmt: skip
+
+
+def handle_of(stream: Any) -> int:
+    """The driver's handle of a stream: of torch, CuPy, PyCUDA, Numba, cuda.core, or a number.
+
+    Raises ArgumentError for anything else.
+    """
+    handle = _number(stream)
+    if handle is None:
+        for name in ("cuda_stream", "ptr", "__cuda_stream__", "handle"):
+            found = getattr(stream, name, None)
+            if name == "__cuda_stream__":
+                found = found()[1] if callable(found) else None if found is None else found[1]
+            handle = _number(getattr(found, "value", found))  # Numba's handles are of ctypes
+            if handle is not None:
+                break
+    if handle is None or not 0 <= handle < 1 << 64:
+        raise ArgumentError(
+            "stream", "must be a stream of torch or CuPy, or the driver's handle of one", type(stream).__name__
+        )
+    return handle or LEGACY_STREAM
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class DeviceArray:
+    """A result on a GPU, where the input belonged to no library that makes arrays: dense, in row-major order.
+
+    Attributes:
+        shape: extents.
+        dtype: NumPy's.
+        device: the driver's number of the GPU.
+    """
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], device: Device, stream: int) -> None:
+        """Allocates it.
+
+        Args:
+            shape: extents.
+            dtype: of the elements.
+            device: where.
+            stream: on which its content will be produced.
+        """
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device.index
+        self._device = device
+        self._stream = stream
+        self._memory: Memory = device.allocate(prod(shape) * dtype.itemsize)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3; `stream` is where its content is produced."""
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self._memory.address, False),
+            "strides": None,
+            "stream": self._stream,
+            "version": 3,
+        }
+
+    def numpy(self) -> Array:
+        """A copy as a NumPy array; waits until the content is there."""
+        content: Array = np.empty(self.shape, self.dtype)
+        entered = self._device.enter()
+        try:
+            self._device.download(content, self._memory.address, self._stream)
+            self._device.synchronize(self._stream)
+        finally:
+            self._device.leave(entered)
+        return content
+
+    def __repr__(self) -> str:
+        return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
+
+
+def make(like: Given, shape: Shape, dtype: np.dtype[Any], device: Device, stream: int, chosen: bool) -> Given:
+    """A result of the kind that `like` is, not yet written.
+
+    Args:
+        like: the first input.
+        shape: extents.
+        dtype: of the elements.
+        device: where.
+        stream: on which it is written.
+        chosen: whether the caller named that stream; else it is the current one of the caller's library.
+    """
+    if like.kind is Kind.TORCH:
+        torch: Any = sys.modules["torch"]
+        kind = like.array.dtype if dtype == like.dtype else getattr(torch, dtype.name)
+        with ExitStack() as context:
+            if chosen:  # torch reuses memory in the order of the stream for which it was made
+                handle = 0 if stream == LEGACY_STREAM else stream
+                context.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(handle, device=like.array.device)))
+            return read("out", torch.empty(shape, dtype=kind, device=like.array.device))
+    if like.kind is Kind.CUPY:
+        cupy: Any = sys.modules["cupy"]
+        with ExitStack() as context:
+            context.enter_context(cupy.cuda.Device(like.device))
+            if chosen:
+                context.enter_context(cupy_stream(cupy, stream))
+            return read("out", cupy.empty(shape, dtype))
+    return read("out", DeviceArray(shape, dtype, device, stream))
+
+
+class _Stream:
+    """A stream by its handle, as the CUDA stream protocol shows it."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self._handle)
+
+
+def cupy_stream(cupy: Any, handle: int) -> Any:
+    """CuPy's object for somebody's stream."""
+    if handle == LEGACY_STREAM:
+        return cupy.cuda.Stream.null
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(_Stream(handle))
+    return cupy.cuda.ExternalStream(handle)  # CuPy before 14

@@ -16,13 +16,85 @@ from gen.errors import ArgumentError, GenError, RunError
 from gen.families.base import WIDEST, Extents, Spec, Variant
 from gen.families.extents import counted, extents_of
 from gen.families.plans import steps
-from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Prepared
-from gen.runtime.arrays import Given, Kind, Shape, as_bytes, read, stream_of
+from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Memory, Prepared
+from gen.runtime.arrays import Given, Kind, Shape, as_bytes, handle_of, make, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
-from gen.runtime.results import make
-from gen.runtime.scratch import Buffers, Needed, Workspace
 from gen.runtime.signature import ALIGNMENT, Results, Signature
-from gen.runtime.streams import handle_of
+
+MOST_STREAMS = 64  # beyond that the scratch of the stream that came first is given back
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a call at some size wants of one buffer."""
+
+    name: str
+    size: int
+    zeroed: bool
+
+
+class Buffers:
+    """Scratch of one stream, or of one graph. One thread at a time may use it."""
+
+    def __init__(self, device: Device, *, of_graph: bool) -> None:
+        self._device = device
+        self._of_graph = of_graph
+        self._held: dict[str, Memory] = {}
+        self._kept: list[Memory] = []
+
+    def addresses(self, needed: tuple[Needed, ...], stream: int) -> Mapping[str, int]:
+        """Addresses by name, as large as is needed; what must be zero is zeroed on the stream when it is new.
+
+        What a call needs nothing of has no memory and address 0.
+        """
+        for one in needed:
+            if not one.size:
+                continue
+            held = self._held.get(one.name)
+            if held is None or held.size < one.size:
+                new = self._device.allocate(one.size)
+                if one.zeroed:
+                    self._device.zero(new.address, new.size, stream)
+                self._give_up(one.name)
+                self._held[one.name] = new
+        return {one.name: self._held[one.name].address if one.size else 0 for one in needed}
+
+    def discard(self) -> None:
+        """Forgets what a failed launch may have left in any state."""
+        for name in tuple(self._held):
+            self._give_up(name)
+
+    def _give_up(self, name: str) -> None:
+        held = self._held.pop(name, None)
+        if held is not None and self._of_graph:
+            self._kept.append(held)  # the graph holds its address
+
+
+class Workspace:
+    """The buffers of a kernel object. One thread at a time may use it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._streams: dict[Hashable, Buffers] = {}
+        self._graphs: dict[tuple[int, int], Buffers] = {}
+
+    def on(self, stream: int) -> Buffers:
+        """The buffers of a stream.
+
+        A graph that the stream is being captured into has buffers that nothing else uses, and zeroes them whenever it
+        is replayed. They live as long as this object.
+        """
+        capture = self._device.capture_of(stream)
+        if capture:
+            # Streams that join one capture may run side by side in the graph.
+            return self._graphs.setdefault((capture, stream), Buffers(self._device, of_graph=True))
+        identity = self._device.identity_of(stream)
+        if identity not in self._streams:
+            while len(self._streams) >= MOST_STREAMS:
+                del self._streams[next(iter(self._streams))]
+            self._streams[identity] = Buffers(self._device, of_graph=False)
+        return self._streams[identity]
+
 
 MOST_SHAPES = 1024  # calls that are remembered
 GRAPH_FROM = 8  # launches of a call from which on it is replayed as a graph, if it is repeated

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import gcd, prod
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,27 @@ from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec
 from gen.families.extents import PASS_ANOTHER, beyond_memory, counted, dense
 from gen.gpu.device import Device
 from gen.runtime.arrays import Given, Kind, Shape, lies_on_itself, overlap, read
-from gen.runtime.numbers import pack
+
+
+def pack(operand: Operand, value: Any) -> bytes:
+    """A number's bytes. Raises ArgumentError if its type does not hold the value; floats are rounded."""
+    dtype = operand.dtype
+    rule = f"must be a number that {dtype.name} holds"
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real | np.number):
+        raise ArgumentError(operand.name, rule, repr(value))
+    number: Any = value
+    try:
+        if dtype.kind == "float":
+            with np.errstate(over="raise"):
+                return np.array(number, dtype.numpy).tobytes()
+        if int(number) == number:
+            return np.array(int(number), dtype.numpy).tobytes()
+    except (OverflowError, FloatingPointError, ValueError, TypeError) as error:
+        raise ArgumentError(operand.name, rule, repr(value)) from error
+    raise ArgumentError(operand.name, rule, repr(value))
+
 
 ALIGNMENT = 32  # bytes: the widest vector of any GPU
 Results = Mapping[str, tuple[Shape, np.dtype[Any]]]

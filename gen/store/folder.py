@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gen.emit.files import alone, write_if_changed
-from gen.emit.generate import base_of_catalogue
+from gen.emit.folder import alone, base_of_catalogue, write_if_changed
 from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
 from gen.families.base import Family, Spec, Variant
 from gen.families.names import Known, find_variant, parse_label

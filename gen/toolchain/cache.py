@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gen.emit.files import MAKE_ROOM
+from gen.emit.folder import MAKE_ROOM
 from gen.errors import StoreError
 from gen.toolchain.compiled import Compiled
 

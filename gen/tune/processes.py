@@ -15,8 +15,8 @@ from gen.emit.kernel_file import KernelFile
 from gen.emit.render import render
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
+from gen.proof.failures import Kept
 from gen.proof.host import HostRunner
-from gen.proof.replay import Kept
 from gen.tune.verdicts import CHUNK, Verdict, refused, verdicts
 from gen.workers import Ended, Report, Workers, next_of
 

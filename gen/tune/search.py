@@ -6,6 +6,7 @@ variants of a spec without making them, so that one of 10^5 can be sampled.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gen.errors import UnknownNameError
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.names import illegal, unsearched
@@ -223,3 +225,78 @@ def exhaustive(space: Space) -> Search:
 def random(space: Space, *, seed: int = 0) -> Search:
     """All variants, in an order that favours none: wherever time ends, what was tried is a fair sample."""
     return InOrder(space, np.random.default_rng(seed).permutation(space.size))
+
+
+SAMPLE = 64  # variants that are known before it looks around
+NEAR = 0.05  # a variant this much slower than the fastest is worth looking around too
+
+
+class Climb:
+    """Implements `Search`: every second variant differs from one of the fastest in a single parameter.
+
+    The fastest are those that it is told of, whoever gave them. The others come from all over the space, in an order
+    that favours none: it gives every variant in the end, and a hill that is not the highest does not hold it.
+    """
+
+    def __init__(self, space: Space, *, seed: int = 0) -> None:
+        self._space = space
+        self._anywhere = iter(np.random.default_rng(seed).permutation(space.size))
+        self._near: deque[int] = deque()  # around the fastest, the latest first
+        self._seen: set[int] = set()  # numbers, of variants or of none
+        self._met = 0  # variants that were given or told of
+        self._best_us = float("inf")
+
+    def ask(self, count: int) -> Sequence[Variant]:
+        """The next of them."""
+        found: list[Variant] = []
+        while len(found) < count and (made := self._next()) is not None:
+            found.append(made)
+        return tuple(found)
+
+    def tell(self, trial: Trial) -> None:
+        """Looks around a variant that is the fastest, or nearly; not around one that cannot win however fast."""
+        number = self._space.number(trial.variant)
+        if number is None:
+            return
+        if number not in self._seen:
+            self._seen.add(number)
+            self._met += 1
+        if trial.status != "ok" or not trial.whole or trial.median_us > self._best_us * (1 + NEAR):
+            return
+        around = [other for other in self._space.near(number) if other not in self._seen]
+        if trial.median_us < self._best_us:
+            self._best_us = trial.median_us
+            self._near.extendleft(reversed(around))
+        else:
+            self._near.extend(around)
+
+    @property
+    def left(self) -> int:
+        """About how many variants have been neither given nor told of."""
+        return max(self._space.count - self._met, 0) if len(self._seen) < self._space.size else 0
+
+    def _next(self) -> Variant | None:
+        """A variant that was not given; None where there are no more."""
+        near = self._met >= SAMPLE and self._met % 2 == 1
+        while True:
+            number = self._near.popleft() if near and self._near else next(self._anywhere, None)
+            if number is None:
+                return None  # all over the space is everywhere: what is near was seen too
+            number = int(number)
+            if number in self._seen:
+                continue
+            self._seen.add(number)
+            made = self._space.at(number)
+            if made is not None:
+                self._met += 1
+                return made
+
+
+SEARCHES: dict[str, Callable[[Space], Search]] = {"exhaustive": exhaustive, "random": random, "climb": Climb}
+
+
+def find_search(name: str) -> Callable[[Space], Search]:
+    """The search of this name."""
+    if name not in SEARCHES:
+        raise UnknownNameError("The search", "must be one of " + ", ".join(SEARCHES), repr(name))
+    return SEARCHES[name]

@@ -7,25 +7,36 @@ the winner.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from gen.emit.render import render
-from gen.errors import RunError
+from gen.errors import CompileError, GenError, RunError
 from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, likely_variants, variant
+from gen.families.names import base_variants, find_variant, likely_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
-from gen.gpu.trial import Device, Problem, Session, Trial
+from gen.gpu.trial import Device, Entrant, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
-from gen.tune.attempts import MADE_ANEW, READY, Attempts, against
-from gen.tune.known import known
-from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
+from gen.tune.attempts import MADE_ANEW, READY, Attempts, Sources, against
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve, halve_short
+from gen.tune.run import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.search import First, Search, Space, exhaustive
-from gen.tune.sources import Sources
+
+
+def known(problem: Problem, names: Iterable[str]) -> Iterator[Variant]:
+    """The variants of these names, made one by one; without those that are no longer any of the problem's spec."""
+    specs = {problem.spec_name: problem.spec.to_json()}
+    for name in names:
+        try:
+            made = find_variant((problem.family,), name, specs)
+        except GenError:
+            continue
+        if made.spec == problem.spec and made.algorithm.only_if_asked is None:
+            yield made
+
 
 FINALS_SHARE = 0.2  # of the time until the deadline, for the race
 FINALS_SECONDS = 3.0  # more than a race needs
@@ -233,3 +244,52 @@ def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
         costs = accumulate(HEAT_RUNS * (trial.median_us + AROUND_US) / 1e6 for trial in worth)
         worth = worth[: sum(cost <= seconds / 2 for cost in costs)]
     return worth if len(worth) > FINALISTS else ordered[:FINALISTS]
+
+
+def contest(
+    problem: Problem, names: Iterable[str], device: Device, sources: Sources, deadline: float | None = None
+) -> tuple[tuple[Trial, ...], Finals]:
+    """What became of base and of the variants of these names, and the times of those that are right to the end.
+
+    Args:
+        problem: where they meet.
+        names: those that are no variants of its spec are passed over.
+        device: where it runs.
+        sources: compiles.
+        deadline: of `time.monotonic()`; then as many turns as there are must do.
+
+    Raises:
+        CompileError: base does not compile.
+        RunError: base is wrong.
+    """
+    base = base_of(problem, device)
+    wanted = {made.name: made for made in (base, *known(problem, names))}
+    session = device.open(problem, Entrant(base, sources.begin(base).future.result()))
+    trials: dict[str, Trial] = {}
+
+    def note(trial: Trial) -> None:
+        trials[trial.variant.name] = trial
+
+    try:
+        session.ready().result()
+        right = []
+        for made, code in sources.codes(wanted.values(), deadline):
+            reason = against(made, problem, device.limits)
+            if reason is not None:
+                note(Trial(made, "infeasible", reason=reason))
+            elif isinstance(code, CompileError):
+                note(Trial(made, "compile_failed", reason=code.log))
+            else:
+                right.append(Entrant(made, code))
+                note(session.submit(right[-1], float("inf")).result())
+        right = [one for one in right if trials[one.name].status == "ok"]
+        _, found = finals(session, right, note, deadline)
+    finally:
+        session.close()
+    return tuple(trials.values()), found
+
+
+def after(outcome: Outcome, trials: Iterable[Trial], found: Finals) -> Outcome:
+    """An outcome with the trials and times of a contest on its problem in the place of those it had."""
+    by_name = {trial.variant.name: trial for trial in (*outcome.trials, *trials)}
+    return replace(outcome, trials=tuple(by_name.values()), rounds_us=found.times_us, finals=found)

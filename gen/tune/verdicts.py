@@ -11,10 +11,9 @@ from typing import Literal, Protocol
 from gen.errors import CompileError, RunError
 from gen.families.base import Variant
 from gen.proof.cases import Case, cases_of, edge_cases
-from gen.proof.failure import REFUSED, UNTRIED, Failure
+from gen.proof.failures import REFUSED, UNTRIED, Failure, Kept, cases_for
 from gen.proof.launches import check_registers
 from gen.proof.prover import AdjustableRunner, CasesOf, Proof, prove
-from gen.proof.replay import Kept, cases_for
 from gen.proof.sampled import sampled_cases
 from gen.toolchain.compiled import Compiled
 

@@ -14,4 +14,4 @@ _instructions = cache(instructions)
 @pytest.fixture(autouse=True)
 def _disassembled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nvdisasm takes 0.4 s to start, and most tests of `gen explain` look at the same few kernels."""
-    monkeypatch.setattr("gen.report.look.instructions", _instructions)
+    monkeypatch.setattr("gen.report.explain.instructions", _instructions)

@@ -12,8 +12,7 @@ from gen.families.names import find_variant
 from gen.gpu.counters import counters, profiler
 from gen.gpu.cuda import CudaDevice
 from gen.paths import output_home
-from gen.report.counted import COUNTERS, compared, resident_warps
-from gen.report.look import explanations
+from gen.report.explain import COUNTERS, compared, explanations, resident_warps
 
 SQUARE = {"rows": 2048, "cols": 2048, "in_pitch": 2048, "out_pitch": 2048}
 ODD = {"rows": 2047, "cols": 2049, "in_pitch": 2049, "out_pitch": 2047}

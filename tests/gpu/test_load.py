@@ -22,7 +22,7 @@ from gen.families.extents import shape_of
 from gen.families.names import find_variant
 from gen.proof.cases import Content, fill
 from gen.proof.oracle import disagreement
-from gen.runtime.results import DeviceArray
+from gen.runtime.arrays import DeviceArray
 from tests.strategies import counts, extents
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from gen.gpu.open import GpuFactory
 from gen.gpu.pycuda import Nvcc
 from gen.proof.cases import Case, Content
 from gen.proof.prover import check, prove, uncovered
-from gen.report.ladder import listed
-from gen.report.timed import timed
+from gen.report.ladder import listed, timed
 from gen.toolchain.link import find_linker
 from gen.toolchain.nvrtc import Nvrtc
 from tests.host.test_mutants import changed

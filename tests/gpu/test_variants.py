@@ -17,9 +17,8 @@ from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaRunner
 from gen.gpu.pycuda import Nvcc
 from gen.paths import output_home
-from gen.proof.cases import Case
+from gen.proof.cases import MULTIPROCESSOR_COUNTS, Case
 from gen.proof.prover import check, load, prove, uncovered
-from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from gen.store.folder import known_specs
 from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases

@@ -12,8 +12,20 @@ from hypothesis import strategies as st
 from gen.dtypes import B128, DTYPES, F32, DType
 from gen.families import FAMILIES
 from gen.families.base import Family, Layout, Spec
-from gen.proof.cases import DRAWN, MARGIN, Case, Content, allocate, cases_of, fill
-from gen.proof.sizes import MULTIPROCESSOR_COUNTS, OFFSETS, RandomDraw, awkward, draw_extents
+from gen.proof.cases import (
+    DRAWN,
+    MARGIN,
+    MULTIPROCESSOR_COUNTS,
+    OFFSETS,
+    Case,
+    Content,
+    RandomDraw,
+    allocate,
+    awkward,
+    cases_of,
+    draw_extents,
+    fill,
+)
 from tests.strategies import cases
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]

@@ -13,8 +13,8 @@ from gen.dtypes import F32, I32
 from gen.errors import RunError
 from gen.families.base import Launch, Limits, Operand, Plan, Scratch, Variant
 from gen.families.expr import ONE, constant, size
+from gen.proof.code import cluster
 from gen.proof.host import HostFault, HostKernel, HostRunner
-from gen.proof.parameters import cluster
 from tests.fake_family import fake_variant
 
 N = size("n")

@@ -15,12 +15,12 @@ from gen.families import FAMILIES
 from gen.families.base import Extents, Limits
 from gen.families.names import find_variant
 from gen.gpu.counters import (
-    INSTRUCTIONS,
     LOAD_SECTORS,
     METRICS,
     SHARED_LOAD_WAVEFRONTS,
     SHARED_STORE_WAVEFRONTS,
     STORE_SECTORS,
+    WARP_INSTRUCTIONS,
     counters,
     parse,
     request,
@@ -79,14 +79,14 @@ def test_an_h200_counted_the_sectors_and_turns_that_are_predicted(
 
 
 def test_metrics_of_several_launches_are_added_up_and_averages_are_not() -> None:
-    head = f'"ID","Kernel Name","{INSTRUCTIONS[0]}","{METRICS[-2]}"\n"","","",""\n'
+    head = f'"ID","Kernel Name","{WARP_INSTRUCTIONS[0]}","{METRICS[-2]}"\n"","","",""\n'
     text = f'==PROF== Connected\n{head}"0","kern","1,000","50.5"\n"1","kern","234","60.25"\n"2","other","7","n/a"\n'
     found = parse(text)
     assert found == {
-        "kern": {INSTRUCTIONS[0]: 1234.0, "sm__warps_active.avg.pct_of_peak_sustained_active": 60.25},
-        "other": {INSTRUCTIONS[0]: 7.0},
+        "kern": {WARP_INSTRUCTIONS[0]: 1234.0, "sm__warps_active.avg.pct_of_peak_sustained_active": 60.25},
+        "other": {WARP_INSTRUCTIONS[0]: 7.0},
     }
-    assert total(found, INSTRUCTIONS) == 1241
+    assert total(found, WARP_INSTRUCTIONS) == 1241
     assert total(found, LOAD_SECTORS) is None
     assert parse("==ERROR== nothing was profiled\n") == {}
 

@@ -16,11 +16,17 @@ from hypothesis import strategies as st
 
 from gen.errors import StoreError
 from gen.gpu.trial import Status
-from gen.store.kernel_tuner import text_of_cache
-from gen.store.rows import Row
-from gen.store.spaces import Measured, file_of_device, read_table, write_table
-from gen.store.t4 import _INVALIDITY, rows_of_t4, text_of_t4
-from gen.store.trials import Trials
+from gen.store.exchange import (
+    _INVALIDITY,
+    Measured,
+    file_of_device,
+    read_table,
+    rows_of_t4,
+    text_of_cache,
+    text_of_t4,
+    write_table,
+)
+from gen.store.trials import Row, Trials
 from tests.strategies import json_values
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "t4-results.schema.json").read_text())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import gen
 from gen.dtypes import B32, BF16, DTYPES, F16, F32, F64, DType, LoadModifier, StoreModifier, read_dtype
-from gen.emit.generate import all_of_catalogue
+from gen.emit.folder import all_of_catalogue
 from gen.emit.render import MARK, render, template_inputs
 from gen.errors import SpecError
 from gen.families import FAMILIES
@@ -28,7 +28,7 @@ from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, Re
 from gen.families.reduction.flags import Flags, FlagsConfig
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
-from gen.proof.sizes import MULTIPROCESSOR_COUNTS
+from gen.proof.cases import MULTIPROCESSOR_COUNTS
 from tests.strategies import cases, extents, json_values, stencils, variants
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]

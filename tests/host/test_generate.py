@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.emit.files import read, write_if_changed
-from gen.emit.generate import all_of_catalogue, base_of_catalogue, differences, generate, texts
+from gen.emit.folder import all_of_catalogue, base_of_catalogue, differences, generate, read, texts, write_if_changed
 from gen.emit.render import MARK, render
 from gen.errors import GenError
 from gen.families import FAMILIES

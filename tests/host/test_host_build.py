@@ -21,11 +21,21 @@ from gen.dtypes import F32
 from gen.errors import CompileError, MissingToolError, StoreError
 from gen.families.base import Launch, Limits, Operand, Plan, Variant
 from gen.families.expr import ONE
-from gen.proof.apart import GAP, LINE, aligned_as_declared, set_apart
-from gen.proof.build import VARIANTS_PER_UNIT, Builder, Source
-from gen.proof.gpp import Gpp
+from gen.proof.build import (
+    ABANDONED,
+    GAP,
+    LINE,
+    PREFIX,
+    VARIANTS_PER_UNIT,
+    YOUNG,
+    Builder,
+    Gpp,
+    Source,
+    Workplace,
+    aligned_as_declared,
+    set_apart,
+)
 from gen.proof.host import HostFault, HostRunner
-from gen.proof.workplace import ABANDONED, PREFIX, YOUNG, Workplace
 from gen.toolchain import headers
 from gen.toolchain.cache import Cache
 from gen.toolchain.headers import NEEDED
@@ -59,7 +69,7 @@ def result(cache: Path, label: str = "v7", text: Callable[[Variant], str] = stor
 def test_what_a_killed_process_left_behind_goes_and_what_others_build_stays(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, pathlib\n"
-        "from gen.proof.workplace import Workplace\n"
+        "from gen.proof.build import Workplace\n"
         "with Workplace(pathlib.Path(sys.argv[1])) as place:\n"
         "    (place / 'deep').mkdir()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -268,7 +278,7 @@ def test_missing_headers_say_what_to_install(tmp_path: Path, monkeypatch: pytest
     for name in NEEDED[:-1]:
         (partly / name).touch()
     monkeypatch.setattr(headers, "places", lambda: iter([tmp_path, partly]))
-    monkeypatch.setattr("gen.proof.gpp.places", lambda: iter([partly]))
+    monkeypatch.setattr("gen.proof.build.places", lambda: iter([partly]))
     with pytest.raises(MissingToolError, match=r"no crt/host_defines\.h.*pip install nvidia-cuda-runtime"):
         result(tmp_path)
 

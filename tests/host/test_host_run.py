@@ -14,8 +14,7 @@ from gen.dtypes import F32, I32, DType
 from gen.errors import RunError
 from gen.families.base import Launch, Operand, Plan, Scratch, Variant
 from gen.families.expr import ONE, constant, size
-from gen.proof.build import LOCALS_GXX
-from gen.proof.gpp import Gpp
+from gen.proof.build import LOCALS_GXX, Gpp
 from gen.proof.host import HostFault, HostRunner
 from tests.fake_family import fake_variant
 from tests.host.host_kernels import COPY, COPY_PLAN, COUNT, H100, IN, OUT, N, arrays, grid, one_launch, run_text

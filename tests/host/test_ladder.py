@@ -14,8 +14,7 @@ from gen.errors import MissingToolError, ShapeError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family
-from gen.report.ladder import Rung, as_json, climb, listed, said_of_problems
-from gen.report.timed import TURNS, timed
+from gen.report.ladder import TURNS, Rung, as_json, climb, listed, said_of_problems, timed
 from tests.fake_tuning import FakeTuningDevice
 from tests.fakes import FakeCompiler
 

@@ -9,7 +9,7 @@ from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.names import find_named, find_variant, named_variant
-from gen.report.look import extents_for
+from gen.report.explain import extents_for
 
 # Professional CUDA C Programming, chapters 3 to 5, and Optimizing Matrix Transpose in CUDA.
 NAMES = {

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.dtypes import DTYPES
-from gen.emit.generate import all_of_catalogue
+from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
 from gen.errors import ConfigError, GenError, ShapeError, SpecError, UnknownNameError
 from gen.families import FAMILIES, families

@@ -28,10 +28,9 @@ from gen.families.transpose.algorithms.packed import (
 )
 from gen.families.transpose.algorithms.vectors import WindowTileConfig
 from gen.families.transpose.values import BITS
-from gen.proof.cases import Case, Content
+from gen.proof.cases import OFFSETS, Case, Content
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check
-from gen.proof.sizes import OFFSETS
 from gen.proof.trace import traffic
 
 FAMILY, PACKED = Transpose(), Packed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gen.proof.parameters import Taken, taken, together
+from gen.proof.code import Taken, taken, together
 
 
 @pytest.mark.parametrize(

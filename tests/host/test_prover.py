@@ -17,10 +17,9 @@ from gen.families.extents import shape_of
 from gen.families.names import base_variants, variant
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
-from gen.proof.cases import Case, Content, cases_of, edge_cases
-from gen.proof.failure import AGAIN, BESIDE, CHANGED, REFUSED, WRONG
+from gen.proof.cases import MOST_GAP, Case, Content, cases_of, edge_cases
+from gen.proof.failures import AGAIN, BESIDE, CHANGED, REFUSED, WRONG
 from gen.proof.prover import check, prove, uncovered
-from gen.proof.sizes import MOST_GAP
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner, beside, flip, last
 from tests.strategies import cases, variants
 

@@ -25,10 +25,9 @@ from gen.families.reduction.rows import RowsConfig
 from gen.families.reduction.single import Ending, SingleConfig
 from gen.families.reduction.stream import StreamConfig
 from gen.families.reduction.strided import StridedConfig
-from gen.proof.cases import Case
+from gen.proof.cases import MULTIPROCESSOR_COUNTS, OFFSETS, Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, uncovered
-from gen.proof.sizes import MULTIPROCESSOR_COUNTS, OFFSETS
 from tests.host.reductions import FAMILY, H100, NAMES, NUMBERS, spec
 from tests.strategies import cases, configs
 

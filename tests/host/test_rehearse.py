@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gen.cli import show
-from gen.emit.generate import base_of_catalogue
+from gen.emit.folder import base_of_catalogue
 from gen.errors import CompileError, MissingToolError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits, Spec, Variant

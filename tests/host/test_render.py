@@ -19,7 +19,7 @@ import jinja2
 import pytest
 
 from gen.dtypes import LoadModifier
-from gen.emit.generate import all_of_catalogue
+from gen.emit.folder import all_of_catalogue
 from gen.emit.render import MARK, WIDTH, _wrap, declared_inputs, environment_of, render, sources
 from gen.errors import TemplateError
 from gen.families import FAMILIES

@@ -16,10 +16,8 @@ from gen.families.base import Limits
 from gen.families.names import find_variant
 from gen.paths import output_home
 from gen.proof.cases import Case, Content
-from gen.proof.failure import WRONG, Failure
+from gen.proof.failures import FILE, MOST_TRIALS, WRONG, Failure, Kept, cases_for, keep, read, smallest
 from gen.proof.prover import prove
-from gen.proof.replay import FILE, Kept, cases_for, keep, read
-from gen.proof.shrink import MOST_TRIALS, smallest
 from gen.tune.verdicts import verdicts
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner, flip, last
 from tests.strategies import cases

@@ -22,9 +22,9 @@ from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.reduction.oracle import expected
 from gen.families.stencil import StencilSpec
 from gen.proof.cases import Case, Content
-from gen.proof.failure import UNTOUCHED, WRONG, Failure
+from gen.proof.failures import UNTOUCHED, WRONG, Failure
 from gen.proof.host import HostRunner
-from gen.proof.lazy import FAR, PATTERN_BYTES, Marks, Range, distinct, pattern
+from gen.proof.memory import FAR, PATTERN_BYTES, Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.prover import prove, uncovered
 from gen.proof.sampled import EDGES, check_sampled, sampled_cases

@@ -22,10 +22,9 @@ from gen.families.config import pairs
 from gen.families.names import find_variant, search_space
 from gen.gpu.kernel import CudaKernel
 from gen.paths import cache_home, output_home
-from gen.proof.cases import DRAWN, Case
+from gen.proof.cases import DRAWN, OFFSETS, Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, prove
-from gen.proof.sizes import OFFSETS
 from gen.toolchain.compiled import Compiled
 from tests.fake_device import LEAST, TRANSPOSE, FakeDevice
 from tests.fakes import OracleRunner

@@ -19,10 +19,8 @@ from gen.families.config import Config, tunable
 from gen.families.names import base_variants, find_family, legal_space, search_space, variant
 from gen.gpu.trial import Entrant, Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune.climb import SAMPLE, Climb
 from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
-from gen.tune.search import Space, exhaustive, random
-from gen.tune.searches import SEARCHES, find_search
+from gen.tune.search import SAMPLE, SEARCHES, Climb, Space, exhaustive, find_search, random
 from gen.tune.tuner import Options
 from tests.fake_family import FakeAlgorithm, FakeFamily, FakeSpec
 

@@ -17,8 +17,7 @@ from gen.families.extents import extents_of
 from gen.families.names import find_variant
 from gen.proof.host import HostRunner
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE, Access
-from gen.proof.survey import WHOLE
-from gen.proof.trace import traffic
+from gen.proof.trace import WHOLE, traffic
 from gen.proof.traffic import CONSTANT, EVENT, Counted, count
 
 H100 = Limits.of("sm_90")
@@ -120,7 +119,7 @@ def test_a_sample_of_blocks_stands_for_all(name: str, host_runner: HostRunner, m
     sizes = side if name.startswith("transpose") else {"n": 1 << 13}
     whole = traffic(kernel, H100, sizes, MODERN)
     assert whole.traced == whole.blocks <= WHOLE
-    monkeypatch.setattr("gen.proof.survey.WHOLE", 0)
+    monkeypatch.setattr("gen.proof.trace.WHOLE", 0)
     sampled = traffic(kernel, H100, sizes, MODERN)
     assert sampled.traced <= whole.traced
     for a, b in zip(whole.accesses, sampled.accesses, strict=True):
@@ -223,12 +222,12 @@ def test_blocks_at_the_edges_weigh_what_they_weigh(
     name: str, sizes: dict[str, int], host_runner: HostRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (kernel,) = host_runner.load([find_variant(FAMILIES, name, {})])
-    monkeypatch.setattr("gen.proof.survey.EVENTS", 1 << 24)
+    monkeypatch.setattr("gen.proof.trace.EVENTS", 1 << 24)
     whole = traffic(kernel, H100, sizes, MODERN)
     assert whole.traced == whole.blocks
     monkeypatch.undo()
-    monkeypatch.setattr("gen.proof.survey.WHOLE", 0)
-    monkeypatch.setattr("gen.proof.survey.SAMPLES", (24, 8, 3, 2))
+    monkeypatch.setattr("gen.proof.trace.WHOLE", 0)
+    monkeypatch.setattr("gen.proof.trace.SAMPLES", (24, 8, 3, 2))
     found = traffic(kernel, H100, sizes, MODERN)
     assert found.traced < whole.traced
     assert found.moved_bytes() == pytest.approx(whole.moved_bytes(), rel=0.02)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gen.cli.app import app
-from gen.store.spaces import read_table
+from gen.store.exchange import read_table
 from gen.store.trials import FILE, Trials
 from tests.host.test_exchange import ROW, WRONG, foreign
 

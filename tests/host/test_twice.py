@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gen.proof.twice import called_twice
+from gen.proof.faults import called_twice
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,10 @@ from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import pairwise
 from gen.families.names import legal_space, search_space, variant
 from gen.paths import output_home
-from gen.proof.cases import Case
+from gen.proof.cases import MULTIPROCESSOR_COUNTS, Case
+from gen.proof.failures import Kept, cases_for, keep, read
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, uncovered
-from gen.proof.replay import Kept, cases_for, keep, read
-from gen.proof.sizes import MULTIPROCESSOR_COUNTS
 from tests.strategies import cases
 
 FEW = 16  # variants of one algorithm and spec

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import WRONG
+from gen.proof.failures import WRONG
 from tests.mutants.change import Mutant
 
 NESTED = "reduction/nested.cu.jinja"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import AGAIN, UNTOUCHED, WRONG
+from gen.proof.failures import AGAIN, UNTOUCHED, WRONG
 from tests.mutants.change import (
     ABSENT,
     BARRIER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import AGAIN, WRONG
+from gen.proof.failures import AGAIN, WRONG
 from tests.mutants.change import CLUSTER_BARRIER, INDEX, LIFETIME, RACE, UNINITIALISED, Mutant, Unchanged
 
 CLUSTER = "reduction/cluster.cu.jinja"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import WRONG
+from gen.proof.failures import WRONG
 from tests.mutants.change import ABSENT, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
 
 SCANS = "scan/_scan.cu.jinja"

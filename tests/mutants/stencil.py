@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gen.families import FAMILIES
 from gen.families.names import find_family
-from gen.proof.failure import UNTOUCHED, WRONG
+from gen.proof.failures import UNTOUCHED, WRONG
 from tests.mutants.change import (
     BARRIER,
     IN_FLIGHT,

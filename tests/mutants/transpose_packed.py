@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import WRONG
+from gen.proof.failures import WRONG
 from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
 
 PACKED = "transpose/packed.cu.jinja"

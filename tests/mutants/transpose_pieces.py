@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.proof.failure import UNTOUCHED, WRONG
+from gen.proof.failures import UNTOUCHED, WRONG
 from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
 
 FLAT = "transpose/_flat.cu.jinja"

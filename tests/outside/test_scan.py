@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.emit.generate import all_of_catalogue, base_of_catalogue
+from gen.emit.folder import all_of_catalogue, base_of_catalogue
 from gen.emit.render import declared_inputs, environment_of, render, sources
 from gen.errors import ShapeError, SpecError
 from gen.families import FAMILIES, families

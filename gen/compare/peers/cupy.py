@@ -26,7 +26,7 @@ from gen.dtypes import BF16, I16
 from gen.families.reduction import ReductionSpec
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import TransposeSpec
-from gen.runtime.results import cupy_stream
+from gen.runtime.arrays import cupy_stream
 
 if TYPE_CHECKING:
     from gen.compare.gpu import ComparisonGpu

@@ -13,7 +13,7 @@ from typer.main import get_group
 
 import gen
 from gen.cli.app import app
-from gen.emit.files import alone
+from gen.emit.folder import alone
 from gen.families import FAMILIES
 from gen.families.names import find_variant
 from tests.host.cli.command import CHECKOUT, run, start
@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_made_is_named(command: str) -> None:
 def test_what_names_another_folder_is_the_option_that_named_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for listed in ("gen.store.folder.base_of_catalogue", "gen.emit.generate.all_of_catalogue"):
+    for listed in ("gen.store.folder.base_of_catalogue", "gen.emit.folder.all_of_catalogue"):
         monkeypatch.setattr(listed, lambda _: (find_variant(FAMILIES, "reduceShfl", {}),))
     (tmp_path / "file").touch()
     says = "Make room, or name another folder with"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import gen
-from gen.emit.generate import all_of_catalogue, base_of_catalogue
+from gen.emit.folder import all_of_catalogue, base_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant

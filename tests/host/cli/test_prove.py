@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gen
-from gen.emit.generate import base_of_catalogue
+from gen.emit.folder import base_of_catalogue
 from gen.emit.render import render
 from gen.errors import CompileError
 from gen.families import FAMILIES

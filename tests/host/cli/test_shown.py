@@ -13,7 +13,7 @@ import pytest
 import gen
 from gen.cli.doctor import OPTIONAL
 from gen.doctor import Finding, examine
-from gen.emit.generate import all_of_catalogue
+from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant

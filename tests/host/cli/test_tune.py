@@ -110,7 +110,7 @@ def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypat
 
 
 def test_every_search_is_offered() -> None:
-    from gen.tune.searches import SEARCHES
+    from gen.tune.search import SEARCHES
 
     assert "|".join(SEARCHES) in run("tune", "--help").out
 

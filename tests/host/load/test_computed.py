@@ -15,8 +15,7 @@ from gen.errors import (
 )
 from gen.families import FAMILIES
 from gen.families.base import Array
-from gen.runtime.arrays import read
-from gen.runtime.results import DeviceArray
+from gen.runtime.arrays import DeviceArray, read
 from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import SUM, TRANSPOSE, arange
 

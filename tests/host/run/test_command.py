@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.emit.generate import base_of_catalogue
+from gen.emit.folder import base_of_catalogue
 from gen.families import FAMILIES
 from gen.store.tuned import FILE, read_winners
 from tests.fake_tuning import FakeSession, FakeTuningDevice

@@ -16,14 +16,12 @@ from gen.families.regions import Bound, Region
 from gen.gpu.trial import Entrant, Problem, Trial
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, read_winners
-from gen.tune.classes import Regret, regret_of, regrets, replaced
-from gen.tune.contest import contest
-from gen.tune.outcome import Outcome
+from gen.tune.attempts import Sources
 from gen.tune.problems import problems
 from gen.tune.race import Finals
-from gen.tune.run import run
-from gen.tune.sources import Sources
-from gen.tune.tuner import Options, tune
+from gen.tune.regret import Regret, regret_of, regrets, replaced
+from gen.tune.run import Outcome, run
+from gen.tune.tuner import Options, contest, tune
 from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.winners.given import BASE, EVERY, TALL, TRANSPOSE, WIDE, Sized, kept, tall_matrices, timed
 
@@ -202,7 +200,7 @@ def test_classes_share_the_time_for_their_regret(home: Path, monkeypatch: pytest
 
     device, start = Sized(tall_matrices), time.monotonic()
     done = run(TRANSPOSE, FAMILIES, device, FakeFarm(), home)
-    monkeypatch.setattr("gen.tune.classes.regret_of", note)
+    monkeypatch.setattr("gen.tune.regret.regret_of", note)
     regrets((*done.outcomes, *done.outcomes), FAMILIES, device, FakeFarm(), home, deadline=start + 100)
     assert shares == [pytest.approx(start + 50, abs=20), start + 100]
 

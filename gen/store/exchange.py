@@ -1,22 +1,23 @@
-"""Trials as T4 results, the form in which auto-tuners exchange what they measured: schema 1.0.0, JSON, milliseconds.
-
-A result has a configuration, times, an invalidity, a correctness, and measurements by name. Whatever gen knows beyond
-that stands among the measurements, so that rows come back as they went; results of other tuners become rows that hold
-what they say. Foreign text is parsed as JSON and checked, never evaluated.
-"""
+"""Trials for other programs: T4 results, caches of Kernel Tuner, and recorded search spaces as tables."""
 
 from __future__ import annotations
 
+import csv
+import gzip
 import hashlib
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from gen.errors import StoreError
 from gen.gpu.trial import Status
-from gen.store.rows import Row
+from gen.store.trials import Row, Value
 
-VERSION = "1.0.0"
+T4_VERSION = "1.0.0"
 _INVALIDITY: dict[Status, str] = {
     "ok": "correct", "wrong_result": "correctness", "launch_failed": "runtime", "compile_failed": "compile",
     "infeasible": "constraints", "pruned": "constraints", "timeout": "timeout",
@@ -39,7 +40,7 @@ _ALGORITHM = "algorithm"  # the first parameter of a configuration
 def text_of_t4(rows: Iterable[Row]) -> str:
     """The rows as a T4 results file, one result a line."""
     lines = ",\n".join(f"    {json.dumps(_result(row), allow_nan=False)}" for row in rows)
-    return f'{{\n  "schema_version": "{VERSION}",\n  "results": [\n{lines}\n  ]\n}}\n'
+    return f'{{\n  "schema_version": "{T4_VERSION}",\n  "results": [\n{lines}\n  ]\n}}\n'
 
 
 def rows_of_t4(text: str | bytes, source: str) -> tuple[Row, ...]:
@@ -61,8 +62,8 @@ def rows_of_t4(text: str | bytes, source: str) -> tuple[Row, ...]:
         rule = "must be an object with a list of results, as T4 has it"
         raise StoreError(source, rule, next_step=_ONLY_T4)
     version = content.get("schema_version")
-    if not isinstance(version, str) or version.partition(".")[0] != VERSION.partition(".")[0]:
-        raise StoreError(source, f"must have schema_version {VERSION}", repr(version))
+    if not isinstance(version, str) or version.partition(".")[0] != T4_VERSION.partition(".")[0]:
+        raise StoreError(source, f"must have schema_version {T4_VERSION}", repr(version))
     return tuple(_row(result, f"{source}: result {number}", source) for number, result in enumerate(content["results"]))
 
 
@@ -204,3 +205,143 @@ def _short(value: object) -> str:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
+
+
+_FIRST, _LAST = ("spec", "shape", "algorithm"), ("time_ms", "compile_ms")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A configuration of a search space.
+
+    Attributes:
+        shape: sizes by name, and the alignment where it is less than 16: `cols=8192 rows=8192`.
+        config: the values of the tuning parameters by name, as texts.
+        time_ms: the median; None if the configuration failed.
+    """
+
+    spec: str
+    shape: str
+    algorithm: str
+    config: Mapping[str, str]
+    time_ms: float | None
+    compile_ms: float
+
+
+def table_of(rows: Iterable[Row]) -> str:
+    """The rows as CSV, sorted, so that the same trials give the same text."""
+    found = sorted(rows, key=lambda row: (row.spec, shape_of(row), row.algorithm, _words(row)))
+    names = sorted({name for row in found for name in row.config})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*_FIRST, *names, *_LAST))
+    for row in found:
+        time = "" if row.median_us is None else f"{row.median_us / 1000:.6g}"
+        values = (_word(row.config[name]) if name in row.config else "" for name in names)
+        writer.writerow((row.spec, shape_of(row), row.algorithm, *values, time, f"{row.compile_ms:.4g}"))
+    return text.getvalue()
+
+
+def read_table(place: Path) -> Iterator[Measured]:
+    """The configurations of a CSV file, compressed or not. Raises StoreError, with the line, for anything else."""
+    try:
+        content = place.read_bytes()
+        text = (gzip.decompress(content) if place.suffix == ".gz" else content).decode()
+        yield from _measured(csv.reader(io.StringIO(text, newline="")), str(place))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise StoreError(str(place), "must be a table of trials", error) from error
+
+
+def write_table(place: Path, rows: Iterable[Row]) -> None:
+    """Writes the rows as CSV; compressed, and the same for the same rows, where the name ends in `.gz`."""
+    content = table_of(rows).encode()
+    place.write_bytes(gzip.compress(content, mtime=0) if place.suffix == ".gz" else content)
+
+
+def file_of_device(device: str) -> str:
+    """The file of a device's trials: `nvidia-h100-80gb-hbm3.csv.gz`."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") + ".csv.gz"
+
+
+def shape_of(row: Row) -> str:
+    """A problem's sizes in a table's cell."""
+    sizes = dict(row.extents) | ({} if row.alignment == 16 else {"alignment": row.alignment})
+    return " ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+
+
+def _measured(lines: Iterator[list[str]], place: str) -> Iterator[Measured]:
+    head = next(lines, [])
+    if tuple(head[:3]) != _FIRST or tuple(head[-2:]) != _LAST or len(set(head)) != len(head):
+        columns = ", ".join((*_FIRST, "...", *_LAST))
+        raise StoreError(place, f"must begin with the columns {columns}", ", ".join(head)[:200])
+    for number, line in enumerate(lines, 2):
+        try:
+            values = dict(zip(head, line, strict=True))
+            config = {name: value for name, value in values.items() if value and name not in (*_FIRST, *_LAST)}
+            time = float(values["time_ms"]) if values["time_ms"] else None
+            compile_ms = float(values["compile_ms"])
+            yield Measured(values["spec"], values["shape"], values["algorithm"], config, time, compile_ms)
+        except ValueError as error:
+            raise StoreError(f"{place}: line {number}", "must have a value for each column", error) from error
+
+
+def _words(row: Row) -> str:
+    return " ".join(f"{name}={_word(row.config[name])}" for name in sorted(row.config))
+
+
+def _word(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+KERNEL_TUNER_VERSION = "1.1.0"
+_ERRORS: dict[Status, str] = {
+    "wrong_result": "RuntimeFailedConfig", "launch_failed": "RuntimeFailedConfig", "timeout": "RuntimeFailedConfig",
+    "compile_failed": "CompilationFailedConfig", "infeasible": "InvalidConfig", "pruned": "InvalidConfig",
+}  # fmt: skip
+
+
+def text_of_cache(rows: Sequence[Row]) -> str:
+    """The rows as a cache file.
+
+    Raises StoreError if they are of several devices, specs, algorithms or problems, or none: it has a place for one.
+    """
+    subjects = sorted({(row.device, row.spec, shape_of(row), row.algorithm) for row in rows})
+    if len(subjects) != 1:
+        rule = "must be of one device, spec, shape and algorithm"
+        found = "; ".join(", ".join(subject) for subject in subjects[:8]) or "none"
+        raise StoreError("The trials of a Kernel Tuner cache", rule, found, next_step="Filter them: see gen trials -h")
+    first = rows[0]
+    names = list(first.config)
+    space = {name: sorted({row.config[name] for row in rows}, key=_order) for name in names}
+    content = {
+        "schema_version": KERNEL_TUNER_VERSION,
+        "device_name": first.device,
+        "kernel_name": f"{first.spec}__{first.algorithm}",
+        "problem_size": [extent for _, extent in sorted(first.extents.items())],
+        "tune_params_keys": names,
+        "tune_params": space,
+        "objective": "time",
+        "cache": {",".join(str(row.config[name]) for name in names): _entry(row) for row in rows},
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _order(value: Value) -> tuple[bool, float, str]:
+    """Numbers by size, then texts."""
+    return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    times = [time / 1000 for time in row.times_us]
+    return {
+        **row.config,
+        "time": _ERRORS[row.status] if row.median_us is None else row.median_us / 1000,
+        **({"times": times} if times else {}),
+        "compile_time": row.compile_ms,
+        # Not kept apart from one another: all of it happens while something else compiles.
+        "verification_time": 0.0,
+        "benchmark_time": sum(times),
+        "strategy_time": 0.0,
+        "framework_time": 0.0,
+        "timestamp": row.ended,
+    }
