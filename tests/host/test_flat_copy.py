@@ -166,7 +166,7 @@ def test_one_step_or_run_between_vectors_makes_nothing_whole(sizes: list[int]) -
     steps = [f"batch{place}{end}" for place in range(spec.batches) for end in ("_in", "_out")]
     known = {"rows": 1, "cols": sizes[0], **dict(zip(steps, sizes[1:], strict=True))}
     known |= {f"batch{place}": 2 for place in range(spec.batches)}
-    (whole,) = (told.at(known) for dtype, told in FLAT_COPY.told(spec, config) if dtype == I32)
+    (whole,) = (number.at(known) for dtype, number in FLAT_COPY.extra_arguments(spec, config) if dtype == I32)
     assert whole == all(size % 8 == 0 for size in sizes)
 
 

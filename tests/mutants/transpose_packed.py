@@ -57,7 +57,7 @@ MUTANTS = (
         "boxes: threads left over", ON_PADDED, PACKED, "  if (group >= groups) return;\n", "", (RACE, OUTSIDE_WRITE),
     ),
     Mutant(
-        "boxes: exchanged once only", ON_ELEMENTS, PACKED, '"tile[slot(tiles[number] + mine.tile" ~ told ~ ")]"',
+        "boxes: exchanged once only", ON_ELEMENTS, PACKED, '"tile[slot(tiles[number] + mine.tile" ~ argument ~ ")]"',
         '"tile[tiles[number] + mine.tile]"', (WRONG, UNINITIALISED),
     ),
     # elements of less than a word

@@ -86,7 +86,7 @@ def matrices(spec: MatrixSpec) -> Expr:
 
 
 def batch_arguments(spec: MatrixSpec, index: DType = I64) -> tuple[tuple[DType, Expr], ...]:
-    """What a kernel is told of the other axes."""
+    """The arguments of a kernel about the other axes."""
     return tuple(
         (index, size(f"batch{place}{end}")) for place in range(spec.batches) for end in ("", "_in", "_out")
     )  # fmt: skip
@@ -130,7 +130,7 @@ def between_vectors(
 
 
 def arguments(spec: MatrixSpec, *counts: Expr) -> tuple[str | tuple[DType, Expr], ...]:
-    """What most kernels are told, as `parameters` of the templates has it; counts are of tiles, down and across."""
+    """The arguments of most kernels, in the order of the templates' `parameters`; `counts`: tiles down and across."""
     numbers = tuple((I64, size(name)) for name in ("rows", "cols", "in_pitch", "out_pitch"))
     return ("in", "out", *numbers, *batch_arguments(spec), *((U32, count) for count in counts))
 
@@ -146,17 +146,17 @@ def tiled_launch(
 ) -> Plan:
     """Launches with a block for each tile, which it finds by `place_tile` of the templates.
 
-    As many as there are repetitions; `in_kernel`: one, which is told how many there are. With an order, which is ROW or
-    COL, a block is told by what it multiplies numbers instead of dividing them.
+    There are as many launches as repetitions; with `in_kernel` one, which has their number as an argument. With an
+    order, which is ROW or COL, the kernel has inverses as arguments, by which it multiplies instead of dividing.
     """
     times = repetitions(spec)
-    told: tuple[tuple[DType, Expr], ...] = ((I64, times),) if in_kernel else ()
+    extra: tuple[tuple[DType, Expr], ...] = ((I64, times),) if in_kernel else ()
     if order is not None:
-        told = (*told, *inverses(tiles, divisors(spec, order)))
+        extra = (*extra, *inverses(tiles, divisors(spec, order)))
     launch = Launch(
         grid=(tiles.count, ONE, ONE),
         block=block,
-        arguments=(*arguments(spec, tiles.down, tiles.across), *told),
+        arguments=(*arguments(spec, tiles.down, tiles.across), *extra),
         shared_bytes=constant(shared_bytes),
         times=ONE if in_kernel else times,
     )

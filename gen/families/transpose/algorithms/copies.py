@@ -206,7 +206,7 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         of_run = () if config.even or not spec.batches else ("run_vectors",)
         return (*of_run, *(f"batch{place}" for place in range(1, spec.batches - 2)))
 
-    def told(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[tuple[DType, Expr], ...]:
+    def extra_arguments(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[tuple[DType, Expr], ...]:
         """Numbers, as the template declares them.
 
         First what every thread needs: inverses of divisors; vectors from place to place along every axis, and from one
@@ -248,8 +248,8 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         vectors, threads = self.vectors(spec).at_least(1), constant(config.threads_per_block)
         runs, within = threads // vectors, threads % vectors
         on = [(runs * step + within) % _VECTOR_INDICES for step in (in_step, out_step)]
-        told = (on[0].called("in_on"), on[1].called("out_on"))
-        return told if config.even else (*told, within.called("on"))
+        found = (on[0].called("in_on"), on[1].called("out_on"))
+        return found if config.even else (*found, within.called("on"))
 
     def shift(self, spec: TransposeSpec, config: FlatCopyConfig) -> Expr:
         """The exponent of the power of two that the vectors of a run are."""
@@ -267,7 +267,7 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         launch = Launch(
             grid=self.grid(spec, config),
             block=(config.threads_per_block, 1, 1),
-            arguments=("in", "out", *self.told(spec, config)),
+            arguments=("in", "out", *self.extra_arguments(spec, config)),
         )
         return Plan((launch,))
 

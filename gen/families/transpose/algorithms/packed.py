@@ -239,13 +239,13 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
     @override
     def plan(self, spec: TransposeSpec, config: PackedConfig) -> Plan:
         axes, boxes = axes_of(spec), boxes_of(spec, config.times)
-        told: list[str | tuple[DType, Expr]] = ["in", "out"]
+        given: list[str | tuple[DType, Expr]] = ["in", "out"]
         for extent, box, count in zip(axes.extents, box_of(spec, config.times), boxes, strict=True):
-            told += [(I64, extent), (I32, box), (U32, inverse(box)), (U32, count)]
+            given += [(I64, extent), (I32, box), (U32, inverse(box)), (U32, count)]
         launch = Launch(
             grid=(product(boxes), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*told, (I64, size("in_row")), (I64, size("out_row"))),
+            arguments=(*given, (I64, size("in_row")), (I64, size("out_row"))),
             shared_bytes=self.shared_bytes(spec, config),
         )
         return Plan((launch,))

@@ -141,14 +141,14 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
     def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
         tiles = self.down(spec, config)
         down, across = (tiles, ONE) if config.few is Few.COLS else (ONE, tiles)
-        told = (
+        extra = (
             (U64, inverse_of(size(name) if name.startswith("batch") else tiles).called(f"{name}_inverse"))
             for name in self.divisors(spec, config)
         )
         launch = Launch(
             grid=(self.grid(spec, config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*arguments(spec, down, across), *told, (I32, self.length(spec, config))),
+            arguments=(*arguments(spec, down, across), *extra, (I32, self.length(spec, config))),
             shared_bytes=self.shared_bytes(spec, config),
         )
         return Plan((launch,))
@@ -404,7 +404,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
     def plan(self, spec: TransposeSpec, config: SquaresConfig) -> Plan:
         high, wide = self.sides(spec)
         area = high * wide
-        told = (
+        extra = (
             (I32, high),
             (I32, wide),
             (I32, area),
@@ -414,7 +414,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         launch = Launch(
             grid=(self.grid(spec, config), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*arguments(spec, self.together(spec, config), ONE), *told),
+            arguments=(*arguments(spec, self.together(spec, config), ONE), *extra),
             shared_bytes=constant(self.dynamic_bytes(spec, config)),
         )
         return Plan((launch,))
