@@ -24,7 +24,8 @@ from gen.gpu.trial import Device, Problem
 from gen.paths import cache_home
 from gen.toolchain.farm import CompileFarm, Farm
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.run import LostError, run
+from gen.tune.outcome import LostError
+from gen.tune.run import run
 from gen.tune.search import find_search
 from gen.tune.tuner import Options
 from gen.workers import Report

@@ -35,7 +35,7 @@ from gen.store import tuned
 from gen.store.trials import Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.run import Outcome
+from gen.tune.outcome import Outcome
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.tuner import Options, base_of, tune
 

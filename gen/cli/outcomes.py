@@ -9,7 +9,8 @@ from gen.cli import show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gen.tune.run import Outcome, Run
+    from gen.tune.outcome import Outcome
+    from gen.tune.run import Run
 
 
 def report(done: Run) -> None:

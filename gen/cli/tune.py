@@ -202,8 +202,9 @@ def _measure(
     regret: bool,
     json: bool,
 ) -> None:
+    from gen.tune.outcome import Interrupted
     from gen.tune.regret import regrets, share_of_tuning
-    from gen.tune.run import Interrupted, run
+    from gen.tune.run import run
 
     start = time.monotonic()
     deadline = None if budget is None else start + budget

@@ -25,8 +25,7 @@ from gen.toolchain.compiled import Compiled
 from gen.toolchain.farm import Farm
 from gen.toolchain.identity import code_digest
 from gen.tune.prune import Pruning
-from gen.tune.search import Search, Space
-from gen.tune.tuner import known
+from gen.tune.search import Search, Space, known
 
 
 def identity(entrant: Entrant, problem: Problem, limits: Limits) -> str:

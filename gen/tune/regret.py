@@ -23,8 +23,9 @@ from gen.store.tuned import Winner, merged, read_winners
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import Sources
 from gen.tune.choose import MARGIN, leader_of, median_interval, midmean_interval, over, paired_ratio
+from gen.tune.outcome import Outcome, winner_of
 from gen.tune.race import Finals, noise
-from gen.tune.run import Outcome, keep, winner_of
+from gen.tune.run import keep
 from gen.tune.tuner import Options, after, contest, tune
 
 MOST_REGRET = 0.05  # a class whose winner has more is split

@@ -7,7 +7,7 @@ variants of a spec without making them, so that one of 10^5 can be sampled.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gen.errors import UnknownNameError
+from gen.errors import GenError, UnknownNameError
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import Config
-from gen.families.names import illegal, unsearched
-from gen.gpu.trial import Trial
+from gen.families.names import find_variant, illegal, unsearched
+from gen.gpu.trial import Problem, Trial
 
 COUNTED = 2000  # combinations of an algorithm's values that are looked at to count its variants
 KEPT = 4096  # variants of a space that are kept, for other problems of its spec
@@ -300,3 +300,15 @@ def find_search(name: str) -> Callable[[Space], Search]:
     if name not in SEARCHES:
         raise UnknownNameError("The search", "must be one of " + ", ".join(SEARCHES), repr(name))
     return SEARCHES[name]
+
+
+def known(problem: Problem, names: Iterable[str]) -> Iterator[Variant]:
+    """The variants of these names, made one by one; without those that are no longer any of the problem's spec."""
+    specs = {problem.spec_name: problem.spec.to_json()}
+    for name in names:
+        try:
+            made = find_variant((problem.family,), name, specs)
+        except GenError:
+            continue
+        if made.spec == problem.spec and made.algorithm.only_if_asked is None:
+            yield made

@@ -12,31 +12,18 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from gen.emit.render import render
-from gen.errors import CompileError, GenError, RunError
+from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, find_variant, likely_variants, variant
+from gen.families.names import base_variants, likely_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
 from gen.gpu.trial import Device, Entrant, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import MADE_ANEW, READY, Attempts, Sources, against
+from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve, halve_short
-from gen.tune.run import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
-from gen.tune.search import First, Search, Space, exhaustive
-
-
-def known(problem: Problem, names: Iterable[str]) -> Iterator[Variant]:
-    """The variants of these names, made one by one; without those that are no longer any of the problem's spec."""
-    specs = {problem.spec_name: problem.spec.to_json()}
-    for name in names:
-        try:
-            made = find_variant((problem.family,), name, specs)
-        except GenError:
-            continue
-        if made.spec == problem.spec and made.algorithm.only_if_asked is None:
-            yield made
-
+from gen.tune.search import First, Search, Space, exhaustive, known
 
 FINALS_SHARE = 0.2  # of the time until the deadline, for the race
 FINALS_SECONDS = 3.0  # more than a race needs

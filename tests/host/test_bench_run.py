@@ -18,7 +18,7 @@ from gen.families import FAMILIES
 from gen.families.regions import sizes_of
 from gen.gpu.timing import Protocol
 from gen.store.tuned import read_winners
-from gen.tune.run import LostError
+from gen.tune.outcome import LostError
 from gen.tune.search import Space
 from tests.fake_process import FakePeer, FakeProcess
 from tests.fake_tuning import FakeFarm, FakeTuningDevice

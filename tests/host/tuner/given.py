@@ -13,7 +13,7 @@ from gen.families.names import find_family, find_variant
 from gen.gpu.timing import METHOD
 from gen.gpu.trial import Problem
 from gen.store.trials import Setting, Trials
-from gen.tune.run import Outcome
+from gen.tune.outcome import Outcome
 from gen.tune.search import Space
 from gen.tune.tuner import candidates, tune
 from tests.fake_tuning import FakeFarm, FakeTuningDevice

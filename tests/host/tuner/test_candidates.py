@@ -9,7 +9,7 @@ from gen.families.base import Variant
 from gen.families.names import search_space
 from gen.gpu.trial import Problem, Status
 from gen.store.trials import Trials
-from gen.tune.run import winner_of
+from gen.tune.outcome import winner_of
 from gen.tune.search import random
 from gen.tune.tuner import Options, candidates
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeTuningDevice

@@ -18,8 +18,8 @@ from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
 from gen.tune.choose import choose
+from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
 from gen.tune.race import FINALISTS, FIRST_HEAT, LAST_TURNS, LEAST_TURNS, MOST_TURNS, ROUND, Finals
-from gen.tune.run import displaces, outcome_of, tried_as, winner_of
 from tests.fake_family import called_variant
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.tuner.given import ALL, BASE, FIRST, MAY_WIN, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won

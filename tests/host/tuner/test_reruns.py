@@ -17,8 +17,8 @@ from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, tuner
 from gen.tune.attempts import Sources
+from gen.tune.outcome import Interrupted, displaces
 from gen.tune.race import ROUND
-from gen.tune.run import Interrupted, displaces
 from gen.tune.search import Climb, InOrder, Search, Space
 from gen.tune.tuner import Options, candidates
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice

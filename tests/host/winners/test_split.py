@@ -17,10 +17,11 @@ from gen.gpu.trial import Entrant, Problem, Trial
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, read_winners
 from gen.tune.attempts import Sources
+from gen.tune.outcome import Outcome
 from gen.tune.problems import problems
 from gen.tune.race import Finals
 from gen.tune.regret import Regret, regret_of, regrets, replaced
-from gen.tune.run import Outcome, run
+from gen.tune.run import run
 from gen.tune.tuner import Options, contest, tune
 from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.winners.given import BASE, EVERY, TALL, TRANSPOSE, WIDE, Sized, kept, tall_matrices, timed
