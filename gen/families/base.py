@@ -1,7 +1,6 @@
-"""What a family is: specs say what, algorithms say how, plans say which launches.
+"""What a family is: specs say what is computed, algorithms how, plans by which launches.
 
-What they are put together from comes from here too: `arrays`, `plans`, `gen.arch`. Imports these, `errors`, `dtypes`,
-`expr`, `config` and `near`, nothing else of gen; nothing outside a family knows a family's name.
+Nothing outside a family knows a family's name.
 """
 
 from __future__ import annotations
