@@ -43,7 +43,7 @@ def prove(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME|FAMILY|SPEC|FILE|FOLDER]...",
+            metavar="NAME|FAMILY|SPEC|FILE|FOLDER",
             show_default=False,
             help="Variants by full name or as the literature calls them, families, specs such as reduction_sum_f32, "
             "and files of kernels that gen wrote, or folders of them.",
@@ -66,10 +66,10 @@ def prove(
     rounding counts. Without a name: the base and named variants of every catalogue. With a family or a spec: these,
     and configs in which every pair of parameter values meets. With a variant's name: that one.
 
-    A name stands for what gen writes for the variant now. With a file, NAME.cu or any path, the very text in it is
-    proven, as its header says which variant it is and how it is launched; faults are given by that file's lines. Where
-    the folder of what gen writes has a file of a variant that is proven, and other text stands in it, that file is
-    named, and is proven as well.
+    For a name, gen proves the text that it writes for the variant now. For a file that gen wrote, NAME.cu or any path,
+    it proves the text in the file, with all changes in it: the header says which variant it is, and faults name the
+    file and its line. If the folder of results holds a file of a variant that is proven, and its text differs from
+    what gen writes, gen names the file and proves both.
 
     A case that fails is kept in failed_cases.jsonl and tried first on every variant of its spec; what is shown is the
     smallest that was found. A variant that takes none of the problems has failed; skipped is only what no CPU can run.
