@@ -224,7 +224,7 @@ def _show(one: Explanation) -> None:
 
     sizes = ", ".join(f"{size} {extent}" for size, extent in one.extents.items())
     show.text(f"{one.variant.name} on {one.limits.arch}, at {sizes}", "bold")
-    show.text(one.variant.algorithm.described(one.variant.config))
+    show.text(one.variant.algorithm.description(one.variant.config))
     show.text()
     for sentence in sentences(one):
         show.text(sentence)

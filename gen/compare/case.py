@@ -104,7 +104,7 @@ class ComparisonCase:
     @property
     def provable(self) -> ComparisonCase:
         """The case at the nearest sizes at which NumPy computes it in seconds: itself, or a smaller one."""
-        extents = self.family.provable(self.spec, self.extents)
+        extents = self.family.sizes_for_numpy(self.spec, self.extents)
         if extents == self.extents:
             return self
         shape = self.family.layouts(self.spec, extents)[self.inputs[0].name].shape

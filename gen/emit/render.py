@@ -72,7 +72,7 @@ def linked_with(text: str) -> tuple[str, ...]:
 def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...]:
     of_sources = digest(environment, variant.algorithm.template)
     lines = [variant.name, ""]
-    lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.described(variant.config)) + [""]
+    lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.description(variant.config)) + [""]
     lines += _plan(variant.plan)
     if variant.algorithm.links:
         lines.append("Compile:  nvcc -rdc=true " + " ".join(f"-l{library}" for library in variant.algorithm.links))

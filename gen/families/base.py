@@ -122,10 +122,12 @@ class Algorithm(ABC, Generic[S, C]):
     links: ClassVar[tuple[str, ...]] = ()  # libraries of device code that its text is linked with: `cudadevrt`
     not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it: then it is proven on a GPU only
     not_sampled: ClassVar[str | None] = None  # why the CPU cannot run a few blocks of a large grid without the others
-    absent: ClassVar[int] = 0  # words of 64 bits in zeroed scratch memory of a block that is done, and adds nothing
+    flag_word_of_finished_block: ClassVar[int] = (
+        0  # words of 64 bits in zeroed scratch memory of a block that is done, and adds nothing
+    )
 
     @property
-    def only_if_asked(self) -> str | None:
+    def excluded_from_tuning(self) -> str | None:
         """Why neither tuning nor dispatch chooses it; None if they may."""
         if not self.repeatable:
             return "it does not give the same bits on every run"
@@ -139,7 +141,7 @@ class Algorithm(ABC, Generic[S, C]):
         """Why tuning does not try this config for this spec, legal as it is, unless it is told to."""
         return None
 
-    def described(self, config: C) -> str:
+    def description(self, config: C) -> str:
         """What a variant does, in a sentence or two; where a config leaves out what the summary says, without that."""
         return self.summary
 
@@ -286,9 +288,9 @@ class Family(ABC, Generic[S]):
         algorithms: by name.
         named: the kernels of the literature.
         catalogue: the specs that are generated, proven and tuned when none is named.
-        samples: by algorithm, a spec on which it is proven too: for those that a catalogue leaves little to do.
+        extra_proof_specs: by algorithm, a spec on which it is proven too, where a catalogue leaves it little to do.
         templates: the folder that holds `{name}/`; the shared partials are found from every family.
-        spelling: labels, a colon, and what they are made of, for those who misspell one; empty: the catalogue shows it.
+        label_help: labels, a colon, what they are made of: for whoever misspells one. Empty: the catalogue shows it.
     """
 
     name: ClassVar[str]
@@ -296,15 +298,15 @@ class Family(ABC, Generic[S]):
     algorithms: Mapping[str, Algorithm[S, Any]]
     named: tuple[Named, ...] = ()
     catalogue: tuple[S, ...]
-    samples: Mapping[str, S] = MappingProxyType({})
+    extra_proof_specs: Mapping[str, S] = MappingProxyType({})
     templates: Traversable
-    spelling: ClassVar[str] = ""
+    label_help: ClassVar[str] = ""
 
     def name_of(self, spec: S) -> str:
         """The spec's name, with its family: `reduction_sum_f32`."""
         return f"{self.name}_{spec.label}"
 
-    def spell(self, label: str) -> S | None:
+    def from_label(self, label: str) -> S | None:
         """The spec outside the catalogue whose label says all of it; None if there is none."""
         return None
 
@@ -342,7 +344,7 @@ class Family(ABC, Generic[S]):
     def oracle(self, spec: S, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """What NumPy says the outputs are."""
 
-    def part(
+    def oracle_at(
         self, spec: S, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
         """What NumPy says of single elements of an output that is too large to be computed whole.
@@ -389,7 +391,7 @@ class Family(ABC, Generic[S]):
     def representative(self, spec: S, shape_class: str) -> Extents:
         """The sizes that stand for a shape class when it is tuned."""
 
-    def provable(self, spec: S, extents: Extents) -> Extents:
+    def sizes_for_numpy(self, spec: S, extents: Extents) -> Extents:
         """The nearest sizes at which NumPy computes the results in seconds.
 
         Where they are smaller, base is proven at them, and its own result is what others must equal, bit for bit.

@@ -172,14 +172,14 @@ def parse_label(family: Family[S], label: str, known: Mapping[str, Mapping[str, 
             return spec
     if label in known:
         return family.from_json(known[label])
-    spelled = family.spell(label)
+    spelled = family.from_label(label)
     if spelled is not None:
         return spelled
     labels = [spec.label for spec in family.catalogue]
     meant = _respelled_label(family, label) or near(label, [*labels, *known])
     raise UnknownNameError(
         "The spec",
-        f"must be {family.name}_LABEL, with a LABEL such as {family.spelling or labels[0]}",
+        f"must be {family.name}_LABEL, with a LABEL such as {family.label_help or labels[0]}",
         repr(f"{family.name}_{label}"),
         next_step=did_you_mean([f"{family.name}_{one}" for one in meant]) or OWN_SPECS,
     )
@@ -197,7 +197,7 @@ def _respelled_label(family: Family[Any], label: str) -> list[str]:
 
 def _is_spelled(family: Family[Any], label: str) -> bool:
     try:
-        return family.spell(label) is not None
+        return family.from_label(label) is not None
     except SpecError:  # words that do not go together
         return False
 

@@ -394,7 +394,7 @@ def _failed(error: GenError) -> Status:
 
 def _provable(problem: Problem) -> Problem:
     """The problem at the nearest sizes at which NumPy computes it in seconds."""
-    return replace(problem, extents=problem.family.provable(problem.spec, problem.extents))
+    return replace(problem, extents=problem.family.sizes_for_numpy(problem.spec, problem.extents))
 
 
 def _key(problem: Problem) -> str:

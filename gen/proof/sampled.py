@@ -2,15 +2,15 @@
 
 The first and the last blocks run, those about element 2^31 and 2^32, those one such step before others, and a few at
 random. Every rule of the CPU run holds. What these blocks write is compared with NumPy, element by element, through
-`Family.part`; and they must touch elements beyond 2^31 and 2^32 of every array that has as many.
+`Family.oracle_at`; and they must touch elements beyond 2^31 and 2^32 of every array that has as many.
 
 Blocks that depend on others are treated as follows. Scratch memory holds zeros where a block that did not run would
 have written: what adds up partial results then adds those of the chosen blocks, and the sum must be that of the
-elements they have read, each once, the first and the last among them. A zeroed scratch of one word counts blocks:
-those that do not run are counted beforehand, so that the last of the chosen takes itself for the last of all. Where a
-block waits for others, those that do not run have handed it what adds nothing: `Algorithm.absent`. A private copy is
-made whole after some of the blocks that make it have been seen to copy rightly. Blocks of a cluster that wait for each
-other cannot be run in part: `Algorithm.not_sampled` says so.
+elements they have read, each once, the first and the last among them. A zeroed scratch of one word counts blocks: those
+that do not run are counted beforehand, so that the last of the chosen takes itself for the last of all. Where a block
+waits for others, those that do not run have handed it what adds nothing: `Algorithm.flag_word_of_finished_block`. A
+private copy is made whole after some of the blocks that make it have been seen to copy rightly. Blocks of a cluster
+that wait for each other cannot be run in part: `Algorithm.not_sampled` says so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Ca
 
     `seed` chooses what the arrays hold, and some of the blocks.
     """
-    if type(family).part is Family.part:
+    if type(family).oracle_at is Family.oracle_at:
         return
     for number, (candidate, offset) in enumerate(_large(spec)):
         try:
@@ -276,14 +276,14 @@ class _Sample:
 
     def _handed(self, step: Step, blocks: Sequence[int], count: int) -> tuple[Array, ...]:
         """The words that a launch's blocks hand to one that waits for them, as if those that do not run had ended."""
-        absent = self._kernel.variant.algorithm.absent
+        flag_word = self._kernel.variant.algorithm.flag_word_of_finished_block
         found = []
         for scratch in self._plan.scratch:
             words, rest = divmod(scratch.bytes.at(self._sizes), 8 * count)
-            if absent and scratch.zeroed and scratch.name in step.arguments and not rest:
+            if flag_word and scratch.zeroed and scratch.name in step.arguments and not rest:
                 layout = Layout((count, words), (8 * words, 8), np.dtype(np.uint64))
                 array = self._buffers[scratch.name].range.view(layout, 0)
-                array[:] = absent
+                array[:] = flag_word
                 array[list(blocks)] = 0
                 found.append(array)
         return tuple(found)
@@ -338,7 +338,7 @@ class _Sample:
             place, left = np.divmod(left, stride)
             index.append(place)
         inputs = {o.name: self._pristine(o) for o in self._arrays if o.role != "out"}
-        expected = self._family.part(self._spec, inputs, self._case.extents, operand.name, tuple(index))
+        expected = self._family.oracle_at(self._spec, inputs, self._case.extents, operand.name, tuple(index))
         return self._compare(operand, expected, buffer.view()[tuple(index)], index)
 
     def _wrong_total(self, operand: Operand) -> _Finding | None:
@@ -358,7 +358,7 @@ class _Sample:
                 inputs[one.name] = self._buffers[one.name].flat()[read]
                 extents |= {axis: 1 for axis in one.axes if isinstance(axis, str)}
                 extents |= {axis: read.size for axis in one.axes[-1:] if isinstance(axis, str)}
-        expected = self._family.part(self._spec, inputs, extents, operand.name, ())
+        expected = self._family.oracle_at(self._spec, inputs, extents, operand.name, ())
         return self._compare(operand, expected, buffer.view(), [])
 
     def _compare(self, operand: Operand, expected: Expected | None, got: Array, index: list[Array]) -> _Finding | None:

@@ -202,8 +202,8 @@ class Chooser:
 
     def _allowed(self, made: Variant) -> Variant:
         """The variant. Raises ConfigError if the device cannot run it, or it must be asked for."""
-        if made.algorithm.only_if_asked is not None:
-            raise ConfigError(made.name, f"must be asked for: {made.algorithm.only_if_asked}")
+        if made.algorithm.excluded_from_tuning is not None:
+            raise ConfigError(made.name, f"must be asked for: {made.algorithm.excluded_from_tuning}")
         reason = made.algorithm.infeasible(made.spec, made.config, self._limits)
         if reason is not None:
             raise ConfigError(made.name, f"cannot run on {self._device}: {reason}")

@@ -64,7 +64,7 @@ class Space:
         return tuple(
             (algorithm, prod(len(parameter.values) for parameter in algorithm.config.parameters()))
             for algorithm in self.family.algorithms.values()
-            if algorithm.only_if_asked is None
+            if algorithm.excluded_from_tuning is None
         )
 
     @cached_property
@@ -310,5 +310,5 @@ def known(problem: Problem, names: Iterable[str]) -> Iterator[Variant]:
             made = find_variant((problem.family,), name, specs)
         except GenError:
             continue
-        if made.spec == problem.spec and made.algorithm.only_if_asked is None:
+        if made.spec == problem.spec and made.algorithm.excluded_from_tuning is None:
             yield made

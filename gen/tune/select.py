@@ -57,7 +57,7 @@ def of_family(family: Family[Any], cover: bool, limits: Limits) -> tuple[Variant
     """The base and named variants of a family's catalogue; with `cover`, a cover of every algorithm's space too."""
     found = [made for spec in family.catalogue for made in of_spec(family, spec, cover, limits)]
     if cover:
-        for name, spec in family.samples.items():
+        for name, spec in family.extra_proof_specs.items():
             found += _cover(family, spec, family.algorithms[name], limits)
     # A kernel of the literature may fix fields of its spec, and so be of none that the catalogue holds.
     return _distinct([*found, *(named_variant(family, named) for named in family.named)])
@@ -80,7 +80,7 @@ def _cover(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any], limi
 
 def feasible(family: Family[Any], spec: Spec, limits: Limits) -> int:
     """How many variants of a spec tuning tries on such a device."""
-    tried = [algorithm for algorithm in family.algorithms.values() if algorithm.only_if_asked is None]
+    tried = [algorithm for algorithm in family.algorithms.values() if algorithm.excluded_from_tuning is None]
     return sum(len(search_space(algorithm, spec, limits)) for algorithm in tried)
 
 

@@ -67,7 +67,7 @@ def cover(family: Family[Any], specs: Iterable[Spec], name: str) -> list[Variant
 
 def specs_of(family: Family[Any], name: str) -> list[Spec]:
     """Those that the algorithm takes, of its family's catalogue and samples; its own sample first."""
-    every = dict.fromkeys((family.samples.get(name), *family.catalogue, *family.samples.values()))
+    every = dict.fromkeys((family.extra_proof_specs.get(name), *family.catalogue, *family.extra_proof_specs.values()))
     return [spec for spec in every if spec is not None and legal_space(family.algorithms[name], spec)]
 
 

@@ -277,7 +277,7 @@ def test_every_tuning_parameter_changes_the_text_or_the_launches(
 ) -> None:
     left = {parameter.field for parameter in algorithm.config.parameters()}
     literature = [named_variant(family, named).spec for named in family.named]
-    for spec in dict.fromkeys([*family.catalogue, *family.samples.values(), *literature]):
+    for spec in dict.fromkeys([*family.catalogue, *family.extra_proof_specs.values(), *literature]):
         configs = search_space(algorithm, spec) if left else ()
         for field in sorted(left):
             pairs = islice(_pairs(configs, field), 50)

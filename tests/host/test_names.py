@@ -180,7 +180,7 @@ def test_the_rule_for_a_spec_is_true_of_what_it_calls_an_example() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_says_what_labels_are_made_of_and_of_which_types(family: Family[Any]) -> None:
-    examples, _, parts = family.spelling.partition(":")
+    examples, _, parts = family.label_help.partition(":")
     named = set(re.findall(r"\w+", parts)) & set(TYPES)
     taken: set[str] = set()
     for label in re.split(", | or ", examples):
@@ -189,7 +189,7 @@ def test_a_family_says_what_labels_are_made_of_and_of_which_types(family: Family
         for place in [place for place, word in enumerate(words) if word in TYPES]:
             for one in TYPES:
                 with suppress(SpecError):
-                    if family.spell("_".join([*words[:place], one, *words[place + 1 :]])) is not None:
+                    if family.from_label("_".join([*words[:place], one, *words[place + 1 :]])) is not None:
                         taken.add(one)
     if family.name == "stencil":  # of whose labels each holds another digest
         taken = {"f16", "f32", "f64"}
@@ -197,9 +197,9 @@ def test_a_family_says_what_labels_are_made_of_and_of_which_types(family: Family
 
 
 def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
-    assert Reduction().spell("sum_f32") == ReductionSpec()
-    assert Transpose().spell("10_b32") == TransposeSpec()
-    assert [family.spell("nothing") for family in FAMILIES] == [None] * len(FAMILIES)
+    assert Reduction().from_label("sum_f32") == ReductionSpec()
+    assert Transpose().from_label("10_b32") == TransposeSpec()
+    assert [family.from_label("nothing") for family in FAMILIES] == [None] * len(FAMILIES)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_the_file_says_what_it_is_linked_with() -> None:
 
 
 def test_neither_tuning_nor_dispatch_chooses_it_unasked(tmp_path: Path) -> None:
-    assert ALGORITHM.only_if_asked == "it must be linked with cudadevrt wherever it is loaded"
+    assert ALGORITHM.excluded_from_tuning == "it must be linked with cudadevrt wherever it is loaded"
     tried = Space(REDUCTION, SPEC)
     names = {made.algorithm.name for number in range(tried.size) if (made := tried.at(number)) is not None}
     assert "nested" not in names

@@ -282,7 +282,7 @@ def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> Non
     feasible = sum(
         algorithm.infeasible(prospect.spec, config, H100) is None
         for algorithm in family.algorithms.values()
-        if algorithm.only_if_asked is None
+        if algorithm.excluded_from_tuning is None
         for config in search_space(algorithm, prospect.spec)
     )
     assert prospect.feasible == feasible > 100

@@ -32,7 +32,9 @@ from tests.fake_family import FakeFamily, FakeSpec, fake_variant
 from tests.outside.scan_family.scan import Scan
 
 LIMITS = Limits.of("sm_90")
-SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue if type(family).part is not Family.part]
+SPECS = [
+    (family, spec) for family in FAMILIES for spec in family.catalogue if type(family).oracle_at is not Family.oracle_at
+]
 each_spec = pytest.mark.parametrize(
     ("family", "spec"), SPECS, ids=lambda part: getattr(part, "name", getattr(part, "label", ""))
 )
@@ -103,7 +105,7 @@ def test_large_cases_go_beyond_2_32_along_every_axis_and_in_all(family: Family[A
 def test_problems_whose_results_are_few_but_not_one_are_left_out() -> None:
     family = Reduction()
     for label, results in (("sum_f32", 1), ("max_f16", 1), ("sum_f32_axis0", EDGES[-1]), ("sum_f32_axism1", EDGES[-1])):
-        spec = family.spell(label)
+        spec = family.from_label(label)
         assert spec is not None
         (case,) = sampled_cases(family, spec)
         assert np.prod(family.layouts(spec, case.extents)["out"].shape, dtype=object) >= results
@@ -117,7 +119,7 @@ def test_parts_of_a_reduction_are_those_of_the_whole(op: str, axis: tuple[int, .
     (name,) = (operand.name for operand in spec.operands if operand.role == "out")
     whole = expected(spec, array)[name]
     index = tuple(np.indices(whole.value.shape).reshape(whole.value.ndim, -1))
-    part = family.part(spec, {"in": array}, {}, name, index)
+    part = family.oracle_at(spec, {"in": array}, {}, name, index)
     assert part is not None
     assert np.array_equal(part.value, whole.value.ravel())
     if whole.magnitude is not None:
@@ -170,7 +172,7 @@ def test_a_block_that_waits_for_others_takes_those_that_do_not_run_for_done(
     cases = tuple(sampled_cases(made.family, made.spec))
     (proof,) = prove(host_runner, [made], cases)
     assert (proof.failure, proof.cases) == (None, 1)
-    monkeypatch.setattr(type(made.algorithm), "absent", 0)
+    monkeypatch.setattr(type(made.algorithm), "flag_word_of_finished_block", 0)
     (proof,) = prove(host_runner, [made], cases)
     assert proof.failure is not None
     assert proof.failure.kind == "hang"
@@ -212,7 +214,7 @@ class Plus(FakeFamily):
     def layouts(self, spec: FakeSpec, extents: Extents) -> Mapping[str, Layout]:
         return layouts_of(spec.operands, extents)
 
-    def part(
+    def oracle_at(
         self, spec: FakeSpec, inputs: Mapping[str, Any], extents: Extents, name: str, index: tuple[Any, ...]
     ) -> Expected:
         (values,) = inputs.values()

@@ -39,7 +39,7 @@ def test_the_numbers_of_a_space_stand_for_its_variants_in_order(family: Any, spe
     expected = [
         variant(family, spec, algorithm, config).name
         for algorithm in family.algorithms.values()
-        if algorithm.only_if_asked is None
+        if algorithm.excluded_from_tuning is None
         for config in search_space(algorithm, spec)
     ]
     assert found == expected
@@ -97,7 +97,7 @@ def test_a_variant_has_the_number_that_stands_for_it(family: Any, spec: Any) -> 
     for number in range(0, whole.size, max(whole.size // 500, 1)):
         made = whole.at(number)
         assert made is None or whole.number(made) == number
-    asked = [one for one in base_variants(family, spec) if one.algorithm.only_if_asked is not None]
+    asked = [one for one in base_variants(family, spec) if one.algorithm.excluded_from_tuning is not None]
     assert [whole.number(made) for made in asked] == [None] * len(asked)
 
 

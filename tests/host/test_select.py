@@ -71,7 +71,11 @@ def reductions(draw: st.DrawFn) -> ReductionSpec:
 
 def specs(family: Family[Any]) -> st.SearchStrategy[Spec]:
     """Specs of a family: of its catalogue, of its samples, of the literature, and any others."""
-    known = (*family.catalogue, *family.samples.values(), *(named_variant(family, one).spec for one in family.named))
+    known = (
+        *family.catalogue,
+        *family.extra_proof_specs.values(),
+        *(named_variant(family, one).spec for one in family.named),
+    )
     moves = st.builds(MoveSpec, st.just("turn")) | st.builds(MoveSpec, st.sampled_from(("fine", "coarse")), st.just(32))
     drawn: dict[str, st.SearchStrategy[Any]] = {
         "transpose": permutations() | transposes_that_change() | moves,
@@ -138,7 +142,7 @@ def shared(family: Family[Any], spec: Spec) -> tuple[Case, ...]:
 def test_every_pair_of_values_that_may_meet_meets(family: Family[Any]) -> None:
     for name, variants in covered(family).items():
         for spec in {made.spec for made in variants}:
-            if spec not in (*family.catalogue, family.samples.get(name)):
+            if spec not in (*family.catalogue, family.extra_proof_specs.get(name)):
                 continue  # of a kernel of the literature
             legal = search_space(family.algorithms[name], spec, LIMITS)
             fields = [parameter.field for parameter in family.algorithms[name].config.parameters()]

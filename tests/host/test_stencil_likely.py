@@ -102,7 +102,7 @@ def test_base_is_proven_in_less_than_tuning_takes(form: str, radius: int) -> Non
     spec = gen.stencil(FORMS[form](2, radius))
     sizes = {"rows": 16384, "cols": 16384, "in_pitch": 16384, "out_pitch": 16384}
     for steps in (1, 16, 1000):
-        proven = FAMILY.provable(spec, {**sizes, STEPS: steps})
+        proven = FAMILY.sizes_for_numpy(spec, {**sizes, STEPS: steps})
         cells = proven["rows"] * proven["cols"]
         assert cells >= 64 * 64
         assert cells * proven[STEPS] * len(spec.taps) <= 12_000_000
@@ -112,7 +112,7 @@ def test_base_is_proven_in_less_than_tuning_takes(form: str, radius: int) -> Non
 def test_small_problems_are_proven_as_they_are() -> None:
     spec = gen.stencil(gen.star(2, 1))
     extents = {"rows": 60, "cols": 64, "in_pitch": 64, "out_pitch": 64, STEPS: 20}
-    assert FAMILY.provable(spec, extents) == extents
+    assert FAMILY.sizes_for_numpy(spec, extents) == extents
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)

@@ -32,8 +32,8 @@ ON_LONG_STREAM = ON_STREAM.replace("u8", "u16")  # not all of its rows are on th
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
-ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').samples['temporal'].label}__temporal_v1_r8_n1_t4"
-ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').samples['overlapped'].label}__overlapped_v2_w2_t4"
+ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
+ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
 _LAPLACIAN = "stencil_laplacian_029fdcc6_f32"

@@ -78,13 +78,13 @@ class Probes(DenseFamily[ProbeSpec]):
         TileSpec("set_row_read_col", 16, 32),
     )
     templates = templates_root()
-    spelling = (
+    label_help = (
         "read11_f32, soa2_f64 or set_row_read_col_16x32_b32: a pattern and a type, one of "
         f"{', '.join(dtype.name for dtype in NUMBERS)}, or {', '.join(dtype.name for dtype in BITS)} for tiles"
     )
 
     @override
-    def spell(self, label: str) -> ProbeSpec | None:
+    def from_label(self, label: str) -> ProbeSpec | None:
         words, _, dtype_name = label.rpartition("_")
         dtype = DTYPES.get(dtype_name)
         if dtype is None:
@@ -121,7 +121,7 @@ class Probes(DenseFamily[ProbeSpec]):
         copied = spec.sets_rows == spec.reads_rows
         return {"out": Expected(inputs["in"] if copied else inputs["in"].swapaxes(1, 2))}
 
-    def part(
+    def oracle_at(
         self, spec: ProbeSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
         """The elements that get there, and what is added to them."""

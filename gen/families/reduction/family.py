@@ -54,19 +54,19 @@ class Reduction(Family[ReductionSpec]):
         *NESTED,
     )
     catalogue = (ReductionSpec(),)
-    samples: Mapping[str, ReductionSpec] = {
+    extra_proof_specs: Mapping[str, ReductionSpec] = {
         "rows": ReductionSpec(axis=(1,)),
         "columns": ReductionSpec(axis=(0,)),
         "stream": ReductionSpec(axis=(0,)),
         "strided": ReductionSpec(axis=(0, 2)),
     }
     templates = templates_root()
-    spelling = (
+    label_help = (
         "sum_f32 or var_f16_ddof1_axis0x2: an operator and a type, one of "
         f"{', '.join(dtype.name for dtype in DTYPES.values() if dtype.kind != 'bits')}"
     )
 
-    def spell(self, label: str) -> ReductionSpec | None:
+    def from_label(self, label: str) -> ReductionSpec | None:
         """Every spec has a label that says all of it."""
         return spell(label)
 
@@ -96,7 +96,7 @@ class Reduction(Family[ReductionSpec]):
         """NumPy's definition in a wider type."""
         return expected(spec, inputs["in"])
 
-    def part(
+    def oracle_at(
         self, spec: ReductionSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
         """Of a whole array the sum of what was read; partial results of 0 change it in nothing."""

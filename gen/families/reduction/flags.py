@@ -46,7 +46,7 @@ class Flags(Sharing[FlagsConfig]):
         "it that blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
     )
     config = FlagsConfig
-    absent = 1 << 32  # `kThere` in the template, and no bit of a state
+    flag_word_of_finished_block = 1 << 32  # `kThere` in the template, and no bit of a state
 
     def infeasible(self, spec: ReductionSpec, config: FlagsConfig, limits: Limits) -> str | None:
         """The blocks that one waits for must fit on the device together with it."""

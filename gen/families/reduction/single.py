@@ -58,7 +58,7 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
     )
     config = SingleConfig
 
-    def described(self, config: SingleConfig) -> str:
+    def description(self, config: SingleConfig) -> str:
         """What threads of this variant hand each other their states by."""
         return self.summary.replace(_EVERY_WAY, _WORDS[config.ending])
 

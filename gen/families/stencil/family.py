@@ -63,9 +63,11 @@ class Stencil(DenseFamily[StencilSpec]):
     )  # fmt: skip
     # An explicit step of the heat equation, at half the largest stable time step.
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
-    samples = MappingProxyType({"overlapped": StencilSpec("derivative", _SLOPE, (9,)), "temporal": _TRANSPORT})
+    extra_proof_specs = MappingProxyType(
+        {"overlapped": StencilSpec("derivative", _SLOPE, (9,)), "temporal": _TRANSPORT}
+    )
     templates = templates_root()
-    spelling = (
+    label_help = (
         f"{catalogue[0].label}: a word, a digest of all that is computed and a type, one of "
         f"{', '.join(dtype.name for dtype in DTYPES)}"
     )
@@ -74,10 +76,10 @@ class Stencil(DenseFamily[StencilSpec]):
         """The inverse of `StencilSpec.to_json`."""
         return StencilSpec.from_json(content)
 
-    def spell(self, label: str) -> StencilSpec | None:
+    def from_label(self, label: str) -> StencilSpec | None:
         """The samples, and the specs of the literature's kernels."""
         named = (self.from_json({**self.catalogue[0].to_json(), **named.spec}) for named in self.named)
-        return next((spec for spec in (*self.samples.values(), *named) if spec.label == label), None)
+        return next((spec for spec in (*self.extra_proof_specs.values(), *named) if spec.label == label), None)
 
     def counts(self, spec: StencilSpec) -> Mapping[str, int]:
         """How many steps a call takes."""
@@ -87,7 +89,7 @@ class Stencil(DenseFamily[StencilSpec]):
         """The correlation, its terms rounded as the spec says, as often as there are steps."""
         return {"out": expected(spec, inputs["in"], extents.get(STEPS, 1))}
 
-    def part(
+    def oracle_at(
         self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
         """One step, of these cells alone."""
@@ -106,7 +108,7 @@ class Stencil(DenseFamily[StencilSpec]):
         steps = 1 if shape_class == ONE_STEP else TUNED_STEPS
         return extents_of(spec, (1 << 26,) if len(spec.axes) == 1 else (8192, 8192), steps)
 
-    def provable(self, spec: StencilSpec, extents: Extents) -> Extents:
+    def sizes_for_numpy(self, spec: StencilSpec, extents: Extents) -> Extents:
         """As much of it as NumPy computes in a fraction of a second, so that tuning need not wait for it."""
         axes = len(spec.axes)
         steps = min(extents.get(STEPS, 1), _PROVABLE_STEPS)

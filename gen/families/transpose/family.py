@@ -43,13 +43,13 @@ class Transpose(DenseFamily[MatrixSpec]):
     algorithms: Mapping[str, Algorithm[Any, Any]] = {a.name: a for a in _ALGORITHMS}
     named = tuple(literature.literature())
     catalogue: tuple[MatrixSpec, ...] = (TransposeSpec(),)
-    samples: Mapping[str, Any] = {
+    extra_proof_specs: Mapping[str, Any] = {
         "shift_tile": TransposeSpec(dtype=B8),
         "packed": TransposeSpec((0, 3, 2, 1), B8),
         "swap_tile": TransposeSpec(in_place=True),
     }
     templates = templates_root()
-    spelling = (
+    label_help = (
         "0312_b16, 10_b32_in_place, 10_f32_to_f16 or 10_c64_conj: axes in their new order and a type, one of "
         f"{', '.join(dtype.name for dtype in BITS.values())}, or {', '.join(NUMBERS)} where numbers change"
     )
@@ -59,7 +59,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         return isinstance(spec, MatrixSpec)
 
     @override
-    def spell(self, label: str) -> MatrixSpec | None:
+    def from_label(self, label: str) -> MatrixSpec | None:
         return TransposeSpec.from_label(label) or MoveSpec.from_label(label)
 
     def from_json(self, content: Mapping[str, Any]) -> MatrixSpec:
@@ -97,7 +97,7 @@ class Transpose(DenseFamily[MatrixSpec]):
             return {"out": Expected(moved(spec, inputs["in"]))}
         return transposed(spec, inputs)
 
-    def part(
+    def oracle_at(
         self, spec: MatrixSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
         """The elements of the input that get there."""

@@ -169,7 +169,7 @@ class TransposeSpec:
         order, in_place = tuple(int(axis) for axis in axes), label.endswith("_in_place")
         if what in DTYPES:
             return cls(order, DTYPES[what], None, in_place)
-        values = Values.spell(what.split("_"))
+        values = Values.from_words(what.split("_"))
         return None if values is None else cls(order, values.source, values, in_place)
 
 

@@ -226,7 +226,7 @@ class Values:
         return cls(source, result, content.get("alpha"), conjugate, saturate)
 
     @classmethod
-    def spell(cls, words: list[str]) -> Values | None:
+    def from_words(cls, words: list[str]) -> Values | None:
         """The values whose label has these words; None if there are none.
 
         Raises SpecError for words that do not go together.

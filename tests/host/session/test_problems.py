@@ -66,7 +66,7 @@ def test_arrays_lie_at_addresses_of_the_problems_alignment(
 class Trusting(Transpose):
     """Transposes that NumPy can only do where there are four rows at most."""
 
-    def provable(self, spec: MatrixSpec, extents: Extents) -> Extents:
+    def sizes_for_numpy(self, spec: MatrixSpec, extents: Extents) -> Extents:
         return {"rows": 4, "cols": 3, "in_pitch": 3, "out_pitch": 4}
 
     def oracle(self, spec: MatrixSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:

@@ -156,7 +156,7 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
     )
     config = TiledConfig
 
-    def described(self, config: TiledConfig) -> str:
+    def description(self, config: TiledConfig) -> str:
         """Without shared memory, or without padding, where there is none."""
         if config.direct:
             return "The elements of a tile go straight from the input to the output, without shared memory."
