@@ -87,7 +87,7 @@ extern "C" __global__ void plain(const In* in, Out* out, long long rows, long lo
       if (!kFrozen) place += place < 0 ? extents[axis] : place >= extents[axis] ? -extents[axis] : 0;
       from = from * extents[axis] + place;
     }
-    sum += static_cast<Accumulator>(weights[tap]) * static_cast<Accumulator>(in[from]);
+    sum = fma(static_cast<Accumulator>(weights[tap]), static_cast<Accumulator>(in[from]), sum);
   }
   out[row * cols + col] = static_cast<Out>(sum);
 }

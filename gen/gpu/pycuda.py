@@ -25,7 +25,7 @@ from gen.gpu.device import LEGACY_STREAM, Event, KernelAttributes
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.link import NvccLinker, find_library
-from gen.toolchain.nvrtc import headers_folder
+from gen.toolchain.nvrtc import NO_CONTRACTION, headers_folder
 
 try:
     # A PyCUDA that was built where no driver was is not linked with it: its symbols must be there before.
@@ -36,7 +36,7 @@ except (ImportError, OSError) as error:
     next_step = "Run: pip install 'gen-cuda[pycuda]', with nvcc on the PATH"
     raise MissingToolError("PyCUDA", "must be installed, beside NVIDIA's driver", error, next_step=next_step) from error
 
-OPTIONS = ("-std=c++17",)  # of nvcc
+OPTIONS = ("-std=c++17", NO_CONTRACTION)  # of nvcc
 _LETTERS = {"f32": "f", "f64": "d", "i32": "i", "i64": "q", "u32": "I", "u64": "Q", "i16": "h", "u16": "H"}
 
 

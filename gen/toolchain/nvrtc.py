@@ -33,9 +33,13 @@ except ImportError as error:
     ) from error  # fmt: skip
 
 
+# A product and a sum are rounded apart unless the source says fma, as on the CPU run: NVRTC's default fuses them.
+NO_CONTRACTION = "-fmad=false"
+
+
 @dataclass(frozen=True)
 class Flags:
-    """How NVRTC compiles, beyond the source and the architecture.
+    """How NVRTC compiles, beyond the source and the architecture. Products and sums are never fused unasked.
 
     Attributes:
         std: the C++ standard.
@@ -50,7 +54,7 @@ class Flags:
     ptxas: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        texts = [f"-std={self.std}", "-lineinfo" if self.line_info else ""]
+        texts = [f"-std={self.std}", NO_CONTRACTION, "-lineinfo" if self.line_info else ""]
         texts.append("" if self.max_registers is None else f"-maxrregcount={self.max_registers}")
         return " ".join(text for text in (*texts, *self.ptxas) if text)
 
@@ -60,7 +64,7 @@ class Nvrtc:
 
     Attributes:
         version: `nvrtc 13.0.88, headers 13.0.96`.
-        options: `-std=c++17`.
+        options: `-std=c++17 -fmad=false`.
         architectures: what it compiles for: `sm_75`, ... `sm_90`, `sm_90a`, ...
     """
 
@@ -114,6 +118,7 @@ class Nvrtc:
                 "compiler": self.version,
                 "arch": arch,
                 "std": flags.std,
+                "contraction": NO_CONTRACTION,
                 "line info": int(flags.line_info),
                 "max registers": flags.max_registers or 0,
                 "ptxas": flags.ptxas,
@@ -137,6 +142,7 @@ class Nvrtc:
             name=file,
             arch=arch,
             std=self.flags.std,
+            fma=False,
             include_path=[self._headers],
             lineinfo=self.flags.line_info,
             max_register_count=self.flags.max_registers,

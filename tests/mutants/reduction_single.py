@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant("single: one warp too many", ON_SINGLE, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("single: mask of half a warp", ON_WARP, STATE, "0xffffffffu, state, d", "0x0000ffffu, state, d", ABSENT),
     Mutant("single: places from the head on", ON_FIRST, SINGLE, '"head + i * kVecItems"', '"i * kVecItems"', WRONG),
-    Mutant("single: place of the tail", ON_FIRST, SINGLE, '", end"', '", thread"', WRONG),
+    Mutant("single: place of the tail", ON_FIRST, SINGLE, '"lift(in[end], end)"', '"lift(in[end], thread)"', WRONG),
     Mutant(
         "single: no barrier before the first warp takes over [5]", ON_SHARED, STATE,
         "  __syncthreads();\n  if (threadIdx.x >= 32)", "  if (threadIdx.x >= 32)", (RACE, UNINITIALISED),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gen.dtypes import BF16, BOOL, F16, F32, F64, I64, U32, U64, DType
 from gen.families.reduction.operators import Operator, Rounds, real_type, value_type
@@ -22,7 +22,8 @@ class Part:
         type: in C++.
         what: in words.
         identity: the part of no elements.
-        lift: of one element, the value x.
+        lift: of one element, the value x; empty where it is a square that is added by a fused multiply-add.
+        factor: what is squared there; else empty.
         combine: of two, a and b.
         scalars: what follows the member's name for each scalar in it: one empty text, or `.count`, `.mean`, `.m2`.
         size: bytes.
@@ -38,11 +39,17 @@ class Part:
     scalars: tuple[str, ...] = ("",)
     size: int = 4
     alignment: int = 4
+    factor: str = ""
 
     @property
     def one(self) -> bool:
         """Whether it is a scalar."""
         return self.scalars == ("",)
+
+    @property
+    def fma(self) -> str:
+        """The fused multiply-add of its type."""
+        return "fma" if self.type == F64.cuda else "fmaf"
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,21 @@ class StateText:
     def alone(self) -> bool:
         """Whether the state is its only part."""
         return len(self.parts) == 1
+
+    @property
+    def fused(self) -> bool:
+        """Whether a part is a sum of floating-point squares, whose product and sum are rounded at once."""
+        return any(part.factor for part in self.parts)
+
+    @property
+    def fma(self) -> str:
+        """The fused multiply-add of the type of a mean."""
+        return "fma" if self.moments == F64.cuda else "fmaf"
+
+    @property
+    def multiply(self) -> str:
+        """A product of that type, which no compiler makes part of a fused multiply-add."""
+        return "__dmul_rn" if self.moments == F64.cuda else "__fmul_rn"
 
 
 def state_text(spec: ReductionSpec) -> StateText:
@@ -197,7 +219,7 @@ def _part(operator: Operator, dtype: DType, accumulator: DType) -> Part:
     value = value_type(dtype)
     zero, one = _number(accumulator, 0), _number(accumulator, 1)
     lift = "x" if accumulator == value else f"static_cast<{accumulator.cuda}>(x)"
-    square = f"{lift} * {lift}"
+    square, factor = (f"{lift} * {lift}", "") if accumulator.kind != "float" else ("", lift)
     or_nan = " || a != a" if accumulator.kind == "float" else ""
 
     def scalar(name: str, what: str, identity: str, lift: str, combine: str) -> Part:
@@ -211,9 +233,9 @@ def _part(operator: Operator, dtype: DType, accumulator: DType) -> Part:
         case "prod":
             return scalar("product", "their product", one, lift, "a * b")
         case "sumsq":
-            return scalar("squares", "the sum of their squares", zero, square, "a + b")
+            return replace(scalar("squares", "the sum of their squares", zero, square, "a + b"), factor=factor)
         case "norm":
-            return scalar("length", "the sum of their squares", zero, square, "a + b")
+            return replace(scalar("length", "the sum of their squares", zero, square, "a + b"), factor=factor)
         case "min":
             greatest = _end(accumulator, dtype, least=False)
             return scalar("least", "the least", greatest, "x", f"a < b{or_nan} ? a : b")
