@@ -20,7 +20,7 @@ from gen.families.reduction import reduction
 from gen.families.stencil import Boundary, StencilSpec
 from gen.families.transpose import transpose
 
-SCHEMA = 2
+SCHEMA = 3
 STATISTICS = ("sum", "sumsq", "min", "max")
 Form = Literal["star", "box"]
 
@@ -84,9 +84,9 @@ def stencil_name(word: str, dtype: DType, shape: Shape, boundary: str, steps: in
 
 
 def read_cases(path: Path, families: Sequence[Family[Any]] = FAMILIES) -> tuple[ComparisonCase, ...]:
-    """The cases in a file: `{"schema": 2, "cases": [{"name", "family", "spec", "shape", "counts"}]}`.
+    """The cases in a file: `{"schema": 3, "cases": [{"name", "family", "spec", "shape", "runtime_parameters"}]}`.
 
-    A spec is what its `to_json` gives. `counts`, the runtime parameters, and the name may be left out.
+    A spec is what its `to_json` gives. `runtime_parameters` and the name may be left out.
 
     Raises:
         StoreError: the file cannot be read, or is of another schema.
@@ -177,38 +177,44 @@ def _stencils() -> Iterator[ComparisonCase]:
 
 
 def _case(
-    family: str, spec: Any, shape: Shape, name: str, counts: dict[str, int] | None = None
+    family: str, spec: Any, shape: Shape, name: str, runtime_parameters: dict[str, int] | None = None
 ) -> ComparisonCase:  # fmt: skip
-    return ComparisonCase(find_family(FAMILIES, family), spec, shape, counts or {}, name)
+    return ComparisonCase(find_family(FAMILIES, family), spec, shape, runtime_parameters or {}, name)
 
 
 def _as_json(case: ComparisonCase) -> dict[str, Any]:
     content: dict[str, Any] = {"name": case.name, "family": case.family.name, "spec": case.spec.to_json()}
-    return {**content, "shape": list(case.shape), **({"counts": dict(case.counts)} if case.counts else {})}
+    return {
+        **content,
+        "shape": list(case.shape),
+        **({"runtime_parameters": dict(case.runtime_parameters)} if case.runtime_parameters else {}),
+    }
 
 
 def _read_case(entry: object, families: Sequence[Family[Any]]) -> ComparisonCase:
     """The case of an entry. Raises GenError for what is none."""
-    known = ("name", "family", "spec", "shape", "counts")
+    known = ("name", "family", "spec", "shape", "runtime_parameters")
     if not isinstance(entry, dict):
         raise SpecError("A case", "must be an object", repr(entry))
     for key in entry:
         if key not in known:
             raise SpecError("A case's field", "must be one of " + ", ".join(known), repr(key))
-    name, shape, counts = entry.get("name", ""), entry.get("shape"), entry.get("counts", {})
+    name, shape, runtime_parameters = entry.get("name", ""), entry.get("shape"), entry.get("runtime_parameters", {})
     if not isinstance(name, str):
         raise SpecError("A case.name", "must be a text", repr(name))
     if not isinstance(shape, list) or not all(type(extent) is int and extent > 0 for extent in shape) or not shape:
         raise SpecError("A case.shape", "must be a list of positive numbers", repr(shape))
-    if not isinstance(counts, dict) or not all(type(count) is int and count > 0 for count in counts.values()):
-        raise SpecError("A case.counts", "must be an object of positive numbers", repr(counts))
+    if not isinstance(runtime_parameters, dict) or not all(
+        type(count) is int and count > 0 for count in runtime_parameters.values()
+    ):
+        raise SpecError("A case.runtime_parameters", "must be an object of positive numbers", repr(runtime_parameters))
     family = find_family(families, str(entry.get("family")))
     content = entry.get("spec")
     try:
         spec = family.from_json(content if isinstance(content, dict) else {})
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # content that the family does not expect
         raise SpecError("A case.spec", f"must be what a spec of {family.name} is in JSON", repr(content)) from error
-    return ComparisonCase(family, spec, tuple(shape), counts, name)
+    return ComparisonCase(family, spec, tuple(shape), runtime_parameters, name)
 
 
 def _shape_text(shape: Shape) -> str:

@@ -23,7 +23,7 @@ from gen.cli.common import as_called, ended
 from gen.cli.gpu import alone, device_of, farm_of, need_gpu
 from gen.families.base import WIDEST
 from gen.families.extents import extents_of
-from gen.families.names import likely_variants
+from gen.families.names import heuristic_variants
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 from gen.gpu.trial import Problem
 from gen.paths import output_home
@@ -97,9 +97,11 @@ def measure(case: Case, device: Device, sources: Sources) -> Row:
     at_home = FAMILY.shape_class(case.spec, problem.extents)  # where addresses do not matter
     winner = Winner(device.name, problem.spec_name, at_home, name, {})
     chosen = Chooser(FAMILY, case.spec, [winner], device.name, device.limits).choose(problem.extents, case.alignment)
-    likely = [made.name for made in likely_variants(FAMILY, case.spec, problem.shape_class, device.limits)]
+    heuristic_configs = [
+        made.name for made in heuristic_variants(FAMILY, case.spec, problem.shape_class, device.limits)
+    ]
     trials, found = contest(
-        problem, [name, chosen.variant.name, *likely], device, sources, time.monotonic() + SECONDS
+        problem, [name, chosen.variant.name, *heuristic_configs], device, sources, time.monotonic() + SECONDS
     )  # fmt: skip
     wrong = [trial for trial in trials if trial.status not in ("ok", "infeasible")]
     if wrong:

@@ -3,7 +3,7 @@
 On a GPU. Each problem is computed by every variant that takes it, each timed with cold caches, the faster ones a dozen
 times, and its result compared with that of the others. A line a problem: the default of its shape class, and the
 fastest of each algorithm. A line a shape class: what its default, and the variants that suit all its problems best,
-take at the worst over the fastest of a problem; the defaults in `gen/families/reduction/defaults.py` come from it.
+take at the worst over the fastest of a problem; the defaults in `gen/families/reduction/heuristics.py` come from it.
 """
 
 from __future__ import annotations
@@ -206,7 +206,9 @@ def measure(
 
 def _fits(made: Variant, extents: Extents, limits: Limits) -> bool:
     algorithm, spec, config = made.algorithm, made.spec, made.config
-    return not (algorithm.infeasible(spec, config, limits) or algorithm.uncovered(spec, config, extents, limits))
+    return not (
+        algorithm.infeasible(spec, config, limits) or algorithm.unsupported_extents(spec, config, extents, limits)
+    )
 
 
 def row_of(group: Group, shape: Shape, floor_us: float, times: dict[str, float], results: dict[str, int]) -> Row:

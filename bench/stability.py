@@ -104,7 +104,7 @@ def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> 
             runs.append(Fresh(outcome.winner.variant, outcome.seconds, finals))
             print(f"  run {number + 1}: {runs[-1].winner.name} in {outcome.seconds:.1f} s", flush=True)
         last = runs[-1].winner
-        again = [tune(problem, device, farm, stores[-1], previous=last.name, sources=sources) for _ in range(RUNS)]
+        again = [tune(problem, device, farm, stores[-1], incumbent=last.name, sources=sources) for _ in range(RUNS)]
     kept = sum(one.winner is not None and one.winner.variant == last for one in again)
     won = Counter(run.winner.name for run in runs)
     winners = timed(problem, device, farm, sorted(won))

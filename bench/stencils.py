@@ -90,7 +90,7 @@ def is_plain(spec: StencilSpec) -> bool:
 
 def steps_of(case: ComparisonCase) -> int:
     """How many time steps a call takes."""
-    return case.counts.get("steps", 1)
+    return case.runtime_parameters.get("steps", 1)
 
 
 def macros_of(case: ComparisonCase) -> dict[str, str]:
@@ -139,7 +139,7 @@ def exact(gpu: BenchGpu, case: ComparisonCase, source: SharedArray) -> Cells:
         step(0, grid, BLOCK, [*arrays, (I64, rows), (I64, cols)])
         now, other = other, now
         if done == looked_at:
-            _look(gpu, replace(case, counts={"steps": done}), source, now)
+            _look(gpu, replace(case, runtime_parameters={"steps": done}), source, now)
     return now
 
 

@@ -141,9 +141,9 @@ def measurable(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
     return extents(spec).map(lambda drawn: family.extents(spec, family.layouts(spec, drawn)))
 
 
-def counts(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
+def runtime_parameters(family: Family[Any], spec: Spec) -> SearchStrategy[Extents]:
     """What a call may count: none, one, few."""
-    return st.fixed_dictionaries(dict.fromkeys(family.counts(spec), st.sampled_from(COUNTS)))
+    return st.fixed_dictionaries(dict.fromkeys(family.runtime_parameters(spec), st.sampled_from(COUNTS)))
 
 
 @st.composite

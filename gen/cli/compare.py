@@ -59,20 +59,20 @@ def compare(
     from gen.compare.process import Comparisons, LibrariesFactory
     from gen.compare.row import FAILED, OURS, WRONG
     from gen.emit.folder import ELSEWHERE, check_writable
-    from gen.families.extents import check_counts
+    from gen.families.extents import check_runtime_parameters
     from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.runtime.dispatch import family_and_spec
     from gen.store.tuned import read_winners
-    from gen.tune.problems import read_counts, read_shape
+    from gen.tune.problems import read_runtime_parameters, read_shape
 
     asked = find_peers(None if peers is None else peers.split(","))
     home = home_of(out)
     family, spec = family_and_spec(families_of(ctx), name, home)
-    counts = read_counts(count or ())
-    check_counts(counts, [(family, spec)])
-    case = ComparisonCase(family, spec, read_shape(shape), counts)
+    runtime_parameters = read_runtime_parameters(count or ())
+    check_runtime_parameters(runtime_parameters, [(family, spec)])
+    case = ComparisonCase(family, spec, read_shape(shape), runtime_parameters)
     if 0 in case.shape:
         raise OptionError("--shape", "must have elements to compare", shape)
     read_winners(home)  # what cannot be read would only be logged, and the kernel be untuned
@@ -127,7 +127,7 @@ def _as_json(
     return {
         "spec": case.family.name_of(case.spec),
         "shape": list(case.shape),
-        "counts": dict(case.counts),
+        "runtime_parameters": dict(case.runtime_parameters),
         "device": device,
         "driver": driver,
         "limit_us": limits,

@@ -41,10 +41,10 @@ Shape = Annotated[
 Counts = Annotated[
     list[str] | None,
     typer.Option(
-        "--count",
+        "--param",
         metavar="NAME=N",
         show_default=False,
-        help="What a call counts beside its arrays: steps=100 of a stencil, nreps=20 of a copy; repeatable.",
+        help="A runtime parameter of the call: steps=100 of a stencil, nreps=20 of a copy; repeatable.",
     ),
 ]
 
@@ -80,14 +80,14 @@ def explain(
     """
     from gen.arch import LITERATURE
     from gen.errors import RunError, ShapeError, UnknownNameError
-    from gen.families.extents import check_counts
+    from gen.families.extents import check_runtime_parameters
     from gen.families.names import find_named
     from gen.gpu.device import find_gpu
     from gen.report.compare import changes, metrics, parameters
     from gen.report.explain import as_json, explanations, extents_for, moves
-    from gen.tune.problems import read_counts
+    from gen.tune.problems import read_runtime_parameters
 
-    counts = read_counts(count or ())
+    runtime_parameters = read_runtime_parameters(count or ())
     device = find_gpu() if arch is None else None
     old = None if arch is None else LITERATURE.get(arch)
     try:
@@ -98,11 +98,13 @@ def explain(
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     variants = [find(families, one, home) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
-    check_counts(counts, [(made.family, made.spec) for made in variants])
-    sizes = [extents_for(made, limits, shape, added, counts) for made, added in zip(variants, more, strict=True)]
+    check_runtime_parameters(runtime_parameters, [(made.family, made.spec) for made in variants])
+    sizes = [
+        extents_for(made, limits, shape, added, runtime_parameters) for made, added in zip(variants, more, strict=True)
+    ]
     for made, extents in zip(variants, sizes, strict=True):
         check_feasible(made, limits)
-        reason = made.algorithm.uncovered(made.spec, made.config, extents, limits)
+        reason = made.algorithm.unsupported_extents(made.spec, made.config, extents, limits)
         if reason is not None:
             raise ShapeError(made.name, f"does not take this problem: {reason}")
         if made.algorithm.not_on_host is not None:

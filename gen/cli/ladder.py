@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("ladder", epilog="Examples: `gen ladder transpose`, `gen ladder transpose --count nreps=100`.")(ladder)
+    app.command("ladder", epilog="Examples: `gen ladder transpose`, `gen ladder transpose --param nreps=100`.")(ladder)
 
 
 def ladder(
@@ -46,15 +46,19 @@ def ladder(
     from gen.families.names import find_family
     from gen.gpu.device import find_gpu
     from gen.report.ladder import WORDS, as_json, climb, listed, looked_at, said_of_problems
-    from gen.tune.problems import read_counts
+    from gen.tune.problems import read_runtime_parameters
 
-    found, home, counts = find_family(families_of(ctx), family), home_of(out), read_counts(count or ())
+    found, home, runtime_parameters = (
+        find_family(families_of(ctx), family),
+        home_of(out),
+        read_runtime_parameters(count or ()),
+    )
     device = find_gpu() if arch is None else None
     limits = limits_for(arch, device)
-    rungs = listed(found, limits, shape, counts)
-    told = [rung.name for rung in rungs if rung.extents and counts.keys() & rung.extents.keys()]
+    rungs = listed(found, limits, shape, runtime_parameters)
+    told = [rung.name for rung in rungs if rung.extents and runtime_parameters.keys() & rung.extents.keys()]
     if 0 < len(told) < len(rungs):
-        spelled = ", ".join(f"{name}={value}" for name, value in counts.items())
+        spelled = ", ".join(f"{name}={value}" for name, value in runtime_parameters.items())
         show.note(f"{spelled} holds for {', '.join(told)}; the others count no such thing, and do their work once.")
     if device is not None:
         rungs = _timed(rungs, home)

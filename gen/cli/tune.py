@@ -146,7 +146,7 @@ def tune(
     from gen.families.base import WIDEST
     from gen.gpu.device import find_gpu
     from gen.store.folder import known_specs
-    from gen.tune.problems import problems, read_counts
+    from gen.tune.problems import problems, read_runtime_parameters
 
     limit = seconds = None if budget is None else read_seconds(budget)
     if budget is None and target is None and not shape:
@@ -157,7 +157,7 @@ def tune(
     what = {"--regret": regret, "--verify": verify, "--frozen": frozen}
     which = {
         "--shape": shape,
-        "--count": count,
+        "--param": count,
         "--class": shape_class,
         "--alignment": alignment != WIDEST,
         "--gpu": gpu != 0,
@@ -178,7 +178,7 @@ def tune(
     families, home = families_of(ctx), home_of(out)
     wanted = problems(
         families, target, known_specs(families, home), shape or (),
-        counts=read_counts(count or ()), classes=shape_class or (), alignment=alignment,
+        runtime_parameters=read_runtime_parameters(count or ()), classes=shape_class or (), alignment=alignment,
     )  # fmt: skip
     if frozen:
         winners.insist(wanted, home, device.name, json=json)

@@ -39,8 +39,8 @@ def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapp
     asked = [name for name, value in what.items() if value]
     if len(asked) > 1:
         raise OptionError(" and ".join(asked), "do not go together")
-    if which["--count"] and not which["--shape"]:
-        raise OptionError("--count", "must come with --shape: a shape class has its own counts")
+    if which["--param"] and not which["--shape"]:
+        raise OptionError("--param", "must come with --shape: a shape class has its own runtime parameters")
     if which["--shape"] and which["--class"]:
         raise OptionError("--shape and --class", "do not go together")
     if which["--shape"] and what["--regret"]:

@@ -11,7 +11,7 @@ from typing import Any
 from gen.dtypes import B8, B16, B32, B64, B128, C128, F16, F32, F64, U8, DType
 from gen.errors import SpecError
 from gen.families.base import Extents, Family, Layout, Operand, Spec
-from gen.families.extents import counted, extents_of
+from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.families.regions import Region, sizes_of
 from gen.gpu.trial import Problem
 
@@ -33,14 +33,14 @@ class ComparisonCase:
         family: of the spec.
         spec: what is computed.
         shape: of the first input.
-        counts: runtime parameters of the call: `{"steps": 100}`.
+        runtime_parameters: of the call: `{"steps": 100}`.
         name: in tables; empty: made from the spec and the shape.
     """
 
     family: Family[Any]
     spec: Spec
     shape: Shape
-    counts: Mapping[str, int] = field(default_factory=dict)
+    runtime_parameters: Mapping[str, int] = field(default_factory=dict)
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class ComparisonCase:
             rule = "takes numbers beside its arrays: what to compare it with cannot be known"
             raise SpecError(self.family.name_of(self.spec), rule)
         if not self.name:
-            stated = "".join(f" {name}={value}" for name, value in self.counts.items())
+            stated = "".join(f" {name}={value}" for name, value in self.runtime_parameters.items())
             text = f"{self.family.name_of(self.spec)} {'x'.join(map(str, self.shape))}{stated}"
             object.__setattr__(self, "name", text)
         _ = self.extents
@@ -58,7 +58,7 @@ class ComparisonCase:
     def extents(self) -> Extents:
         """The problem's sizes, runtime parameters included."""
         sizes = extents_of(self.family, self.spec, self.shape)
-        return {**sizes, **counted(self.family, self.spec, self.counts)}
+        return {**sizes, **checked_runtime_parameters(self.family, self.spec, self.runtime_parameters)}
 
     @property
     def problem(self) -> Problem:
@@ -108,4 +108,4 @@ class ComparisonCase:
         if extents == self.extents:
             return self
         shape = self.family.layouts(self.spec, extents)[self.inputs[0].name].shape
-        return ComparisonCase(self.family, self.spec, shape, {name: extents[name] for name in self.counts})
+        return ComparisonCase(self.family, self.spec, shape, {name: extents[name] for name in self.runtime_parameters})

@@ -324,14 +324,14 @@ def ours(kernel: Kernel, case: ComparisonCase, inputs: Sequence[SharedArray], gp
     def launch() -> Sequence[Any]:
         written = tuple(output.now for output in outputs.values())
         out = written[0] if len(written) == 1 else written or None
-        kernel(*given, out=out, stream=stream.stream or LEGACY_STREAM, **case.counts)
+        kernel(*given, out=out, stream=stream.stream or LEGACY_STREAM, **case.runtime_parameters)
         return results()
 
     def use(number: int) -> None:
         for output in outputs.values():
             output.use(number)
 
-    if case.counts.get("steps", 1) == 1:
+    if case.runtime_parameters.get("steps", 1) == 1:
         places = max((output.places for output in outputs.values()), default=1)
         return Contender(launch, stream.on, places=places, use=use)
 

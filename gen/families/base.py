@@ -157,7 +157,7 @@ class Algorithm(ABC, Generic[S, C]):
                 return found
         return None
 
-    def uncovered(self, spec: S, config: C, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(self, spec: S, config: C, extents: Extents, limits: Limits) -> str | None:
         """Why this variant cannot compute these sizes.
 
         By default: where a launch has more blocks than a grid, or takes more shared memory than a block has.
@@ -179,7 +179,7 @@ class Algorithm(ABC, Generic[S, C]):
         """
         return iter(())
 
-    def slow(self, spec: S, config: C, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(self, spec: S, config: C, extents: Extents, alignment: int) -> str | None:
         """Why it takes these sizes the long way, slower than a variant that is made for them; None if this one is.
 
         Args:
@@ -325,7 +325,7 @@ class Family(ABC, Generic[S]):
         """Whether this is a spec of the family."""
         return any(type(known) is type(spec) for known in self.catalogue)
 
-    def counts(self, spec: S) -> Mapping[str, int]:
+    def runtime_parameters(self, spec: S) -> Mapping[str, int]:
         """Sizes that no array has and a call states by name, with what they are where it does not: `{"steps": 1}`.
 
         They are extents like any other, so that plans may name them; `extents` gives them these values.
@@ -383,7 +383,7 @@ class Family(ABC, Generic[S]):
             alignment: the most bytes, up to 16, that divide the address of every array.
         """
 
-    def alike(self, spec: S, other: S) -> bool:
+    def can_share_tuning(self, spec: S, other: S) -> bool:
         """Whether what was tuned for the other is likely to be fast for the spec too, in the same shape class."""
         return False
 
@@ -406,7 +406,7 @@ class Family(ABC, Generic[S]):
     def base(self, spec: S, shape_class: str) -> tuple[str, Config]:
         """Algorithm and config that a spec gets without any tuning: they take every size of the class."""
 
-    def likely(self, spec: S, shape_class: str, limits: Limits) -> Sequence[tuple[str, Config]]:
+    def heuristic_configs(self, spec: S, shape_class: str, limits: Limits) -> Sequence[tuple[str, Config]]:
         """What is often faster than base, the best first; some may be illegal for a spec, or not take all sizes.
 
         An untuned device gets the first that is legal, takes the sizes and is not slow at them; tuning tries all early.
@@ -443,7 +443,7 @@ class Variant:
         """Its algorithm's edge cases, measured."""
         family, spec = self.family, self.spec
         for sizes in self.algorithm.edge_cases(spec, self.config):
-            counted = {name: sizes.get(name, usual) for name, usual in family.counts(spec).items()}
+            counted = {name: sizes.get(name, usual) for name, usual in family.runtime_parameters(spec).items()}
             yield {**family.extents(spec, family.layouts(spec, sizes)), **counted}
 
 

@@ -193,33 +193,37 @@ def _pitch(operand: Operand, layout: Layout) -> dict[str, int]:
     return {operand.pitch: row_bytes // size}
 
 
-def counted(family: Family[Any], spec: Spec, stated: Mapping[str, Any]) -> dict[str, int]:
-    """Every count of a spec: what is stated, else what the family says.
+def checked_runtime_parameters(family: Family[Any], spec: Spec, stated: Mapping[str, Any]) -> dict[str, int]:
+    """Every runtime parameter of a spec: the stated value, else the family's.
 
-    Raises ArgumentError for what is no count of this spec, or no whole number from 0.
+    Raises ArgumentError for a name that the spec does not have, and for a value that is no whole number from 0.
     """
-    found = dict(family.counts(spec))
+    found = dict(family.runtime_parameters(spec))
     for name, value in stated.items():
         if name not in found:
-            raise ArgumentError(name, f"is nothing that {family.name_of(spec)} counts", repr(value))
+            raise ArgumentError(name, f"is no runtime parameter of {family.name_of(spec)}", repr(value))
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**31:
             raise ArgumentError(name, "must be a whole number, not negative and below 2^31", repr(value))
         found[name] = int(value)
     return found
 
 
-def among(family: Family[Any], spec: Spec, stated: Mapping[str, int]) -> dict[str, int]:
-    """Those of the stated counts that this spec has."""
-    return {name: value for name, value in stated.items() if name in family.counts(spec)}
+def known_runtime_parameters(family: Family[Any], spec: Spec, stated: Mapping[str, int]) -> dict[str, int]:
+    """Those of the stated runtime parameters that this spec has."""
+    return {name: value for name, value in stated.items() if name in family.runtime_parameters(spec)}
 
 
-def check_counts(stated: Mapping[str, int], specs: Iterable[tuple[Family[Any], Spec]]) -> None:
-    """Raises UnknownNameError for a count that none of these specs has."""
-    known = dict.fromkeys(name for family, spec in specs for name in family.counts(spec))
+def check_runtime_parameters(stated: Mapping[str, int], specs: Iterable[tuple[Family[Any], Spec]]) -> None:
+    """Raises UnknownNameError for a runtime parameter that none of these specs has."""
+    known = dict.fromkeys(name for family, spec in specs for name in family.runtime_parameters(spec))
     for name in stated:
         if name not in known:
-            rule = "must be one of " + ", ".join(known) if known else "must be left out: nothing is counted here"
-            raise UnknownNameError("--count", rule, repr(name))
+            rule = (
+                "must be one of " + ", ".join(known)
+                if known
+                else "must be left out: no kernel here has runtime parameters"
+            )
+            raise UnknownNameError("--param", rule, repr(name))
 
 
 class DenseFamily(Family[S]):
@@ -230,7 +234,7 @@ class DenseFamily(Family[S]):
 
     def extents(self, spec: S, layouts: Mapping[str, Layout]) -> Extents:
         """Every axis of the operands, every pitch in elements, and what a call may count."""
-        return {**measure(spec.operands, layouts), **self.counts(spec)}
+        return {**measure(spec.operands, layouts), **self.runtime_parameters(spec)}
 
     @override
     def layouts(self, spec: S, extents: Extents) -> Mapping[str, Layout]:

@@ -101,9 +101,9 @@ def base_variants(family: Family[Any], spec: Spec) -> tuple[Variant, ...]:
     return tuple(found.values())
 
 
-def likely_variants(family: Family[Any], spec: Spec, shape_class: str, limits: Limits) -> Iterator[Variant]:
+def heuristic_variants(family: Family[Any], spec: Spec, shape_class: str, limits: Limits) -> Iterator[Variant]:
     """What a family expects to be fast for a shape class on such a device, as far as it is tried; the best first."""
-    for name, config in family.likely(spec, shape_class, limits):
+    for name, config in family.heuristic_configs(spec, shape_class, limits):
         algorithm = find_algorithm(family, name)
         if is_searched(algorithm, spec, config):
             yield Variant(family, spec, algorithm, config)

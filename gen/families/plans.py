@@ -118,7 +118,7 @@ class Tiles:
         tiles = self.down * self.across
         return tiles if self.matrices == ONE else tiles * self.matrices
 
-    def uncovered(self, extents: Mapping[str, int]) -> str | None:
+    def unsupported_extents(self, extents: Mapping[str, int]) -> str | None:
         """Why a grid cannot hold them, all folded into its x."""
         return beyond_grid(self.count.at(extents))
 

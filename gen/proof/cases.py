@@ -92,7 +92,7 @@ def draw_extents(family: Family[Any], spec: Spec, draw: Draw) -> Extents:
             measured = family.extents(spec, family.layouts(spec, draw_shape(spec, draw)))
         except ShapeError:  # sizes that the spec refuses: the least of no elements
             continue
-        return {**measured, **{name: draw.among(name, COUNTS) for name in family.counts(spec)}}
+        return {**measured, **{name: draw.among(name, COUNTS) for name in family.runtime_parameters(spec)}}
     raise RunError(family.name_of(spec), f"refuses {_TRIES} problems, one after another")
 
 

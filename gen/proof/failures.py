@@ -83,12 +83,12 @@ def _simpler(case: Case, family: Family[Any], spec: Spec) -> Iterator[Case]:
     if case.seed:
         yield replace(case, seed=0)
     axes = {axis for o in spec.operands for axis in o.axes if isinstance(axis, str)} & case.extents.keys()
-    counts = family.counts(spec).keys() & case.extents.keys()
+    runtime_parameters = family.runtime_parameters(spec).keys() & case.extents.keys()
     pitches = {o.pitch for o in spec.operands if o.pitch} & case.extents.keys()
     dense = _measured(case.extents, dict.fromkeys(pitches, 0), family, spec)
     if dense is not None:
         yield replace(case, extents=dense)
-    for name in sorted(axes) + sorted(counts):
+    for name in sorted(axes) + sorted(runtime_parameters):
         extent = case.extents[name]
         less_by = (extent >> halvings for halvings in range(2, extent.bit_length()))  # down to 1
         for less in dict.fromkeys((0, 1, 2, extent // 4, extent // 2, *(extent - step for step in less_by))):
@@ -109,7 +109,7 @@ def _measured(extents: Extents, changes: Extents, family: Family[Any], spec: Spe
         measured = dict(family.extents(spec, family.layouts(spec, sizes)))
     except ShapeError:
         return None
-    return {**measured, **{name: sizes[name] for name in family.counts(spec)}}
+    return {**measured, **{name: sizes[name] for name in family.runtime_parameters(spec)}}
 
 
 FILE = "failed_cases.jsonl"

@@ -71,7 +71,9 @@ def prove(
         proven, failure = 0, None
         for case in tried[variant]:
             kernel = kernels[case.multiprocessors][variant]
-            if uncovered(variant, case, devices[case.multiprocessors]) or (case.sampled and not can_sample(kernel)):
+            if unsupported_extents(variant, case, devices[case.multiprocessors]) or (
+                case.sampled and not can_sample(kernel)
+            ):
                 continue
             failure = check(kernel, devices[case.multiprocessors], case)
             if failure is not None:
@@ -88,7 +90,7 @@ def why_untried(variant: Variant, cases: Sequence[Case], limits: Limits) -> str 
     reason = None
     for case in cases:
         if not case.sampled and has_elements(variant.family, variant.spec, case.extents):
-            found = uncovered(variant, case, replace(limits, multiprocessors=case.multiprocessors))
+            found = unsupported_extents(variant, case, replace(limits, multiprocessors=case.multiprocessors))
             if found is None:
                 return None
             reason = reason or found
@@ -100,11 +102,11 @@ def load(runner: AdjustableRunner, variants: Sequence[Variant], limits: Limits) 
     return dict(zip(variants, runner.on(limits).load(variants), strict=True))
 
 
-def uncovered(variant: Variant, case: Case, limits: Limits) -> str | None:
+def unsupported_extents(variant: Variant, case: Case, limits: Limits) -> str | None:
     """Why the variant cannot take this case."""
     if case.sampled and variant.algorithm.not_sampled is not None:
         return variant.algorithm.not_sampled
-    return variant.algorithm.uncovered(variant.spec, variant.config, case.extents, limits)
+    return variant.algorithm.unsupported_extents(variant.spec, variant.config, case.extents, limits)
 
 
 def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
@@ -167,7 +169,7 @@ def _smallest(kernel: Kernel, limits: Limits, failure: Failure) -> Failure:
     variant = kernel.variant
 
     def again(case: Case) -> Failure | None:
-        return None if uncovered(variant, case, limits) else check(kernel, limits, case)
+        return None if unsupported_extents(variant, case, limits) else check(kernel, limits, case)
 
     return smallest(failure, variant.family, variant.spec, again)
 

@@ -12,7 +12,7 @@ from gen.arch import SECTOR, WARP, Limits, MemoryModel
 from gen.emit.render import render
 from gen.errors import ShapeError
 from gen.families.base import Extents, Variant, Work
-from gen.families.extents import among, extents_of
+from gen.families.extents import extents_of, known_runtime_parameters
 from gen.gpu.counters import (
     ACTIVE_WARPS,
     BYTES_READ,
@@ -75,8 +75,10 @@ class Explanation:
     @property
     def repeated(self) -> str:
         """What is counted more than once: `nreps 10`; empty where nothing is."""
-        counts = self.variant.family.counts(self.variant.spec)
-        return ", ".join(f"{name} {self.extents[name]}" for name, once in counts.items() if self.extents[name] > once)
+        runtime_parameters = self.variant.family.runtime_parameters(self.variant.spec)
+        return ", ".join(
+            f"{name} {self.extents[name]}" for name, once in runtime_parameters.items() if self.extents[name] > once
+        )
 
 
 def explain(
@@ -148,11 +150,11 @@ def is_dense(name: str, extents: Extents) -> bool:
 def problem_of(variant: Variant, extents: Extents) -> str:
     """A problem for people: `f32, n 2^28`; without what its spec counts once, and pitches of dense rows."""
     first = next(operand for operand in variant.spec.operands if operand.role != "number")
-    counts = variant.family.counts(variant.spec)
+    runtime_parameters = variant.family.runtime_parameters(variant.spec)
     told = [
         f"{name} {_number(size)}"
         for name, size in extents.items()
-        if not is_dense(name, extents) and counts.get(name) != size
+        if not is_dense(name, extents) and runtime_parameters.get(name) != size
     ]
     return ", ".join([first.dtype.name, *told])
 
@@ -203,7 +205,7 @@ METRICS = (
 
 def extents_for(
     variant: Variant, limits: Limits, shape: str | None, more: Mapping[str, int] | None = None,
-    counts: Mapping[str, int] | None = None,
+    runtime_parameters: Mapping[str, int] | None = None,
 ) -> Extents:  # fmt: skip
     """The problem that a shape of the first input means.
 
@@ -212,13 +214,13 @@ def extents_for(
         limits: of the device; without a shape the largest problem is taken that is tuned there.
         shape: as `read_shape` takes it.
         more: what a kernel of the literature adds to it.
-        counts: what is counted instead, `{"nreps": 20}`; those that the spec does not have change nothing.
+        runtime_parameters: their values instead, `{"nreps": 20}`; those that the spec does not have change nothing.
 
     Raises ShapeError for a shape that cannot be read, or that the spec does not take.
     """
     found = largest(variant, limits) if shape is None else _taken(variant, shape)
     added = {name: size + (more or {}).get(name, 0) for name, size in found.items()}
-    return {**added, **among(variant.family, variant.spec, counts or {})}
+    return {**added, **known_runtime_parameters(variant.family, variant.spec, runtime_parameters or {})}
 
 
 def _taken(variant: Variant, shape: str) -> Extents:

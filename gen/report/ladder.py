@@ -11,7 +11,7 @@ from typing import Any
 from gen.emit.render import render
 from gen.errors import GenError, ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
-from gen.families.extents import check_counts
+from gen.families.extents import check_runtime_parameters
 from gen.families.names import named_variant, variant
 from gen.gpu.trial import Device, Entrant, Problem, Rounds, Session
 from gen.report.compare import written
@@ -155,7 +155,7 @@ WORDS = (
 
 
 def listed(
-    family: Family[Any], limits: Limits, shape: str | None = None, counts: Mapping[str, int] | None = None
+    family: Family[Any], limits: Limits, shape: str | None = None, runtime_parameters: Mapping[str, int] | None = None
 ) -> list[Rung]:
     """A rung for each kernel, at a shape of the first input, or the one that stands for most; nothing is run yet.
 
@@ -163,13 +163,15 @@ def listed(
         family: whose kernels.
         limits: of the device.
         shape: as `gen.tune.problems.read_shape` takes it.
-        counts: what those kernels count that count it: `{"nreps": 20}`.
+        runtime_parameters: of the kernels that have them: `{"nreps": 20}`.
 
     Raises:
         ShapeError: none of them takes the shape.
         UnknownNameError: none of them has such a count.
     """
-    check_counts(counts or {}, [(family, named_variant(family, one).spec) for one in family.named])
+    check_runtime_parameters(
+        runtime_parameters or {}, [(family, named_variant(family, one).spec) for one in family.named]
+    )
     found: list[Rung] = []
     refused: list[ShapeError] = []
     before = ""
@@ -178,13 +180,13 @@ def listed(
         rung = Rung(one.name, one.rank, made, before if one.over == "" else one.over, one.published)
         before = one.name
         try:
-            extents = extents_for(made, limits, shape, one.more, counts)
+            extents = extents_for(made, limits, shape, one.more, runtime_parameters)
         except ShapeError as error:
             refused.append(error)
             found.append(replace(rung, reason=str(error)))
             continue
         reason = made.algorithm.infeasible(made.spec, made.config, limits)
-        reason = reason or made.algorithm.uncovered(made.spec, made.config, extents, limits)
+        reason = reason or made.algorithm.unsupported_extents(made.spec, made.config, extents, limits)
         found.append(replace(rung, extents=None if reason else extents, reason=reason or ""))
     if refused and len(refused) == len(family.named):
         raise refused[0]
@@ -261,7 +263,7 @@ def _changed(one: Rung, other: Rung) -> Iterator[str]:
 def _other_problem(one: Rung, other: Rung) -> Iterator[str]:
     """The sizes in which the problems differ; what is counted by one of them alone is counted once by the other."""
     was, now = one.extents or {}, other.extents or {}
-    counted = {**_counts(one), **_counts(other)}
+    counted = {**_runtime_parameters(one), **_runtime_parameters(other)}
     for name in dict.fromkeys((*was, *now)):
         before, after = was.get(name, counted.get(name)), now.get(name, counted.get(name))
         if name in was and name in now and is_dense(name, was) and is_dense(name, now):
@@ -270,8 +272,8 @@ def _other_problem(one: Rung, other: Rung) -> Iterator[str]:
             yield f"{name} {before} -> {after}"
 
 
-def _counts(rung: Rung) -> Mapping[str, int]:
-    return rung.variant.family.counts(rung.variant.spec) if rung.variant and rung.extents else {}
+def _runtime_parameters(rung: Rung) -> Mapping[str, int]:
+    return rung.variant.family.runtime_parameters(rung.variant.spec) if rung.variant and rung.extents else {}
 
 
 def _explained(one: Rung, other: Rung) -> Iterator[str]:

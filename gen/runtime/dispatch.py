@@ -10,7 +10,7 @@ from typing import Any
 
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
-from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, likely_variants, variant
+from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.specs import FILE as SPECS_FILE
 from gen.store.specs import read_specs
@@ -105,11 +105,11 @@ class Chooser:
 
         Raises ConfigError if base cannot either.
         """
-        reason = self._uncovered(choice.variant, extents)
+        reason = self._unsupported_extents(choice.variant, extents)
         if reason is None:
             return choice
         base = self._base(self.family.shape_class(self.spec, extents))
-        base_reason = self._uncovered(base, extents)
+        base_reason = self._unsupported_extents(base, extents)
         if base_reason is not None:
             next_step = "Call it for parts of the array"
             raise ConfigError(base.name, f"cannot take these sizes: {base_reason}", next_step=next_step)
@@ -121,20 +121,23 @@ class Chooser:
         """The winner, or if others are made for these sizes, and it is not, the first of them that is often fast."""
         choice = self._chosen(shape_class, winner)
         measured = winner is not None and bool(winner.region.bounds)
-        uncovered = self._uncovered(choice.variant, extents)
-        slow = None if uncovered or measured else self._slow(choice.variant, extents, alignment)
-        if uncovered is None and slow is None:
+        unsupported = self._unsupported_extents(choice.variant, extents)
+        slow = None if unsupported or measured else self._slow_path_reason(choice.variant, extents, alignment)
+        if unsupported is None and slow is None:
             return choice
         wider = tuple(self._wider(choice.variant))
         for made in (*wider, *self._others(shape_class)):
-            if self._uncovered(made, extents) is None and self._slow(made, extents, alignment) is None:
+            if (
+                self._unsupported_extents(made, extents) is None
+                and self._slow_path_reason(made, extents, alignment) is None
+            ):
                 break
         else:
             return choice
         called = self._called(made, shape_class)
         if winner is None:
             return Choice(made, f"{called}, {self._untuned(shape_class)}", False)
-        reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {uncovered}"
+        reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {unsupported}"
         if made in wider:
             return Choice(made, f"like {choice.variant.name}, which {reason}", False)
         if choice.tuned:
@@ -163,7 +166,7 @@ class Chooser:
 
     def _choose(self, shape_class: str, winner: Winner | None) -> Choice:
         if winner is None:
-            kin = self._tuned_alike(shape_class)
+            kin = self._tuned_for_another_spec(shape_class)
             if kin is not None:
                 return kin
             first = next(self._others(shape_class))
@@ -178,13 +181,13 @@ class Chooser:
             why = f"base, because the tuned variant {winner.variant!r} cannot be used: {error}"
             return Choice(self._base(shape_class), why, False)
 
-    def _tuned_alike(self, shape_class: str) -> Choice | None:
+    def _tuned_for_another_spec(self, shape_class: str) -> Choice | None:
         """What was tuned for the same class of a spec like this one, the shortest name first; None if nothing was."""
         found = [w for w in self._all if w.device == self._device and w.shape == shape_class and not w.region.bounds]
         for winner in sorted(found, key=lambda winner: (len(winner.spec), winner.spec)):
             try:
                 other = find_variant((self.family,), winner.variant, {})
-                if not self.family.alike(self.spec, other.spec):
+                if not self.family.can_share_tuning(self.spec, other.spec):
                     continue
                 made = self._allowed(variant(self.family, self.spec, other.algorithm, other.config))
             except _UNUSABLE:  # of another family, of a spec that no name spells, or not legal here
@@ -223,7 +226,7 @@ class Chooser:
 
     def _others(self, shape_class: str) -> Iterator[Variant]:
         """What is often fast in a class, as far as the device can run it, the best first; then base."""
-        for made in likely_variants(self.family, self.spec, shape_class, self._limits):
+        for made in heuristic_variants(self.family, self.spec, shape_class, self._limits):
             if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
                 yield made
         yield self._base(shape_class)
@@ -235,11 +238,11 @@ class Chooser:
     def _called(self, made: Variant, shape_class: str) -> str:
         return "base" if made == self._base(shape_class) else "what is often fast"
 
-    def _slow(self, made: Variant, extents: Extents, alignment: int) -> str | None:
-        return made.algorithm.slow(made.spec, made.config, extents, alignment)
+    def _slow_path_reason(self, made: Variant, extents: Extents, alignment: int) -> str | None:
+        return made.algorithm.slow_path_reason(made.spec, made.config, extents, alignment)
 
-    def _uncovered(self, made: Variant, extents: Extents) -> str | None:
-        return made.algorithm.uncovered(made.spec, made.config, extents, self._limits)
+    def _unsupported_extents(self, made: Variant, extents: Extents) -> str | None:
+        return made.algorithm.unsupported_extents(made.spec, made.config, extents, self._limits)
 
     def _why(self, winner: Winner) -> str:
         why = f"tuned on {winner.device} for {winner.words}"

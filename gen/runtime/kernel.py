@@ -14,7 +14,7 @@ import numpy as np
 from gen.emit.render import render
 from gen.errors import ArgumentError, GenError, RunError
 from gen.families.base import WIDEST, Extents, Spec, Variant
-from gen.families.extents import counted, extents_of
+from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.families.plans import steps
 from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Memory, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, handle_of, make, read, stream_of
@@ -220,13 +220,13 @@ class Kernel:
         """Whether it was measured to be the fastest of the spec for such sizes."""
         return self._one().tuned
 
-    def variant_for(self, shape: Any, **counts: int) -> str:
-        """The name of the variant that an input of this shape gets; `counts` as in a call: `steps=100`."""
-        return self._choose(self._extents(shape, counts)).variant.name
+    def variant_for(self, shape: Any, **runtime_parameters: int) -> str:
+        """The name of the variant that an input of this shape gets; runtime parameters as in a call: `steps=100`."""
+        return self._choose(self._extents(shape, runtime_parameters)).variant.name
 
-    def why_for(self, shape: Any, **counts: int) -> str:
+    def why_for(self, shape: Any, **runtime_parameters: int) -> str:
         """Why an input of this shape gets that variant, in a sentence."""
-        return self._choose(self._extents(shape, counts)).why
+        return self._choose(self._extents(shape, runtime_parameters)).why
 
     def __repr__(self) -> str:
         what = self._chooser.name if self._bound is None else self._bound.variant.name
@@ -241,7 +241,7 @@ class Kernel:
                 one of a dtype that holds more than the spec says: a sum of f32 goes into f64, and is added in it.
             stream: of torch or CuPy, or the driver's handle. Without it: the current stream of torch or CuPy, if the
                 first array is theirs; else the one that its interface names; else the legacy default stream.
-            **numbers: the spec's numbers by name, in place of those by position, and counts: `steps=100`.
+            **numbers: the spec's numbers by name, in place of those by position, and runtime parameters: `steps=100`.
 
         Returns:
             The output, or a tuple of them, of the same kind as the first input; `out` itself where it was given.
@@ -250,7 +250,7 @@ class Kernel:
             GenError: an argument is not what the spec takes. Nothing was launched.
             RunError: the device refused a launch.
         """
-        counts = self._signature.counted(numbers)
+        runtime_parameters = self._signature.checked_runtime_parameters(numbers)
         inputs, values = self._signature.sort(arguments, numbers)
         given: dict[str, Given] = {
             x.name: read(x.name, value) for x, value in zip(self._signature.inputs, inputs, strict=True)
@@ -261,14 +261,14 @@ class Kernel:
                 if not operand.dtype.holds(given[operand.name].dtype):
                     other = self._into(given)
                     if other is not self:
-                        return other(*arguments, out=out, stream=stream, **numbers, **counts)
+                        return other(*arguments, out=out, stream=stream, **numbers, **runtime_parameters)
         handle = None if stream is None else handle_of(stream)
         entered = self._device.enter()
         try:
             if self._signature.check_kinds(given, self._device):
-                results = self._run_on_host_arrays(given, counts, values, handle or LEGACY_STREAM)
+                results = self._run_on_host_arrays(given, runtime_parameters, values, handle or LEGACY_STREAM)
             else:
-                results = self._run_in_place(given, counts, values, handle)
+                results = self._run_in_place(given, runtime_parameters, values, handle)
         finally:
             self._device.leave(entered)
         return results[0] if len(results) == 1 else tuple(results)
@@ -285,9 +285,13 @@ class Kernel:
             return self._others[spec]
 
     def _run_in_place(
-        self, given: dict[str, Given], counts: Mapping[str, int], values: Mapping[str, bytes], chosen: int | None
+        self,
+        given: dict[str, Given],
+        runtime_parameters: Mapping[str, int],
+        values: Mapping[str, bytes],
+        chosen: int | None,
     ) -> list[Any]:
-        ready = self._find_ready(given, counts)
+        ready = self._find_ready(given, runtime_parameters)
         self._signature.check_overlap(given)
         stream = self._stream(given, chosen)
         first = given[self._signature.inputs[0].name]
@@ -299,10 +303,10 @@ class Kernel:
         return [given[x.name].array for x in self._signature.outputs or self._signature.inputs if x.role != "in"]
 
     def _run_on_host_arrays(
-        self, given: dict[str, Given], counts: Mapping[str, int], values: Mapping[str, bytes], stream: int
+        self, given: dict[str, Given], runtime_parameters: Mapping[str, int], values: Mapping[str, bytes], stream: int
     ) -> list[Any]:
         """Copies NumPy arrays to the device, densely, and the results back."""
-        results = self._signature.check(given, counts)[1]
+        results = self._signature.check(given, runtime_parameters)[1]
         self._signature.check_overlap(given)
         if self._device.capture_of(stream):
             raise ArgumentError("stream", "must not be capturing a graph: NumPy arrays cannot be part of one", stream)
@@ -318,7 +322,7 @@ class Kernel:
         dense = {
             name: read(name, array)._replace(address=memory[name].address) for name, array in content.items()
         }  # fmt: skip
-        ready = self._find_ready(dense, counts)
+        ready = self._find_ready(dense, runtime_parameters)
         for operand in self._signature.inputs:
             self._device.upload(memory[operand.name].address, content[operand.name], stream)
         buffers = self._launch(ready, {name: one.address for name, one in memory.items()}, values, stream)
@@ -370,22 +374,22 @@ class Kernel:
                 self._device.wait(stream, other)
         return stream
 
-    def _find_ready(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> Ready:
+    def _find_ready(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> Ready:
         key: tuple[Place | int, ...] = tuple(
             [None if (g := given.get(x.name)) is None else _place(g) for x in self._signature.arrays]
         )
-        key += tuple(counts.values())
+        key += tuple(runtime_parameters.values())
         ready = self._ready.get(key)
         if ready is None:
             with self._lock:
-                ready = self._make_ready(given, counts)
+                ready = self._make_ready(given, runtime_parameters)
                 if len(self._ready) >= MOST_SHAPES:
                     self._ready.clear()
                 self._ready[key] = ready
         return ready
 
-    def _make_ready(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> Ready:
-        extents, results = self._signature.check(given, counts)
+    def _make_ready(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> Ready:
+        extents, results = self._signature.check(given, runtime_parameters)
         made = self._choose(extents, self._signature.alignment(given)).variant
         sizes = {**extents, **self._device.limits.sizes()}
         plan = made.plan
@@ -394,9 +398,9 @@ class Kernel:
         launches = Launches(self._device, self._code(made).prepare(extents, planned), len(planned))
         return Ready(launches, scratch, results)
 
-    def _extents(self, shape: Any, counts: Mapping[str, int]) -> Extents:
+    def _extents(self, shape: Any, runtime_parameters: Mapping[str, int]) -> Extents:
         family, spec = self._chooser.family, self._chooser.spec
-        return {**extents_of(family, spec, shape), **counted(family, spec, counts)}
+        return {**extents_of(family, spec, shape), **checked_runtime_parameters(family, spec, runtime_parameters)}
 
     def _choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
         chooser = self._chooser

@@ -9,7 +9,7 @@ from typing import Any
 from gen.errors import ArgumentError, DeviceError, GenError
 from gen.families import families
 from gen.families.base import Extents, Family, Spec
-from gen.families.extents import counted, extents_of
+from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.gpu.device import Device
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
@@ -26,7 +26,7 @@ def load(
     shape: int | tuple[int, ...] | None = None,
     device: int | Device | None = None,
     home: Path | str | None = None,
-    **counts: int,
+    **runtime_parameters: int,
 ) -> Kernel:
     """Loads the kernel for a spec: the one that was tuned for this device, else base.
 
@@ -36,7 +36,7 @@ def load(
             without it every call picks the variant of its sizes.
         device: a GPU by number, or opened; the first if None.
         home: the folder of what gen wrote, `tuned.json` above all; where commands look if None.
-        **counts: with `shape`, what calls will count: `steps=100` binds a stencil to the variant for many steps.
+        **runtime_parameters: those of the calls, with `shape`: `steps=100` binds a stencil to many steps.
 
     Raises:
         UnknownNameError: there is no such spec.
@@ -46,11 +46,11 @@ def load(
     """
     folder = _folder(home)
     family, meant = family_and_spec(families(), spec, folder)
-    if shape is None and counts:
-        raise ArgumentError(next(iter(counts)), "must come with shape: without one every call says it")
+    if shape is None and runtime_parameters:
+        raise ArgumentError(next(iter(runtime_parameters)), "must come with shape: without one every call says it")
     if shape is None:
         return kernel_of(family, meant, device, folder)
-    extents = {**extents_of(family, meant, shape), **counted(family, meant, counts)}
+    extents = {**extents_of(family, meant, shape), **checked_runtime_parameters(family, meant, runtime_parameters)}
     return kernel_of(family, meant, device, folder, extents)
 
 

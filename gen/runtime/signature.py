@@ -13,7 +13,7 @@ import numpy as np
 
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec
-from gen.families.extents import PASS_ANOTHER, beyond_memory, counted, dense
+from gen.families.extents import PASS_ANOTHER, beyond_memory, checked_runtime_parameters, dense
 from gen.gpu.device import Device
 from gen.runtime.arrays import Given, Kind, Shape, lies_on_itself, overlap, read
 
@@ -52,7 +52,7 @@ class Signature:
         outputs: arrays that a call makes, or is given by `out=`.
         arrays: both.
         numbers: operands that are numbers.
-        counts: sizes that a call states by name, with what they are where it does not.
+        runtime_parameters: extents that a call states by name, with their values where it does not.
     """
 
     def __init__(self, family: Family[Any], spec: Spec) -> None:
@@ -63,14 +63,14 @@ class Signature:
         self.outputs = tuple(x for x in spec.operands if x.role == "out")
         self.arrays = self.inputs + self.outputs
         self.numbers = tuple(x for x in spec.operands if x.role == "number")
-        self.counts = dict(family.counts(spec))
+        self.runtime_parameters = dict(family.runtime_parameters(spec))
 
-    def counted(self, numbers: dict[str, Any]) -> dict[str, int]:
-        """Takes the counts out of what a call gives by name. Raises ArgumentError for one that is no count."""
-        if not self.counts:
+    def checked_runtime_parameters(self, numbers: dict[str, Any]) -> dict[str, int]:
+        """Takes the runtime parameters out of the numbers of a call. Raises ArgumentError for a wrong value."""
+        if not self.runtime_parameters:
             return {}
-        stated = {name: numbers.pop(name) for name in self.counts if name in numbers}
-        return counted(self._family, self._spec, stated)
+        stated = {name: numbers.pop(name) for name in self.runtime_parameters if name in numbers}
+        return checked_runtime_parameters(self._family, self._spec, stated)
 
     def sort(self, arguments: Sequence[Any], numbers: dict[str, Any]) -> tuple[Sequence[Any], dict[str, bytes]]:
         """Arrays, and numbers as their types store them. Raises ArgumentError for too few, too many or unknown ones."""
@@ -138,7 +138,7 @@ class Signature:
             if overlap(given[one.name], given[other.name]):
                 raise ArgumentError(other.name, f"must not overlap {one.name}", hex(given[other.name].address))
 
-    def check(self, given: Mapping[str, Given], counts: Mapping[str, int]) -> tuple[Extents, Results]:
+    def check(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> tuple[Extents, Results]:
         """The problem's sizes and its results. Raises ShapeError if an array is not what its operand says."""
         for name, one in given.items():
             if beyond_memory(one.shape, one.dtype.itemsize):
@@ -146,7 +146,7 @@ class Signature:
                 raise ShapeError(name, rule, one.shape, next_step="Pass it in parts")
         # In the order of the spec's operands, so that errors name the first that is wrong.
         layouts = {x.name: _layout(x, given[x.name]) for x in self._spec.operands if x.name in given}
-        extents = {**self._family.extents(self._spec, layouts), **counts}
+        extents = {**self._family.extents(self._spec, layouts), **runtime_parameters}
         expected = self._family.layouts(self._spec, extents)
         results = {x.name: (expected[x.name].shape, self._result_dtype(x, layouts)) for x in self.outputs}
         for name, (shape, dtype) in results.items():

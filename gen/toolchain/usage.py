@@ -79,7 +79,7 @@ def largest(variant: Variant, limits: Limits) -> Extents:
     family, spec, algorithm = variant.family, variant.spec, variant.algorithm
     stand_ins = [family.representative(spec, shape_class) for shape_class in family.shape_classes(spec)]
     for sizes in (stand_ins, (*family.cases(spec), *variant.edge_cases())):
-        taken = [one for one in sizes if algorithm.uncovered(spec, variant.config, one, limits) is None]
+        taken = [one for one in sizes if algorithm.unsupported_extents(spec, variant.config, one, limits) is None]
         if taken:
             return max(taken, key=lambda extents: family.work(spec, extents).cells)
     raise ConfigError(variant.name, "takes none of the sizes that stand for its shape classes")

@@ -148,7 +148,9 @@ MADE_ANEW: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under an
 def against(variant: Variant, problem: Problem, limits: Limits) -> str | None:
     """Why a device or a size rules a variant out; None if it can run."""
     algorithm, spec, config = variant.algorithm, variant.spec, variant.config
-    return algorithm.infeasible(spec, config, limits) or algorithm.uncovered(spec, config, problem.extents, limits)
+    return algorithm.infeasible(spec, config, limits) or algorithm.unsupported_extents(
+        spec, config, problem.extents, limits
+    )
 
 
 class Attempts:

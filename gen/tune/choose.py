@@ -114,13 +114,13 @@ def leader_of(times: Mapping[str, Sequence[float]]) -> str:
     return min(centers, key=lambda name: (centers[name], name))
 
 
-def margin_of(name: str, previous: str | None) -> float:
+def margin_of(name: str, incumbent: str | None) -> float:
     """What a finalist may be slower by than the leader and still win."""
-    return MARGIN if name == previous else TIE
+    return MARGIN if name == incumbent else TIE
 
 
 def choose(
-    finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], previous: str | None = None,
+    finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], incumbent: str | None = None,
     hot: Mapping[str, Sequence[float]] | None = None,
 ) -> Trial:  # fmt: skip
     """The winner among finalists, given their times in turns, and those of launches in a graph where they are alike.
@@ -134,12 +134,12 @@ def choose(
     be within 3 % of the least product, too.
     """
     if hot and any(trial.variant.name in hot for trial in finalists):
-        return _choose_for_both(finalists, times, hot, previous)
+        return _choose_for_both(finalists, times, hot, incumbent)
     leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})
     behind = {trial.variant.name: over(times[trial.variant.name], times[leader]) for trial in finalists}
     for trial in finalists:
         name = trial.variant.name
-        if name == previous and behind[name].low <= margin_of(name, previous):
+        if name == incumbent and behind[name].low <= margin_of(name, incumbent):
             return trial
     equals = [trial for trial in finalists if behind[trial.variant.name].center <= TIE]
     return min(equals, key=_simplicity)
@@ -147,7 +147,7 @@ def choose(
 
 def _choose_for_both(
     finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], hot: Mapping[str, Sequence[float]],
-    previous: str | None,
+    incumbent: str | None,
 ) -> Trial:  # fmt: skip
     """The winner where a single launch counts as much as one among many: of those of which both times are known."""
     both = {trial.variant.name: trial for trial in finalists if trial.variant.name in hot}
@@ -156,8 +156,8 @@ def _choose_for_both(
     near = [name for name in both if behind[name].center <= NEAR]
     products = {name: behind[name].center * midmean_interval(hot[name]).center for name in near}
     least = min(products.values())
-    if previous in products and behind[previous].low <= MARGIN and products[previous] <= NEAR * least:
-        return both[previous]
+    if incumbent in products and behind[incumbent].low <= MARGIN and products[incumbent] <= NEAR * least:
+        return both[incumbent]
     return min((both[name] for name in products if products[name] <= TIE * least), key=_simplicity)
 
 

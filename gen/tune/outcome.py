@@ -88,24 +88,24 @@ class Interrupted(KeyboardInterrupt):
 
 def outcome_of(
     problem: Problem, floor_us: float, done: Mapping[str, Trial], finalists: Sequence[Trial], found: Finals,
-    base: str, previous: str | None, seconds: float, left_out: int,
+    base: str, incumbent: str | None, seconds: float, left_out: int,
 ) -> Outcome:  # fmt: skip
     """Chooses the winner: among the finalists by their turns, else, where there were none, by their few samples."""
     trials = tuple(done.values())
     if finalists:
-        winner, times = choose(finalists, found.times_us, tried_as(done, previous), found.hot_us), found.times_us
+        winner, times = choose(finalists, found.times_us, tried_as(done, incumbent), found.hot_us), found.times_us
     else:
         right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
         if not right:
             return Outcome(problem, trials, None, float("inf"), None, 0.0, floor_us, seconds, left_out, base=base)
-        winner = _fastest(right, done, previous)
+        winner = _fastest(right, done, incumbent)
         times = {winner.variant.name: winner.times_us}
     own = times[winner.variant.name]
     interval = median_interval(own)
     return Outcome(
         problem,
         trials,
-        _spokesman(winner, trials, previous),
+        _spokesman(winner, trials, incumbent),
         interval.center,
         paired_ratio(own, times[base]) if base in times else None,
         floor_us / interval.center,
@@ -120,24 +120,24 @@ def outcome_of(
     )
 
 
-def displaces(outcome: Outcome, previous: str) -> bool:
-    """Whether an outcome is a reason to give up the winner so far, or to renew what is known of it.
+def displaces(outcome: Outcome, incumbent: str) -> bool:
+    """Whether an outcome is a reason to give up the incumbent, or to renew what is known of it.
 
-    One without finals is none, unless the winner so far turned out to be wrong, or clearly slower. Nor is one that had
-    no time to try the winner so far, or whose runs of it were ended by others.
+    One without finals is none, unless the incumbent turned out to be wrong, or clearly slower. Nor is one that had
+    no time to try the incumbent, or whose runs of it were ended by others.
     """
-    again = next((trial for trial in outcome.trials if trial.variant.name == previous), None)
+    again = next((trial for trial in outcome.trials if trial.variant.name == incumbent), None)
     if outcome.winner is None or (again is not None and again.outside):
         return False
-    if again is None and any(known(outcome.problem, [previous])):
+    if again is None and any(known(outcome.problem, [incumbent])):
         return False
-    return outcome.finals is not None or (again is not None and outcome.winner.variant.name != previous)
+    return outcome.finals is not None or (again is not None and outcome.winner.variant.name != incumbent)
 
 
-def _fastest(right: Sequence[Trial], done: Mapping[str, Trial], previous: str | None) -> Trial:
-    """The fastest by its few samples; the winner so far, unless each of its samples is over 1 % slower than any."""
+def _fastest(right: Sequence[Trial], done: Mapping[str, Trial], incumbent: str | None) -> Trial:
+    """The fastest by its few samples; the incumbent, unless each of its samples is over 1 % slower than any."""
     found = min(right, key=lambda trial: (trial.median_us, trial.variant.name))
-    alike = tried_as(done, previous)
+    alike = tried_as(done, incumbent)
     for trial in right:
         if trial.variant.name == alike and min(trial.times_us) <= MARGIN * max(found.times_us):
             return trial
@@ -200,10 +200,10 @@ def _timed(outcome: Outcome) -> str:
     return name if name in outcome.rounds_us else outcome.winner.same_as
 
 
-def _spokesman(winner: Trial, trials: Sequence[Trial], previous: str | None) -> Trial:
+def _spokesman(winner: Trial, trials: Sequence[Trial], incumbent: str | None) -> Trial:
     """Of all variants with the winner's code, the previous winner, or the first by name: whichever was timed."""
     alike = [winner, *(trial for trial in trials if trial.same_as == winner.variant.name and trial.status == "ok")]
     for trial in alike:
-        if trial.variant.name == previous:
+        if trial.variant.name == incumbent:
             return trial
     return min(alike, key=lambda trial: trial.variant.name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gen.errors import ShapeError, UnknownNameError
 from gen.families.base import WIDEST, Family, Spec
-from gen.families.extents import among, beyond_memory, check_counts, extents_of
+from gen.families.extents import beyond_memory, check_runtime_parameters, extents_of, known_runtime_parameters
 from gen.families.names import Known, Takes, find_spec, names_variant, spec_of_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, Bound, Region, sizes_of
 from gen.gpu.trial import Problem
@@ -22,7 +22,7 @@ def problems(
     known: Known,
     shapes: Sequence[str] = (),
     *,
-    counts: Mapping[str, int] | None = None,
+    runtime_parameters: Mapping[str, int] | None = None,
     classes: Sequence[str] = (),
     alignment: int = WIDEST,
 ) -> tuple[Problem, ...]:
@@ -34,7 +34,7 @@ def problems(
         known: JSON of specs by name.
         shapes: of the first input, such as `8192x8192` or `2^28`: what wins is for that shape alone. None: one that
             stands for each shape class.
-        counts: what a call counts beside its arrays, `{"steps": 100}`; only with `shapes`, of specs that count it.
+        runtime_parameters: of the call, `{"steps": 100}`; only with `shapes`, of specs that have them.
         classes: only these shape classes, in words.
         alignment: bytes that divide the address of every array; where less than 16, what wins is for no more than that,
             and classes that are for more have no problem.
@@ -46,11 +46,11 @@ def problems(
     found: list[Problem] = []
     specs = specs_of(families, target, known)
     _check_classes(classes, specs)
-    check_counts(counts or {}, specs)
+    check_runtime_parameters(runtime_parameters or {}, specs)
     for family, spec in specs:
         _check_alignment(spec, alignment)
         if shapes:
-            found += [_problem(family, spec, shape, counts or {}, alignment) for shape in shapes]
+            found += [_problem(family, spec, shape, runtime_parameters or {}, alignment) for shape in shapes]
             continue
         region = WHOLE if alignment == WIDEST else Region((Bound(ALIGNMENT, 0, alignment),))
         for shape_class in family.shape_classes(spec):
@@ -70,18 +70,18 @@ def read_shape(text: str) -> tuple[int, ...]:
     return tuple(extent for extent in shape if extent is not None)
 
 
-def read_counts(texts: Sequence[str]) -> dict[str, int]:
-    """The counts that texts spell: `steps=100`. Raises ShapeError for any other text, or for one that is not alone."""
-    counts: dict[str, int] = {}
+def read_runtime_parameters(texts: Sequence[str]) -> dict[str, int]:
+    """The runtime parameters that texts spell: `steps=100`. Raises ShapeError for another text or a repeated name."""
+    runtime_parameters: dict[str, int] = {}
     for text in texts:
         name, _, value = text.partition("=")
         number = _number(value)
         if not name.isidentifier() or number is None or not 1 <= number < 2**31:
-            raise ShapeError("--count", "must be NAME=N, N from 1 and below 2^31, such as steps=100", repr(text))
-        if name in counts:
-            raise ShapeError("--count", f"must say once how many {name} there are", repr(text))
-        counts[name] = number
-    return counts
+            raise ShapeError("--param", "must be NAME=N, N from 1 and below 2^31, such as steps=100", repr(text))
+        if name in runtime_parameters:
+            raise ShapeError("--param", f"must say once how many {name} there are", repr(text))
+        runtime_parameters[name] = number
+    return runtime_parameters
 
 
 def _number(text: str) -> int | None:
@@ -111,7 +111,9 @@ def to_tune(families: Sequence[Family[Any]], name: str) -> Takes:
     return Takes("The name", "must be a family or a spec, FAMILY_LABEL", [family.name for family in families])
 
 
-def _problem(family: Family[Any], spec: Spec, text: str, counts: Mapping[str, int], alignment: int) -> Problem:
+def _problem(
+    family: Family[Any], spec: Spec, text: str, runtime_parameters: Mapping[str, int], alignment: int
+) -> Problem:
     shape = read_shape(text)
     first = next(operand for operand in spec.operands if operand.role != "number")
     dtype = first.dtype.numpy
@@ -120,7 +122,7 @@ def _problem(family: Family[Any], spec: Spec, text: str, counts: Mapping[str, in
     if 0 in shape:
         raise ShapeError("--shape", "must have no extent of 0: there is nothing to time", repr(text))
     try:
-        extents = {**extents_of(family, spec, shape), **among(family, spec, counts)}
+        extents = {**extents_of(family, spec, shape), **known_runtime_parameters(family, spec, runtime_parameters)}
     except ShapeError as error:
         rule = f"must be a shape that {family.name_of(spec)} takes: {error.subject} {error.rule}"
         raise ShapeError("--shape", rule, text) from error

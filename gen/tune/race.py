@@ -35,7 +35,7 @@ MOST_SECONDS = 1.5  # of the finals, once there are as many turns as are needed
 MOST_HOT = 64  # short ones that are timed in graphs too
 HOT_TURNS = 2  # of a look at them, each a graph of many launches
 LAST_TURNS = 4  # of the last look, at those that go to the finals
-BESIDE = 2  # who may come along: the fastest from cold caches, and the winner so far
+BESIDE = 2  # who may come along: the fastest from cold caches, and the incumbent
 HOT_SAMPLE_US = 2000.0  # what a sample of them takes beside the launches, which run twice: the graph is made
 HOT_SHARE = 1 / 3  # of the time that is left, for a look
 Faulty = Callable[[Trial], None]
@@ -112,8 +112,8 @@ class _Heats:
         self._add(rounds, self.hot_us)
         return right
 
-    def best(self, left: Sequence[Entrant], most: int, previous: str | None) -> list[Entrant]:
-        """So many that are near the fastest from cold caches, by all that is known; it and `previous` beside them.
+    def best(self, left: Sequence[Entrant], most: int, incumbent: str | None) -> list[Entrant]:
+        """So many that are near the fastest from cold caches, by all that is known; it and `incumbent` beside them.
 
         Near is who is not shown to be over 3 % slower. Against the fastest the finals hold the others.
         """
@@ -123,7 +123,7 @@ class _Heats:
         hot = {name: midmean_interval(self.hot_us.get(name, [1.0])).center for name in cold}
         product = {name: cold[name].center * hot[name] for name in cold}
         near.sort(key=lambda one: (product[one.name], one.name))
-        stay = [one for one in left if one.name in (previous, fastest)]
+        stay = [one for one in left if one.name in (incumbent, fastest)]
         return stay + [one for one in near[:most] if one not in stay]
 
     def in_time(self, left: Sequence[Entrant], turns: int) -> int:
@@ -176,18 +176,18 @@ def halve(
 
 def halve_short(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
-    deadline: float | None = None, previous: str | None = None,
+    deadline: float | None = None, incumbent: str | None = None,
 ) -> Halved:  # fmt: skip
     """The best of short ones, by the product of a launch's time from cold caches and of one's among many.
 
     All that are near the fastest from cold caches get a look among many launches, as far as there is time, and the
-    better half of them the next, until few are left; one more tells what these take. `previous`, the name of the winner
-    so far, takes part to the end. Where there is no time, or none of them stays right, the others that are fastest from
-    cold caches are left.
+    better half of them the next, until few are left; one more tells what these take. The variant named `incumbent`
+    takes part to the end. Where there is no time, or none of them stays right, the others that are fastest from cold
+    caches are left.
     """
-    heats, left = _begin(session, entrants, times_us, faulty, deadline, previous)
+    heats, left = _begin(session, entrants, times_us, faulty, deadline, incumbent)
     left = heats.cold(left)
-    racing, looked = heats.best(left, MOST_HOT, previous), list[Entrant]()
+    racing, looked = heats.best(left, MOST_HOT, incumbent), list[Entrant]()
     while len(racing) > FINALISTS + BESIDE:
         fit = heats.in_time(racing, HOT_TURNS)
         if fit < FINALISTS:
@@ -197,37 +197,37 @@ def halve_short(
         if not heats.hot_us:
             break
         most = max(FINALISTS, len(racing) // 2)
-        racing = heats.best(racing, most, previous)
+        racing = heats.best(racing, most, incumbent)
         if len(racing) > FINALISTS + BESIDE:
-            racing = heats.best(heats.cold(racing), most, previous)
+            racing = heats.best(heats.cold(racing), most, incumbent)
     fit = heats.in_time(racing, LAST_TURNS)
     needed = len(racing) if looked else min(len(racing), FINALISTS)
     if fit >= needed > 1 and (heats.hot_us or not looked):
         looked = looked or racing[:fit]
         heats.hot_us.clear()  # what decided who comes here flatters who does
         racing = heats.hot(racing[:fit], LAST_TURNS)
-    best = heats.best(racing, FINALISTS, previous) if looked else []
+    best = heats.best(racing, FINALISTS, incumbent) if looked else []
     best = best or [one for one in left if one not in looked][:FINALISTS]
     return Halved(best, heats.hot_us, frozenset(heats.foreign))
 
 
 def _begin(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
-    deadline: float | None, previous: str | None = None,
+    deadline: float | None, incumbent: str | None = None,
 ) -> tuple[_Heats, list[Entrant]]:  # fmt: skip
     """The heats, and the fastest of those given."""
-    by_time = sorted(entrants.values(), key=lambda one: (one.name != previous, times_us[one.name], one.name))
+    by_time = sorted(entrants.values(), key=lambda one: (one.name != incumbent, times_us[one.name], one.name))
     return _Heats(session, faulty, deadline, times_us), by_time[:FIRST_HEAT]
 
 
 def finals(
     session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None,
-    previous: str | None = None,
+    incumbent: str | None = None,
 ) -> tuple[list[Entrant], Finals]:  # fmt: skip
     """Those that stay right, and their times: turn after turn until it is settled who wins, or enough.
 
-    Who is settled takes no more turns, once all have taken some; whoever leads takes them all. `previous` is the name
-    of the winner so far, which more is forgiven.
+    Who is settled takes no more turns, once all have taken some; whoever leads takes them all. `incumbent` is the name
+    of the incumbent, which may be slower by a larger margin.
     """
     left, found, start = list(entrants), Finals({}, settled=False), time.monotonic()
     racing, turns = left, ROUND
@@ -237,28 +237,28 @@ def finals(
             left = [entrant for entrant in left if entrant in right or entrant not in racing]
             found, racing, turns = Finals({}, settled=False), left, ROUND
             continue
-        found = _joined(found, rounds, previous)
+        found = _joined(found, rounds, incumbent)
         now = time.monotonic()
         enough = found.turns >= LEAST_TURNS and (found.settled or now >= start + MOST_SECONDS)
         if enough or found.turns >= MOST_TURNS or (deadline is not None and now >= deadline):
             break
         if found.turns >= LEAST_TURNS:
-            names = in_doubt(found.times_us, previous)
+            names = in_doubt(found.times_us, incumbent)
             racing = [entrant for entrant in left if entrant.name in names]
             turns = min(found.turns, MOST_TURNS - found.turns)
     return left, found
 
 
-def in_doubt(times: Mapping[str, Sequence[float]], previous: str | None = None) -> set[str]:
+def in_doubt(times: Mapping[str, Sequence[float]], incumbent: str | None = None) -> set[str]:
     """The fastest, and those of which it is neither shown that they are too slow to win, nor that they are not.
 
-    None but the fastest, if the winner so far is shown to stay.
+    None but the fastest, if the incumbent is shown to stay.
     """
     leader = leader_of(times)
     ratios = {name: over(times[name], times[leader]) for name in times if name != leader}
-    if previous == leader or (previous in ratios and ratios[previous].high <= margin_of(previous, previous)):
+    if incumbent == leader or (incumbent in ratios and ratios[incumbent].high <= margin_of(incumbent, incumbent)):
         return {leader}
-    return {leader, *(name for name, ratio in ratios.items() if ratio.low <= margin_of(name, previous) < ratio.high)}
+    return {leader, *(name for name, ratio in ratios.items() if ratio.low <= margin_of(name, incumbent) < ratio.high)}
 
 
 def noise(times: Sequence[float]) -> Interval:
@@ -282,10 +282,10 @@ def _right(
     return Rounds(), left
 
 
-def _joined(before: Finals, rounds: Rounds, previous: str | None) -> Finals:
+def _joined(before: Finals, rounds: Rounds, incumbent: str | None) -> Finals:
     more = {name: (*before.times_us.get(name, ()), *added) for name, added in rounds.times_us.items()}
     times: dict[str, Sequence[float]] = {**before.times_us, **more}
     seen = [mhz for mhz in (*before.sm_mhz, *rounds.sm_mhz) if mhz]
     why = tuple(sorted({*before.throttled, *rounds.throttled}))
     others = tuple(sorted({*before.foreign, *rounds.foreign}))
-    return Finals(times, len(in_doubt(times, previous)) == 1, (min(seen), max(seen)) if seen else (0, 0), why, others)
+    return Finals(times, len(in_doubt(times, incumbent)) == 1, (min(seen), max(seen)) if seen else (0, 0), why, others)

@@ -124,7 +124,7 @@ def told(regret: float) -> float | None:
 
 
 def split(
-    points: Sequence[Point], winner: str, region: Region = WHOLE, so_far: Collection[str] = ()
+    points: Sequence[Point], winner: str, region: Region = WHOLE, incumbents: Collection[str] = ()
 ) -> tuple[Part, ...]:
     """Cuts a shape class until no part's variant has more than 5 % regret on any of its points.
 
@@ -135,27 +135,31 @@ def split(
         points: every problem of the class that was measured, that of the winner among them.
         winner: the variant that won the class.
         region: the part of the class that holds all points.
-        so_far: variants that parts of the class have got before; they stay unless another is over 1 % better.
+        incumbents: variants that parts of the class have got before; they stay unless another is over 1 % better.
     """
     cuts = [(size, at) for size in points[0].sizes for at in _places(size, sorted({one.sizes[size] for one in points}))]
     if worst(winner, points) <= MOST_REGRET or not cuts:
         return (Part(region, tuple(points), winner, worst(winner, points)),)
-    size, at = min(cuts, key=lambda cut: _cost(points, winner, so_far, *cut))
+    size, at = min(cuts, key=lambda cut: _cost(points, winner, incumbents, *cut))
     found: list[Part] = []
     for part, side in zip(region.cut(size, at), _sides(points, size, at), strict=True):
-        best = _best(side, winner, so_far)
+        best = _best(side, winner, incumbents)
         regret = worst(best, side)
-        found += [Part(part, tuple(side), best, regret)] if regret <= MOST_REGRET else split(side, winner, part, so_far)
+        found += (
+            [Part(part, tuple(side), best, regret)] if regret <= MOST_REGRET else split(side, winner, part, incumbents)
+        )
     return tuple(found)
 
 
-def _best(points: Sequence[Point], winner: str, so_far: Collection[str]) -> str:
+def _best(points: Sequence[Point], winner: str, incumbents: Collection[str]) -> str:
     """The winner, if it does well on all points; else the variant of the least regret where it has most."""
     if worst(winner, points) <= MOST_REGRET:
         return winner
     names = {name for point in points for name in point.times_us}
     best = min(sorted(names), key=lambda name: worst(name, points), default=winner)
-    stays = [name for name in sorted(names.intersection(so_far)) if worst(name, points) <= worst(best, points) + MORE]
+    stays = [
+        name for name in sorted(names.intersection(incumbents)) if worst(name, points) <= worst(best, points) + MORE
+    ]
     return min(stays, key=lambda name: worst(name, points), default=best)
 
 
@@ -179,10 +183,12 @@ def _sides(points: Sequence[Point], size: str, at: int) -> tuple[list[Point], li
     return [point for point in points if point.sizes[size] < at], [point for point in points if point.sizes[size] >= at]
 
 
-def _cost(points: Sequence[Point], winner: str, so_far: Collection[str], size: str, at: int) -> tuple[int, float, int]:
+def _cost(
+    points: Sequence[Point], winner: str, incumbents: Collection[str], size: str, at: int
+) -> tuple[int, float, int]:
     """How good a cut is, the least best: parts that need more cuts, the regret that stays, the points lost."""
     sides = _sides(points, size, at)
-    chosen = [_best(side, winner, so_far) for side in sides]
+    chosen = [_best(side, winner, incumbents) for side in sides]
     regrets = [worst(name, side) for name, side in zip(chosen, sides, strict=True)]
     lost = sum(len(side) for name, side in zip(chosen, sides, strict=True) if name != winner)
     # Regrets under the limit are as good as none: then the class's winner should keep as much as it can.
@@ -261,7 +267,12 @@ class Regret:
 
 
 def regret_of(
-    outcome: Outcome, winner: str, probe: Tune, meet: Meet, deadline: float | None = None, so_far: Sequence[str] = ()
+    outcome: Outcome,
+    winner: str,
+    probe: Tune,
+    meet: Meet,
+    deadline: float | None = None,
+    incumbents: Sequence[str] = (),
 ) -> Regret:
     """Tunes other sizes of an outcome's shape class, and compares the class's winner with the fastest there.
 
@@ -273,7 +284,7 @@ def regret_of(
         probe: tunes one of the other sizes; the class's winner is always timed against the fastest there.
         meet: times those that won.
         deadline: of `time.monotonic()`; sizes share equally what is left but for a part, which is for meeting.
-        so_far: variants that parts of the class have got before.
+        incumbents: variants that parts of the class have got before.
     """
     wanted = probes(outcome.problem)
     outcomes = [outcome]
@@ -284,7 +295,7 @@ def regret_of(
             break
         share = None if until is None else now + (until - now) / (len(wanted) - place)
         outcomes.append(probe(problem, winner, share))
-    names = list(dict.fromkeys([winner, *(one.winner.variant.name for one in outcomes if one.winner), *so_far]))
+    names = list(dict.fromkeys([winner, *(one.winner.variant.name for one in outcomes if one.winner), *incumbents]))
     outcomes = [one if _point(one).tells_of(winner) else _met(one, names, meet, deadline) for one in outcomes]
     known = [point for point in map(_point, outcomes) if point.tells_of(winner)]
     if known and worst(winner, known) > MOST_REGRET:
@@ -292,7 +303,7 @@ def regret_of(
     timed = [one for one in outcomes if (point := _point(one)).times_us and point.tells_of(winner)]
     points = tuple(map(_point, timed))
     missed = tuple(problem for problem in wanted if problem not in [point.problem for point in points])
-    parts = split(points, winner, outcome.problem.region, so_far) if points else ()
+    parts = split(points, winner, outcome.problem.region, incumbents) if points else ()
     return Regret(outcome, winner, points, parts, tuple(timed), missed)
 
 
@@ -356,7 +367,7 @@ def regrets(
 
     def probe(problem: Problem, winner: str, until: float | None) -> Outcome:
         return tune(
-            problem, device, farm, trials, previous=winner, deadline=until, options=options, sources=sources,
+            problem, device, farm, trials, incumbent=winner, deadline=until, options=options, sources=sources,
             tick=partial(tick, problem),
         )  # fmt: skip
 
@@ -370,8 +381,8 @@ def regrets(
             now = time.monotonic()
             share = None if deadline is None else now + max(deadline - now, 0) / (len(classes) - place)
             stands = stand[outcome.place(device)]
-            so_far = [one.variant for one in stand.values() if _is_part(one, stands)]
-            regret = regret_of(outcome, stands.variant, probe, meet, share, so_far)
+            incumbents = [one.variant for one in stand.values() if _is_part(one, stands)]
+            regret = regret_of(outcome, stands.variant, probe, meet, share, incumbents)
             found.append(regret)
             if len(regret.points) > 1:
                 new = winners_of(regret, stands, device, farm.version, evidence or {})

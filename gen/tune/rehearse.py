@@ -239,7 +239,7 @@ def rank(
                 made = one.variant
                 if (made.family, made.spec) != (family, spec) or not isinstance(one.compiled, Compiled):
                     continue
-                if made.algorithm.uncovered(made.spec, made.config, extents, limits) is None:
+                if made.algorithm.unsupported_extents(made.spec, made.config, extents, limits) is None:
                     used = usage(made, one.compiled, limits, extents)
                     try:
                         moved = traffic(kernels[made.name], limits, extents)

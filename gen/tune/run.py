@@ -86,8 +86,8 @@ def run(
         else [EACH + sources.space(problem, complete=options.complete).count for problem in problems]
     )
 
-    def keep(outcome: Outcome, previous: str | None) -> None:
-        if outcome.winner is not None and (previous is None or displaces(outcome, previous)):
+    def keep(outcome: Outcome, incumbent: str | None) -> None:
+        if outcome.winner is not None and (incumbent is None or displaces(outcome, incumbent)):
             _keep(home, families, outcome.problem, winner_of(outcome, device, farm.version, evidence or {}))
 
     try:
@@ -98,23 +98,23 @@ def run(
             remember(home, families, problem.family, problem.spec)
             latest = None if budget is None else start + budget
             deadline = None if latest is None else now + (latest - now) * weights[place] / sum(weights[place:])
-            previous = _previous(home, device, problem)
+            incumbent = _incumbent(home, device, problem)
             try:
                 outcome = tune(
-                    problem, device, farm, trials, previous=previous, deadline=deadline, latest=latest,
+                    problem, device, farm, trials, incumbent=incumbent, deadline=deadline, latest=latest,
                     options=options, sources=sources, upcoming=upcoming, tick=partial(tick, problem),
                 )  # fmt: skip
             except (Interrupted, LostError) as ended:
-                keep(ended.outcome, previous)
+                keep(ended.outcome, incumbent)
                 raise
             outcomes.append(outcome)
-            keep(outcome, previous)
+            keep(outcome, incumbent)
     finally:
         trials.close()
     return Run(device.name, device.driver, tuple(outcomes), tuple(problems[len(outcomes) :]), time.monotonic() - start)
 
 
-def _previous(home: Path, device: Device, problem: Problem) -> str | None:
+def _incumbent(home: Path, device: Device, problem: Problem) -> str | None:
     place = (problem.spec_name, problem.shape_class, device.name, problem.region)
     return next((winner.variant for winner in tuned.read_winners(home) if winner.place == place), None)
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 from gen.emit.render import render
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, likely_variants, variant
+from gen.families.names import base_variants, heuristic_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
 from gen.gpu.trial import Device, Entrant, Problem, Session, Trial
 from gen.store.trials import Setting, Trials
@@ -59,7 +59,7 @@ def tune(
     farm: Farm,
     trials: Trials,
     *,
-    previous: str | None = None,
+    incumbent: str | None = None,
     deadline: float | None = None,
     latest: float | None = None,
     options: Options | None = None,
@@ -75,7 +75,7 @@ def tune(
         device: where.
         farm: compiles for the device's architecture.
         trials: where every trial is recorded as it ends, and found again.
-        previous: the name of the winner so far: tried first, it stays unless another is shown to be over 1 % faster.
+        incumbent: its name: tried first, it stays unless another is shown to be over 1 % faster.
         deadline: of `time.monotonic()`: a variant that is not begun by then is left out; base is tried all the same.
         latest: the same of the whole run: until then finals may be held that the deadline would leave out.
         options: how it is searched.
@@ -98,14 +98,14 @@ def tune(
     pruning = Pruning(problem, device.limits, options.prune)
     floor_us = device.floor_us(problem)  # a device that is lost says it no more
     enough = 0.0 if options.stop_at is None else floor_us / options.stop_at
-    likely = likely_variants(problem.family, problem.spec, problem.shape_class, device.limits)
+    heuristic_configs = heuristic_variants(problem.family, problem.spec, problem.shape_class, device.limits)
     space = sources.space(problem, complete=options.complete)
-    search = First(options.search(space), [*known(problem, [previous or ""]), *likely])
+    search = First(options.search(space), [*known(problem, [incumbent or ""]), *heuristic_configs])
     attempts = Attempts(problem, device, sources, trials, setting, pruning, search, tick)
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
         seconds = time.monotonic() - start
-        return outcome_of(problem, floor_us, attempts.done, finalists, found, base.name, previous, seconds, left)
+        return outcome_of(problem, floor_us, attempts.done, finalists, found, base.name, incumbent, seconds, left)
 
     entrant = attempts.base(base)
     session = device.open(problem, entrant)
@@ -118,7 +118,7 @@ def tune(
             pass
         if deadline is not None and latest is not None:
             deadline = min(max(deadline, time.monotonic() + LATE_SECONDS), max(latest, deadline))
-        finalists, found = _race(session, attempts, base, previous, deadline)
+        finalists, found = _race(session, attempts, base, incumbent, deadline)
         return outcome(finalists, found, left)
     except KeyboardInterrupt:
         raise Interrupted(outcome([], Finals({}, settled=False), search.left)) from None
@@ -184,9 +184,9 @@ def base_of(problem: Problem, device: Device) -> Variant:
 
 
 def _race(
-    session: Session, attempts: Attempts, base: Variant, previous: str | None, deadline: float | None
+    session: Session, attempts: Attempts, base: Variant, incumbent: str | None, deadline: float | None
 ) -> tuple[list[Trial], Finals]:
-    """The finalists as trials, and their times; base and the winner so far are always among them."""
+    """The finalists as trials, and their times; base and the incumbent are always among them."""
     found = attempts.done
     right = [
         trial
@@ -196,13 +196,15 @@ def _race(
     if deadline is not None and time.monotonic() >= deadline:
         return [], Finals({}, settled=False)
     fast = _first_heat(right, None if deadline is None else deadline - time.monotonic())
-    always = [found[name] for name in (tried_as(found, base.name), tried_as(found, previous)) if name and name in found]
+    always = [
+        found[name] for name in (tried_as(found, base.name), tried_as(found, incumbent)) if name and name in found
+    ]
     names_of_right = {trial.variant.name for trial in right}
     wanted = {trial.variant.name: trial.variant for trial in (*fast, *always) if trial.variant.name in names_of_right}
     entrants = {entrant.name: entrant for entrant in attempts.compiled(wanted.values(), deadline)}
     if any(name not in entrants and found[name].status == "ok" for name in wanted):  # no time: all race, or none
         return [], Finals({}, settled=False)
-    already, short = tried_as(found, previous), bool(fast) and fast[0].median_us < LATENCY_US
+    already, short = tried_as(found, incumbent), bool(fast) and fast[0].median_us < LATENCY_US
     times_us = {trial.variant.name: trial.median_us for trial in fast if trial.variant.name in entrants}
     if short and already in entrants:
         times_us.setdefault(already, found[already].median_us)

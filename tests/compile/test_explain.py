@@ -173,7 +173,7 @@ def test_constant_memory_is_no_global_load() -> None:
 
 
 def test_repetitions_move_as_many_times_the_bytes() -> None:
-    found = {count: one("copyNrepsKernel", "--shape", "64x64", "--count", f"nreps={count}") for count in (1, 3)}
+    found = {count: one("copyNrepsKernel", "--shape", "64x64", "--param", f"nreps={count}") for count in (1, 3)}
     assert found[3]["extents"] == {**found[1]["extents"], "nreps": 3}
     assert found[3]["metrics"]["moved_bytes"] == 3 * found[1]["metrics"]["moved_bytes"]
 
@@ -203,8 +203,8 @@ def test_the_same_twice_has_no_difference() -> None:
             "cannot run on sm_80: blocks form clusters from sm_90 on",
         ),
         (("diagonal-square", "--shape", "64x96"), "does not take this problem: its order needs a square of tiles"),
-        (("copyNrepsKernel", "--count", "reps=3"), "--count must be one of nreps (got 'reps')"),
-        (("transposeSmem", "--count", "nreps=3"), "--count must be left out: nothing is counted here"),
+        (("copyNrepsKernel", "--param", "reps=3"), "--param must be one of nreps (got 'reps')"),
+        (("transposeSmem", "--param", "nreps=3"), "--param must be left out: no kernel here has runtime parameters"),
     ],
 )
 def test_bad_usage_is_answered(arguments: tuple[str, ...], says: str) -> None:

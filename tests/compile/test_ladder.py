@@ -171,7 +171,7 @@ def test_what_is_not_repeated_is_said_to_be_done_once(monkeypatch: pytest.Monkey
     few = tuple(one for one in Transpose.named if one.name in ("copyRow", "transposeSmem"))
     monkeypatch.setattr(Transpose, "named", few)
     monkeypatch.setattr("gen.report.ladder.looked_at", unexplained)
-    status, _, err = run("transpose", "--shape", SIDE, "--count", "nreps=3")
+    status, _, err = run("transpose", "--shape", SIDE, "--param", "nreps=3")
     assert status == 0, err
     assert "nreps=3 holds for copyRow; the others count no such thing, and do their work once." in err
 

@@ -136,7 +136,7 @@ def test_the_largest_problem_is_one_that_the_variant_takes() -> None:
         for spec, algorithm in product(family.catalogue, family.algorithms.values()):
             for config in pairwise(search_space(algorithm, spec)):
                 extents = largest(variant(family, spec, algorithm, config), LIMITS)
-                assert algorithm.uncovered(spec, config, extents, LIMITS) is None
+                assert algorithm.unsupported_extents(spec, config, extents, LIMITS) is None
 
 
 def test_every_algorithm_says_how_many_bytes_it_has_in_flight() -> None:

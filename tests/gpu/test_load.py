@@ -23,7 +23,7 @@ from gen.families.names import find_variant
 from gen.proof.cases import Content, fill
 from gen.proof.oracle import disagreement
 from gen.runtime.arrays import DeviceArray
-from tests.strategies import counts, extents
+from tests.strategies import extents, runtime_parameters
 
 if TYPE_CHECKING:
     from gen.gpu.cuda import CudaDevice
@@ -57,7 +57,7 @@ def check(family: Family[Any], spec: Spec, kernel: Any, sizes: Extents, content:
         layout = family.layouts(spec, sizes)[operand.name]
         inputs[operand.name] = np.empty(layout.shape, layout.dtype)
         fill(inputs[operand.name], operand.dtype, content, seed)
-    results = kernel(*inputs.values(), **{name: sizes[name] for name in family.counts(spec)})
+    results = kernel(*inputs.values(), **{name: sizes[name] for name in family.runtime_parameters(spec)})
     outs = [x for x in spec.operands if x.role == "out"]
     made = find_variant(FAMILIES, kernel.variant_for(next(iter(inputs.values())).shape), {})
     roundings = made.algorithm.roundings(spec, made.config, sizes, limits)
@@ -90,7 +90,9 @@ def test_any_size_of_every_family(
     kernel = gen.load(spec, device=device, home=home)
     drawn = data.draw(extents(spec, times=8))
     dense = {operand.pitch: shape_of(operand, drawn)[-1] for operand in spec.operands if operand.pitch}
-    check(family, spec, kernel, {**drawn, **dense, **data.draw(counts(family, spec))}, content, device.limits)
+    check(
+        family, spec, kernel, {**drawn, **dense, **data.draw(runtime_parameters(family, spec))}, content, device.limits
+    )
 
 
 def test_the_photograph(photograph: Floats, home: Path) -> None:

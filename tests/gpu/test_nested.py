@@ -21,7 +21,7 @@ from gen.gpu.kernel import CudaRunner
 from gen.gpu.open import GpuFactory
 from gen.gpu.pycuda import Nvcc
 from gen.proof.cases import Case, Content
-from gen.proof.prover import check, prove, uncovered
+from gen.proof.prover import check, prove, unsupported_extents
 from gen.report.ladder import listed, timed
 from gen.toolchain.link import find_linker
 from gen.toolchain.nvrtc import Nvrtc
@@ -66,7 +66,7 @@ def test_as_many_elements_as_it_takes(name: str, device: CudaDevice, built: Nvrt
     (kernel,) = CudaRunner(device, built, render).load([made])
     for n in (2**20, 2**20, 2**22, 2**28 if name.endswith("2") else MOST_BLOCKS * made.config.threads_per_block):
         case = Case({"n": n})
-        assert uncovered(made, case, device.limits) is None
+        assert unsupported_extents(made, case, device.limits) is None
         failure = check(kernel, device.limits, case)
         assert failure is None, str(failure)
 

@@ -20,7 +20,7 @@ from gen.families.reduction import Reduction
 from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaRunner
-from gen.proof.prover import check, uncovered
+from gen.proof.prover import check, unsupported_extents
 from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases, variants_of
 
@@ -49,7 +49,7 @@ def test_any_reduction_equals_numpy(
     ]
     other = data.draw(variants_of(FAMILY, spec, data.draw(st.sampled_from(others))))
     if other.algorithm.infeasible(spec, other.config, device.limits) is None:
-        made = made if uncovered(other, case, device.limits) else other
+        made = made if unsupported_extents(other, case, device.limits) else other
     (kernel,) = CudaRunner(device, compiler, render).load([made])
     failure = check(kernel, device.limits, case)
     assert failure is None, str(failure)

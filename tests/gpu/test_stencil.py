@@ -14,7 +14,7 @@ from gen.families.stencil import StencilSpec
 from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaKernel, CudaRunner
 from gen.proof.cases import Case, Content, allocate, edge_cases, fill
-from gen.proof.prover import check, uncovered
+from gen.proof.prover import check, unsupported_extents
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from tests.stencils import FAMILY, LINE_SPECS, SPECS, cases, legal, line_cases, overlapped, several, variants
@@ -51,7 +51,7 @@ def test_any_spec_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[V
     ready = loaded(runner, compiler, made)
     for one in made:
         for case in (*edge_cases(one), *each):
-            if uncovered(one, case, runner.limits) is None:
+            if unsupported_extents(one, case, runner.limits) is None:
                 failure = check(ready[one], runner.limits, case)
                 assert failure is None, str(failure)
 
@@ -94,7 +94,7 @@ def same_bits(runner: CudaRunner, kernels: Sequence[CudaKernel], spec: StencilSp
     fill(cells, spec.dtype, Content.RANDOM, case.seed)
     results = set()
     for kernel in kernels:
-        if uncovered(kernel.variant, case, runner.limits) is None:
+        if unsupported_extents(kernel.variant, case, runner.limits) is None:
             out = allocate(layouts["out"], 0, 0).array
             kernel.run(case.extents, {"in": cells, "out": out})
             results.add(out.tobytes())

@@ -21,7 +21,7 @@ from gen.families.transpose import TransposeSpec, transpose
 from gen.families.transpose.values import BITS
 from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaRunner
-from gen.proof.prover import check, uncovered
+from gen.proof.prover import check, unsupported_extents
 from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases, transposes_that_change
 
@@ -59,7 +59,7 @@ def test_every_form_equals_numpy(runner: CudaRunner, data: st.DataObject) -> Non
     case = data.draw(cases(FAMILY, spec))
     found = FAMILY.base(spec, FAMILY.shape_class(spec, case.extents))
     made: Variant = variant(FAMILY, spec, *found)
-    if uncovered(made, case, runner.limits) is None:
+    if unsupported_extents(made, case, runner.limits) is None:
         (kernel,) = runner.load([made])
         failure = check(kernel, runner.limits, case)
         assert failure is None, str(failure)

@@ -18,7 +18,7 @@ from gen.gpu.kernel import CudaRunner
 from gen.gpu.pycuda import Nvcc
 from gen.paths import output_home
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, Case
-from gen.proof.prover import check, load, prove, uncovered
+from gen.proof.prover import check, load, prove, unsupported_extents
 from gen.store.folder import known_specs
 from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases
@@ -64,7 +64,7 @@ def test_random_problems(group: tuple[Variant, ...], runner: CudaRunner) -> None
     @given(cases(first.family, first.spec))
     def equals_numpy(case: Case) -> None:
         for made in group:
-            if uncovered(made, case, devices[case.multiprocessors]) is None:
+            if unsupported_extents(made, case, devices[case.multiprocessors]) is None:
                 failure = check(kernels[case.multiprocessors][made], devices[case.multiprocessors], case)
                 assert failure is None, str(failure)
 

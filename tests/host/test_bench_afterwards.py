@@ -23,7 +23,7 @@ def test_variants_of_a_case_take_it_and_differ_in_both_cache_operators_alone(num
         assert {name: value for name, value in values.items() if name not in operators} == {
             name: value for name, value in vars(config).items() if name not in operators
         }
-        assert one.algorithm.uncovered(problem.spec, one.config, problem.extents, Limits.of("sm_90")) is None
+        assert one.algorithm.unsupported_extents(problem.spec, one.config, problem.extents, Limits.of("sm_90")) is None
     assert asked == set(MODIFIERS)
     assert len(made) == len(MODIFIERS) == 4
 

@@ -68,10 +68,16 @@ STENCIL = sweep("star", 1, F32, (8, 8)).spec.to_json()
         ({**MATRIX, "shape": [10**400, 1]}, "shape must be of arrays of less than 2^63 bytes"),
         ({**MATRIX, "spec": "transpose"}, "A case.spec must be what a spec of transpose is in JSON|transpose."),
         ({**MATRIX, "spec": {"axes": [0, 0], "dtype": "b32"}}, "transpose.axes must hold each of 0, 1"),
-        ({**MATRIX, "counts": {"steps": 0}}, "A case.counts must be an object of positive numbers"),
-        ({**MATRIX, "counts": {"steps": 2}}, "steps is nothing that transpose_10_b32 counts"),
+        (
+            {**MATRIX, "runtime_parameters": {"steps": 0}},
+            "A case.runtime_parameters must be an object of positive numbers",
+        ),
+        ({**MATRIX, "runtime_parameters": {"steps": 2}}, "steps is no runtime parameter of transpose_10_b32"),
         ({**MATRIX, "name": 3}, "A case.name must be a text"),
-        ({**MATRIX, "axis": 1}, "A case's field must be one of name, family, spec, shape, counts (got 'axis')"),
+        (
+            {**MATRIX, "axis": 1},
+            "A case's field must be one of name, family, spec, shape, runtime_parameters (got 'axis')",
+        ),
         ({"family": "reduction", "spec": {"op": ["kurtosis"], "dtype": "f32"}, "shape": [4]}, "kurtosis"),
         ({"family": "stencil", "spec": {**STENCIL, "shape": None}, "shape": [8, 8]}, "stencil.weights must be"),
         (MATRIX, "is case 1 again (got 'transpose_10_b32 4x5'). Leave one out"),
@@ -79,14 +85,14 @@ STENCIL = sweep("star", 1, F32, (8, 8)).spec.to_json()
 )
 def test_a_case_that_makes_no_sense_is_refused_in_words(tmp_path: Path, entry: object, says: str) -> None:
     file = tmp_path / "cases.json"
-    file.write_text(json.dumps({"schema": 2, "cases": [MATRIX, entry]}))
+    file.write_text(json.dumps({"schema": 3, "cases": [MATRIX, entry]}))
     with pytest.raises(SpecError, match=r"cases.json, case 2 of 2: ") as caught:
         read_cases(file)
     assert any(words in str(caught.value) for words in says.split("|"))
 
 
 @pytest.mark.parametrize(
-    "text", ["{", '{"schema": 1, "cases": []}', '{"schema": 2}', "[]", '{"schema": 2, "cases": []}']
+    "text", ["{", '{"schema": 1, "cases": []}', '{"schema": 3}', "[]", '{"schema": 3, "cases": []}']
 )
 def test_a_file_of_another_schema_or_without_cases_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "cases.json"

@@ -55,7 +55,7 @@ def _stencils() -> Iterator[ComparisonCase]:
             spec = replace(spec, boundary="wrap") if many else spec
             shape = MODEL if spec.before[0] > 1 else SMALLER
             name = f"{spec.word} {spec.dtype.name} {spec.boundaries[0]} x{steps_of(case)}"
-            found[name] = ComparisonCase(case.family, spec, shape, case.counts, name)
+            found[name] = ComparisonCase(case.family, spec, shape, case.runtime_parameters, name)
     return iter(found.values())
 
 

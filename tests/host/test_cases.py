@@ -256,7 +256,7 @@ def test_what_a_seed_draws_hypothesis_may_draw_too(family: Family[Any], spec: Sp
         extents = draw_extents(family, spec, RandomDraw(seed))
         assert extents == draw_extents(family, spec, RandomDraw(seed))
         measured = family.extents(spec, family.layouts(spec, extents))
-        assert {**measured, **{name: extents[name] for name in family.counts(spec)}} == extents
+        assert {**measured, **{name: extents[name] for name in family.runtime_parameters(spec)}} == extents
 
 
 def test_a_case_says_what_it_is() -> None:

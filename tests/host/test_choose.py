@@ -77,7 +77,7 @@ def test_the_interval_surrounds_the_median_and_is_the_same_every_time(pairs: lis
 def test_the_fastest_wins_beyond_1_percent() -> None:
     finalists = [trial("a", 10), trial("b", 40, 4096)]
     assert choose(finalists, steady(a=10.2, b=10.0)).variant.name == "b"
-    assert choose(finalists, steady(a=10.2, b=10.0), previous="a").variant.name == "b"
+    assert choose(finalists, steady(a=10.2, b=10.0), incumbent="a").variant.name == "b"
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_case_that_numpy_needs_too_long_for_is_checked_on_a_smaller_one() -> N
     checks = Checks(gpu, case, random_inputs(gpu, replace(case, shape=(4, 4)), 1))
     less = case.provable
     assert checks.note == f"checked on {less.name}"
-    assert less.counts["steps"] <= 20
+    assert less.runtime_parameters["steps"] <= 20
     assert less.elements <= 10**6
     prepared: list[ComparisonCase] = []
 

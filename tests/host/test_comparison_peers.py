@@ -141,7 +141,7 @@ def test_a_peer_computes_each_case_it_takes(name: str) -> None:
                     one.astype(np.float64).reshape(right.shape), right, rtol=tolerance, err_msg=case.name
                 )
         assert np.array_equal(view(source), view(before)), "the input was changed"
-        assert contender.is_graph == (name != "jax" and case.counts.get("steps", 1) > 1)
+        assert contender.is_graph == (name != "jax" and case.runtime_parameters.get("steps", 1) > 1)
         contender.close()
         assert not gpu.graphs
     least = {"cupyx": 21, "cublas": 2, "cub": 9, "cupy": 27, "torch": 39, "torch.compile": 39, "jax": 40}

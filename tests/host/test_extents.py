@@ -46,7 +46,7 @@ def test_extents_are_measured_back_from_their_layouts(family: Family[Any], spec:
         shape = shape_of(operand, drawn)
         if operand.pitch and (shape[0] <= 1 or shape[-1] == 0):
             drawn[operand.pitch] = shape[-1]  # no row follows another
-    assert found == {**drawn, **family.counts(spec)}
+    assert found == {**drawn, **family.runtime_parameters(spec)}
 
 
 @each_spec
@@ -63,7 +63,7 @@ def test_every_case_of_a_family_is_consistent(family: Family[Any], spec: Spec) -
     cases = list(family.cases(spec))
     assert len(cases) > 10
     for sizes in cases:
-        assert family.extents(spec, family.layouts(spec, sizes)) == {**sizes, **family.counts(spec)}
+        assert family.extents(spec, family.layouts(spec, sizes)) == {**sizes, **family.runtime_parameters(spec)}
 
 
 def test_an_output_that_is_not_given_has_dense_rows() -> None:

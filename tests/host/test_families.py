@@ -204,7 +204,7 @@ def test_a_plan_can_be_launched_at_every_size(data: st.DataObject) -> None:
     case = data.draw(cases(made.family, made.spec))
     sizes = {**case.extents, "multiprocessors": case.multiprocessors}
     limits = replace(Limits.of("sm_90"), multiprocessors=case.multiprocessors)
-    assume(made.algorithm.uncovered(made.spec, made.config, case.extents, limits) is None)
+    assume(made.algorithm.unsupported_extents(made.spec, made.config, case.extents, limits) is None)
     plan = made.plan
     scratch = {buffer.name for buffer in plan.scratch}
     operands = {operand.name for operand in made.spec.operands}
@@ -239,7 +239,7 @@ def test_the_outputs_are_written_even_if_nothing_is_read(algorithm: Algorithm[An
         for empty in family.cases(spec):
             layouts = family.layouts(spec, empty)
             nothing = all(0 in layouts[o.name].shape for o in spec.operands if o.role == "in")
-            if not nothing or algorithm.uncovered(spec, config, empty, limits) is not None:
+            if not nothing or algorithm.unsupported_extents(spec, config, empty, limits) is not None:
                 continue
             sizes = {**empty, **limits.sizes()}
             launched = [launch for launch in algorithm.plan(spec, config).launches if launch.grid[0].at(sizes)]
@@ -254,7 +254,7 @@ def test_roundings_are_counted_where_something_is_rounded(data: st.DataObject) -
     made = data.draw(variants())
     case = data.draw(cases(made.family, made.spec))
     limits = replace(Limits.of("sm_90"), multiprocessors=case.multiprocessors)
-    assume(made.algorithm.uncovered(made.spec, made.config, case.extents, limits) is None)
+    assume(made.algorithm.unsupported_extents(made.spec, made.config, case.extents, limits) is None)
     found = made.algorithm.roundings(made.spec, made.config, case.extents, limits)
     moved_only = all(operand.dtype.kind == "bits" for operand in made.spec.operands)
     to_the_last_bit = moved_only or made.family.name == "stencil"
@@ -357,7 +357,7 @@ def test_a_vector_that_holds_no_element_is_refused() -> None:
 def test_a_size_that_no_grid_holds_is_not_taken(
     algorithm: Algorithm[Any, Any], spec: Spec, config: Any, sizes: Extents, blocks: int
 ) -> None:
-    reason = algorithm.uncovered(spec, config, sizes, Limits.of("sm_90"))
+    reason = algorithm.unsupported_extents(spec, config, sizes, Limits.of("sm_90"))
     if blocks <= MAX_GRID_X:
         assert reason is None
     else:

@@ -56,7 +56,7 @@ def test_runs_are_where_numpy_has_them(
         if operand.pitch:
             known[operand.pitch] = known[str(operand.axes[-1])] + gap
     extents = FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
-    if FLAT_COPY.uncovered(spec, config, extents, host_runner.limits) is None:
+    if FLAT_COPY.unsupported_extents(spec, config, extents, host_runner.limits) is None:
         failure = check(kernel, host_runner.limits, Case(extents, offset=offset))
         assert failure is None, str(failure)
 
@@ -103,7 +103,7 @@ def test_even_runs_may_take_as_many_vectors_as_a_block_has_threads(host_runner: 
 def test_the_axes_behind_must_fit_in_a_grid(shape: tuple[int, ...], says: str | None) -> None:
     spec = TransposeSpec((0, 2, 1, 3), B32)
     extents = extents_of(FAMILY, spec, shape)
-    found = FLAT_COPY.uncovered(spec, FlatCopyConfig(), extents, Limits.of("sm_90"))
+    found = FLAT_COPY.unsupported_extents(spec, FlatCopyConfig(), extents, Limits.of("sm_90"))
     assert found == says if says is None else says in str(found)
 
 
@@ -114,7 +114,7 @@ def test_neither_array_may_lie_further_apart_than_its_vectors_are_numbered(
     spec = TransposeSpec((0, 2, 1, 3), B32)
     known = {"axis0": 2, "axis1": 4, "axis2": 4, "axis3": 8, "in_row": in_row, "out_row": out_row}
     extents = FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
-    found = FLAT_COPY.uncovered(spec, FlatCopyConfig(), extents, Limits.of("sm_90"))
+    found = FLAT_COPY.unsupported_extents(spec, FlatCopyConfig(), extents, Limits.of("sm_90"))
     assert (found is None) == fits
     assert fits or "a vector's index may be" in str(found)
 
@@ -174,7 +174,7 @@ def test_one_step_or_run_between_vectors_makes_nothing_whole(sizes: list[int]) -
 def test_even_runs_are_told_by_their_exponent(power: int, threads: int) -> None:
     config, spec = FlatCopyConfig(threads_per_block=threads, even=True), TransposeSpec((1, 0, 2), B64)
     extents = extents_of(FAMILY, spec, (3, 5, 2 * 2**power))
-    says = FLAT_COPY.uncovered(spec, config, extents, Limits.of("sm_90"))
+    says = FLAT_COPY.unsupported_extents(spec, config, extents, Limits.of("sm_90"))
     assert (says is None) == (2**power <= threads)
     if says is None:
         assert FLAT_COPY.shift(spec, config).at(extents) == power
@@ -183,7 +183,7 @@ def test_even_runs_are_told_by_their_exponent(power: int, threads: int) -> None:
 @pytest.mark.parametrize("vectors", [3, 24, 96, 512])
 def test_even_runs_fill_the_threads_of_a_block(vectors: int) -> None:
     config, spec = FlatCopyConfig(threads_per_block=256, even=True), TransposeSpec((1, 0, 2), B128)
-    says = FLAT_COPY.uncovered(spec, config, extents_of(FAMILY, spec, (3, 5, vectors)), Limits.of("sm_90"))
+    says = FLAT_COPY.unsupported_extents(spec, config, extents_of(FAMILY, spec, (3, 5, vectors)), Limits.of("sm_90"))
     assert str(says).startswith(f"the 256 threads of its blocks copy no whole runs of {vectors} vectors: ")
 
 

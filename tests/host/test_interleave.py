@@ -64,7 +64,7 @@ def test_few_rows_and_columns_of_any_element_are_where_numpy_has_them(
     known = {"axis0": matrices, "axis1": rows, "axis2": cols, "in_row": cols, "out_row": rows}
     known["out_row" if few is Few.COLS else "in_row"] += gap
     extents = FAMILY.extents(spec, {o.name: layout_of(o, known) for o in spec.operands})
-    if INTERLEAVE.uncovered(spec, config, extents, host_runner.limits) is None:
+    if INTERLEAVE.unsupported_extents(spec, config, extents, host_runner.limits) is None:
         failure = check(kernel, host_runner.limits, Case(extents, offset=offset))
         assert failure is None, str(failure)
 
@@ -75,7 +75,7 @@ def test_it_takes_just_the_matrices_that_its_text_is_for(host_runner: HostRunner
         rows, cols = (1000, config.count) if config.few is Few.COLS else (config.count, 1000)
         for more in (0, 1):
             known = {"rows": rows + more, "cols": cols + more, "in_pitch": cols + more, "out_pitch": rows + more}
-            takes = INTERLEAVE.uncovered(spec, config, known, host_runner.limits) is None
+            takes = INTERLEAVE.unsupported_extents(spec, config, known, host_runner.limits) is None
             assert takes == (more == 0)
         apart = {"rows": rows, "cols": cols, "in_pitch": cols + 1, "out_pitch": rows + 1}
-        assert "must be the number of" in str(INTERLEAVE.uncovered(spec, config, apart, host_runner.limits))
+        assert "must be the number of" in str(INTERLEAVE.unsupported_extents(spec, config, apart, host_runner.limits))

@@ -173,7 +173,7 @@ def test_what_a_call_counts_holds_for_the_kernels_that_count_it() -> None:
         assert rung.extents == ({**extents, "nreps": 3} if extents and "nreps" in extents else extents)
     assert (plain["copyNrepsKernel"].extents or {})["nreps"] == 10
     assert "nreps" not in (often["transposeSmem"].extents or {})
-    with pytest.raises(UnknownNameError, match=r"--count must be one of nreps \(got 'steps'\)"):
+    with pytest.raises(UnknownNameError, match=r"--param must be one of nreps \(got 'steps'\)"):
         listed(TRANSPOSE, LIMITS, "64x64", {"steps": 3})
 
 

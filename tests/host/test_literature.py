@@ -58,9 +58,9 @@ def test_every_kernel_takes_what_it_is_shown_at() -> None:
         for one in family.named:
             made = named_variant(family, one)
             extents = extents_for(made, limits, None, one.more)
-            assert made.algorithm.uncovered(made.spec, made.config, extents, limits) is None
+            assert made.algorithm.unsupported_extents(made.spec, made.config, extents, limits) is None
             assert family.extents(made.spec, family.layouts(made.spec, extents)).items() <= {**extents}.items() | {
-                (name, default) for name, default in family.counts(made.spec).items()
+                (name, default) for name, default in family.runtime_parameters(made.spec).items()
             }
 
 

@@ -142,10 +142,10 @@ def test_what_is_none_is_refused(make: Callable[[], Any], error: type[Exception]
 def test_tiles_must_divide_the_matrix_only_where_the_result_depends_on_them() -> None:
     sizes = {"rows": 64, "cols": 48, "in_pitch": 48, "out_pitch": 48, "nreps": 1}
     fine = find_variant(FAMILIES, "transposeFineGrained", {})
-    reason = fine.algorithm.uncovered(fine.spec, fine.config, sizes, LIMITS)
+    reason = fine.algorithm.unsupported_extents(fine.spec, fine.config, sizes, LIMITS)
     assert reason == "cols must be a multiple of 32, its tiles' extent, and is 48"
     plain = find_variant(FAMILIES, "copySharedMem", {})
-    assert plain.algorithm.uncovered(plain.spec, plain.config, sizes, LIMITS) is None
+    assert plain.algorithm.unsupported_extents(plain.spec, plain.config, sizes, LIMITS) is None
 
 
 def test_transposes_stay_what_they_were() -> None:

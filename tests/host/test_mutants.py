@@ -21,7 +21,7 @@ from gen.paths import cache_home, output_home, templates_root
 from gen.proof.build import VARIANTS_PER_UNIT
 from gen.proof.cases import cases_of
 from gen.proof.host import HostRunner
-from gen.proof.prover import prove, uncovered
+from gen.proof.prover import prove, unsupported_extents
 from gen.proof.sampled import sampled_cases
 from tests.mutants import LARGE_MUTANTS, MUTANTS, UNCHANGED
 from tests.mutants.change import REFUSED, Mutant, Unchanged, apply
@@ -170,7 +170,9 @@ def test_variants_without_the_changes_are_proven(runner: HostRunner) -> None:
     variants = [whole(name) for name in sorted({change.variant for change in CHANGES})]
     runner.load(variants)
     for made in variants:
-        taken = [case for case in cases_of(made.family, made.spec) if uncovered(made, case, runner.limits) is None]
+        taken = [
+            case for case in cases_of(made.family, made.spec) if unsupported_extents(made, case, runner.limits) is None
+        ]
         (proof,) = prove(runner, [made], taken[::5])
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 0, made.name

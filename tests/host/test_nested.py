@@ -161,7 +161,7 @@ def test_room_is_made_for_all_launches_that_wait(tpb: int, children: str, librar
     made = find_variant(FAMILIES, f"reduction_sum_f32__nested_tpb{tpb}_{children}", {})
 
     def reason(n: int) -> str | None:
-        return ALGORITHM.uncovered(SPEC, made.config, {"n": n}, LIMITS)
+        return ALGORITHM.unsupported_extents(SPEC, made.config, {"n": n}, LIMITS)
 
     most = MOST_BLOCKS * tpb
     assert reason(most) is None

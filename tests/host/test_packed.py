@@ -74,7 +74,7 @@ def test_untuned_every_problem_gets_a_kernel_that_takes_it_on_any_device(drawn: 
     spec, extents = drawn
     shape_class = FAMILY.shape_class(spec, extents)
     made = variant(FAMILY, spec, *FAMILY.base(spec, shape_class))
-    reason = made.algorithm.uncovered(spec, made.config, extents, Limits.of("sm_75"))
+    reason = made.algorithm.unsupported_extents(spec, made.config, extents, Limits.of("sm_75"))
     assert reason is None or "at most 2147483647" in reason or "runs; it takes" in reason
 
 
@@ -140,7 +140,7 @@ def test_boxes_of_every_kind_equal_numpy(host_runner: HostRunner) -> None:
     kernels = host_runner.load(made)
     for number, (spec, one, kernel, (_, (_, shape), _)) in enumerate(zip(specs, made, kernels, chosen, strict=True)):
         extents = problem(spec, shape, *next(gaps))
-        if one.algorithm.uncovered(spec, one.config, extents, host_runner.limits) is None:
+        if one.algorithm.unsupported_extents(spec, one.config, extents, host_runner.limits) is None:
             case = Case(extents, Content.RANDOM, number, offset=OFFSETS[number % len(OFFSETS)])
             failure = check(kernel, host_runner.limits, case)
             assert failure is None, str(failure)
@@ -176,6 +176,6 @@ def test_packed_says_what_it_cannot_compute(spec: TransposeSpec, says: str) -> N
 def test_boxes_that_are_too_large_say_so() -> None:
     spec = TransposeSpec((2, 1, 0), B32)
     extents = extents_of(FAMILY, spec, (1000, 1000, 1000))
-    reason = PACKED.uncovered(spec, PackedConfig(times=4), extents, Limits.of("sm_75"))
+    reason = PACKED.unsupported_extents(spec, PackedConfig(times=4), extents, Limits.of("sm_75"))
     assert reason is not None
     assert "bytes of shared memory, and has at most 65536" in reason

@@ -15,7 +15,7 @@ from gen.families.base import Family, Spec
 from gen.families.names import find_family
 from gen.families.stencil import StencilSpec
 from gen.store.tuned import Winner
-from gen.tune.problems import problems, read_counts, read_shape
+from gen.tune.problems import problems, read_runtime_parameters, read_shape
 from gen.tune.verify import problem_of
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
@@ -55,8 +55,8 @@ def test_a_text_that_is_no_shape_is_refused_with_an_example(text: str) -> None:
 
 
 def test_counts_are_read() -> None:
-    assert read_counts(()) == {}
-    assert read_counts(("steps=100", "nreps=2^10")) == {"steps": 100, "nreps": 1024}
+    assert read_runtime_parameters(()) == {}
+    assert read_runtime_parameters(("steps=100", "nreps=2^10")) == {"steps": 100, "nreps": 1024}
 
 
 @pytest.mark.parametrize(
@@ -64,31 +64,33 @@ def test_counts_are_read() -> None:
              "steps=\u0663", "steps= 3", "steps=" + "9" * 5000]
 )  # fmt: skip
 def test_a_text_that_is_no_count_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ShapeError, match=r"--count must be NAME=N, .*such as steps=100") as caught:
-        read_counts((text,))
+    with pytest.raises(ShapeError, match=r"--param must be NAME=N, .*such as steps=100") as caught:
+        read_runtime_parameters((text,))
     assert repr(text) in str(caught.value)
 
 
 def test_a_count_is_stated_once() -> None:
-    with pytest.raises(ShapeError, match=r"--count must say once how many steps there are .*'steps=3'"):
-        read_counts(("steps=2", "steps=3"))
+    with pytest.raises(ShapeError, match=r"--param must say once how many steps there are .*'steps=3'"):
+        read_runtime_parameters(("steps=2", "steps=3"))
 
 
 def test_a_shape_is_tuned_for_what_a_call_counts() -> None:
     spec = STENCIL.catalogue[0]
     name = f"stencil_{spec.label}"
     once, often = (
-        problems(FAMILIES, name, {}, ["64x64"], counts=counts)[0] for counts in ({}, {"steps": 100})
-    )  # fmt: skip
+        problems(FAMILIES, name, {}, ["64x64"], runtime_parameters=stated)[0] for stated in ({}, {"steps": 100})
+    )
     assert (once.extents["steps"], once.shape_class) == (1, "1 step")
     assert (often.extents["steps"], often.shape_class) == (100, "many steps")
     assert {**once.extents, "steps": 100} == often.extents
     assert often.region.holds(often.sizes)
     assert not often.region.holds({**often.sizes, "steps": 99})
-    with pytest.raises(UnknownNameError, match=r"--count must be one of steps \(got 'nreps'\)"):
-        problems(FAMILIES, name, {}, ["64x64"], counts={"nreps": 5})
-    with pytest.raises(UnknownNameError, match=r"--count must be left out: nothing is counted here \(got 'steps'\)"):
-        problems(FAMILIES, "transpose", {}, ["64x64"], counts={"steps": 5})
+    with pytest.raises(UnknownNameError, match=r"--param must be one of steps \(got 'nreps'\)"):
+        problems(FAMILIES, name, {}, ["64x64"], runtime_parameters={"nreps": 5})
+    with pytest.raises(
+        UnknownNameError, match=r"--param must be left out: no kernel here has runtime parameters \(got 'steps'\)"
+    ):
+        problems(FAMILIES, "transpose", {}, ["64x64"], runtime_parameters={"steps": 5})
 
 
 @given(st.one_of(st.text(max_size=30), st.text("0123456789x^X- ", max_size=30)))
@@ -124,7 +126,10 @@ def test_every_class_is_stood_for_by_sizes_of_its_own(family: Family[Any], spec:
 @each_spec
 def test_sizes_that_stand_for_a_class_fit_the_operands(family: Family[Any], spec: Spec) -> None:
     for problem in problems(FAMILIES, f"{family.name}_{spec.label}", {}):
-        assert family.extents(spec, family.layouts(spec, problem.extents)) == {**problem.extents, **family.counts(spec)}
+        assert family.extents(spec, family.layouts(spec, problem.extents)) == {
+            **problem.extents,
+            **family.runtime_parameters(spec),
+        }
         work = family.work(spec, problem.extents)
         assert work.bytes_read + work.bytes_written > 0
 

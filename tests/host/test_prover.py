@@ -19,7 +19,7 @@ from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
 from gen.proof.cases import MOST_GAP, Case, Content, cases_of, edge_cases
 from gen.proof.failures import AGAIN, BESIDE, CHANGED, REFUSED, WRONG
-from gen.proof.prover import check, prove, uncovered
+from gen.proof.prover import check, prove, unsupported_extents
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner, beside, flip, last
 from tests.strategies import cases, variants
 
@@ -66,7 +66,7 @@ def reason(kernel: NumpyKernel, case: Case, kind: str = WRONG) -> str:
 def test_a_right_kernel_passes_every_case(data: st.DataObject) -> None:
     made = data.draw(variants())
     case = data.draw(cases(made.family, made.spec))
-    assume(uncovered(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None)
+    assume(unsupported_extents(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None)
     kernel = NumpyKernel(made)
     assert check(kernel, replace(LIMITS, multiprocessors=case.multiprocessors), case) is None
     assert kernel.runs == 2
@@ -194,7 +194,7 @@ def test_proofs_come_in_order_with_the_number_of_cases() -> None:
         assert proof.skipped is None
         made = proof.variant
         known = (*cases_of(made.family, made.spec), *edge_cases(made))
-        covered = [case for case in known if uncovered(made, case, LIMITS) is None]
+        covered = [case for case in known if unsupported_extents(made, case, LIMITS) is None]
         assert proof.cases == len(covered) > 10
 
 
@@ -236,7 +236,7 @@ def test_what_the_cpu_cannot_run_is_skipped_with_the_reason() -> None:
 
 def test_sizes_that_a_variant_does_not_take_are_left_out() -> None:
     class Small(Shfl):
-        def uncovered(self, spec: Any, config: Any, extents: Extents, limits: Limits) -> str | None:
+        def unsupported_extents(self, spec: Any, config: Any, extents: Extents, limits: Limits) -> str | None:
             return "too long" if extents["n"] > 5 else None
 
     family = Reduction()

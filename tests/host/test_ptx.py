@@ -19,7 +19,7 @@ from gen.families.names import find_variant
 from gen.paths import templates_root
 from gen.proof.cases import cases_of
 from gen.proof.host import HostKernel, HostRunner
-from gen.proof.prover import prove, uncovered
+from gen.proof.prover import prove, unsupported_extents
 from gen.proof.ptx import PtxError, translated
 from tests.fake_family import fake_variant
 from tests.host.host_kernels import one_launch, run_text
@@ -320,7 +320,9 @@ def test_what_older_architectures_run_is_proven_too(cache: Path) -> None:
     limits = Limits.of("sm_75")
     names = (f"transpose_10_b32__vector_tile_v{size}_x16_g16_swz_ocol_ldel_stel" for size in (4, 8, 16))
     made = [find_variant(FAMILIES, name, {}) for name in names]
-    cases = [case for case in cases_of(made[0].family, made[0].spec) if uncovered(made[0], case, limits) is None]
+    cases = [
+        case for case in cases_of(made[0].family, made[0].spec) if unsupported_extents(made[0], case, limits) is None
+    ]
     for proof in prove(HostRunner(limits, cache=cache, text=render), made, cases[::8]):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 1

@@ -27,7 +27,7 @@ from gen.families.reduction.stream import StreamConfig
 from gen.families.reduction.strided import StridedConfig
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, OFFSETS, Case
 from gen.proof.host import HostRunner
-from gen.proof.prover import check, load, uncovered
+from gen.proof.prover import check, load, unsupported_extents
 from tests.host.reductions import FAMILY, H100, NAMES, NUMBERS, spec
 from tests.strategies import cases, configs
 
@@ -117,7 +117,7 @@ def test_operators_and_types_equal_numpy_along_any_axes(algorithm: str, host_run
     def equals_numpy(data: st.DataObject) -> None:
         made = data.draw(st.sampled_from(variants), label="variant")
         case = data.draw(cases(FAMILY, made.spec), label="case")
-        assume(uncovered(made, case, devices[case.multiprocessors]) is None)
+        assume(unsupported_extents(made, case, devices[case.multiprocessors]) is None)
         failure = check(kernels[case.multiprocessors][made], devices[case.multiprocessors], case)
         assert failure is None, str(failure)
 
@@ -130,7 +130,7 @@ def test_every_family_case_of_some_operators(host_runner: HostRunner) -> None:
     for made in variants:
         for seed, extents in enumerate(made.family.cases(made.spec)):
             case = Case(extents, seed=seed, offset=OFFSETS[seed % len(OFFSETS)])
-            if uncovered(made, case, host_runner.limits) is None:
+            if unsupported_extents(made, case, host_runner.limits) is None:
                 failure = check(kernels[made], host_runner.limits, case)
                 assert failure is None, str(failure)
 
@@ -150,7 +150,7 @@ def test_a_block_that_waits_for_others_has_room_beside_them(arch: str, data: st.
     extents = problem(made, shape if name == "flags" else shape[::-1])
     if getattr(config, "finish", Finish.FLAGS) is not Finish.FLAGS or algorithm.illegal(made, config) is not None:
         return
-    if algorithm.infeasible(made, config, limits) or algorithm.uncovered(made, config, extents, limits):
+    if algorithm.infeasible(made, config, limits) or algorithm.unsupported_extents(made, config, extents, limits):
         return
     plan, sizes = algorithm.plan(made, config), {**extents, **limits.sizes()}
     threads = int(np.prod(plan.launches[0].block))
@@ -171,8 +171,8 @@ def test_clusters_begin_with_sm_90_and_need_no_scratch_memory_alone() -> None:
     assert algorithm.plan(made, alone).scratch == ()
     assert "<<<2, 256>>>(in, out, n) in clusters of 2 blocks\n" in render(variant(FAMILY, made, "cluster", alone))
     assert algorithm.plan(made, alone).launches[0].arguments[:2] == ("in", "out")
-    assert algorithm.uncovered(made, alone, {"n": 2**16}, H100) is None
-    assert algorithm.uncovered(made, alone, {"n": 2**28}, H100) is not None
+    assert algorithm.unsupported_extents(made, alone, {"n": 2**16}, H100) is None
+    assert algorithm.unsupported_extents(made, alone, {"n": 2**28}, H100) is not None
 
 
 def test_a_second_pass_runs_where_there_are_partial_results() -> None:

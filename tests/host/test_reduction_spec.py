@@ -24,7 +24,7 @@ from gen.families.reduction.columns import ColumnsConfig
 from gen.families.reduction.operators import OPERATORS
 from gen.proof.cases import Case
 from gen.proof.oracle import disagreement
-from gen.proof.prover import uncovered
+from gen.proof.prover import unsupported_extents
 from tests.host.reductions import ALL_TOGETHER, FAMILY, H100, NAMES, NUMBERS, base_of, spec
 
 AXES = (None, (), (0,), (-1,), (1,), (0, 1), (0, 2), (-2, -1), (0, -1))
@@ -104,7 +104,7 @@ def test_however_many_statistics_every_class_has_a_base(axis: int | None, dtype:
         made = spec(ALL_TOGETHER[-count:], dtype, axis=axis)
         for name in FAMILY.shape_classes(made):
             extents = FAMILY.representative(made, name)
-            assert uncovered(base_of(made, extents), Case(extents), H100) is None
+            assert unsupported_extents(base_of(made, extents), Case(extents), H100) is None
 
 
 @given(
@@ -221,7 +221,7 @@ def test_every_class_has_sizes_that_stand_for_it_and_a_base(made: ReductionSpec)
         extents = FAMILY.representative(made, name)
         assert FAMILY.shape_class(made, extents) == name
         base = base_of(made, extents)
-        assert uncovered(base, Case(extents), H100) is None
+        assert unsupported_extents(base, Case(extents), H100) is None
         assert "kThreads" in render(base)
 
 
@@ -229,7 +229,7 @@ def test_a_default_takes_the_largest_rows_of_its_class() -> None:
     made = spec("sum", axis=(-1,))
     for outer, n in ((256, 2**31), (2**20, 2048), (2**25, 16), (255, 2**33), (4096, 2**15)):
         extents = problem(made, (outer, n))
-        assert uncovered(base_of(made, extents), Case(extents), H100) is None
+        assert unsupported_extents(base_of(made, extents), Case(extents), H100) is None
 
 
 def test_the_whole_space_of_a_spec_stays_small() -> None:

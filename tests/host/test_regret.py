@@ -161,9 +161,9 @@ def test_every_point_lies_in_one_part_whose_variant_does_well(points: list[Point
 
 def test_a_variant_that_a_part_has_got_before_stays_unless_another_is_over_1_percent_better() -> None:
     points = [point({"a": 10.0}, rows=64), point({"a": 20.0, "b": 10.0, "c": 10.08, "d": 10.2}, rows=4096)]
-    assert words(split(points, "a", so_far=("c",))) == {"rows up to 512": "a", "rows over 512": "c"}
-    assert words(split(points, "a", so_far=("d",))) == {"rows up to 512": "a", "rows over 512": "b"}
-    assert words(split(points, "a", so_far=("gone",))) == {"rows up to 512": "a", "rows over 512": "b"}
+    assert words(split(points, "a", incumbents=("c",))) == {"rows up to 512": "a", "rows over 512": "c"}
+    assert words(split(points, "a", incumbents=("d",))) == {"rows up to 512": "a", "rows over 512": "b"}
+    assert words(split(points, "a", incumbents=("gone",))) == {"rows up to 512": "a", "rows over 512": "b"}
 
 
 def test_a_point_holds_times_that_were_taken_in_the_same_turns_alone() -> None:

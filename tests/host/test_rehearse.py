@@ -23,7 +23,7 @@ from gen.families.config import pairs
 from gen.families.names import base_variants, find_family, find_spec, find_variant, illegal, named_variant, search_space
 from gen.paths import cache_home, output_home
 from gen.proof.cases import cases_of, edge_cases
-from gen.proof.prover import uncovered
+from gen.proof.prover import unsupported_extents
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune import processes
 from gen.tune.problems import to_tune
@@ -118,7 +118,9 @@ def test_right_variants_are_proven_and_wrong_ones_are_not() -> None:
         made = verdict.variant
         known = (*cases_of(made.family, made.spec), *edge_cases(made))
         taken = [
-            case for case in known if uncovered(made, case, replace(H100, multiprocessors=case.multiprocessors)) is None
+            case
+            for case in known
+            if unsupported_extents(made, case, replace(H100, multiprocessors=case.multiprocessors)) is None
         ]
         assert verdict.cases == len(taken) > 20
     reason = next(verdict.reason for verdict in found if verdict.status == "failed")
@@ -148,7 +150,7 @@ def test_what_is_no_variants_fault_is_not_blamed_on_one(monkeypatch: pytest.Monk
 
 def test_a_variant_that_takes_no_case_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     made = named("reduceShfl")
-    monkeypatch.setattr(type(made.algorithm), "uncovered", lambda *_: "too large")
+    monkeypatch.setattr(type(made.algorithm), "unsupported_extents", lambda *_: "too large")
     (verdict,) = verdicts(OracleRunner(), [made])
     assert (verdict.status, verdict.kind, verdict.cases) == ("failed", "no case", 0)
     assert f"{made.name} takes none of the problems that it was to be proven on: too large" in verdict.reason

@@ -26,7 +26,7 @@ from gen.proof.failures import UNTOUCHED, WRONG, Failure
 from gen.proof.host import HostRunner
 from gen.proof.memory import FAR, PATTERN_BYTES, Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
-from gen.proof.prover import prove, uncovered
+from gen.proof.prover import prove, unsupported_extents
 from gen.proof.sampled import EDGES, check_sampled, sampled_cases
 from tests.fake_family import FakeFamily, FakeSpec, fake_variant
 from tests.outside.scan_family.scan import Scan
@@ -151,7 +151,11 @@ def test_chosen_blocks_reach_far_elements_in_whatever_order_they_go(host_runner:
 def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_runner: HostRunner) -> None:
     bases = base_variants(family, spec)
     every = tuple(sampled_cases(family, spec))
-    wide = [case for case in every if all("a grid has at most" in (uncovered(b, case, LIMITS) or "") for b in bases)]
+    wide = [
+        case
+        for case in every
+        if all("a grid has at most" in (unsupported_extents(b, case, LIMITS) or "") for b in bases)
+    ]
     assert len(wide) == isinstance(spec, TileSpec)  # as many tiles as there are numbers of 32 bits are no blocks
     cases = tuple(case for case in every if case not in wide)
     proofs = list(prove(host_runner, bases, cases))
@@ -191,7 +195,7 @@ def test_what_reads_nothing_need_not_read_far(host_runner: HostRunner) -> None:
     stencil = find_family(FAMILIES, "stencil")
     spec = StencilSpec("nothing", (0.0,) * 9, (3, 3))
     bases = base_variants(stencil, spec)
-    cases = [case for case in sampled_cases(stencil, spec) if uncovered(bases[0], case, LIMITS) is None]
+    cases = [case for case in sampled_cases(stencil, spec) if unsupported_extents(bases[0], case, LIMITS) is None]
     assert cases
     assert [proof.failure for proof in prove(host_runner, bases, cases)] == [None] * len(bases)
 
@@ -204,8 +208,8 @@ def test_what_cannot_be_sampled_is_not() -> None:
     family.algorithms = {"shfl": Waits()}
     made = variant(family, ReductionSpec(), "shfl", Shfl.config())
     (case,) = sampled_cases(family, made.spec)
-    assert uncovered(made, case, LIMITS) == "its blocks wait for each other"
-    assert uncovered(made, replace(case, sampled=False, extents={"n": 1}), LIMITS) is None
+    assert unsupported_extents(made, case, LIMITS) == "its blocks wait for each other"
+    assert unsupported_extents(made, replace(case, sampled=False, extents={"n": 1}), LIMITS) is None
 
 
 class Plus(FakeFamily):

@@ -213,7 +213,9 @@ def test_spills_prune_beyond_what_is_harmless() -> None:
 
 def test_too_little_in_flight_prunes_large_problems_alone() -> None:
     rules, found = Pruning(LARGE, H100), exhaustive(Space(REDUCTION, LARGE.spec)).ask(10**6)
-    found = [one for one in found if one.algorithm.uncovered(one.spec, one.config, LARGE.extents, H100) is None]
+    found = [
+        one for one in found if one.algorithm.unsupported_extents(one.spec, one.config, LARGE.extents, H100) is None
+    ]
     pruned = {made.name: rules.before_compiling(made) for made in found}
     few = [made for made in found if pruned[made.name] is not None]
     assert 0 < len(few) < len(found) / 5

@@ -23,7 +23,7 @@ from gen.families.names import find_spec, find_variant, illegal, named_variant, 
 from gen.families.reduction import ReductionSpec
 from gen.families.transpose import MoveSpec, TransposeSpec
 from gen.proof.cases import Case, cases_of, edge_cases, has_elements
-from gen.proof.prover import uncovered
+from gen.proof.prover import unsupported_extents
 from gen.tune.select import select
 from tests.host.reductions import NAMES, NUMBERS
 from tests.strategies import stencils, transposes_that_change
@@ -117,7 +117,7 @@ def takes(made: Variant, case: Case) -> bool:
     """Whether a variant is run on all of a problem that has elements."""
     limits = replace(LIMITS, multiprocessors=case.multiprocessors)
     whole = not case.sampled and has_elements(made.family, made.spec, case.extents)
-    return whole and uncovered(made, case, limits) is None
+    return whole and unsupported_extents(made, case, limits) is None
 
 
 @each_family

@@ -45,7 +45,7 @@ def test_small_matrices_of_whole_squares_are_where_numpy_has_them(
     assert isinstance(config, SquaresConfig)
     per = 16 // spec.dtype.size
     extents = extents_of(FAMILY, spec, (matrices, high * per, wide * per))
-    if SQUARES.uncovered(spec, config, extents, host_runner.limits) is None:
+    if SQUARES.unsupported_extents(spec, config, extents, host_runner.limits) is None:
         failure = check(kernel, host_runner.limits, Case(extents, offset=offset))
         assert failure is None, str(failure)
 
@@ -63,5 +63,5 @@ def test_it_takes_matrices_of_whole_squares_alone(
     shape: tuple[int, ...], says: str | None, host_runner: HostRunner
 ) -> None:
     spec = SPECS[4]
-    found = SQUARES.uncovered(spec, SquaresConfig(), extents_of(FAMILY, spec, shape), host_runner.limits)
+    found = SQUARES.unsupported_extents(spec, SquaresConfig(), extents_of(FAMILY, spec, shape), host_runner.limits)
     assert found == says if says is None else says in str(found)

@@ -65,7 +65,7 @@ def test_steps_are_a_whole_number_that_is_not_negative(computing: FakeDevice, tm
 def test_counts_go_with_a_shape_and_with_a_spec_that_has_them(computing: FakeDevice, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="steps must come with shape"):
         gen.load(Stencil().catalogue[0], steps=3, device=computing, home=tmp_path)
-    with pytest.raises(ArgumentError, match="steps is nothing that transpose_10_b32 counts"):
+    with pytest.raises(ArgumentError, match="steps is no runtime parameter of transpose_10_b32"):
         gen.load("transpose_10_b32", shape=(4, 4), steps=3, device=computing, home=tmp_path)
     with pytest.raises(ArgumentError, match="steps is no number of this kernel"):
         gen.load("transpose_10_b32", device=computing, home=tmp_path)(whole_numbers(4, 4), steps=3)

@@ -18,7 +18,7 @@ from gen.families.stencil.temporal import most_registers, registers
 from gen.families.stencil.window import Reach
 from gen.proof.cases import Case, Content, edge_cases
 from gen.proof.host import HostRunner
-from gen.proof.prover import check, load, prove, uncovered
+from gen.proof.prover import check, load, prove, unsupported_extents
 from tests.stencils import (
     FAMILY,
     LINE_SPECS,
@@ -74,7 +74,7 @@ def test_the_last_columns_of_a_row_read_their_mirror_image(
 @given(case=cases(), seed=st.integers(0, 10**6))
 def test_kernels_equal_numpy(kernels: dict[Variant, Any], host_runner: HostRunner, case: Case, seed: int) -> None:
     for made in np.random.default_rng(seed).choice(np.array(VARIANTS, object), 6, replace=False):
-        if uncovered(made, case, host_runner.limits) is None:
+        if unsupported_extents(made, case, host_runner.limits) is None:
             failure = check(kernels[made], host_runner.limits, case)
             assert failure is None, str(failure)
 
@@ -130,9 +130,9 @@ def test_a_mirror_needs_what_it_mirrors() -> None:
     temporal = FAMILY.algorithms["temporal"]
     config = temporal.config.from_tag("v1_r8_n2_t2", "temporal")
     sizes = {"rows": 2, "cols": 9, "in_pitch": 9, "out_pitch": 9, "steps": 2}
-    reason = temporal.uncovered(spec, config, sizes, Limits.of("sm_90"))
+    reason = temporal.unsupported_extents(spec, config, sizes, Limits.of("sm_90"))
     assert reason == "2 rows are fewer than the 3 that are mirrored at their ends"
-    assert temporal.uncovered(spec, config, {**sizes, "rows": 3}, Limits.of("sm_90")) is None
+    assert temporal.unsupported_extents(spec, config, {**sizes, "rows": 3}, Limits.of("sm_90")) is None
 
 
 def test_a_stencil_of_one_axis_has_no_rows_to_fuse() -> None:

@@ -27,7 +27,7 @@ from gen.families.transpose.shapes import Axis, canonical
 from gen.families.transpose.values import BITS, Values
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner
-from gen.proof.prover import check, uncovered
+from gen.proof.prover import check, unsupported_extents
 from tests.strategies import cases
 
 FAMILY = Transpose()
@@ -277,7 +277,7 @@ def test_any_shape_axes_element_and_pitch_equal_numpy(spec: TransposeSpec, host_
     @given(cases(FAMILY, spec))
     def equals_numpy(case: Case) -> None:
         for kernel in kernels:
-            if uncovered(kernel.variant, case, host_runner.limits) is None:
+            if unsupported_extents(kernel.variant, case, host_runner.limits) is None:
                 failure = check(kernel, host_runner.limits, case)
                 assert failure is None, str(failure)
 
@@ -314,7 +314,7 @@ def test_base_of_every_class_takes_the_size_that_stands_for_it(spec: TransposeSp
         extents = FAMILY.representative(spec, shape_class)
         assert FAMILY.shape_class(spec, extents) == shape_class
         assert made.algorithm.infeasible(spec, made.config, host_runner.limits) is None
-        assert made.algorithm.uncovered(spec, made.config, extents, host_runner.limits) is None
+        assert made.algorithm.unsupported_extents(spec, made.config, extents, host_runner.limits) is None
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_places_of_32_bits_are_for_outputs_and_inputs_that_have_as_many(in_row: 
     spec, known = TransposeSpec((0, 2, 1)), {"axis0": 8, "axis1": 64, "axis2": 64, "in_row": in_row, "out_row": out_row}
     extents = FAMILY.extents(spec, {operand.name: layout_of(operand, known) for operand in spec.operands})
     made = variant(FAMILY, spec, "vector_tile", VectorTileConfig(vec_bytes=16, index_bits=32))
-    found = made.algorithm.uncovered(spec, made.config, extents, Limits.of("sm_90"))
+    found = made.algorithm.unsupported_extents(spec, made.config, extents, Limits.of("sm_90"))
     assert (found is not None) == says
     assert found is None or "with 32 bits" in found
 
@@ -396,5 +396,5 @@ def test_nothing_over_no_tiles_fits_an_argument() -> None:
 def test_places_of_32_bits_are_for_arrays_that_have_as_many(shape: tuple[int, ...], says: str | None) -> None:
     spec, limits = TransposeSpec((1, 0) if len(shape) == 2 else (0, 2, 1)), Limits.of("sm_90")
     made = variant(FAMILY, spec, "vector_tile", VectorTileConfig(vec_bytes=16, index_bits=32))
-    found = made.algorithm.uncovered(spec, made.config, extents_of(FAMILY, spec, shape), limits)
+    found = made.algorithm.unsupported_extents(spec, made.config, extents_of(FAMILY, spec, shape), limits)
     assert found == says if says is None else says in str(found)

@@ -23,7 +23,7 @@ from gen.paths import output_home
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, Case
 from gen.proof.failures import Kept, cases_for, keep, read
 from gen.proof.host import HostRunner
-from gen.proof.prover import check, load, uncovered
+from gen.proof.prover import check, load, unsupported_extents
 from tests.strategies import cases
 
 FEW = 16  # variants of one algorithm and spec
@@ -68,7 +68,7 @@ def test_variants_equal_numpy(group: tuple[Variant, ...], host_runner: HostRunne
 
     def equals_numpy(case: Case) -> None:
         for made in group:
-            if uncovered(made, case, devices[case.multiprocessors]) is None:
+            if unsupported_extents(made, case, devices[case.multiprocessors]) is None:
                 failure = check(kernels[case.multiprocessors][made], devices[case.multiprocessors], case)
                 if failure is not None:
                     failures.append(Kept.of(made, failure))

@@ -132,6 +132,6 @@ def test_only_a_place_among_several_axes_of_matrices_is_divided_for(axes: tuple[
 def test_two_axes_of_a_grid_are_short(shape: tuple[int, ...], order: Order, blocks: int | None) -> None:
     spec = TransposeSpec((0, 2, 1), B32)
     extents = extents_of(FAMILY, spec, shape)
-    found = VECTOR_TILE.uncovered(spec, VectorTileConfig(block_order=order, index_bits=32), extents, LIMITS)
+    found = VECTOR_TILE.unsupported_extents(spec, VectorTileConfig(block_order=order, index_bits=32), extents, LIMITS)
     assert found == (blocks and f"it takes {blocks} blocks along y or z; a grid has at most 65535")
-    assert VECTOR_TILE.uncovered(spec, VectorTileConfig(block_order=order), extents, LIMITS) is None
+    assert VECTOR_TILE.unsupported_extents(spec, VectorTileConfig(block_order=order), extents, LIMITS) is None

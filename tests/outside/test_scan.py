@@ -273,8 +273,8 @@ def test_only_shares_before_the_last_are_added_up(n: int, grids: list[int]) -> N
 def test_what_no_grid_holds_is_not_covered() -> None:
     config, limits = TotalsConfig(threads_per_block=64, items_per_thread=1), Limits.of("sm_90")
     most = 64 * (2**31 - 1)
-    assert Totals().uncovered(SPEC, config, {"n": most}, limits) is None
-    assert "a grid has at most" in (Totals().uncovered(SPEC, config, {"n": most + 1}, limits) or "")
+    assert Totals().unsupported_extents(SPEC, config, {"n": most}, limits) is None
+    assert "a grid has at most" in (Totals().unsupported_extents(SPEC, config, {"n": most + 1}, limits) or "")
 
 
 @given(st.lists(st.integers(-8, 8), max_size=300))

@@ -60,7 +60,7 @@ class Cupy:
                 kernel(*(one[window(spec, offset)] for offset, _ in spec.taps), inner(spec, other))
 
             note = "an ElementwiseKernel over shifted views"
-            return stepped(gpu, stream, arrays, step, case.counts.get("steps", 1), note)
+            return stepped(gpu, stream, arrays, step, case.runtime_parameters.get("steps", 1), note)
         if isinstance(spec, TransposeSpec):
             check_permutation("CuPy", spec)
             view = x.transpose(spec.axes)
@@ -105,7 +105,7 @@ class CupyxNdimage:
                 other[cells] = x[cells]
 
         note = "the rim is copied back after each step" if rim else ""
-        return stepped(gpu, partial(on_stream, cupy), arrays, step, case.counts.get("steps", 1), note)
+        return stepped(gpu, partial(on_stream, cupy), arrays, step, case.runtime_parameters.get("steps", 1), note)
 
 
 def array(cupy: Any, shared: SharedArray) -> Any:

@@ -43,9 +43,9 @@ class Jax:
 
     def prepare(self, case: ComparisonCase, source: SharedArray, gpu: ComparisonGpu) -> Contender:
         """Compiles, and runs once."""
-        if case.counts.get("steps", 1) > MAX_STEPS:
+        if case.runtime_parameters.get("steps", 1) > MAX_STEPS:
             rule = f"repeats more than {MAX_STEPS} steps in a loop that its host drives, which cannot be queued ahead"
-            raise NotOfferedError("JAX", rule, case.counts["steps"])
+            raise NotOfferedError("JAX", rule, case.runtime_parameters["steps"])
         jax, numpy, torch = _jax(), module("jax.numpy"), module("torch")
         compute = jax.jit(_function(numpy, case))
         x = tensor(torch, source)
@@ -84,7 +84,7 @@ def _function(numpy: Any, case: ComparisonCase) -> Callable[[Any], Sequence[Any]
         return numpy.pad(x, widths, mode=mode, **options)
 
     def steps(x: Any) -> Sequence[Any]:
-        for _ in range(case.counts.get("steps", 1)):
+        for _ in range(case.runtime_parameters.get("steps", 1)):
             cells = weighted_sum(neighbours(spec, x, numpy.roll, pad))
             x = x.at[window(spec, (0,) * len(spec.axes))].set(cells) if boundary == "frozen" else cells
         return (x,)

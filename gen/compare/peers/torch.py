@@ -63,7 +63,7 @@ class Torch:
                         cells.add_(around, alpha=weight)
 
             arrays = [x, *(tensor(torch, gpu.copy(source)) for _ in range(2))]
-            return stepped(gpu, stream, arrays, step, case.counts.get("steps", 1), "a pass for each weight")
+            return stepped(gpu, stream, arrays, step, case.runtime_parameters.get("steps", 1), "a pass for each weight")
         if isinstance(spec, TransposeSpec):
             check_permutation(self.name, spec)
             view = x.permute(spec.axes)
@@ -100,7 +100,7 @@ class TorchCompile:
             def step(one: Any, other: Any) -> None:
                 compiled.function(one, inner(spec, other))
 
-            steps = case.counts.get("steps", 1)
+            steps = case.runtime_parameters.get("steps", 1)
             return replace(stepped(gpu, stream, arrays, step, steps, compiled.note), seconds=compiled.seconds)
         if isinstance(spec, TransposeSpec):
             check_permutation(self.name, spec)

@@ -49,7 +49,7 @@ class BlockPartials(Algorithm[ReductionSpec, C]):
         """They add f32s, as in the literature."""
         return None if spec == ReductionSpec() else "it computes the sum of a whole array of f32"
 
-    def uncovered(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
         """One block for each share: the grid must hold them all."""
         if form(extents) is not Form.WHOLE:
             return "it takes arrays without gaps"

@@ -70,7 +70,9 @@ class Cluster(Sharing[ClusterConfig]):
         """Vectors under 16 bytes spread a small array over more threads; rows are many."""
         return "rows are read 16 bytes at a time" if has_rows(spec) and config.vec_bytes < 16 else None
 
-    def uncovered(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """Rows of neighbouring elements, no longer than one cluster takes if there is to be no other.
 
         And, where there are several, no shorter than to give each thread of a cluster something to do.
@@ -80,7 +82,7 @@ class Cluster(Sharing[ClusterConfig]):
             return f"it takes an element at least of each of several rows a thread of {threads}"
         if config.blocks_per_sm == ALONE and extents["n"] > MOST_OF_THREAD * threads:
             return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def inputs(self, spec: ReductionSpec, config: ClusterConfig) -> Mapping[str, object]:
         """All that the template reads."""

@@ -114,7 +114,9 @@ class Columns(Algorithm[ReductionSpec, ColumnsConfig]):
             return f"a multiprocessor holds {resident} blocks of {config.columns_x * config.rows_y} threads"
         return None
 
-    def uncovered(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """Neighbouring columns."""
         if form(extents) is not Form.COLUMNS:
             return "it takes columns"

@@ -13,7 +13,7 @@ from gen.arch import Limits
 from gen.dtypes import DTYPES
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
 from gen.families.config import Config
-from gen.families.reduction import classes, defaults
+from gen.families.reduction import classes, heuristics
 from gen.families.reduction.blocks import Interleaved, Shfl
 from gen.families.reduction.canonical import extents_of, layouts_of
 from gen.families.reduction.cluster import Cluster
@@ -118,7 +118,7 @@ class Reduction(Family[ReductionSpec]):
         """By the form, and how many elements there are to a result."""
         return classes.shape_class(extents).value
 
-    def alike(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
+    def can_share_tuning(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
         """The same along other axes: once they are merged, a class tells what lies where."""
         return replace(spec, axis=None, keepdims=False) == replace(other, axis=None, keepdims=False)
 
@@ -132,8 +132,10 @@ class Reduction(Family[ReductionSpec]):
 
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
         """The stated default of a device on which nothing was tuned."""
-        return defaults.base(spec, classes.ShapeClass(shape_class))
+        return heuristics.base(spec, classes.ShapeClass(shape_class))
 
-    def likely(self, spec: ReductionSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
+    def heuristic_configs(
+        self, spec: ReductionSpec, shape_class: str, limits: Limits
+    ) -> tuple[tuple[str, Config], ...]:
         """The stated default, and what is faster for some problems of the class."""
-        return defaults.likely(spec, classes.ShapeClass(shape_class))
+        return heuristics.heuristic_configs(spec, classes.ShapeClass(shape_class))

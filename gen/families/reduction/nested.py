@@ -56,9 +56,11 @@ class Nested(BlockPartials[NestedConfig]):
         "its kernel launches grids itself, which is no C++ that the CPU run could compile: it is proven on a GPU only"
     )
 
-    def uncovered(self, spec: ReductionSpec, config: NestedConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: NestedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """Where each block launches a grid, all of these wait at once."""
-        reason = super().uncovered(spec, config, extents, limits)
+        reason = super().unsupported_extents(spec, config, extents, limits)
         blocks = self.blocks(config).at(extents) if reason is None else 0
         if config.children is Children.WHOLE or blocks <= MOST_BLOCKS:
             return reason

@@ -49,7 +49,7 @@ class Sharing(Algorithm[ReductionSpec, C]):
             return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
         return None
 
-    def uncovered(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
         """Rows of neighbouring elements."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
             return "it takes elements that follow each other along the reduced axes"

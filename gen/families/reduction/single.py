@@ -82,7 +82,9 @@ class Single(Algorithm[ReductionSpec, SingleConfig]):
             return f"{limits.arch} has no instruction that adds up a warp's integers"
         return None
 
-    def uncovered(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """One result of few elements, which follow each other."""
         if form(extents) is not Form.WHOLE:
             return "its one block reduces elements that follow each other to one result"

@@ -78,7 +78,9 @@ class Stream(Algorithm[ReductionSpec, StreamConfig]):
             return f"a multiprocessor holds {resident} blocks of {config.threads_per_block} threads"
         return None
 
-    def uncovered(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """One matrix without gaps, of at most as many columns as a block has threads."""
         if form(extents) is not Form.COLUMNS or extents["outer"] != 1:
             return "it takes the columns of one matrix"

@@ -43,7 +43,9 @@ class Strided(Algorithm[ReductionSpec, StridedConfig]):
     )
     config = StridedConfig
 
-    def uncovered(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """Only what has no simpler form."""
         if form(extents) is not Form.STRIDED:
             return "it takes arrays whose axes do not merge to a matrix"

@@ -11,7 +11,7 @@ from gen.arch import Limits
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
 from gen.families.extents import DenseFamily
-from gen.families.stencil.likely import many_steps, one_step
+from gen.families.stencil.heuristics import many_steps, one_step
 from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.overlapped import Overlapped
@@ -81,7 +81,7 @@ class Stencil(DenseFamily[StencilSpec]):
         named = (self.from_json({**self.catalogue[0].to_json(), **named.spec}) for named in self.named)
         return next((spec for spec in (*self.extra_proof_specs.values(), *named) if spec.label == label), None)
 
-    def counts(self, spec: StencilSpec) -> Mapping[str, int]:
+    def runtime_parameters(self, spec: StencilSpec) -> Mapping[str, int]:
         """How many steps a call takes."""
         return {STEPS: 1}
 
@@ -127,6 +127,6 @@ class Stencil(DenseFamily[StencilSpec]):
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""
         return "naive", NaiveConfig()
 
-    def likely(self, spec: StencilSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
+    def heuristic_configs(self, spec: StencilSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
         """For one step rows through registers, for many as many at once as pay."""
         return one_step(spec) if shape_class == ONE_STEP else many_steps(spec, limits)

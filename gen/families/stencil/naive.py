@@ -58,9 +58,11 @@ class Naive(Algorithm[StencilSpec, NaiveConfig]):
     summary = "Every thread computes cells of one column, a row at a time, straight from global memory."
     config = NaiveConfig
 
-    def uncovered(self, spec: StencilSpec, config: NaiveConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: StencilSpec, config: NaiveConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """The tiles must fit in a grid."""
-        return self.tiles(spec, config).uncovered(extents)
+        return self.tiles(spec, config).unsupported_extents(extents)
 
     def edge_cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
         """Sizes that leave the last tiles few of their cells, or all but few."""

@@ -91,7 +91,9 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
             return f"a lane's {cells} cells take {held} registers; more than {MOST_HELD} leave too few for the rest"
         return None
 
-    def uncovered(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """The blocks must fit in a grid."""
         return beyond_grid(_blocks(spec, config).at(extents))
 

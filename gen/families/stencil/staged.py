@@ -82,9 +82,11 @@ class Tiled(Algorithm[StencilSpec, TiledConfig]):
             return f"its tile takes {needed} bytes of shared memory; there are {STATIC_SHARED_BYTES}"
         return None
 
-    def uncovered(self, spec: StencilSpec, config: TiledConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: StencilSpec, config: TiledConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """The tiles must fit in a grid."""
-        return self.tiles(spec, config).uncovered(extents)
+        return self.tiles(spec, config).unsupported_extents(extents)
 
     def edge_cases(self, spec: StencilSpec, config: TiledConfig) -> Iterator[Extents]:
         """Sizes that leave the last tiles few of their cells, or all but few."""
@@ -133,9 +135,11 @@ class Queued(Algorithm[StencilSpec, QueuedConfig]):
             return "a thread has no other columns than its own above and below: weights must lie along the axes"
         return None
 
-    def uncovered(self, spec: StencilSpec, config: QueuedConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: StencilSpec, config: QueuedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """The tiles must fit in a grid."""
-        return self.tiles(config).uncovered(extents)
+        return self.tiles(config).unsupported_extents(extents)
 
     def edge_cases(self, spec: StencilSpec, config: QueuedConfig) -> Iterator[Extents]:
         """Sizes that leave the last tiles few of their cells, or all but few."""

@@ -91,9 +91,11 @@ class Stream(Algorithm[StencilSpec, StreamConfig]):
             return "its code would be too long"
         return None
 
-    def uncovered(self, spec: StencilSpec, config: StreamConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: StencilSpec, config: StreamConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """The tiles must fit in a grid."""
-        return self.tiles(spec, config).uncovered(extents)
+        return self.tiles(spec, config).unsupported_extents(extents)
 
     def edge_cases(self, spec: StencilSpec, config: StreamConfig) -> Iterator[Extents]:
         """Sizes that leave the last warps few of their cells, or all but few."""

@@ -106,7 +106,9 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
             return f"{limits.arch} has no asynchronous copies"
         return None
 
-    def uncovered(self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """Sizes must fit 32 bits, and a mirror image lie inside."""
         reach = Reach.of(spec).mirrored(spec)
         for axis, boundary, far in zip(spec.axes, spec.boundaries, (reach.up, reach.side), strict=True):

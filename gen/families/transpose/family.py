@@ -66,7 +66,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         """The inverse of the specs' `to_json`: `op` is what copies and their like have."""
         return (MoveSpec if "op" in content else TransposeSpec).from_json(content)
 
-    def counts(self, spec: MatrixSpec) -> Mapping[str, int]:
+    def runtime_parameters(self, spec: MatrixSpec) -> Mapping[str, int]:
         """How often a matrix is moved."""
         return {NREPS: 1} if isinstance(spec, MoveSpec) else {}
 
@@ -123,7 +123,7 @@ class Transpose(DenseFamily[MatrixSpec]):
             return super().shape_class(spec, extents, alignment)
         return shapes.known_class(spec, extents, alignment, self._representatives(spec)).value
 
-    def alike(self, spec: MatrixSpec, other: MatrixSpec) -> bool:
+    def can_share_tuning(self, spec: MatrixSpec, other: MatrixSpec) -> bool:
         """Other axes of the same elements: once they are merged, a class tells what moves."""
         if isinstance(spec, MoveSpec) or isinstance(other, MoveSpec):
             return False
@@ -148,11 +148,11 @@ class Transpose(DenseFamily[MatrixSpec]):
             return heuristics.base_of_moves(spec)
         return heuristics.base(spec, ShapeClass(shape_class))
 
-    def likely(self, spec: MatrixSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
+    def heuristic_configs(self, spec: MatrixSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
         """What an untuned device gets, made for its sizes, or base; then what was fast on an H100 or an H200."""
         if isinstance(spec, MoveSpec):
             return ()
-        return tuple(dict.fromkeys(heuristics.likely(spec, ShapeClass(shape_class))))
+        return tuple(dict.fromkeys(heuristics.heuristic_configs(spec, ShapeClass(shape_class))))
 
     def _representatives(self, spec: TransposeSpec) -> Mapping[ShapeClass, Extents]:
         return shapes.representatives(spec, self._problem)

@@ -95,7 +95,7 @@ def _changing(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config
             return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=8)
 
 
-def likely(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
+def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
     """What is made for the sizes of a class, base, and what was fast on an H100 or an H200 at one of the public sizes.
 
     Some is illegal for some elements, and what is made for some sizes takes no others.

@@ -186,7 +186,9 @@ def _packs(spec: TransposeSpec, extents: Extents, run: int) -> bool:
     if packed.illegal(spec, config):
         return False
     found = runs_of(spec, extents, config.times)
-    return min(found.read, found.written) > run and packed.uncovered(spec, config, extents, _ANY_DEVICE) is None
+    return (
+        min(found.read, found.written) > run and packed.unsupported_extents(spec, config, extents, _ANY_DEVICE) is None
+    )
 
 
 @lru_cache(maxsize=64)

@@ -42,9 +42,9 @@ def test_ours_and_all_that_is_installed_are_shown_beside_the_limit(process: Fake
 
 @pytest.mark.usefixtures("process")
 def test_json_has_every_row_and_nothing_else() -> None:
-    stencil = ("stencil_heat_de794a2b_f32", "--shape", "64x64", "--count", "steps=3", "--peers", "cupy,torch")
+    stencil = ("stencil_heat_de794a2b_f32", "--shape", "64x64", "--param", "steps=3", "--peers", "cupy,torch")
     content = run("compare", *stencil, "--json").data
-    assert (content["spec"], content["shape"], content["counts"]) == (stencil[0], [64, 64], {"steps": 3})
+    assert (content["spec"], content["shape"], content["runtime_parameters"]) == (stencil[0], [64, 64], {"steps": 3})
     assert [row["peer"] for row in content["rows"]] == ["gen", "torch", "cupy"]
     assert content["limit_us"]["cold"] > content["limit_us"]["hot"] > 0
 
@@ -70,7 +70,7 @@ def test_a_peer_that_crashes_is_a_note_and_our_own_crash_an_exit_status(process:
         (("reduceShfl", "--shape", "4x4"), "Its spec is reduction_sum_f32"),
         (("transpose_10_b32", "--shape", "4x4x4"), "in must have 2 axes"),
         (("transpose_10_b32", "--shape", "0x4"), "--shape must have elements to compare"),
-        ((*ONE, "--count", "steps=3"), "--count must be left out"),
+        ((*ONE, "--param", "steps=3"), "--param must be left out"),
         (("transpose_10_b32",), "--shape"),
     ],
 )

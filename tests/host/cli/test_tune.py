@@ -95,9 +95,9 @@ def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch
 
 @pytest.mark.parametrize(
     "options",
-    [("--shape", "64x64"), ("--shape", "64x64", "--count", "steps=9"), ("--verify",), ("--prune", "none"),
+    [("--shape", "64x64"), ("--shape", "64x64", "--param", "steps=9"), ("--verify",), ("--prune", "none"),
      ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--regret", "--search", "random"),
-     ("--compiler", "nvcc"), ("--count", "steps=3")],
+     ("--compiler", "nvcc"), ("--param", "steps=3")],
 )  # fmt: skip
 def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     named = " and ".join(option for option in options if option.startswith("--"))
@@ -119,11 +119,11 @@ def test_a_count_comes_with_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     from gen.gpu.device import GpuInfo
 
     monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: GpuInfo("NVIDIA T4", Limits.of("sm_75")))
-    shown = run("tune", "stencil", "--count", "steps=9")
+    shown = run("tune", "stencil", "--param", "steps=9")
     assert shown.status == 2
-    assert "error: --count must come with --shape: a shape class has its own counts" in shown.err
+    assert "error: --param must come with --shape: a shape class has its own runtime parameters" in shown.err
     for command in ("explain", "ladder"):
-        assert "error: --count must be NAME=N" in run(command, "transpose", "--count", "nreps").err
+        assert "error: --param must be NAME=N" in run(command, "transpose", "--param", "nreps").err
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_a_winner_that_cannot_take_these_sizes(
     assert kernel.variant_for(2**39) == default(2**39)
     assert f"{name} cannot take these sizes: it takes 4294967296 blocks" in caplog.text
     for algorithm in Reduction.algorithms.values():
-        monkeypatch.setattr(type(algorithm), "uncovered", lambda *_: "the test wants it")
+        monkeypatch.setattr(type(algorithm), "unsupported_extents", lambda *_: "the test wants it")
     with pytest.raises(
         ConfigError, match=r"cannot take these sizes: the test wants it\. Call it for parts of the array$"
     ):
@@ -180,7 +180,7 @@ def test_a_base_that_the_device_cannot_run(backend: FakeDevice, monkeypatch: pyt
     # One block of 1024 threads on a multiprocessor.
     backend.limits = replace(backend.limits, threads_per_multiprocessor=1024)
     monkeypatch.setattr(Reduction, "base", _wide_base)
-    monkeypatch.setattr(Reduction, "likely", lambda *_: ())
+    monkeypatch.setattr(Reduction, "heuristic_configs", lambda *_: ())
     assert gen.load(SUM, shape=2**28, device=backend).variant == "reduction_sum_f32__flags_tpb1024_u4_v16_bpm1"
     monkeypatch.setattr(Flags, "infeasible", lambda *_: "the test wants it")
     with pytest.raises(ConfigError, match=r"cannot run on Fake GPU: the test wants it\. Pass another as device=$"):

@@ -18,7 +18,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every 29th number of a space, nothing likely, one shape class of a transpose, no winners that came with gen."""
     at = Space.at
     monkeypatch.setattr(Transpose, "shape_classes", lambda _self, _spec: ("aligned rows",))
-    monkeypatch.setattr(Transpose, "likely", lambda _self, _spec, _shape_class, _limits: ())
+    monkeypatch.setattr(Transpose, "heuristic_configs", lambda _self, _spec, _shape_class, _limits: ())
     monkeypatch.setattr(TRANSPOSE[0].family, "catalogue", (TRANSPOSE[0].spec,))
     monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
     monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)

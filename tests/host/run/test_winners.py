@@ -88,7 +88,7 @@ def test_a_winner_for_one_shape_leaves_that_of_its_class(home: Path) -> None:
     assert words == "aligned rows, under 4 MiB, cols 96, rows 128, aligned to 16 bytes"
     assert "t16" in special.variant
     assert {path.stem for path in home.glob("*.cu")} >= {before.variant, special.variant}
-    told: list[str | None] = [module._previous(home, FakeTuningDevice(), problem) for problem in (*TRANSPOSE, *one)]
+    told: list[str | None] = [module._incumbent(home, FakeTuningDevice(), problem) for problem in (*TRANSPOSE, *one)]
     assert told == [before.variant, special.variant]
 
 
@@ -119,9 +119,9 @@ def test_a_rerun_changes_no_file(home: Path) -> None:
 def test_the_winner_so_far_is_that_of_the_device_spec_and_class(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str | None] = []
 
-    def tune(*arguments: Any, previous: str | None, **options: Any) -> Any:
-        told.append(previous)
-        return tuner.tune(*arguments, previous=previous, **options)
+    def tune(*arguments: Any, incumbent: str | None, **options: Any) -> Any:
+        told.append(incumbent)
+        return tuner.tune(*arguments, incumbent=incumbent, **options)
 
     monkeypatch.setattr(module, "tune", tune)
     home.mkdir()

@@ -12,7 +12,7 @@ import pytest
 from gen.arch import Limits
 from gen.errors import DeviceError, RunError
 from gen.families import FAMILIES
-from gen.families.names import find_spec, likely_variants, variant
+from gen.families.names import find_spec, heuristic_variants, variant
 from gen.gpu.nvml import Clocks
 from gen.gpu.trial import Problem
 from tests.fake_device import FakeDevice
@@ -151,7 +151,7 @@ def test_a_mean_may_differ_from_bases_within_its_bound(
     problem = Problem(family, spec, {"n": 1000, "outer": 1})
     base = variant(family, spec, *family.base(spec, problem.shape_class))
     other = next(
-        made for made in likely_variants(family, spec, problem.shape_class, Limits.of("sm_90")) if made != base
+        made for made in heuristic_variants(family, spec, problem.shape_class, Limits.of("sm_90")) if made != base
     )
     bench = Bench(monkeypatch, problem, base)
 

@@ -16,7 +16,7 @@ from tests.host.tuner.given import STENCIL, WHOLE, part
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of every space, and no variant that is expected to be fast: it may lie outside."""
     monkeypatch.setattr(Space, "at", part)
-    monkeypatch.setattr(type(STENCIL), "likely", lambda *_: ())
+    monkeypatch.setattr(type(STENCIL), "heuristic_configs", lambda *_: ())
 
 
 @pytest.fixture

@@ -81,8 +81,8 @@ def test_a_variant_whose_copy_is_not_timed_never_wins(trials: Trials) -> None:
     assert won(outcome) == min((t.median_us, t.variant.name) for t in outcome.trials if t.median_us > 1)[1]
     assert any(trial.median_us == 1.0 for trial in outcome.trials)  # it is tried all the same
     assert not any("interleaved" in name for finals, _ in device.finals for name in finals)
-    previous = next(trial.variant.name for trial in outcome.trials if trial.variant.algorithm.name == "interleaved")
-    assert "interleaved" not in won(tuned(device, trials, problem=SUM, previous=previous))
+    incumbent = next(trial.variant.name for trial in outcome.trials if trial.variant.algorithm.name == "interleaved")
+    assert "interleaved" not in won(tuned(device, trials, problem=SUM, incumbent=incumbent))
 
 
 def test_a_variant_whose_copy_is_not_timed_neither_ends_a_search_nor_cuts_others_short(trials: Trials) -> None:
@@ -133,7 +133,9 @@ def test_what_cannot_run_there_is_recorded_and_never_compiled(trials: Trials) ->
     for trial in unfit:
         made = trial.variant
         reason = made.algorithm.infeasible(made.spec, made.config, TURING)
-        assert trial.reason == (reason or made.algorithm.uncovered(made.spec, made.config, SUM.extents, TURING))
+        assert trial.reason == (
+            reason or made.algorithm.unsupported_extents(made.spec, made.config, SUM.extents, TURING)
+        )
         assert recorded(trials, device, made.name, SUM) == ("infeasible", trial.reason)
 
 
@@ -148,7 +150,7 @@ def test_what_was_infeasible_under_an_older_rule_is_tried(trials: Trials, monkey
 
 def test_a_problem_that_nothing_can_run_is_an_error(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     for algorithm in STENCIL.algorithms.values():
-        monkeypatch.setattr(type(algorithm), "uncovered", lambda *_: "too large")
+        monkeypatch.setattr(type(algorithm), "unsupported_extents", lambda *_: "too large")
     with pytest.raises(RunError, match="has no variant that this device can run"):
         tuned(FakeTuningDevice(), trials)
 
@@ -167,7 +169,7 @@ def test_what_is_expected_to_be_fast_is_tried_first_after_base(trials: Trials, m
     device = FakeTuningDevice()
     expected = [made for made in ALL if made.name != BASE][3:6]
     pairs = tuple((made.algorithm.name, made.config) for made in expected)
-    monkeypatch.setattr(type(STENCIL), "likely", lambda *_: pairs)
+    monkeypatch.setattr(type(STENCIL), "heuristic_configs", lambda *_: pairs)
     tuned(device, trials)
     assert [name for name, _ in device.attempts][1:4] == [made.name for made in expected]
 
@@ -204,7 +206,7 @@ def test_the_first_by_name_speaks_for_all_of_the_same_code_unless_another_won_be
     assert won(outcome) == min(alike)
     line = winner_of(outcome, device, "fake 1.0", {})
     assert line.evidence["samples"] == outcome.finals.turns if outcome.finals else 0
-    assert won(tuned(device, trials, FakeFarm(same=same), previous=alike[-1])) == alike[-1]
+    assert won(tuned(device, trials, FakeFarm(same=same), incumbent=alike[-1])) == alike[-1]
 
 
 def test_texts_that_differ_in_name_and_comments_alone_are_compiled_once(trials: Trials) -> None:

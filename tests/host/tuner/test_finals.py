@@ -1,4 +1,4 @@
-"""Who wins: heats, finals, and the winner so far."""
+"""Who wins: heats, finals, and the incumbent."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def test_the_winner_so_far_stays_unless_another_is_over_1_percent_faster(
 ) -> None:
     device = FakeTuningDevice(times(_10=10.0, _20=10.0 * ratio), noise=0.3)
     compiler = FakeFarm(registers={SECOND: 12, THIRD: 5})
-    assert won(tuned(device, trials, compiler, previous=FIRST)) == winner
+    assert won(tuned(device, trials, compiler, incumbent=FIRST)) == winner
 
 
 def test_base_and_the_winner_so_far_are_always_among_the_finalists(trials: Trials) -> None:
     device = FakeTuningDevice(lambda made: 50.0 if made.name in (BASE, THIRD) else 10.0)
-    tuned(device, trials, previous=THIRD)
+    tuned(device, trials, incumbent=THIRD)
     finals, _ = device.finals[-1]
     assert len(finals) == len(set(finals)) == FINALISTS + 2
     assert {BASE, THIRD} <= set(finals)
 
 
 def test_an_unknown_winner_so_far_changes_nothing(trials: Trials) -> None:
-    assert won(tuned(FakeTuningDevice(times(_10=5.0)), trials, previous="stencil_gone__naive")) == FIRST
+    assert won(tuned(FakeTuningDevice(times(_10=5.0)), trials, incumbent="stencil_gone__naive")) == FIRST
 
 
 def test_slow_candidates_get_one_sample(trials: Trials) -> None:
@@ -126,15 +126,15 @@ def test_processes_of_others_are_noted_whenever_they_are_there(trials: Trials, m
 
 
 @pytest.mark.parametrize(
-    ("hot", "previous", "winner"),
+    ("hot", "incumbent", "winner"),
     [(2.0, None, SECOND), (2.98, None, FIRST), (2.0, FIRST, SECOND), (2.98, FIRST, FIRST), (2.98, SECOND, FIRST)],
 )
 def test_of_short_ones_the_faster_by_both_times_wins(
-    trials: Trials, hot: float, previous: str | None, winner: str
+    trials: Trials, hot: float, incumbent: str | None, winner: str
 ) -> None:
     device = FakeTuningDevice(times(_10=10.0, _20=10.2, _30=10.4))
     device.hot_us = lambda made: {SECOND: hot, THIRD: 1.0}.get(made.name, 3.0)
-    outcome = tuned(device, trials, previous=previous)
+    outcome = tuned(device, trials, incumbent=incumbent)
     assert outcome.winner is not None
     assert outcome.winner.variant.name == winner
     assert device.hot == [([FIRST, SECOND], LAST_TURNS)]
@@ -172,7 +172,7 @@ def test_where_all_that_are_near_break_among_many_launches_the_next_win(
 
 def test_the_winner_so_far_is_timed_among_many_launches_wherever_it_is(trials: Trials) -> None:
     device = FakeTuningDevice(times(_10=10.0, _20=10.2, _30=12.0))
-    tuned(device, trials, previous=THIRD)
+    tuned(device, trials, incumbent=THIRD)
     ((names, _),) = device.hot
     assert set(names) == {FIRST, SECOND, THIRD}
 
@@ -203,11 +203,11 @@ def test_a_winner_without_finals_has_no_clock_and_no_noise(trials: Trials) -> No
 
 
 @pytest.mark.parametrize(
-    ("previous", "slowest", "wins"),
+    ("incumbent", "slowest", "wins"),
     [(SECOND, 5.5, SECOND), (SECOND, 7.0, FIRST), (BASE, 5.5, FIRST), (None, 5.5, FIRST), (THIRD, 5.5, SECOND)],
 )
 def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
-    previous: str | None, slowest: float, wins: str
+    incumbent: str | None, slowest: float, wins: str
 ) -> None:
     """Few samples of many variants flatter one of them."""
     by_name = {made.name: made for made in ALL}
@@ -215,19 +215,19 @@ def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
     done = {name: Trial(by_name[name], "ok", times_us=found) for name, found in times_us.items()}
     done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
     none = Finals({}, settled=False)
-    outcome = outcome_of(PROBLEM, 5.0, done, [], none, BASE, previous, 1.0, 0)
-    assert won(outcome) == (THIRD if previous == THIRD else wins)
-    assert displaces(outcome, previous or "") is (won(outcome) == FIRST and previous is not None)
+    outcome = outcome_of(PROBLEM, 5.0, done, [], none, BASE, incumbent, 1.0, 0)
+    assert won(outcome) == (THIRD if incumbent == THIRD else wins)
+    assert displaces(outcome, incumbent or "") is (won(outcome) == FIRST and incumbent is not None)
 
 
-@pytest.mark.parametrize(("previous", "stays"), [(FIRST, True), ("stencil_gone__naive_x64_y2_u2", False)])
-def test_finals_that_the_winner_so_far_was_too_late_for_say_nothing_against_it(previous: str, stays: bool) -> None:
+@pytest.mark.parametrize(("incumbent", "stays"), [(FIRST, True), ("stencil_gone__naive_x64_y2_u2", False)])
+def test_finals_that_the_winner_so_far_was_too_late_for_say_nothing_against_it(incumbent: str, stays: bool) -> None:
     """But a variant that is none any more makes room."""
     base = Trial(ALL[0], "ok", times_us=(20.0, 20.0, 20.0))
     finals = Finals({BASE: [20.0] * 30}, settled=True)
-    outcome = outcome_of(PROBLEM, 5.0, {BASE: base}, [base], finals, BASE, previous, 1.0, 9)
+    outcome = outcome_of(PROBLEM, 5.0, {BASE: base}, [base], finals, BASE, incumbent, 1.0, 9)
     assert won(outcome) == BASE
-    assert displaces(outcome, previous) is not stays
+    assert displaces(outcome, incumbent) is not stays
 
 
 @pytest.mark.parametrize(("ratio", "stays"), [(1.006, True), (1.03, False)])
@@ -274,7 +274,7 @@ def test_fresh_runs_in_a_noise_of_2_percent_end_within_1_percent_of_the_best(tmp
     assert (
         won(
             tuned(
-                FakeTuningDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99), store, previous=winner
+                FakeTuningDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99), store, incumbent=winner
             )
         )
         == winner

@@ -47,7 +47,7 @@ def test_a_rerun_measures_nothing_anew_and_keeps_the_winner(trials: Trials) -> N
     winner = won(tuned(first, trials))
     before = trials.count()
     again, compiler = FakeTuningDevice(times(_10=5.0), noise=0.1), FakeFarm()
-    outcome = tuned(again, trials, compiler, previous=winner)
+    outcome = tuned(again, trials, compiler, incumbent=winner)
     assert won(outcome) == winner
     assert trials.count() == before
     assert len(outcome.trials) == len(NAMES)
@@ -95,7 +95,7 @@ def test_a_search_is_told_of_all_that_is_known_and_of_the_fastest_first(
     """Of base, of what is expected to be fast, of earlier runs, and of what is not worth compiling or timing."""
     expected = [made for made in ALL if made.name not in (BASE, FIRST)][3:6]
     pairs = tuple((made.algorithm.name, made.config) for made in expected)
-    monkeypatch.setattr(type(STENCIL), "likely", lambda *_: pairs)
+    monkeypatch.setattr(type(STENCIL), "heuristic_configs", lambda *_: pairs)
     some = Options(lambda space: InOrder(space, [n for n in range(0, space.size, 10) if n % 20 or n < 200]))
     earlier = tuned(FakeTuningDevice(times(_10=5.0)), trials, options=some)
     found = [trial.variant.name for trial in earlier.trials]
@@ -136,7 +136,7 @@ def test_a_bad_trial_is_not_repeated(trials: Trials) -> None:
 def test_a_recorded_finalist_that_fails_now_does_not_win(trials: Trials) -> None:
     tuned(FakeTuningDevice(times(_10=5.0, _20=6.0)), trials)
     device = FakeTuningDevice(times(_10=5.0, _20=6.0), bad={FIRST: "wrong_result"})
-    outcome = tuned(device, trials, previous=FIRST)
+    outcome = tuned(device, trials, incumbent=FIRST)
     assert won(outcome) == SECOND
     assert outcome.statuses == {"ok": len(NAMES) - 1, "wrong_result": 1}
     assert recorded(trials, device, FIRST) == ("wrong_result", "among the finalists: wrong_result")
@@ -156,13 +156,13 @@ def test_what_others_ended_is_tried_by_the_next_run_and_is_no_fault_of_the_winne
 
     with monkeypatch.context() as patch:
         patch.setattr(Entrant, "untimed", killed)
-        outcome = tuned(calm, trials, previous=FIRST)
+        outcome = tuned(calm, trials, incumbent=FIRST)
     assert not displaces(outcome, FIRST)
     assert displaces(outcome, SECOND)
     assert recorded(trials, calm, FIRST) == ("ok", "")
     assert recorded(trials, calm, THIRD) is None
     again = FakeTuningDevice(times(_10=5.0, _20=6.0, _30=4.0))
-    assert won(tuned(again, trials, previous=FIRST)) == THIRD
+    assert won(tuned(again, trials, incumbent=FIRST)) == THIRD
     assert [name for name, _ in again.attempts] == [THIRD]
 
 
@@ -218,7 +218,7 @@ def test_finals_wait_for_no_code_longer_than_there_is_time(trials: Trials) -> No
     assert outcome.statuses == {"ok": len(NAMES)}
     assert won(outcome) == MAY_WIN[5]
     assert (
-        won(tuned(FakeTuningDevice(), trials, SlowFarm(quick=BASE), deadline=time.monotonic() + 0.1, previous=FIRST))
+        won(tuned(FakeTuningDevice(), trials, SlowFarm(quick=BASE), deadline=time.monotonic() + 0.1, incumbent=FIRST))
         == FIRST
     )
 
@@ -266,7 +266,7 @@ def test_after_the_deadline_base_alone_is_tried_and_wins(trials: Trials) -> None
     assert (outcome.finals, outcome.median_us) == (None, 20.0)
     assert outcome.left_out == len(NAMES) - 1
     rest = FakeTuningDevice(times(_10=5.0))
-    assert won(tuned(rest, trials, previous=BASE)) == FIRST  # what was left out is made up for
+    assert won(tuned(rest, trials, incumbent=BASE)) == FIRST  # what was left out is made up for
     assert trials.count() == len(NAMES)
 
 

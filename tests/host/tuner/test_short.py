@@ -89,12 +89,12 @@ def test_of_more_than_there_may_be_the_fastest_from_cold_caches_are_looked_at(tr
 
 def test_the_winner_so_far_takes_every_look(trials: Trials) -> None:
     cold = alike(40)
-    previous = list(cold)[30]
-    device = device_of(cold, {previous: 2.5})
-    tuned(device, trials, previous=previous)
+    incumbent = list(cold)[30]
+    device = device_of(cold, {incumbent: 2.5})
+    tuned(device, trials, incumbent=incumbent)
     assert len(device.hot) > 2
-    assert all(previous in names for names, _ in device.hot)
-    assert previous in device.finals[-1][0]
+    assert all(incumbent in names for names, _ in device.hot)
+    assert incumbent in device.finals[-1][0]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])

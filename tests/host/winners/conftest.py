@@ -20,7 +20,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(FAMILY), "shape_class", lambda *_: "any size")
     monkeypatch.setattr(type(FAMILY), "representative", lambda *_: extents)
     monkeypatch.setattr(type(FAMILY), "base", lambda *_: (BASE.algorithm.name, BASE.config))
-    monkeypatch.setattr(type(FAMILY), "likely", lambda *_: ())
+    monkeypatch.setattr(type(FAMILY), "heuristic_configs", lambda *_: ())
     monkeypatch.setattr(Space, "size", len(EVERY))
     monkeypatch.setattr(Space, "count", len(EVERY))
     monkeypatch.setattr(Space, "at", lambda _, number: EVERY[number])

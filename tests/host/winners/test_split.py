@@ -133,7 +133,7 @@ def test_where_a_winner_lags_all_that_won_a_size_meet_on_every_size(home: Path) 
         met.append((str(problem), tuple(names)))
         return contest(problem, names, device, sources, until)
 
-    regret = regret_of(outcome, WIDE.name, alone, meet, so_far=others[:1])
+    regret = regret_of(outcome, WIDE.name, alone, meet, incumbents=others[:1])
     assert {names for _, names in met} == {(WIDE.name, TALL.name, others[0])}
     assert len(met) == len(set(met)) == 7  # in the finals of the class itself were all of them
     assert [part.variant for part in regret.parts] == [WIDE.name, TALL.name]
@@ -208,10 +208,12 @@ def test_classes_share_the_time_for_their_regret(home: Path, monkeypatch: pytest
 
 def test_the_winner_so_far_is_tried_first_whatever_the_search(tmp_path: Path) -> None:
     """So that a rerun without time for everything, or a probe of other sizes, still compares with it."""
-    for previous, tried in ((WIDE.name, [BASE.name, WIDE.name]), ("transpose_10_b32__gone", [BASE.name])):
-        device, trials = FakeTuningDevice(), Trials(tmp_path / previous)
+    for incumbent, tried in ((WIDE.name, [BASE.name, WIDE.name]), ("transpose_10_b32__gone", [BASE.name])):
+        device, trials = FakeTuningDevice(), Trials(tmp_path / incumbent)
         options = Options(search=lambda _: Last())
-        tune(TRANSPOSE[0], device, FakeFarm(), trials, previous=previous, options=options, text=lambda made: made.name)
+        tune(
+            TRANSPOSE[0], device, FakeFarm(), trials, incumbent=incumbent, options=options, text=lambda made: made.name
+        )
         trials.close()
         assert [name for name, _ in device.attempts] == tried
 

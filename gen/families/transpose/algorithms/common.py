@@ -35,7 +35,7 @@ class Order(Enum):
     DIAGONAL = "diagonal"  # along diagonals, of any grid
     SQUARE = "square"  # the literature's formula for them: right where there are as many tiles down as across
 
-    def uncovered(self, tiles: Tiles, extents: Extents) -> str | None:
+    def unsupported_extents(self, tiles: Tiles, extents: Extents) -> str | None:
         """Why a problem's tiles cannot be taken in this order."""
         if self is not Order.SQUARE:
             return None

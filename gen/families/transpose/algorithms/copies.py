@@ -56,14 +56,16 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
         """A thread reads what another may have written."""
         return only_apart(spec)
 
-    def uncovered(self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """Nothing may move within a matrix."""
         if extents["rows"] * extents["cols"] and not stays(extents):
             return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
         runs = matrices(spec).at(extents)
         if runs > MAX_DIVIDEND:
             return f"there are {runs} runs; it takes {MAX_DIVIDEND} at most"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: RowCopyConfig) -> Iterator[Extents]:
         """Runs shorter than a vector, and longer than a block's part; more of them than a block takes; of two axes."""
@@ -141,7 +143,9 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
             return "even runs lie along another axis, and here is one run alone: leave `even` out"
         return only_moves(spec)
 
-    def uncovered(self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """Nothing may move within a run, and the axes behind must fit in a grid."""
         if extents["rows"] * extents["cols"] and not stays(extents):
             return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
@@ -172,7 +176,9 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         yield copied(spec, 2 * vector, (2, threads * config.unroll // 2 + 1))
         yield copied(spec, threads * vector, (2,), gap=2 * vector)
 
-    def slow(self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int
+    ) -> str | None:
         """Runs must be made of whole vectors."""
         run, vector = extents["rows"] * extents["cols"], 16 // spec.dtype.size
         if run % vector:

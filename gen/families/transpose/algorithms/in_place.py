@@ -59,7 +59,9 @@ class SwapTile(StagedAlgorithm[SwapTileConfig]):
             return f"{config.lanes * config.lanes // config.strips} threads with {square} words need too many registers"
         return None
 
-    def slow(self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, alignment: int
+    ) -> str | None:
         """Rows must begin at whole vectors."""
         if alignment < config.vec_bytes:
             return f"the address is a multiple of {alignment} bytes, and its vectors have {config.vec_bytes}"

@@ -215,12 +215,14 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
             return "it packs several axes, and a matrix has no others"
         return only_moves(spec)
 
-    def uncovered(self, spec: TransposeSpec, config: PackedConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: PackedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """A box must fit in shared memory, and the boxes in a grid."""
         elements = elements_of(spec, config.times).at(extents)
         if elements > MAX_BOX_ELEMENTS:
             return f"a box has {elements} elements; it takes {MAX_BOX_ELEMENTS} at most"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def shared_bytes(self, spec: TransposeSpec, config: PackedConfig) -> Expr:
         """Of a block: the tile, whose parts begin at whole words, and what is known of each part."""

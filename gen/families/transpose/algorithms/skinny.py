@@ -88,14 +88,16 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
             return "wider stores are for few columns of elements under 4 bytes"
         return only_turns(spec)
 
-    def uncovered(self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
         if not 2 <= extents[few] <= MAX_SKINNY_EXTENT:
             return f"there are {extents[few]} {few}; it takes 2 to {MAX_SKINNY_EXTENT}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SkinnyConfig) -> Iterator[Extents]:
         """Two, several and as many as are few; two of what is long, several matrices, and more than a tile, pitched."""
@@ -187,7 +189,9 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
             return f"two tiles of {config.piece} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
         return None
 
-    def uncovered(self, spec: TransposeSpec, config: SmallConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: SmallConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """A matrix must fit, and those of a batch must follow each other in both arrays."""
         rows, cols = extents["rows"], extents["cols"]
         if min(rows, cols) < 2:
@@ -202,7 +206,7 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
             step *= extent
         if (extents["in_pitch"], extents["out_pitch"]) != (cols, rows):
             return "rows must follow each other without a gap"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SmallConfig) -> Iterator[Extents]:
         """Two rows, few matrices, matrices of more blocks than one, a matrix that fills a block."""
@@ -257,14 +261,16 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         """Elements are moved in vectors."""
         return only_turns(spec)
 
-    def uncovered(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """They must be as many, and follow each other without a gap."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
         if extents[few] != config.count:
             return f"there are {extents[few]} {few}; it takes {config.count}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: InterleaveConfig) -> Iterator[Extents]:
         """More than a tile, of whole vectors, and pitched; several matrices, of whole vectors and not; few elements."""
@@ -278,7 +284,9 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
             else:
                 yield turned(spec, config.count, length, many, in_gap=gap)
 
-    def slow(self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int
+    ) -> str | None:
         """The long rows must begin at whole vectors, and so must matrices."""
         long = "out_pitch" if config.few is Few.COLS else "in_pitch"
         return between_vectors(spec, extents, alignment, pitches=(long,))
@@ -352,7 +360,9 @@ class Squares(StagedAlgorithm[SquaresConfig]):
             return f"{config.threads_per_block} threads with {words} words in squares need too many registers"
         return None
 
-    def uncovered(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """A matrix must be made of whole squares, no more than a block's, and matrices must follow each other."""
         rows, cols, per = extents["rows"], extents["cols"], self.elements(spec)
         if rows % per or cols % per or rows * cols == 0:
@@ -360,12 +370,12 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         squares, most = rows * cols // per**2, config.threads_per_block * config.unroll
         if squares > most:
             return f"a matrix has {squares} squares; it takes {most} at most"
-        apart = Small().uncovered(spec, SmallConfig(piece=MAX_MATRIX_BYTES), extents, limits)
+        apart = Small().unsupported_extents(spec, SmallConfig(piece=MAX_MATRIX_BYTES), extents, limits)
         if apart is not None:
             return apart
         if matrices(spec).at(extents) >= 2**32:
             return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SquaresConfig) -> Iterator[Extents]:
         """Few matrices, and of more blocks than one; a matrix of few squares, of many and of a whole block's."""
@@ -374,7 +384,9 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         for high, wide, many in ((3, 7, 2), (3, 2, most // 6 + 1), (2, 2, 1), (2, widest, 1), (5, 11, 1)):
             yield turned(spec, high * per, wide * per, many)
 
-    def slow(self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int
+    ) -> str | None:
         """Matrices must begin at whole vectors."""
         return between_vectors(spec, extents, alignment, pitches=())
 

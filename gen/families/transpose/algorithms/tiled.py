@@ -184,14 +184,18 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
             return "tiles that are no squares are tried where they are transposed"
         return None
 
-    def uncovered(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: MatrixSpec, config: TiledConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """The tiles must fit in a grid, and suit the block order."""
         if isinstance(spec, MoveSpec) and spec.by_tiles:
             for name in ("rows", "cols"):
                 if extents[name] % spec.tile:
                     return f"{name} must be a multiple of {spec.tile}, its tiles' extent, and is {extents[name]}"
         tiles = self.tiles(spec, config)
-        return super().uncovered(spec, config, extents, limits) or config.block_order.uncovered(tiles, extents)
+        return super().unsupported_extents(spec, config, extents, limits) or config.block_order.unsupported_extents(
+            tiles, extents
+        )
 
     def edge_cases(self, spec: MatrixSpec, config: TiledConfig) -> Iterator[Extents]:
         """As many tiles down as across, where its order needs that; the last ones whole, or a row and a column less."""
@@ -207,7 +211,7 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
             else:
                 yield copied(spec, wide - tiles, (tiles + less,))
 
-    def slow(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
         return self.tiles(spec, config).mostly_outside(extents)
 

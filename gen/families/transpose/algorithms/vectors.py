@@ -103,7 +103,9 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
             return f"{config.lanes * config.groups} threads with {words} words in squares need too many registers"
         return None
 
-    def uncovered(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, limits: Limits) -> str | None:
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, limits: Limits
+    ) -> str | None:
         """The tiles must fit in a grid, and what they cover, past the edges too, in an index.
 
         A grid that finds tiles without a division has an axis for each of their numbers, two of them short.
@@ -117,9 +119,11 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
             )
             if furthest > _MAX_INDEX:
                 return f"an element's index may be {furthest}; with 32 bits it is {_MAX_INDEX} at most"
-        return super().uncovered(spec, config, extents, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
 
-    def slow(self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int
+    ) -> str | None:
         """Vectors must not reach from one row into the next, and of many tiles more than a quarter must lie inside."""
         found = between_vectors(spec, extents, alignment, config.vec_bytes)
         return found or self.tiles(spec, config).mostly_outside(extents)
@@ -206,7 +210,7 @@ class WindowAlgorithm(StagedAlgorithm[W]):
     def tiles(self, spec: TransposeSpec, config: W) -> Tiles:
         """Tiles of the input, which begin up to a halo early."""
 
-    def slow(self, spec: TransposeSpec, config: W, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(self, spec: TransposeSpec, config: W, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
         return self.tiles(spec, config).mostly_outside(extents)
 

@@ -93,10 +93,10 @@ def test_what_the_device_cannot_run_is_left(
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_likeness_goes_both_ways_and_no_spec_of_another_kind_has_it(family: Family[Any]) -> None:
     for one, other in product(family.catalogue + tuple(family.extra_proof_specs.values()), repeat=2):
-        assert family.alike(one, other) == family.alike(other, one)
+        assert family.can_share_tuning(one, other) == family.can_share_tuning(other, one)
     first = family.catalogue[0]
     for named in family.named:
         spec = named_variant(family, named).spec
         if type(spec) is not type(first):
-            assert not family.alike(first, spec)
-            assert not family.alike(spec, first)
+            assert not family.can_share_tuning(first, spec)
+            assert not family.can_share_tuning(spec, first)

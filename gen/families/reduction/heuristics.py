@@ -28,10 +28,10 @@ CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT
 
 def base(spec: ReductionSpec, one: ShapeClass) -> Choice:
     """The stated default: what is fast on an H200, and nearly so on an H100, for most operators and types."""
-    return likely(spec, one)[0]
+    return heuristic_configs(spec, one)[0]
 
 
-def likely(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
+def heuristic_configs(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     """The default, and what is faster for some problems of the class; legal for most specs."""
     size = spec.dtype.size
     match one:

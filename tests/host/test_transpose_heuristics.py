@@ -7,7 +7,7 @@ import pytest
 from gen.dtypes import B8, B16, B32, B64, B128, DType
 from gen.families.base import Limits
 from gen.families.extents import extents_of
-from gen.families.names import likely_variants
+from gen.families.names import heuristic_variants
 from gen.families.transpose import Transpose, TransposeSpec, transpose
 
 FAMILY, LIMITS = Transpose(), Limits.of("sm_90")
@@ -21,15 +21,17 @@ def test_before_base_comes_only_what_is_made_for_some_sizes_and_others_are_legal
 ) -> None:
     spec = TransposeSpec(axes, dtype)
     for shape_class in FAMILY.shape_classes(spec):
-        pairs = FAMILY.likely(spec, shape_class, LIMITS)
+        pairs = FAMILY.heuristic_configs(spec, shape_class, LIMITS)
         before = pairs[: pairs.index(FAMILY.base(spec, shape_class))]
         assert {name for name, _ in before} <= {"interleave", "vector_tile", "squares", "flat_copy"}
         assert len(set(pairs)) == len(pairs)
-        made = list(likely_variants(FAMILY, spec, shape_class, LIMITS))
+        made = list(heuristic_variants(FAMILY, spec, shape_class, LIMITS))
         assert made[0].algorithm.name == pairs[0][0]
         if shape_class != "short runs both ways":
             extents = FAMILY.representative(spec, shape_class)
-            takes = [one for one in made[1:] if one.algorithm.uncovered(spec, one.config, extents, LIMITS) is None]
+            takes = [
+                one for one in made[1:] if one.algorithm.unsupported_extents(spec, one.config, extents, LIMITS) is None
+            ]
             assert takes, shape_class
 
 
@@ -63,12 +65,12 @@ def test_what_was_fast_on_an_h100_or_an_h200_is_tried_early(
     extents = extents_of(FAMILY, spec, shape)
     made = {
         one.name.partition("__")[2]: one
-        for one in likely_variants(FAMILY, spec, FAMILY.shape_class(spec, extents), LIMITS)
+        for one in heuristic_variants(FAMILY, spec, FAMILY.shape_class(spec, extents), LIMITS)
     }
-    assert made[name].algorithm.uncovered(spec, made[name].config, extents, LIMITS) is None
+    assert made[name].algorithm.unsupported_extents(spec, made[name].config, extents, LIMITS) is None
 
 
 def test_what_changes_elements_or_works_in_place_has_base_alone() -> None:
     for spec in (transpose((1, 0), "f4", to="f2"), transpose((1, 0), "f4", in_place=True)):
         for shape_class in FAMILY.shape_classes(spec):
-            assert FAMILY.likely(spec, shape_class, LIMITS) == (FAMILY.base(spec, shape_class),)
+            assert FAMILY.heuristic_configs(spec, shape_class, LIMITS) == (FAMILY.base(spec, shape_class),)

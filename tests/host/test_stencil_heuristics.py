@@ -10,7 +10,7 @@ import pytest
 import gen
 from gen.arch import Limits, known_architectures
 from gen.dtypes import F16, F32, F64, DType
-from gen.families.names import likely_variants
+from gen.families.names import heuristic_variants
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.family import MANY_STEPS, ONE_STEP
 from gen.families.stencil.overlapped import OverlappedConfig
@@ -27,7 +27,7 @@ H200 = replace(H100, memory_bytes_per_second=4.917e12)  # as its driver says
 
 
 def tags(spec: StencilSpec, shape_class: str, limits: Limits = H200) -> list[str]:
-    return [made.name.partition("__")[2] for made in likely_variants(FAMILY, spec, shape_class, limits)]
+    return [made.name.partition("__")[2] for made in heuristic_variants(FAMILY, spec, shape_class, limits)]
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, F64], ids=lambda dtype: dtype.name)
@@ -66,7 +66,7 @@ def test_what_won_is_tried_early(spec: StencilSpec, won: str) -> None:
 
 def fused(spec: StencilSpec, limits: Limits) -> int:
     """Steps of a launch of what comes first."""
-    first = next(iter(likely_variants(FAMILY, spec, MANY_STEPS, limits)))
+    first = next(iter(heuristic_variants(FAMILY, spec, MANY_STEPS, limits)))
     assert isinstance(first.config, TemporalConfig | OverlappedConfig)
     return first.config.steps
 
@@ -91,7 +91,7 @@ def test_where_f64_has_few_lanes_arithmetic_that_is_repeated_costs_more_than_mem
 def test_every_architecture_has_likely_variants_whose_warps_are_resident(arch: str) -> None:
     limits = Limits.of(arch)
     spec = gen.stencil(gen.star(2, 1), dtype=F64)
-    configs = [one.config for one in likely_variants(FAMILY, spec, MANY_STEPS, limits)]
+    configs = [one.config for one in heuristic_variants(FAMILY, spec, MANY_STEPS, limits)]
     warps = [config.warps_per_sm for config in configs if isinstance(config, TemporalConfig)]
     assert warps
     assert max(warps) <= limits.blocks_per_multiprocessor
@@ -120,6 +120,6 @@ def test_small_problems_are_proven_as_they_are() -> None:
 def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, dtype: DType) -> None:
     for form, radius in EACH:
         spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
-        first = next(iter(likely_variants(FAMILY, spec, MANY_STEPS, H200)))
+        first = next(iter(heuristic_variants(FAMILY, spec, MANY_STEPS, H200)))
         assert isinstance(first.config, TemporalConfig)
         assert most_registers(first.config) - registers(spec, first.config) >= 8, (form, radius)

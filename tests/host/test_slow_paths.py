@@ -86,7 +86,7 @@ def test_slow_is_what_moves_elements_instead_of_vectors(
     found = traffic(kernel, host_runner.limits, extents).of("global")
     wide = sum(access.requested_bytes for access in found) / sum(access.lanes for access in found)
     vector = getattr(config, "vec_bytes", 16)
-    reason = algorithm.slow(spec, config, extents, 16)
+    reason = algorithm.slow_path_reason(spec, config, extents, 16)
     assert wide > 0.98 * vector if reason is None else wide < 0.6 * vector or vector == spec.dtype.size
 
 
@@ -115,7 +115,7 @@ def test_what_moves_vectors_is_slow_where_an_address_is_not_aligned_to_them(conf
     extents = problem(EACH, sizes)
     vector = getattr(config, "vec_bytes", 16)
     for alignment in (4, 8, 16):
-        reason = algorithm.slow(EACH, config, extents, alignment)
+        reason = algorithm.slow_path_reason(EACH, config, extents, alignment)
         assert (reason is None) == (alignment >= vector), reason
         if reason is not None:
             assert reason == f"addresses are multiples of {alignment} bytes, and its vectors have {vector}"
@@ -124,9 +124,9 @@ def test_what_moves_vectors_is_slow_where_an_address_is_not_aligned_to_them(conf
 def test_what_swaps_vectors_in_place_is_slow_where_the_address_is_not_aligned_to_them() -> None:
     algorithm, extents = FAMILY.algorithms["swap_tile"], problem(IN_PLACE, (2, 64), 0)
     for vec_bytes, alignment in ((16, 16), (8, 8), (8, 16), (4, 4)):
-        assert algorithm.slow(IN_PLACE, SwapTileConfig(vec_bytes=vec_bytes), extents, alignment) is None
+        assert algorithm.slow_path_reason(IN_PLACE, SwapTileConfig(vec_bytes=vec_bytes), extents, alignment) is None
     reason = "the address is a multiple of 8 bytes, and its vectors have 16"
-    assert algorithm.slow(IN_PLACE, SwapTileConfig(vec_bytes=16), extents, 8) == reason
+    assert algorithm.slow_path_reason(IN_PLACE, SwapTileConfig(vec_bytes=16), extents, 8) == reason
 
 
 @pytest.mark.parametrize(
@@ -141,11 +141,11 @@ def test_tiles_that_lie_outside_but_for_a_quarter_are_slow(config: Config) -> No
     algorithm: Any = next(one for one in FAMILY.algorithms.values() if isinstance(config, one.config))
     tile = algorithm.tiles(TURN, config)
     rows, cols = tile.tile_rows, tile.tile_cols
-    assert algorithm.slow(TURN, config, problem(TURN, (100 * rows, cols * 3 // 8)), 16) is None
-    assert algorithm.slow(TURN, config, problem(TURN, (rows // 4, cols // 4)), 16) is None  # a single tile
+    assert algorithm.slow_path_reason(TURN, config, problem(TURN, (100 * rows, cols * 3 // 8)), 16) is None
+    assert algorithm.slow_path_reason(TURN, config, problem(TURN, (rows // 4, cols // 4)), 16) is None  # a single tile
     for spec, shape in (
         (TURN, (100 * rows, cols // 4)), (TURN, (rows // 8, 100 * cols)), (EACH, (1000, rows // 4, cols // 2)),
     ):  # fmt: skip
-        reason = algorithm.slow(spec, config, problem(spec, shape), 16)
+        reason = algorithm.slow_path_reason(spec, config, problem(spec, shape), 16)
         assert reason is not None
         assert re.fullmatch(r"[78]\d % of its tiles lie outside", reason)
