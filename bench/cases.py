@@ -18,7 +18,7 @@ from gen.families.base import Family
 from gen.families.names import find_family
 from gen.families.reduction import reduction
 from gen.families.stencil import Boundary, StencilSpec
-from gen.families.transpose import transpose
+from gen.families.transpose import permutation
 
 SCHEMA = 3
 STATISTICS = ("sum", "sumsq", "min", "max")
@@ -55,7 +55,7 @@ def reduce(ops: tuple[str, ...], dtype: DType, shape: Shape, axis: int | None = 
 def permute(axes: tuple[int, ...], dtype: DType, shape: Shape) -> ComparisonCase:
     """Axes in another order, axis i of the result being axis `axes[i]`: `transpose u8 9x1000x3 to 021`."""
     how = "" if axes == (1, 0) else f" to {''.join(map(str, axes))}"
-    return _case("transpose", transpose(axes, dtype), shape, f"transpose {dtype.name} {_shape_text(shape)}{how}")
+    return _case("transpose", permutation(axes, dtype), shape, f"transpose {dtype.name} {_shape_text(shape)}{how}")
 
 
 def sweep(

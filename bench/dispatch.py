@@ -24,7 +24,7 @@ from gen.cli.gpu import alone, device_of, farm_of, need_gpu
 from gen.families.base import WIDEST
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants
-from gen.families.transpose import Transpose, TransposeSpec, transpose
+from gen.families.transpose import Transpose, TransposeSpec, permutation
 from gen.gpu.trial import Problem
 from gen.paths import output_home
 from gen.runtime.dispatch import Chooser
@@ -74,20 +74,20 @@ def cases() -> Iterator[Case]:
     """Other numbers of columns and rows, addresses between vectors, matrices and runs of no whole vectors."""
     few = "vector_tile_v16_x8_g16_swz_ocol_ldg"
     for cols in (3, 4, 5, 8, 12, 17, 24, 33):
-        yield Case(transpose((1, 0), "f4"), (30_000_000 // cols // 4 * 4, cols), few)
+        yield Case(permutation((1, 0), "f4"), (30_000_000 // cols // 4 * 4, cols), few)
     for rows in (3, 5, 8, 24):
-        yield Case(transpose((1, 0), "f4"), (rows, 30_000_000 // rows // 4 * 4), few.replace("ocol", "orow"))
+        yield Case(permutation((1, 0), "f4"), (rows, 30_000_000 // rows // 4 * 4), few.replace("ocol", "orow"))
     for cols in (3, 5):
-        yield Case(transpose((1, 0), "f2"), (30_000_000 // cols // 8 * 8, cols), few)
+        yield Case(permutation((1, 0), "f2"), (30_000_000 // cols // 8 * 8, cols), few)
     for cols, winner in ((3, "interleave_cols_n3_tpb128_stel"), (5, few)):
-        yield Case(transpose((1, 0), "f4"), (30_000_000 // cols // 4 * 4 + 1, cols), winner)
+        yield Case(permutation((1, 0), "f4"), (30_000_000 // cols // 4 * 4 + 1, cols), winner)
     for dtype, size in (("uint8", 1), ("f2", 2), ("f4", 4), ("f8", 8)):
-        yield Case(transpose((1, 0), dtype), (8192, 8192), BY_VECTORS, alignment=size)
-        yield Case(transpose((1, 0), dtype), (1024, 1024), BY_VECTORS, alignment=size)
-    yield Case(transpose((1, 0), "f4", in_place=True), (8192, 8192), "swap_tile_v16_x16_s2", alignment=4)
-    yield Case(transpose((0, 2, 1), "f4"), (65536, 16, 16), "squares_tpb128_u1_stel", alignment=4)
-    yield Case(transpose((0, 2, 1, 3), "f2"), (32, 128, 16, 60), "flat_copy_tpb256_u2")
-    yield Case(transpose((0, 2, 1, 3), "f2"), (32, 128, 16, 64), "flat_copy_tpb256_u2", alignment=2)
+        yield Case(permutation((1, 0), dtype), (8192, 8192), BY_VECTORS, alignment=size)
+        yield Case(permutation((1, 0), dtype), (1024, 1024), BY_VECTORS, alignment=size)
+    yield Case(permutation((1, 0), "f4", in_place=True), (8192, 8192), "swap_tile_v16_x16_s2", alignment=4)
+    yield Case(permutation((0, 2, 1), "f4"), (65536, 16, 16), "squares_tpb128_u1_stel", alignment=4)
+    yield Case(permutation((0, 2, 1, 3), "f2"), (32, 128, 16, 60), "flat_copy_tpb256_u2")
+    yield Case(permutation((0, 2, 1, 3), "f2"), (32, 128, 16, 64), "flat_copy_tpb256_u2", alignment=2)
 
 
 def measure(case: Case, device: Device, sources: Sources) -> Row:

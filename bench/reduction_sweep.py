@@ -104,21 +104,23 @@ def groups() -> Iterator[Group]:
     """Sizes inside every shape class but `strided`."""
     powers: tuple[Shape, ...] = tuple((2**n,) for n in (10, 12, 13, 15, 16, 18, 20, 22, 24, 28))
     yield Group(gen.reduction("sum"), powers, WHOLE)
-    yield Group(gen.reduction("sum", "f16"), powers, WHOLE)
-    yield Group(gen.reduction("sum", "u8"), powers, WHOLE)
-    for op, elements in (("argmax", "u8"), ("argmax", "f32"), ("stats", "f32")):
+    yield Group(gen.reduction("sum", "float16"), powers, WHOLE)
+    yield Group(gen.reduction("sum", "uint8"), powers, WHOLE)
+    for op, elements in (("argmax", "uint8"), ("argmax", "f32"), ("stats", "f32")):
         yield Group(gen.reduction(op, elements), ((2**26,),), WHOLE)
     short: tuple[Shape, ...] = (
         (2**21, 3), (2**21, 8), (2**20, 15), (2**19, 32), (2**18, 64), (167772, 100), (2**17, 128), (2**15, 512),
         (16777, 1000), (8192, 2048), (4096, 4096), (256, 65536), (4, 2**24),
     )  # fmt: skip
     yield Group(gen.reduction("sum", axis=1), short, ROWS)
-    yield Group(gen.reduction("sum", "f16", axis=1), ((2**21, 8), (2**18, 64), (2**15, 512), (4096, 4096)), ("rows",))
+    yield Group(
+        gen.reduction("sum", "float16", axis=1), ((2**21, 8), (2**18, 64), (2**15, 512), (4096, 4096)), ("rows",)
+    )
     few: tuple[Shape, ...] = ((4096, 4096), (65536, 64), (10**7, 8), (100, 10**6))
     wide: tuple[Shape, ...] = ((8192, 3072), (2**16, 2048), (1000, 10**5), (64, 2 * 10**6))
     short_columns: tuple[Shape, ...] = ((2, 2**25), (3, 10**7), (8, 2**23), (16, 2**22))
     yield Group(gen.reduction("sum", axis=0), few + wide + short_columns, COLUMNS)
-    for narrow in ("f16", "u8"):
+    for narrow in ("float16", "uint8"):
         yield Group(gen.reduction("sum", narrow, axis=0), few, COLUMNS)
     yield Group(gen.reduction("sum", axis=1), ((64, 1024, 512), (16, 4096, 1024), (4096, 100, 64)), ("columns",))
 

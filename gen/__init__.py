@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gen.errors import GenError
     from gen.families.reduction import reduction
     from gen.families.stencil.builder import box, central_difference, star, stencil
-    from gen.families.transpose import transpose
+    from gen.families.transpose import permutation
     from gen.runtime.load import load, remember
 
 __version__ = "0.1.0"
@@ -23,11 +23,11 @@ __all__ = [
     "box",
     "central_difference",
     "load",
+    "permutation",
     "reduction",
     "remember",
     "star",
     "stencil",
-    "transpose",
 ]
 
 _HOMES = {
@@ -39,7 +39,7 @@ _HOMES = {
     "remember": "gen.runtime.load",
     "star": "gen.families.stencil.builder",
     "stencil": "gen.families.stencil.builder",
-    "transpose": "gen.families.transpose",
+    "permutation": "gen.families.transpose",
 }
 
 

@@ -130,16 +130,31 @@ def numpy_dtype(value: Any) -> np.dtype[Any] | None:
     return meant
 
 
-def find_dtype(value: Any, choices: Iterable[DType]) -> DType | None:
-    """The one of these that a caller means: itself, its name, or what NumPy takes for it; None if it is none."""
+def find_dtype(value: Any, choices: Iterable[DType], subject: str) -> DType | None:
+    """The one of these that a caller means: itself, its name, or what NumPy takes for it; None if it is none.
+
+    Raises SpecError, about `subject`, for a string that NumPy reads as another type than gen: `i8` has 64 bits there.
+    """
     if isinstance(value, DType):
         return value if value in choices else None
-    if isinstance(value, str):  # before NumPy is asked, for which i8 has 64 bits
+    meant = numpy_dtype(value)
+    if isinstance(value, str):
+        check_one_meaning(value, meant, subject)
         for known in choices:
             if known.name == value:
                 return known
-    meant = numpy_dtype(value)
     return next((known for known in choices if meant is not None and known.numpy == meant), None)
+
+
+def check_one_meaning(word: str, meant: np.dtype[Any] | None, subject: str) -> None:
+    """Raises SpecError, about `subject`, if a word is the name of one type here and of another, `meant`, in NumPy."""
+    ours = DTYPES.get(word)
+    if ours is not None and meant is not None and meant != ours.numpy:
+        bits = 8 * ours.size
+        rule = (
+            f"must mean one type: {word} has {8 * meant.itemsize} bits in NumPy, and {bits} in names of gen's kernels"
+        )
+        raise SpecError(subject, rule, repr(word), next_step=f"Say {ours.numpy.name} or {meant.name}")
 
 
 def python_int(value: Any) -> Any:

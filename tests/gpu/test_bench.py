@@ -22,7 +22,7 @@ from gen.compare.row import OURS, Row
 from gen.dtypes import BF16, F16, F32, F64, U8, DType
 from gen.families import FAMILIES
 from gen.families.names import find_family
-from gen.families.transpose import transpose
+from gen.families.transpose import permutation
 from gen.gpu.open import Instruments
 from gen.gpu.timing import Calibration, Protocol
 from gen.toolchain.nvrtc import Nvrtc
@@ -44,7 +44,7 @@ ALONE = (
         ComparisonCase(PROBE, spec, (64, 32, 32) if "32x32" in spec.label else (1 << 20,))
         for spec in PROBE.catalogue[:2]
     ),
-    ComparisonCase(find_family(FAMILIES, "transpose"), transpose((1, 0), "f4", in_place=True), (512, 512)),
+    ComparisonCase(find_family(FAMILIES, "transpose"), permutation((1, 0), "f4", in_place=True), (512, 512)),
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import gen
-from gen.dtypes import DTYPES
+from gen.dtypes import DTYPES, DType
 from gen.emit.render import render
 from gen.errors import SpecError
 from gen.families.names import illegal, variant
@@ -25,7 +25,7 @@ from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases, variants_of
 
 FAMILY = Reduction()
-NUMBERS = [name for name, dtype in DTYPES.items() if dtype.kind != "bits"]
+NUMBERS = [dtype for dtype in DTYPES.values() if dtype.kind != "bits"]
 
 
 @given(
@@ -36,7 +36,7 @@ NUMBERS = [name for name, dtype in DTYPES.items() if dtype.kind != "bits"]
     st.data(),
 )
 def test_any_reduction_equals_numpy(
-    device: CudaDevice, compiler: Nvrtc, op: str, elements: str, axis: Any, keepdims: bool, data: st.DataObject
+    device: CudaDevice, compiler: Nvrtc, op: str, elements: DType, axis: Any, keepdims: bool, data: st.DataObject
 ) -> None:
     try:
         spec = gen.reduction(op, elements, axis=axis, keepdims=keepdims)
@@ -57,7 +57,7 @@ def test_any_reduction_equals_numpy(
 
 def test_the_sum_of_more_than_2_31_bytes_is_exact(device: CudaDevice, tmp_path: Path) -> None:
     array = np.random.default_rng(1).integers(0, 256, 2**31 + 5, np.uint8)
-    kernel = gen.load(gen.reduction("sum", "u8"), device=device, home=tmp_path)
+    kernel = gen.load(gen.reduction("sum", "uint8"), device=device, home=tmp_path)
     assert kernel(array) == array.sum(dtype=np.uint64)
 
 
@@ -72,7 +72,7 @@ def test_a_place_beyond_2_31_elements_is_found(
     array = np.zeros(shape, np.uint8)
     array.reshape(-1)[-2:] = 2, 1
     for op in ("argmax", "count_nonzero"):
-        got = gen.load(gen.reduction(op, "u8", axis=axis), device=device, home=tmp_path)(array)
+        got = gen.load(gen.reduction(op, "uint8", axis=axis), device=device, home=tmp_path)(array)
         assert np.array_equal(got, getattr(np, op)(array, axis=axis)), op
 
 
@@ -86,14 +86,14 @@ def test_the_sum_of_2_28_small_integers_is_exact(elements: str, device: CudaDevi
     assert kernel(array) == array.sum(dtype=np.int64)
 
 
-@pytest.mark.parametrize("elements", ["u8", "f32", "f16"])
+@pytest.mark.parametrize("elements", ["uint8", "float32", "float16"])
 @pytest.mark.parametrize(("shape", "axis"), [((2**26,), None), ((64, 2**20), 1), ((2**20, 64), 1), ((2**20, 64), 0)])
 def test_the_first_of_equals_is_the_place(
     elements: str, shape: tuple[int, ...], axis: int | None, device: CudaDevice, tmp_path: Path
 ) -> None:
-    dtype = DTYPES[elements].numpy
+    dtype = np.dtype(elements)
     kernel = gen.load(gen.reduction("argmax", elements, axis=axis), device=device, home=tmp_path)
-    for value in (7, 0 if elements == "u8" else -np.inf):  # the second is where the search begins
+    for value in (7, 0 if elements == "uint8" else -np.inf):  # the second is where the search begins
         assert not kernel(np.full(shape, value, dtype)).any()
 
 

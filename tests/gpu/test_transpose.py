@@ -17,7 +17,7 @@ from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, variant
-from gen.families.transpose import TransposeSpec, transpose
+from gen.families.transpose import TransposeSpec, permutation
 from gen.families.transpose.values import BITS
 from gen.gpu.cuda import CudaDevice
 from gen.gpu.kernel import CudaRunner
@@ -72,18 +72,18 @@ def test_there_and_back_is_the_input(axes: tuple[int, ...], dtype: str, load: An
     random = np.random.default_rng(1)
     before = random.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype)[..., 0]
     back = tuple(int(place) for place in np.argsort(axes))
-    after = load(transpose(back, dtype))(load(transpose(axes, dtype))(before))
+    after = load(permutation(back, dtype))(load(permutation(axes, dtype))(before))
     assert after.tobytes() == before.tobytes()
 
 
 def test_a_matrix_in_place_is_the_same_array(load: Any, torch: Any) -> None:
     matrix = torch.randn(1025, 1025, device="cuda", dtype=torch.float32)
     expected = matrix.T.contiguous()
-    assert load(transpose(dtype="f4", in_place=True))(matrix) is matrix
+    assert load(permutation(dtype="f4", in_place=True))(matrix) is matrix
     assert torch.equal(matrix, expected)
     array = np.arange(63 * 63, dtype=np.int16).reshape(63, 63)
     turned = array.T.copy()
-    assert load(transpose(dtype="i2", in_place=True))(array) is array
+    assert load(permutation(dtype="i2", in_place=True))(array) is array
     assert np.array_equal(array, turned)
 
 
@@ -91,7 +91,7 @@ def test_output_rows_may_be_pitched_and_begin_at_any_element(load: Any, torch: A
     for dtype, name in ((torch.uint8, "u1"), (torch.float16, "f2"), (torch.float32, "f4")):
         source = torch.randint(0, 100, (301, 517), device="cuda").to(dtype)[:, 3:]
         room = torch.zeros(514, 331, device="cuda", dtype=dtype)
-        load(transpose(dtype=name))(source, out=room[:, 5:306])
+        load(permutation(dtype=name))(source, out=room[:, 5:306])
         assert torch.equal(room[:, 5:306], source.T)
         assert not room[:, :5].any()
         assert not room[:, 306:].any()
@@ -99,7 +99,7 @@ def test_output_rows_may_be_pitched_and_begin_at_any_element(load: Any, torch: A
 
 def test_what_cannot_be_is_refused_before_anything_is_launched(load: Any, torch: Any) -> None:
     source = torch.zeros(64, 65, device="cuda")
-    kernel = load(transpose())
+    kernel = load(permutation())
     with pytest.raises(GenError, match="must not overlap"):
         kernel(source, out=source.view(65, 64))
     with pytest.raises(GenError, match="must have 65 cols"):
@@ -109,14 +109,14 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(load: Any, torch:
     with pytest.raises(GenError, match="must be where in is"):
         kernel(source, out=np.zeros((65, 64), np.float32))
     with pytest.raises(GenError, match="must have 64 rows"):
-        load(transpose(in_place=True))(source)
+        load(permutation(in_place=True))(source)
 
 
 def test_65536_x_65536_bytes(load: Any, torch: Any) -> None:
     side = 65536
     source = torch.randint(0, 256, (side, side), device="cuda", dtype=torch.uint8)
-    turned = load(transpose(dtype="u1"))(source)
+    turned = load(permutation(dtype="u1"))(source)
     for start in range(0, side, 8192):
         assert torch.equal(turned[start : start + 8192], source[:, start : start + 8192].T)
-    assert load(transpose(dtype="u1", in_place=True))(turned) is turned
+    assert load(permutation(dtype="u1", in_place=True))(turned) is turned
     assert torch.equal(turned, source)

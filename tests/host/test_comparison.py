@@ -27,7 +27,7 @@ from gen.dtypes import F16, F32, I32, DType
 from gen.errors import CompileError, RunError
 from gen.families import FAMILIES
 from gen.families.names import base_variants, find_family, search_space, variant
-from gen.families.transpose import TransposeSpec, transpose
+from gen.families.transpose import TransposeSpec, permutation
 from gen.gpu.timing import Protocol, Sample
 from gen.store.tuned import Winner, text_of_winners
 from tests import fake_libraries
@@ -366,7 +366,7 @@ def test_the_tuned_variant_is_what_is_measured(home: Path) -> None:
 
 
 def test_a_kernel_that_works_in_place_changes_an_array_of_its_own(home: Path) -> None:
-    case = ComparisonCase(find_family(FAMILIES, "transpose"), transpose((1, 0), "f4", in_place=True), (6, 6))
+    case = ComparisonCase(find_family(FAMILIES, "transpose"), permutation((1, 0), "f4", in_place=True), (6, 6))
     gpu = FakeGpu(times=(40.0, 40.0))
     (row,), _ = run(home, case, gpu=gpu)
     assert (row.ours_us, row.note) == (40.0, BASE_NOTE)

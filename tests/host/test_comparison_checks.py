@@ -175,7 +175,7 @@ def test_inputs_of_several_operands_are_all_compared_with() -> None:
 
 
 def test_a_case_knows_what_follows_from_its_family() -> None:
-    matrix = ComparisonCase(find_family(FAMILIES, "transpose"), gen.transpose((1, 0), "f4"), (30, 40))
+    matrix = ComparisonCase(find_family(FAMILIES, "transpose"), gen.permutation((1, 0), "f4"), (30, 40))
     assert (matrix.name, matrix.dtype, matrix.nbytes) == ("transpose_10_b32 30x40", F32, 4800)
     assert matrix.layouts["out"].shape == (40, 30)
     for case in public_cases():

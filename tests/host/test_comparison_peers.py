@@ -57,7 +57,7 @@ CASES = (
     ComparisonCase(REDUCTION, gen.reduction("sum", "f32", axis=(0, 2), keepdims=True, dtype="f64"), (3, 4, 5)),
     *(permute((1, 0), dtype, (31, 17)) for dtype in (U8, F16, F32, F64)),
     permute((0, 3, 1, 2), F32, (2, 3, 5, 7)),
-    ComparisonCase(TRANSPOSE, gen.transpose((1, 0), "f8", to="f4"), (5, 7)),
+    ComparisonCase(TRANSPOSE, gen.permutation((1, 0), "f8", to="f4"), (5, 7)),
     *(sweep(form, radius, F64, (9, 11), boundary, steps)
       for form, radius in FORMS for boundary in ("frozen", "wrap") for steps in (1, 2, 3)),
     *(stencil((9, 11), weights=weights("box", 2, 1), dtype=F64, boundary=one, cval=3.0) for one in BOUNDARIES),
@@ -268,8 +268,8 @@ def test_each_compilation_finds_empty_caches_and_the_time_of_one_is_told(
 
 
 NORM = ComparisonCase(REDUCTION, gen.reduction("norm", "f32"), (4,))
-CONJUGATE = ComparisonCase(TRANSPOSE, gen.transpose((1, 0), "complex64", conjugate=True), (4, 5))
-IN_PLACE = ComparisonCase(TRANSPOSE, gen.transpose((1, 0), "f4", in_place=True), (4, 4))
+CONJUGATE = ComparisonCase(TRANSPOSE, gen.permutation((1, 0), "complex64", conjugate=True), (4, 5))
+IN_PLACE = ComparisonCase(TRANSPOSE, gen.permutation((1, 0), "f4", in_place=True), (4, 4))
 REFLECT = stencil((9, 9), weights=weights("star", 2, 1), boundary="reflect")
 MIXED = stencil((9, 9), weights=weights("star", 2, 1), boundary=("wrap", "nearest"))
 

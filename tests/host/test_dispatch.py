@@ -28,7 +28,7 @@ def extents(rows: int, cols: int, steps: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
-@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("dtype", ["float16", "f32", "f64"])
 def test_untuned_stencils_stream_and_fuse_steps(boundary: Boundary, dtype: str) -> None:
     one = chooser(gen.stencil(gen.star(2, 1), dtype=dtype, boundary=boundary))
     single, many = (one.choose(extents(4096, 4096, steps)) for steps in (1, 100))
@@ -57,7 +57,7 @@ def test_specs_for_which_nothing_expected_is_legal_get_base() -> None:
 
 
 def test_a_winner_for_even_runs_serves_others_undivided_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    spec = gen.transpose((0, 2, 1, 3), "f2")
+    spec = gen.permutation((0, 2, 1, 3), "f2")
     transpose = find_family(FAMILIES, "transpose")
     stands = transpose.shape_class(spec, extents_of(transpose, spec, (32, 128, 16, 64)))
     name = "transpose_0213_b16__flat_copy_tpb128_u4_even_stcs"

@@ -424,8 +424,8 @@ def test_cache_operators_are_spelled_as_intrinsics() -> None:
 )
 def test_what_numpy_takes_for_no_dtype_is_refused_by_name(dtype: Any) -> None:
     for make, name in (
-        (lambda: gen.transpose(dtype=dtype), "transpose.dtype"),
-        (lambda: gen.transpose(to=dtype), "transpose.to"),
+        (lambda: gen.permutation(dtype=dtype), "transpose.dtype"),
+        (lambda: gen.permutation(to=dtype), "transpose.to"),
         (lambda: gen.reduction("sum", dtype), "reduction.elements"),
         (lambda: gen.reduction("sum", dtype=dtype), "reduction.dtype"),
         (lambda: gen.stencil([1, 2, 1], dtype=dtype), "stencil.dtype"),

@@ -127,7 +127,7 @@ def test_no_thread_waits_below_others_where_there_are_few_rows(
     "made",
     [
         spec(ALL_TOGETHER, "bf16", axis=(0, 1, 2, 3), ddof=99, keepdims=True),
-        spec(ALL_TOGETHER, "f16", axis=-1),
+        spec(ALL_TOGETHER, "float16", axis=-1),
         spec("count_nonzero", "bool", axis=tuple(range(32))),
     ],
     ids=lambda made: f"{len(made.op)} along {len(made.axis)}",

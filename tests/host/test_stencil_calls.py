@@ -124,7 +124,7 @@ def test_a_central_difference_is_exact_for_polynomials_of_its_order(derivative: 
 
 
 def test_dtypes_are_taken_by_any_of_their_names() -> None:
-    for name in ("f16", "float16", np.float16, np.dtype("f2"), F16):
+    for name in ("float16", "f2", np.float16, np.dtype("f2"), F16):
         assert gen.stencil(gen.star(1, 1), dtype=name).dtype == F16
     assert gen.stencil(gen.star(1, 1), dtype=float).dtype == F64
 

@@ -8,7 +8,7 @@ from gen.dtypes import B8, B16, B32, B64, B128, DType
 from gen.families.base import Limits
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants
-from gen.families.transpose import Transpose, TransposeSpec, transpose
+from gen.families.transpose import Transpose, TransposeSpec, permutation
 
 FAMILY, LIMITS = Transpose(), Limits.of("sm_90")
 ELEMENTS = (B8, B16, B32, B64, B128)
@@ -71,6 +71,6 @@ def test_what_was_fast_on_an_h100_or_an_h200_is_tried_early(
 
 
 def test_what_changes_elements_or_works_in_place_has_base_alone() -> None:
-    for spec in (transpose((1, 0), "f4", to="f2"), transpose((1, 0), "f4", in_place=True)):
+    for spec in (permutation((1, 0), "f4", to="f2"), permutation((1, 0), "f4", in_place=True)):
         for shape_class in FAMILY.shape_classes(spec):
             assert FAMILY.heuristic_configs(spec, shape_class, LIMITS) == (FAMILY.base(spec, shape_class),)

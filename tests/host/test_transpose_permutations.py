@@ -152,7 +152,7 @@ def test_any_order_of_axes_moves_every_bit_where_numpy_does(rank: int, device: F
     @settings(max_examples=EXAMPLES, phases=UNSHRUNK)
     @given(orders(rank), st.sampled_from(tuple(DTYPES)), st.data())
     def equals_numpy(axes: tuple[int, ...], size: int, data: st.DataObject) -> None:
-        kernel: Any = gen.load(gen.transpose(axes, DTYPES[size][0]), device=device, home=tmp_path)
+        kernel: Any = gen.load(gen.permutation(axes, DTYPES[size][0]), device=device, home=tmp_path)
         for call in data.draw(st.lists(calls(axes, size) | aligned(axes, size), min_size=2, max_size=CALLS)):
             content, room = call.content(), call.result.memory()
             expected, before = room.copy(), content.copy()
@@ -173,7 +173,7 @@ def test_any_order_of_axes_moves_every_bit_where_numpy_does(rank: int, device: F
 def test_aligned_rows_of_many_axes_are_moved_by_vectors(
     axes: tuple[int, ...], size: int, device: FakeDevice, tmp_path: Path
 ) -> None:
-    kernel: Any = gen.load(gen.transpose(axes, DTYPES[size][0]), device=device, home=tmp_path)
+    kernel: Any = gen.load(gen.permutation(axes, DTYPES[size][0]), device=device, home=tmp_path)
 
     @settings(max_examples=EXAMPLES, phases=UNSHRUNK)
     @given(aligned(axes, size))
@@ -196,7 +196,7 @@ def test_there_and_back_again_is_the_input(rank: int, device: FakeDevice, tmp_pa
     def is_the_input(axes: tuple[int, ...], size: int, data: st.DataObject) -> None:
         back = np.argsort(axes)
         there, here = (
-            gen.load(gen.transpose(order, DTYPES[size][0]), device=device, home=tmp_path) for order in (axes, back)
+            gen.load(gen.permutation(order, DTYPES[size][0]), device=device, home=tmp_path) for order in (axes, back)
         )
         for call in data.draw(st.lists(calls(axes, size), min_size=2, max_size=CALLS)):
             content, between, after = call.content(), call.result.memory(), call.source.memory()

@@ -223,7 +223,7 @@ def _strided(groups: Sequence[Group], array: Layout) -> dict[str, int]:
                 "in",
                 rule,
                 f"{len(same)} at shape {array.shape}",
-                next_step="gen.transpose brings some of them together",
+                next_step="gen.permutation brings some of them together",
             )
         same = [Group(reduced, 1, 0)] * (MOST_GROUPS - len(same)) + same
         for place, group in enumerate(same):

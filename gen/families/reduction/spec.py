@@ -290,7 +290,7 @@ def read(value: Any, subject: str) -> DType:
     if isinstance(value, DType):  # the spec says which it takes
         return value
     numbers = {name: dtype for name, dtype in DTYPES.items() if dtype.kind != "bits"}
-    found = find_dtype(value, numbers.values())
+    found = find_dtype(value, numbers.values(), subject)
     if found is None:
         raise SpecError(subject, f"must be one of {', '.join(numbers)}", repr(value))
     return found

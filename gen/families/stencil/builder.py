@@ -33,7 +33,7 @@ def stencil(
         weights: an array of one or two axes, up to 17 along each; a weight of 0 reads nothing.
         boundary: what lies outside, one for all axes or one for each: `constant` (cval), `nearest`, `reflect`
             (dcba|abcd), `mirror` (dcb|abcd), `wrap`, or `frozen`: cells whose neighbours lie outside stay as they are.
-        dtype: of the cells: `f16`, which adds in f32, `f32` or `f64`, or NumPy's names for them.
+        dtype: of the cells, as NumPy takes it: float16, which adds in float32, float32 or float64.
         cval: the value outside where the boundary is `constant`.
         origin: shifts the weights, as SciPy's `origin`.
         word: what stands in the kernel's name.
@@ -155,7 +155,7 @@ def _is_whole(number: object) -> bool:
 
 def _dtype_of(dtype: Any) -> DType:
     """An element type, given by its short name, by NumPy's, or as a type."""
-    found = find_dtype(dtype, DTYPES)
+    found = find_dtype(dtype, DTYPES, "stencil.dtype")
     if found is None:
         raise SpecError("stencil.dtype", "must be one of " + ", ".join(known.name for known in DTYPES), repr(dtype))
     return found

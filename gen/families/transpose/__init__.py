@@ -3,6 +3,6 @@
 from gen.families.transpose.algorithms.tiled import Naive, NaiveConfig, Tiled, TiledConfig
 from gen.families.transpose.family import Transpose
 from gen.families.transpose.literature import MoveSpec
-from gen.families.transpose.spec import TransposeSpec, transpose
+from gen.families.transpose.spec import TransposeSpec, permutation
 
-__all__ = ["MoveSpec", "Naive", "NaiveConfig", "Tiled", "TiledConfig", "Transpose", "TransposeSpec", "transpose"]
+__all__ = ["MoveSpec", "Naive", "NaiveConfig", "Tiled", "TiledConfig", "Transpose", "TransposeSpec", "permutation"]

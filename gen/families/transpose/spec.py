@@ -1,4 +1,4 @@
-"""What a transpose computes: which axes in which order, of which elements. `transpose` makes specs for `gen.load`."""
+"""What a transpose computes: which axes in which order, of which elements. `permutation` makes specs for `gen.load`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import B32, BF16, DTYPES, DType, find_dtype, numpy_dtype, python_int, read_dtype
+from gen.dtypes import B32, BF16, DTYPES, DType, check_one_meaning, find_dtype, numpy_dtype, python_int, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.transpose.values import BITS, NUMBERS, Values
@@ -18,7 +18,7 @@ from gen.families.transpose.values import BITS, NUMBERS, Values
 MAX_AXES = 8
 _MATRIX = (1, 0)
 _WORDS = {**DTYPES, **NUMBERS, "bfloat16": BF16}
-"""Names of dtypes that go before NumPy's: `i8` has 8 bits."""
+"""Names of dtypes that NumPy does not have."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class TransposeSpec:
         return None if values is None else cls(order, values.source, values, in_place)
 
 
-def transpose(
+def permutation(
     axes: Any = (1, 0),
     dtype: Any = "float32",
     *,
@@ -188,9 +188,9 @@ def transpose(
     Args:
         axes: as for `numpy.transpose`: a sequence (tuple, list, array of one axis, range) of each of 0 ... n - 1 once,
             for n of 1 to 8; -1 is the last.
-        dtype: of the elements, as NumPy takes it, or `bfloat16`, or, which goes first, gen's name of it (`f16`, `b32`,
-            `i8` of 8 bits): anything of 1, 2, 4, 8 or 16 bytes, structured dtypes too. Elements are moved as bits, so
-            all dtypes of a size share a spec, unless one of the following changes them.
+        dtype: of the elements, as NumPy takes it, or `bfloat16`, or gen's name of it (`f32`, `b16`) where that is no
+            other type in NumPy: anything of 1, 2, 4, 8 or 16 bytes, structured dtypes too. Elements are moved as bits,
+            so all dtypes of a size share a spec, unless one of the following changes them.
         to: the result's dtype, where it is another.
         alpha: a factor: the result is `alpha` times the input. See `Values` for how often it is rounded.
         conjugate: the result holds the conjugates of complex numbers.
@@ -238,10 +238,11 @@ def bits_of(dtype: Any) -> DType:
     """The bits that elements of a dtype are moved as. Raises SpecError if there are none of its size."""
     if isinstance(dtype, DType):
         size = dtype.size
-    elif isinstance(dtype, str) and dtype in _WORDS:
-        size = _WORDS[dtype].size
     else:
         known = numpy_dtype(dtype)
+        if isinstance(dtype, str):
+            check_one_meaning(dtype, known, "transpose.dtype")
+            known = _WORDS[dtype].numpy if dtype in _WORDS else known
         if known is None:
             rule = "must be one that NumPy knows, or one of " + ", ".join(_WORDS)
             raise SpecError("transpose.dtype", rule, repr(dtype))
@@ -255,8 +256,11 @@ def bits_of(dtype: Any) -> DType:
 
 def number_of(dtype: Any, subject: str) -> DType:
     """The type of numbers that is meant. Raises SpecError, about `subject`, if it is none that gen computes with."""
-    word = _WORDS.get(dtype, dtype) if isinstance(dtype, str) else dtype
-    found = find_dtype(word, NUMBERS.values())
+    word = dtype
+    if isinstance(dtype, str):
+        check_one_meaning(dtype, numpy_dtype(dtype), subject)
+        word = _WORDS.get(dtype, dtype)
+    found = find_dtype(word, NUMBERS.values(), subject)
     if found is None:
         rule = "must be one of " + ", ".join(NUMBERS) + " where numbers change"
         bits = isinstance(word, DType) and word.kind == "bits"

@@ -182,7 +182,7 @@ def test_what_python_offers_is_listed() -> None:
 
 def test_axes_that_are_no_permutation_are_named_as_the_caller_names_them() -> None:
     with pytest.raises(gen.GenError, match=r"^transpose\.axes must hold each of 0, 1, \.\.\. once"):
-        gen.transpose((0, 5))
+        gen.permutation((0, 5))
 
 
 @pytest.mark.skipif(not hasattr(os, "pipe2"), reason="no pipes")

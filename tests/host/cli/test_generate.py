@@ -59,7 +59,7 @@ def test_generate_keeps_the_specs_that_were_written_down_and_nothing_else(home: 
     mine = gen.remember(gen.stencil(gen.box(2, 2)), home=home)
     known = json.loads((home / "specs.json").read_text())
     named = {
-        "transpose_0312_b16": gen.transpose((0, 3, 1, 2), "f2").to_json(),
+        "transpose_0312_b16": gen.permutation((0, 3, 1, 2), "f2").to_json(),
         "transpose_001_b16": {"axes": [0, 0, 1]},
     }
     foreign = {"scan_mine": {"op": "sum"}}  # of a family that is not at hand

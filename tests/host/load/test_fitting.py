@@ -98,7 +98,7 @@ def test_aligned_rows_at_addresses_between_vectors_are_odd_rows(backend: FakeDev
 
 
 def test_in_place_too(backend: FakeDevice) -> None:
-    spec = gen.transpose((1, 0), "float32", in_place=True)
+    spec = gen.permutation((1, 0), "float32", in_place=True)
     kernel = gen.load(spec, device=backend)
     for by, tag in ((0, "v16_"), (1, "v4_"), (2, "v4_"), (4, "v16_")):
         kernel(shifted(1024, 1024, by=by))

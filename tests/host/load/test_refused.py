@@ -137,11 +137,11 @@ def test_memory_that_is_not_there(backend: FakeDevice) -> None:
 @pytest.mark.parametrize(
     ("spec", "array"),
     [
-        (gen.transpose(), arange(4, 6).T),
-        (gen.transpose(), arange(4, 6)[::-1]),
-        (gen.transpose((0, 2, 1)), arange(3, 4, 5)[:, 1:]),
-        (gen.transpose((1, 0, 2)), np.broadcast_to(arange(5), (3, 1, 5))),
-        (gen.transpose((0,)), arange(8)[::2]),
+        (gen.permutation(), arange(4, 6).T),
+        (gen.permutation(), arange(4, 6)[::-1]),
+        (gen.permutation((0, 2, 1)), arange(3, 4, 5)[:, 1:]),
+        (gen.permutation((1, 0, 2)), np.broadcast_to(arange(5), (3, 1, 5))),
+        (gen.permutation((0,)), arange(8)[::2]),
         (gen.reduction("sum"), arange(8)[::-1]),
     ],
 )
@@ -153,7 +153,7 @@ def test_an_array_that_lies_in_memory_as_no_kernel_reads_it_is_to_be_copied(
 
 
 @pytest.mark.parametrize(
-    ("spec", "out"), [(gen.transpose(), arange(4, 6).T), (gen.reduction("sum", axis=0), arange(8)[::2])]
+    ("spec", "out"), [(gen.permutation(), arange(4, 6).T), (gen.reduction("sum", axis=0), arange(8)[::2])]
 )
 def test_a_result_that_lies_in_memory_as_no_kernel_writes_it_is_to_be_left_out(
     backend: FakeDevice, spec: Any, out: Any
@@ -163,7 +163,7 @@ def test_a_result_that_lies_in_memory_as_no_kernel_writes_it_is_to_be_left_out(
 
 
 def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeDevice) -> None:
-    rule = r"in must have at most 4 kept axes that are not neighbours .* gen.transpose brings some of them together$"
+    rule = r"in must have at most 4 kept axes that are not neighbours .* gen.permutation brings some of them together$"
     with pytest.raises(ShapeError, match=rule):
         gen.load(gen.reduction("sum", axis=(0, 2, 4, 6, 8)), device=backend)(arange(*[2] * 10))
 
@@ -175,9 +175,9 @@ def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeDe
         (gen.reduction("sum"), 2**61),  # of 4 bytes each
         (gen.reduction("sum", axis=0), (2**70, 2)),
         (gen.reduction("sum", axis=0), (0, 2**70)),
-        (gen.reduction("sum", "i8", axis=1), (2**60, 1)),  # the results
-        (gen.transpose(), (2**40, 2**40)),
-        (gen.transpose((0,)), 2**61),
+        (gen.reduction("sum", "int8", axis=1), (2**60, 1)),  # the results
+        (gen.permutation(), (2**40, 2**40)),
+        (gen.permutation((0,)), 2**61),
         (gen.stencil(gen.star(2, 1)), (2**61, 1)),
     ],
     ids=lambda part: getattr(part, "label", str(part)),

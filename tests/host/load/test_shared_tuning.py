@@ -19,7 +19,7 @@ from tests.host.load.given import LARGE, TRANSPOSE, tuned, winner
 ALIGNED = "aligned rows"
 TAG = "window_tile_t64_c64_w16_ocol"
 TURNED = winner(f"{TRANSPOSE}__{TAG}", spec=TRANSPOSE, shape=ALIGNED)
-EACH = gen.transpose((0, 2, 1), "float32")
+EACH = gen.permutation((0, 2, 1), "float32")
 
 
 def test_a_permutation_gets_what_was_tuned_for_other_axes(backend: FakeDevice, tmp_path: Path) -> None:
