@@ -30,8 +30,8 @@ from gen.families.base import Extents, Variant
 from gen.families.config import Config
 from gen.families.names import search_space, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
-from gen.families.stencil.naive import NaiveConfig
-from gen.families.stencil.stream import StreamConfig
+from gen.families.stencil.algorithms.stream import StreamConfig
+from gen.families.stencil.algorithms.tiled import NaiveConfig
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc

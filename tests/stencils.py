@@ -13,7 +13,7 @@ from gen.dtypes import F16, F32, F64
 from gen.families.base import Variant
 from gen.families.names import illegal, search_space, variant
 from gen.families.stencil import Stencil, StencilSpec
-from gen.families.stencil.overlapped import OverlappedConfig
+from gen.families.stencil.algorithms.overlapped import OverlappedConfig
 from gen.families.stencil.spec import BOUNDARIES, Boundary
 from gen.proof.cases import Case, Content
 

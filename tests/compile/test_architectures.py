@@ -11,7 +11,7 @@ from gen.arch import Limits
 from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.names import base_variants, find_family, find_variant, variant
-from gen.families.stencil.temporal import TemporalConfig
+from gen.families.stencil.algorithms.temporal import TemporalConfig
 from gen.gpu.trial import Entrant, Problem
 from gen.paths import output_home
 from gen.toolchain.compiled import Compiled, Resources

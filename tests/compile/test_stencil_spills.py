@@ -11,7 +11,7 @@ from gen.emit.render import render
 from gen.families.base import Variant
 from gen.families.names import search_space, unsearched, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
-from gen.families.stencil.temporal import TemporalConfig, most_registers, registers
+from gen.families.stencil.algorithms.temporal import TemporalConfig, most_registers, registers
 from gen.toolchain.nvrtc import Nvrtc
 
 FAMILY = Stencil()

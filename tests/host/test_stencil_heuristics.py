@@ -12,10 +12,10 @@ from gen.arch import Limits, known_architectures
 from gen.dtypes import F16, F32, F64, DType
 from gen.families.names import heuristic_variants
 from gen.families.stencil import StencilSpec
-from gen.families.stencil.family import MANY_STEPS, ONE_STEP
-from gen.families.stencil.overlapped import OverlappedConfig
+from gen.families.stencil.algorithms.overlapped import OverlappedConfig
+from gen.families.stencil.algorithms.temporal import TemporalConfig, most_registers, registers
+from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary
-from gen.families.stencil.temporal import TemporalConfig, most_registers, registers
 from tests.stencils import FAMILY
 
 FORMS = {"star": gen.star, "box": gen.box}

@@ -13,9 +13,9 @@ from gen.dtypes import F32, F64
 from gen.families.base import Limits, Variant
 from gen.families.names import illegal, unsearched
 from gen.families.stencil import StencilSpec
+from gen.families.stencil.algorithms.common import reach_of
+from gen.families.stencil.algorithms.temporal import most_registers, registers
 from gen.families.stencil.spec import BOUNDARIES, DTYPES
-from gen.families.stencil.temporal import most_registers, registers
-from gen.families.stencil.window import Reach
 from gen.proof.cases import Case, Content, edge_cases
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, prove, unsupported_extents
@@ -104,7 +104,7 @@ def test_the_specs_are_of_every_kind() -> None:
         for axis in range(len(specs[0].axes)):
             assert {spec.boundaries[axis] for spec in specs} == set(BOUNDARIES), name
         if name != "stream":  # of every second spec
-            sides = {(spec.boundaries[-1], np.sign(Reach.of(spec).right - Reach.of(spec).left)) for spec in specs}
+            sides = {(spec.boundaries[-1], np.sign(reach_of(spec).right - reach_of(spec).left)) for spec in specs}
             assert len(sides) == 3 * len(BOUNDARIES), name
 
 

@@ -67,12 +67,12 @@ MUTANTS = (
     ),
     Mutant(
         "temporal: products and sums rounded apart", f"{_LAPLACIAN}__temporal_v1_r8_n1_t2", TEMPORAL,
-        "++i) {\n          sum[i] = {{ k.fma }}(kWeights[y][x], line",
-        "++i) {\n          sum[i] = {{ k.fma }}(1.0f, kWeights[y][x] * line", WRONG,
+        "++i) {\n          sum[i] = {{ fma }}(kWeights[y][x], line",
+        "++i) {\n          sum[i] = {{ fma }}(1.0f, kWeights[y][x] * line", WRONG,
         also=(
             (
-                "reads nothing\n          sum[i] = {{ k.fma }}(kWeights[y][x], line",
-                "reads nothing\n          sum[i] = {{ k.fma }}(1.0f, kWeights[y][x] * line",
+                "reads nothing\n          sum[i] = {{ fma }}(kWeights[y][x], line",
+                "reads nothing\n          sum[i] = {{ fma }}(1.0f, kWeights[y][x] * line",
             ),
         ),
     ),
@@ -234,7 +234,7 @@ MUTANTS = (
         "cp.async.ca.shared.global [%0], [%1], 8;", UNINITIALISED,
     ),
     Mutant(
-        "temporal: more than a cell is copied", ON_TEMPORAL, TEMPORAL, '"n"(sizeof({{ k.element }}))', '"n"(8)',
+        "temporal: more than a cell is copied", ON_TEMPORAL, TEMPORAL, '"n"(sizeof({{ element }}))', '"n"(8)',
         (MISALIGNED, OUTSIDE_READ),
     ),
     Mutant("temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "centre == 0", "centre == 1", WRONG),
@@ -259,14 +259,14 @@ MUTANTS = (
     ),
     Mutant(
         "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL,
-        "level >= steps) continue;\n    {{ k.number }} line", "level > steps) continue;\n    {{ k.number }} line",
+        "level >= steps) continue;\n    {{ number }} line", "level > steps) continue;\n    {{ number }} line",
         WRONG,
     ),
     Mutant(
         "temporal: a last warp without the columns that its mirror image needs", ON_TRANSPORT, TEMPORAL,
-        "constexpr int kHaloLeft = {{ k.halo_left }}, kHaloRight = {{ k.halo_right }};",
+        "constexpr int kHaloLeft = {{ halo_left }}, kHaloRight = {{ halo_right }};",
         "constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;\n"
-        "constexpr int kHaloRight = {{ k.halo_left + k.halo_right }} - kHaloLeft;", WRONG,
+        "constexpr int kHaloRight = {{ halo_left + halo_right }} - kHaloLeft;", WRONG,
         also=((' <= kHaloLeft,\n    "the last column', ' >= 0,\n    "the last column'),),
     ),
     Mutant(
@@ -343,7 +343,7 @@ MUTANTS = (
     ),
     Mutant(
         "overlapped: a halo too short for all steps", ON_OVERLAPPED, OVERLAPPED,
-        "constexpr int kHaloLeft = {{ k.halo_left }},", "constexpr int kHaloLeft = {{ k.halo_left }} - kVectorCells,",
+        "constexpr int kHaloLeft = {{ halo_left }},", "constexpr int kHaloLeft = {{ halo_left }} - kVectorCells,",
         (WRONG, UNTOUCHED), also=(("kSteps * kLeft <= kHaloLeft &&", "0 <= kHaloLeft &&"),),
     ),
     Mutant(

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isqrt
 from types import MappingProxyType
 from typing import Any
+
+from typing_extensions import override
 
 from gen.arch import Limits
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Named
 from gen.families.config import Config
 from gen.families.extents import DenseFamily
+from gen.families.stencil import shapes
+from gen.families.stencil.algorithms.overlapped import Overlapped
+from gen.families.stencil.algorithms.stream import Stream
+from gen.families.stencil.algorithms.temporal import Temporal
+from gen.families.stencil.algorithms.tiled import Naive, NaiveConfig, Queued, Tiled
 from gen.families.stencil.heuristics import many_steps, one_step
-from gen.families.stencil.naive import Naive, NaiveConfig
 from gen.families.stencil.oracle import expected, expected_at
-from gen.families.stencil.overlapped import Overlapped
-from gen.families.stencil.sizes import awkward, extents_of
+from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
 from gen.families.stencil.spec import DTYPES, STEPS, StencilSpec
-from gen.families.stencil.staged import Queued, Tiled
-from gen.families.stencil.stream import Stream
-from gen.families.stencil.temporal import Temporal
 from gen.paths import templates_root
 
-ONE_STEP, MANY_STEPS = "1 step", "many steps"
-TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
 _ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal(), Overlapped())
 # What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
 _SLOPE = (1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280)
@@ -38,10 +37,6 @@ _LAPLACIAN = {
 _UPWIND = (-1 / 8, 0, 0, 1 / 2, 0, 0, 1 / 4, 1 / 2, -1 / 8)
 _TRANSPORT = StencilSpec("transport", _UPWIND, (3, 3), boundary=("reflect", "mirror"), origin=(1, -1))
 _FIRST = {"block_y": 1, "unroll": 1}
-_PROVABLE = {1: 1 << 20, 2: 1000}  # the largest extents of one and two axes that base is proven at
-_PROVABLE_LEAST = {1: 1 << 12, 2: 64}  # many blocks of base all the same
-_PROVABLE_STEPS = 20
-_PROVABLE_TERMS = 10_000_000  # weights times cells times steps: NumPy takes a fifth of a second
 
 
 class Stencil(DenseFamily[StencilSpec]):
@@ -72,8 +67,8 @@ class Stencil(DenseFamily[StencilSpec]):
         f"{', '.join(dtype.name for dtype in DTYPES)}"
     )
 
+    @override
     def from_json(self, content: Mapping[str, Any]) -> StencilSpec:
-        """The inverse of `StencilSpec.to_json`."""
         return StencilSpec.from_json(content)
 
     def from_label(self, label: str) -> StencilSpec | None:
@@ -82,51 +77,43 @@ class Stencil(DenseFamily[StencilSpec]):
         return next((spec for spec in (*self.extra_proof_specs.values(), *named) if spec.label == label), None)
 
     def runtime_parameters(self, spec: StencilSpec) -> Mapping[str, int]:
-        """How many steps a call takes."""
+        """How many time steps a call takes."""
         return {STEPS: 1}
 
     def oracle(self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
-        """The correlation, its terms rounded as the spec says, as often as there are steps."""
+        """The correlation, its terms rounded as the spec says, as often as there are time steps."""
         return {"out": expected(spec, inputs["in"], extents.get(STEPS, 1))}
 
     def oracle_at(
         self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
-        """One step, of these cells alone."""
+        """One time step, of these cells alone."""
         return expected_at(spec, inputs["in"], index) if extents.get(STEPS, 1) == 1 else None
 
+    @override
     def shape_classes(self, spec: StencilSpec) -> tuple[str, ...]:
-        """One sweep, which moves bytes, and many, which may stay on chip."""
         return (ONE_STEP, MANY_STEPS)
 
+    @override
     def shape_class(self, spec: StencilSpec, extents: Extents, alignment: int = WIDEST) -> str:
-        """By the steps."""
-        return ONE_STEP if extents.get(STEPS, 1) <= 1 else MANY_STEPS
+        return shapes.shape_class(extents)
 
+    @override
     def representative(self, spec: StencilSpec, shape_class: str) -> Extents:
-        """The size that stands for a class when it is tuned."""
-        steps = 1 if shape_class == ONE_STEP else TUNED_STEPS
-        return extents_of(spec, (1 << 26,) if len(spec.axes) == 1 else (8192, 8192), steps)
+        return shapes.representative(spec, shape_class)
 
+    @override
     def sizes_for_numpy(self, spec: StencilSpec, extents: Extents) -> Extents:
-        """As much of it as NumPy computes in a fraction of a second, so that tuning need not wait for it."""
-        axes = len(spec.axes)
-        steps = min(extents.get(STEPS, 1), _PROVABLE_STEPS)
-        cells = _PROVABLE_TERMS // (max(len(spec.taps), 1) * max(steps, 1))
-        most = min(max(cells if axes == 1 else isqrt(cells), _PROVABLE_LEAST[axes]), _PROVABLE[axes])
-        shape = [min(extents[axis], most) for axis in spec.axes]
-        if steps == extents.get(STEPS, 1) and all(extents[axis] <= most for axis in spec.axes):
-            return extents
-        return extents_of(spec, shape, steps)
+        return shapes.sizes_for_numpy(spec, extents)
 
+    @override
     def cases(self, spec: StencilSpec) -> Iterator[Extents]:
-        """Nothing, one, thinner than the radius, one off a block, pitched; no step, one, several."""
-        return awkward(spec)
+        return shapes.cases(spec)
 
     def base(self, spec: StencilSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""
         return "naive", NaiveConfig()
 
     def heuristic_configs(self, spec: StencilSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
-        """For one step rows through registers, for many as many at once as pay."""
+        """For one time step rows through registers, for many as many at once as pay."""
         return one_step(spec) if shape_class == ONE_STEP else many_steps(spec, limits)

@@ -13,11 +13,11 @@ from itertools import product
 from gen.arch import SHUFFLES_PER_CLOCK, Limits
 from gen.families.config import Config
 from gen.families.names import is_searched
-from gen.families.stencil.overlapped import Overlapped, OverlappedConfig
+from gen.families.stencil.algorithms.common import cells_of_vector, mirrored_reach_of, reach_of
+from gen.families.stencil.algorithms.overlapped import Overlapped, OverlappedConfig
+from gen.families.stencil.algorithms.stream import StreamConfig
+from gen.families.stencil.algorithms.temporal import Columns, Temporal, TemporalConfig, most_registers, registers
 from gen.families.stencil.spec import StencilSpec
-from gen.families.stencil.stream import StreamConfig
-from gen.families.stencil.temporal import Columns, Temporal, TemporalConfig, most_registers, registers
-from gen.families.stencil.window import Reach
 
 Choice = tuple[str, Config]
 
@@ -35,7 +35,7 @@ def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
     """Rows through registers: the more neighbours, the more rows share them."""
     narrow = ((2, 1, 4), (4, 1, 4), (4, 1, 8), (2, 1, 8), (8, 1, 4), (4, 2, 4))
     wide = ((8, 1, 2), (8, 2, 2), (16, 1, 2), (8, 1, 4), (16, 1, 4), (16, 2, 2), (4, 1, 4), (2, 1, 4))
-    if len(spec.taps) <= WIDE and spec.dtype.size > 2 and Reach.of(spec).high <= 3:
+    if len(spec.taps) <= WIDE and spec.dtype.size > 2 and reach_of(spec).high <= 3:
         return _streams(narrow)
     return _streams(wide if len(spec.taps) > WIDE else (*narrow[1:3], *narrow[:1], *narrow[3:]))
 
@@ -49,7 +49,7 @@ def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
 def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
     """What a cell and step of `temporal` takes, by the count."""
     words = spec.accumulator.size // 4
-    reach, cells = Reach.of(spec).mirrored(spec), config.vectors * 16 // spec.dtype.size
+    reach, cells = mirrored_reach_of(spec), config.vectors * cells_of_vector(spec)
     columns = Columns.of(spec, config)
     # Each warp streams a strip of rows, and over what its steps use up above and below.
     strips = max(limits.multiprocessors * config.warps_per_sm * config.waves * columns.own // ROWS, 1)
@@ -63,8 +63,8 @@ def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> f
 
 def line_seconds(spec: StencilSpec, config: OverlappedConfig, limits: Limits) -> float:
     """What a cell and step of `overlapped` takes, by the count."""
-    words, reach = spec.accumulator.size // 4, Reach.of(spec)
-    cells = config.vectors * 16 // spec.dtype.size
+    words, reach = spec.accumulator.size // 4, reach_of(spec)
+    cells = config.vectors * cells_of_vector(spec)
     repeated = 32 * cells / (32 * cells - config.steps * (reach.left + reach.right))
     shuffled = limits.f32_per_clock / SHUFFLES_PER_CLOCK * words * (reach.left + reach.right) / cells
     slots = _sums(spec, limits) + shuffled + 4 / cells + _rounded(spec)
@@ -96,7 +96,7 @@ def _rows(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
 
 
 def _written(spec: StencilSpec, config: TemporalConfig) -> int:
-    return len(spec.taps) * config.steps * config.vectors * 16 // spec.dtype.size * spec.accumulator.size // 4
+    return len(spec.taps) * config.steps * config.vectors * cells_of_vector(spec) * spec.accumulator.size // 4
 
 
 def _lines(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:

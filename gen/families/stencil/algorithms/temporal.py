@@ -10,16 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gen.arch import max_registers_per_thread
-from gen.dtypes import F64, U32
-from gen.families.base import Algorithm, Extents, Launch, Limits, Plan, beyond_grid
+from typing_extensions import override
+
+from gen.arch import WARP, max_registers_per_thread
+from gen.dtypes import U32
+from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, size
-from gen.families.stencil.plans import COPY_THREADS, numbers, stepping
-from gen.families.stencil.sizes import edge_problems
+from gen.families.stencil.algorithms.common import (
+    VECTOR_BYTES,
+    StencilAlgorithm,
+    cells_of_vector,
+    mirrored_reach_of,
+    neighbours_of_rows,
+    numbers,
+    reach_of,
+    rim_of,
+    stepping,
+    window_lines,
+)
+from gen.families.stencil.shapes import edge_problems
 from gen.families.stencil.spec import StencilSpec
-from gen.families.stencil.text import Line, literal
-from gen.families.stencil.window import Reach, Rim, sides_of, window_lines
 
 MOST_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 ROWS_AHEAD = 4  # on their way to shared memory
@@ -38,38 +49,7 @@ class TemporalConfig(Config):
     steps: int = tunable("t", (2, 4, 6, 8, 12, 16), base=4, help="steps that a launch fuses")
 
 
-@dataclass(frozen=True)
-class TemporalText:
-    """A kernel as the template prints it."""
-
-    element: str
-    number: str
-    fma: str
-    zero: str
-    cval: str
-    steps: int
-    vectors: int
-    blocks_per_sm: int
-    up: int
-    down: int
-    left: int
-    right: int
-    halo_left: int
-    halo_right: int
-    rows_ahead: int
-    rim_up: int
-    rim_down: int
-    rim_left: int
-    rim_right: int
-    end_strips: int
-    edge_cost: int
-    rows_outside: str
-    cols_outside: str
-    frozen: bool
-    copy_threads: int
-
-
-class Temporal(Algorithm[StencilSpec, TemporalConfig]):
+class Temporal(StencilAlgorithm[TemporalConfig]):
     """Several steps in one launch."""
 
     name = "temporal"
@@ -87,13 +67,13 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
         columns = Columns.of(spec, config)
         if 2 * columns.halo > columns.wide:
             return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"
-        if Rim.of(spec).left > columns.own - columns.left:
+        if rim_of(spec).left > columns.own - columns.left:
             return "the second warp of a row would read cells that are frozen"
         return None
 
     def unsearched(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
         """A round of its loop is no longer than caches of code hold; registers hold the rows of all levels."""
-        if config.steps * Reach.of(spec).mirrored(spec).high > _UNFOLDED:
+        if config.steps * mirrored_reach_of(spec).high > _UNFOLDED:
             return "a round of its loop would be too long"
         needed, allowed = registers(spec, config), most_registers(config)
         if needed > allowed:
@@ -110,18 +90,18 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
         self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits
     ) -> str | None:
         """Sizes must fit 32 bits, and a mirror image lie inside."""
-        reach = Reach.of(spec).mirrored(spec)
+        reach = mirrored_reach_of(spec)
         for axis, boundary, far in zip(spec.axes, spec.boundaries, (reach.up, reach.side), strict=True):
             least = far + (boundary == "mirror") if boundary in ("reflect", "mirror") else 0
             if 0 < extents[axis] < least:
                 return f"{extents[axis]} {axis} are fewer than the {least} that are mirrored at their ends"
             if extents[axis] > MOST_EXTENT:
                 return f"it counts {axis} in 32 bits"
-        return beyond_grid(_Blocks.of(spec, config).count.at({**extents, **limits.sizes()}))
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
         """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""
-        reach, rim, own = Reach.of(spec).mirrored(spec), Rim.of(spec), Columns.of(spec, config).own
+        reach, rim, own = mirrored_reach_of(spec), rim_of(spec), Columns.of(spec, config).own
         few = reach.up + 2
         ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ROWS_AHEAD
         rows = (few, few + 1, few, ends + ROWS_AHEAD + 1)
@@ -129,50 +109,27 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
         return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        reach, rim = Reach.of(spec).mirrored(spec), Rim.of(spec)
-        columns = Columns.of(spec, config)
-        text = TemporalText(
-            element=spec.dtype.cuda,
-            number=spec.accumulator.cuda,
-            fma="fma" if spec.accumulator == F64 else "fmaf",
-            zero=literal(0.0, spec.accumulator),
-            cval=literal(spec.cval, spec.accumulator),
-            steps=config.steps,
-            vectors=config.vectors,
-            blocks_per_sm=config.warps_per_sm,
-            up=reach.up,
-            down=reach.down,
-            left=reach.left,
-            right=reach.right,
-            halo_left=columns.left,
-            halo_right=columns.right,
-            rows_ahead=ROWS_AHEAD,
-            rim_up=rim.up,
-            rim_down=rim.down,
-            rim_left=rim.left,
-            rim_right=rim.right,
-            end_strips=END_STRIPS,
-            edge_cost=EDGE_COST,
-            rows_outside=spec.boundaries[0],
-            cols_outside=spec.boundaries[1],
-            frozen="frozen" in spec.boundaries,
-            copy_threads=COPY_THREADS,
-        )
+        """What a mirror makes of the reach, columns that the steps use up, and how rows are divided into strips."""
+        reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
         return {
-            "kernels": (text,),
+            "reach": reach,
             "lines": window_lines(spec, reach),
-            "sides": tuple(Line(str(side)) for side in sides_of(spec, reach)),
+            "neighbours": tuple(neighbours_of_rows(spec, reach)),
+            "halo_left": columns.left,
+            "halo_right": columns.right,
+            "rows_ahead": ROWS_AHEAD,
+            "end_strips": END_STRIPS,
+            "edge_cost": EDGE_COST,
         }
 
+    @override
     def plan(self, spec: StencilSpec, config: TemporalConfig) -> Plan:
-        """Launches of all fused steps, and one for what is left."""
         blocks = _Blocks.of(spec, config)
 
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
             return Launch(
                 grid=(blocks.count, ONE, ONE),
-                block=(32, 1, 1),
+                block=(WARP, 1, 1),
                 arguments=(source, target, *numbers(spec, in_pitch), (U32, blocks.strips), (U32, blocks.inner)),
             )
 
@@ -184,7 +141,7 @@ class Temporal(Algorithm[StencilSpec, TemporalConfig]):
 
     def bytes_in_flight(self, spec: StencilSpec, config: TemporalConfig) -> int:
         """The rows loaded ahead."""
-        return 16 * config.vectors * ROWS_AHEAD
+        return VECTOR_BYTES * config.vectors * ROWS_AHEAD
 
 
 @dataclass(frozen=True)
@@ -204,7 +161,7 @@ class Columns:
         use up `left` columns each. The first warp of a row writes at least half of its columns, more than its steps
         use up, so the left end asks for nothing more.
         """
-        reach, cells = Reach.of(spec), _cells(spec, config)
+        reach, cells = reach_of(spec), _cells(spec, config)
         mirrored = {"mirror": reach.right, "reflect": reach.right - 1}.get(spec.boundaries[-1], 0)
         left = (config.steps - 1) * reach.left + max(reach.left, mirrored)
         left, right = (-(-used // cells) * cells for used in (left, config.steps * reach.right))
@@ -232,10 +189,10 @@ class _Blocks:
     @classmethod
     def of(cls, spec: StencilSpec, config: TemporalConfig) -> _Blocks:
         """As many strips as fill the device so many times, each long enough that its ends use up little."""
-        reach, columns = Reach.of(spec).mirrored(spec), Columns.of(spec, config)
+        reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
         across = size("cols").ceil_div(columns.own).called("across")
         # From the first column that a warp writes to the last that it reads, and what is frozen behind it.
-        least_cols = columns.own + columns.right + Rim.of(spec).right
+        least_cols = columns.own + columns.right + rim_of(spec).right
         inner = ((size("cols").at_least(least_cols) - least_cols) // columns.own).called("inner_across")
         resident = size("multiprocessors") * (config.warps_per_sm * config.waves)
         warps = inner + (across - inner) * END_STRIPS
@@ -255,7 +212,7 @@ def registers(spec: StencilSpec, config: TemporalConfig) -> int:
     Those of the sums that levels hold, an eighth more, addresses and the cells of a row on their way.
     """
     words = spec.accumulator.size // 4
-    reach = Reach.of(spec).mirrored(spec)
+    reach = mirrored_reach_of(spec)
     held = config.steps * (reach.high - 1) * _cells(spec, config) * words
     return 48 + held * 9 // 8 + 64 * (config.vectors - 1) + 2 * max(reach.side - 1, 0) * words
 
@@ -266,4 +223,4 @@ def most_registers(config: TemporalConfig) -> int:
 
 
 def _cells(spec: StencilSpec, config: TemporalConfig) -> int:
-    return config.vectors * 16 // spec.dtype.size
+    return config.vectors * cells_of_vector(spec)

@@ -1,13 +1,21 @@
-"""The sizes at which stencils are proven: those of every variant, and those at the edges of one variant's tiles."""
+"""The sizes of stencils: shape classes and what stands for each, and the sizes at which variants are proven."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isqrt
 
 from gen.families.base import Extents
 from gen.families.plans import Tiles
 from gen.families.stencil.spec import STEPS, StencilSpec
 
+ONE_STEP, MANY_STEPS = "1 step", "many steps"
+TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
+_REPRESENTATIVE = {1: (1 << 26,), 2: (8192, 8192)}  # extents, by the number of axes
+_PROVABLE = {1: 1 << 20, 2: 1000}  # the largest extents of one and two axes that base is proven at
+_PROVABLE_LEAST = {1: 1 << 12, 2: 64}  # many blocks of base all the same
+_PROVABLE_STEPS = 20
+_PROVABLE_TERMS = 10_000_000  # weights times cells times steps: NumPy takes a fifth of a second
 _ONCE = (1, 2, 1, 1)  # steps for variants whose launches compute one
 
 
@@ -19,7 +27,29 @@ def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int 
     return {**sizes, STEPS: steps}
 
 
-def awkward(spec: StencilSpec) -> Iterator[Extents]:
+def shape_class(extents: Extents) -> str:
+    """One time step, which moves bytes, or many, which may stay on chip."""
+    return ONE_STEP if extents.get(STEPS, 1) <= 1 else MANY_STEPS
+
+
+def representative(spec: StencilSpec, shape_class: str) -> Extents:
+    """The size that stands for a class when it is tuned."""
+    return extents_of(spec, _REPRESENTATIVE[len(spec.axes)], 1 if shape_class == ONE_STEP else TUNED_STEPS)
+
+
+def sizes_for_numpy(spec: StencilSpec, extents: Extents) -> Extents:
+    """As much of it as NumPy computes in a fraction of a second, so that tuning need not wait for it."""
+    axes = len(spec.axes)
+    steps = min(extents.get(STEPS, 1), _PROVABLE_STEPS)
+    cells = _PROVABLE_TERMS // (max(len(spec.taps), 1) * max(steps, 1))
+    most = min(max(cells if axes == 1 else isqrt(cells), _PROVABLE_LEAST[axes]), _PROVABLE[axes])
+    shape = [min(extents[axis], most) for axis in spec.axes]
+    if steps == extents.get(STEPS, 1) and all(extents[axis] <= most for axis in spec.axes):
+        return extents
+    return extents_of(spec, shape, steps)
+
+
+def cases(spec: StencilSpec) -> Iterator[Extents]:
     """Nothing, one, thinner than the radius, one off a block, pitched; no step, one, several."""
     if len(spec.axes) == 1:
         for place, cols in enumerate((0, 1, 2, 3, 5, 31, 33, 256, 257, 1023, 2049)):

@@ -11,16 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from gen.arch import SHUFFLES_PER_CLOCK
 from gen.dtypes import U32
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan, beyond_grid
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.stencil.plans import numbers, stepping
-from gen.families.stencil.sizes import edge_extents, edge_problems
+from gen.families.stencil.algorithms.common import (
+    VECTOR_BYTES,
+    StencilAlgorithm,
+    cells_of_vector,
+    numbers,
+    reach_of,
+    rim_of,
+    stepping,
+)
+from gen.families.stencil.shapes import edge_extents, edge_problems
 from gen.families.stencil.spec import STEPS, StencilSpec
-from gen.families.stencil.text import common
-from gen.families.stencil.window import Reach, Rim, window_lines
 
 MOST_HELD = 64  # registers of cells: with these NVRTC 13.0 used up to 154 of 255 for sm_90, with 128 all of them
 # In additions of f32:
@@ -44,22 +52,7 @@ class OverlappedConfig(Config):
         return None
 
 
-@dataclass(frozen=True)
-class OverlappedText:
-    """A kernel as the template prints it."""
-
-    steps: int
-    vectors: int
-    warps: int
-    left: int
-    right: int
-    halo_left: int
-    halo_right: int
-    rim_left: int
-    rim_right: int
-
-
-class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
+class Overlapped(StencilAlgorithm[OverlappedConfig]):
     """Several steps of one axis in one launch."""
 
     name = "overlapped"
@@ -74,7 +67,7 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
         """One axis; a segment longer than what its steps use up; neighbours and rims of one lane."""
         if len(spec.axes) != 1:
             return "it holds segments of a line: a stencil of two axes streams its rows"
-        reach, rim, cells = Reach.of(spec), Rim.of(spec), _cells(spec, config)
+        reach, rim, cells = reach_of(spec), rim_of(spec), _cells(spec, config)
         near = max(reach.side + (spec.boundary == ("mirror",)), rim.left, rim.right)
         if near > cells:
             return f"a lane has {cells} cells; {near} next to an end must be of one lane"
@@ -91,40 +84,20 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
             return f"a lane's {cells} cells take {held} registers; more than {MOST_HELD} leave too few for the rest"
         return None
 
-    def unsupported_extents(
-        self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits
-    ) -> str | None:
-        """The blocks must fit in a grid."""
-        return beyond_grid(_blocks(spec, config).at(extents))
-
+    @override
     def edge_cases(self, spec: StencilSpec, config: OverlappedConfig) -> Iterator[Extents]:
-        """Sizes that leave the last segment few of the cells that it writes, or all but few."""
         halos = sum(_halos(spec, config))
         own = 32 * _cells(spec, config) - halos
         cols = edge_extents(own, 0 if spec.boundary == ("wrap",) else halos)
         return edge_problems(spec, cols, steps=(config.steps + 1, config.steps, config.steps, config.steps - 1))
 
     def inputs(self, spec: StencilSpec, config: OverlappedConfig) -> Mapping[str, object]:
-        """All that the template reads."""
-        reach, rim = Reach.of(spec), Rim.of(spec)
-        shared = common(spec)
-        names = ("element", "number", "fma", "zero", "cval", "cols_outside", "mapped", "frozen", "copy_threads")
+        """Cells that the steps use up on both sides."""
         halo_left, halo_right = _halos(spec, config)
-        text = OverlappedText(
-            steps=config.steps,
-            vectors=config.vectors,
-            warps=config.warps,
-            left=reach.left,
-            right=reach.right,
-            halo_left=halo_left,
-            halo_right=halo_right,
-            rim_left=rim.left,
-            rim_right=rim.right,
-        )
-        return {**{name: shared[name] for name in names}, "k": text, "lines": window_lines(spec, reach)}
+        return {"halo_left": halo_left, "halo_right": halo_right}
 
+    @override
     def plan(self, spec: StencilSpec, config: OverlappedConfig) -> Plan:
-        """Launches of all fused steps, and one for what is left."""
         blocks = _blocks(spec, config)
 
         def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
@@ -141,11 +114,11 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
 
     def bytes_in_flight(self, spec: StencilSpec, config: OverlappedConfig) -> int:
         """All of a lane's cells."""
-        return 16 * config.vectors
+        return VECTOR_BYTES * config.vectors
 
     def arithmetic(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> float:
         """That of the steps, with shuffles, and what closes the loop."""
-        reach, words = Reach.of(spec), spec.accumulator.size // 4
+        reach, words = reach_of(spec), spec.accumulator.size // 4
         stored = _ROUNDED if spec.dtype != spec.accumulator else 0
         cells = _cells(spec, config) * (len(spec.taps) * limits.slots(spec.accumulator) + stored)
         shuffled = limits.f32_per_clock / SHUFFLES_PER_CLOCK * words * (reach.left + reach.right)
@@ -155,12 +128,12 @@ class Overlapped(Algorithm[StencilSpec, OverlappedConfig]):
 
 
 def _cells(spec: StencilSpec, config: OverlappedConfig) -> int:
-    return config.vectors * 16 // spec.dtype.size
+    return config.vectors * cells_of_vector(spec)
 
 
 def _halos(spec: StencilSpec, config: OverlappedConfig) -> tuple[int, int]:
     """Cells that the steps use up to the left and to the right, in whole vectors."""
-    reach, rim, vector = Reach.of(spec), Rim.of(spec), 16 // spec.dtype.size
+    reach, rim, vector = reach_of(spec), rim_of(spec), cells_of_vector(spec)
     left, right = config.steps * reach.left, config.steps * reach.right + max(rim.right - reach.right, 0)
     return -(-left // vector) * vector, -(-right // vector) * vector
 

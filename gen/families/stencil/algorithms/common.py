@@ -1,0 +1,254 @@
+"""What the algorithms of stencils share: how far weights reach, weights as C++, and the launches of many time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeVar
+
+from typing_extensions import override
+
+from gen.dtypes import F16, F32, F64, I64, U32, DType
+from gen.families.base import Algorithm, Launch, Plan, Scratch
+from gen.families.config import Config
+from gen.families.expr import ONE, Expr, constant, size
+from gen.families.plans import Tiles
+from gen.families.stencil.spec import STEPS, StencilSpec
+
+C = TypeVar("C", bound=Config)
+
+SPARE, WEIGHTS = "spare", "weights"  # scratch memory
+COPY_THREADS = 256  # of a block that copies
+VECTOR_BYTES = 16
+_LINE_CHARACTERS = 88  # of weights
+
+Sweep = Callable[[str, str, Expr], Launch]
+"""A launch that reads one array and writes another; the last is the pitch of the first."""
+
+
+class Coefficients(Enum):
+    """Where a kernel finds its weights."""
+
+    LITERAL = "literal"  # in the instructions
+    CONSTANT = "const"  # in constant memory
+    READ_ONLY = "ldg"  # in an array, through the read-only cache
+    GLOBAL = "gmem"  # in an array
+
+
+@dataclass(frozen=True)
+class Sides:
+    """How many cells there are before and after something along each axis, slowest first."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def left(self) -> int:
+        """Before it along a row."""
+        return self.before[-1]
+
+    @property
+    def right(self) -> int:
+        """After it along a row."""
+        return self.after[-1]
+
+    @property
+    def up(self) -> int:
+        """In the rows before it."""
+        return self.before[-2] if len(self.before) > 1 else 0
+
+    @property
+    def down(self) -> int:
+        """In the rows after it."""
+        return self.after[-2] if len(self.after) > 1 else 0
+
+    @property
+    def high(self) -> int:
+        """Rows of all these cells and the one between them."""
+        return self.up + 1 + self.down
+
+    @property
+    def wide(self) -> int:
+        """The same along a row."""
+        return self.left + 1 + self.right
+
+    @property
+    def side(self) -> int:
+        """The longer of both sides of a row."""
+        return max(self.left, self.right)
+
+
+def reach_of(spec: StencilSpec) -> Sides:
+    """How far the weights that are not 0 reach from a cell."""
+    places = [[offset[axis] for offset, _ in spec.taps] or [0] for axis in range(len(spec.axes))]
+    return Sides(tuple(max(0, -min(along)) for along in places), tuple(max(0, *along, 0) for along in places))
+
+
+def mirrored_reach_of(spec: StencilSpec) -> Sides:
+    """The same, but at a mirror above and below as far both ways: rows that are mirrored must be held."""
+    reach = reach_of(spec)
+    if spec.boundaries[0] not in ("reflect", "mirror"):
+        return reach
+    both = max(reach.up, reach.down)
+    return Sides((both, reach.left), (both, reach.right))
+
+
+def rim_of(spec: StencilSpec) -> Sides:
+    """How many cells are frozen at both ends of each axis."""
+    frozen = [boundary == "frozen" for boundary in spec.boundaries]
+    before, after = (
+        tuple(cells if held else 0 for cells, held in zip(ends, frozen, strict=True))
+        for ends in (spec.before, spec.after)
+    )
+    return Sides(before, after)
+
+
+def window_lines(spec: StencilSpec, reach: Sides) -> tuple[str, ...]:
+    """The weights of the cells within reach, as the lines of a C++ initializer."""
+    weights = dict(spec.taps)
+    rows: list[Sequence[float]] = []
+    for y in range(-reach.up, reach.down + 1):
+        row = (y,) if len(spec.axes) > 1 else ()
+        rows.append([weights.get((*row, x), 0.0) for x in range(-reach.left, reach.right + 1)])
+    return weight_lines(rows, spec.accumulator)
+
+
+def neighbours_of_rows(spec: StencilSpec, reach: Sides) -> list[int]:
+    """How many neighbours on each side are read of every row within reach."""
+    return [
+        max((abs(offset[-1]) for offset, _ in spec.taps if len(offset) == 1 or offset[0] == y), default=0)
+        for y in range(-reach.up, reach.down + 1)
+    ]
+
+
+def weight_lines(rows: Sequence[Sequence[float]], dtype: DType) -> tuple[str, ...]:
+    """Weights as the lines of a C++ initializer, a row in braces."""
+    lines: list[str] = []
+    for row in rows:
+        words = [literal(weight, dtype) for weight in row]
+        line = "{"
+        for place, word in enumerate(words):
+            more = word + ("}," if place == len(words) - 1 else ", ")
+            if len(line) + len(more) > _LINE_CHARACTERS:
+                lines.append(line.rstrip())
+                line = " "
+            line += more
+        lines.append(line.rstrip())
+    return tuple(lines)
+
+
+def literal(value: float, dtype: DType) -> str:
+    """The shortest C++ literal that reads back as the same number of this type."""
+    return str(dtype.numpy.type(value)) + ("f" if dtype in (F16, F32) else "")
+
+
+class StencilAlgorithm(Algorithm[StencilSpec, C]):
+    """Computes time steps of a stencil."""
+
+    @override
+    def spec_inputs(self, spec: StencilSpec) -> Mapping[str, object]:
+        reach = reach_of(spec)
+        return {
+            "element": spec.dtype.cuda,
+            "number": spec.accumulator.cuda,
+            "fma": "fma" if spec.accumulator == F64 else "fmaf",
+            "zero": literal(0.0, spec.accumulator),
+            "cval": literal(spec.cval, spec.accumulator),
+            "axes": len(spec.axes),
+            "boundaries": spec.boundaries,
+            "rows_outside": spec.boundaries[-2] if len(spec.axes) > 1 else "",
+            "cols_outside": spec.boundaries[-1],
+            "frozen": "frozen" in spec.boundaries,
+            "reach": reach,
+            "rim": rim_of(spec),
+            "lines": window_lines(spec, reach),
+            "copy_threads": COPY_THREADS,
+        }
+
+
+def cells_of_vector(spec: StencilSpec) -> int:
+    """Cells of a vector of 16 bytes."""
+    return VECTOR_BYTES // spec.dtype.size
+
+
+def numbers(spec: StencilSpec, in_pitch: Expr) -> tuple[tuple[DType, Expr], ...]:
+    """The extents and pitches that every kernel takes after its arrays."""
+    names = [size(axis) for axis in spec.axes]
+    if len(spec.axes) > 1:
+        names += [in_pitch, size("out_pitch")]
+    return tuple((I64, name) for name in names)
+
+
+def single_steps(
+    spec: StencilSpec, tiles: Tiles, block: tuple[int, int, int], where: Coefficients = Coefficients.LITERAL
+) -> Plan:
+    """The plan whose launches compute a time step each, with a block for each tile."""
+    in_array = where in (Coefficients.READ_ONLY, Coefficients.GLOBAL)
+    across = ((U32, tiles.across),) if len(spec.axes) > 1 else ()
+
+    def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+        return Launch(
+            grid=(tiles.count, ONE, ONE),
+            block=block,
+            arguments=(source, target, *((WEIGHTS,) if in_array else ()), *numbers(spec, in_pitch), *across),
+            across=tiles.across,
+        )
+
+    plan = stepping(spec, sweep)
+    if not in_array:
+        return plan
+    threads = -(-len(spec.weights) // 32) * 32
+    fill = Launch((ONE, ONE, ONE), (threads, 1, 1), (WEIGHTS,), entry="_weights", setup=True)
+    weights = Scratch(WEIGHTS, constant(len(spec.weights) * spec.accumulator.size))
+    return replace(plan, launches=(fill, *plan.launches), scratch=(*plan.scratch, weights))
+
+
+def stepping(
+    spec: StencilSpec, sweep: Sweep, *, fused: int = 1, rest: Callable[[str, str, Expr, Expr], Launch] | None = None
+) -> Plan:
+    """The plan of `steps` time steps, each launch `fused` of them.
+
+    The input is read once; a spare array and the output then change places so that the last launch writes the output.
+    A spare row is as long as one of the output, pitch included. No step at all is a copy.
+
+    Args:
+        spec: what is computed.
+        sweep: a launch of `fused` steps.
+        fused: steps of a launch.
+        rest: a launch of fewer, given as its last argument: what is left at the end.
+    """
+    steps = size(STEPS)
+    whole = (steps // fused).called("whole") if fused > 1 else steps
+    left = steps % fused if fused > 1 else constant(0)
+    launches = (whole + left.at_most(1)).called("launches") if fused > 1 else steps
+    odd = launches % 2
+    some = whole.at_most(1)
+    first, again = size("in_pitch"), size("out_pitch")
+    planned = [
+        replace(sweep("in", "out", first), times=some * odd, swap=(("in", "out"), ("out", SPARE))),
+        replace(sweep("in", SPARE, first), times=some * (ONE - odd), swap=(("in", SPARE),)),
+        replace(sweep("in", "out", again), times=whole.at_least(1) - 1, swap=(("in", "out"),)),
+    ]
+    if rest is not None:
+        pitch = first * (ONE - some) + again * some
+        planned.append(replace(rest("in", "out", pitch, left), times=left.at_most(1)))
+    planned.append(replace(_copy(spec), times=ONE - steps.at_most(1)))
+    needed = launches.at_least(1).at_most(2) - 1
+    return Plan(tuple(planned), (Scratch(SPARE, _bytes(spec) * needed),))
+
+
+def _bytes(spec: StencilSpec) -> Expr:
+    row = size("out_pitch" if len(spec.axes) > 1 else "cols")
+    return row * spec.dtype.size if len(spec.axes) == 1 else size("rows") * row * spec.dtype.size
+
+
+def _copy(spec: StencilSpec) -> Launch:
+    """Every cell as it is."""
+    cells = size("cols") if len(spec.axes) == 1 else size("rows") * size("cols")
+    return Launch(
+        grid=(cells.ceil_div(COPY_THREADS), ONE, ONE),
+        block=(COPY_THREADS, 1, 1),
+        arguments=("in", "out", *numbers(spec, size("in_pitch"))),
+        entry="_copy",
+    )

@@ -1,0 +1,180 @@
+"""Single time steps the plain ways: straight from global memory, or staged in shared memory.
+
+`tiled` and `queued` are kernels of the literature: its stencil_1d and its kernel_2dfd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from gen.dtypes import LoadModifier
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Plan
+from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.expr import ONE, size
+from gen.families.plans import Tiles
+from gen.families.stencil.algorithms.common import (
+    Coefficients,
+    Sides,
+    StencilAlgorithm,
+    reach_of,
+    single_steps,
+    window_lines,
+)
+from gen.families.stencil.shapes import edge_cases_of
+from gen.families.stencil.spec import StencilSpec
+
+_WEIGHTS_HELP = "where the kernel finds its weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NaiveConfig(Config):
+    """How `naive` lays threads over the cells."""
+
+    block_x: int = tunable("x", (32, 64, 128), base=32, help="threads of a block along a row")
+    block_y: int = tunable("y", (2, 4, 8), base=8, help="threads of a block down the rows")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes")
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG)
+    coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
+
+    def unsearched(self) -> str | None:
+        """Weights in memory and operators are for comparison: they are offered where everything else is plain."""
+        plain = self.load_modifier is LoadModifier.DEFAULT
+        if self.unroll > 1 and not plain:
+            return "a cache operator goes with unroll 1"
+        if self.coefficients is not Coefficients.LITERAL and (self.unroll > 1 or self.block_y != 8 or not plain):
+            return "weights in memory go with 8 rows of threads, unroll 1 and plain loads"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiledConfig(Config):
+    """How large a tile is."""
+
+    block_x: int = tunable("x", (32, 64, 128), base=32, help="threads of a block along a row, and columns of a tile")
+    block_y: int = tunable("y", (1, 4, 8), base=8, help="threads of a block down the rows")
+    unroll: int = tunable("u", (1, 4), base=1, help="cells that each thread computes")
+    coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
+
+    def unsearched(self) -> str | None:
+        """Weights in memory are for comparison: they are offered where everything else is plain."""
+        if self.coefficients is not Coefficients.LITERAL and (self.unroll > 1 or self.block_y == 4):
+            return "weights in memory go with 1 or 8 rows of threads, and unroll 1"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedConfig(Config):
+    """How wide and how high a block's cells are."""
+
+    block_x: int = tunable("x", (32, 64, 128, 256), base=128, help="threads of a block, next to each other")
+    rows: int = tunable("u", (16, 64, 256), base=64, help="rows that a block goes down")
+    coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
+
+    def unsearched(self) -> str | None:
+        """Weights in memory are for comparison: they are offered where everything else is plain."""
+        if self.coefficients is not Coefficients.LITERAL and self.rows != 64:
+            return "weights in memory go with 64 rows"
+        return None
+
+
+class Naive(StencilAlgorithm[NaiveConfig]):
+    """Every cell reads its neighbours from global memory."""
+
+    name = "naive"
+    template = "stencil/naive.cu.jinja"
+    summary = "Every thread computes cells of one column, a row at a time, straight from global memory."
+    config = NaiveConfig
+
+    @override
+    def edge_cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
+        return edge_cases_of(spec, _tiles(spec, config))
+
+    def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
+        """All weights, those around the others that are 0 too."""
+        reach = Sides(spec.before, spec.after)
+        return {"reach": reach, "lines": window_lines(spec, reach)}
+
+    @override
+    def plan(self, spec: StencilSpec, config: NaiveConfig) -> Plan:
+        return single_steps(spec, _tiles(spec, config), (config.block_x, config.block_y, 1), config.coefficients)
+
+    def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
+        """One cell: a thread finishes it before it begins the next, and its neighbours are other threads' cells."""
+        return spec.dtype.size
+
+
+class Tiled(StencilAlgorithm[TiledConfig]):
+    """A tile in shared memory with all that it reads around it."""
+
+    name = "tiled"
+    template = "stencil/tiled.cu.jinja"
+    summary = "Each block copies its cells and those around them to shared memory, where its threads read them."
+    config = TiledConfig
+
+    def illegal(self, spec: StencilSpec, config: TiledConfig) -> str | None:
+        """The tile must fit in static shared memory."""
+        reach, tiles = reach_of(spec), _tiles(spec, config)
+        cells = (tiles.tile_rows + reach.high - 1) * (tiles.tile_cols + reach.wide - 1)
+        needed = cells * spec.accumulator.size
+        if needed > STATIC_SHARED_BYTES:
+            return f"its tile takes {needed} bytes of shared memory; there are {STATIC_SHARED_BYTES}"
+        return None
+
+    @override
+    def edge_cases(self, spec: StencilSpec, config: TiledConfig) -> Iterator[Extents]:
+        return edge_cases_of(spec, _tiles(spec, config))
+
+    @override
+    def plan(self, spec: StencilSpec, config: TiledConfig) -> Plan:
+        return single_steps(spec, _tiles(spec, config), (config.block_x, config.block_y, 1), config.coefficients)
+
+    def bytes_in_flight(self, spec: StencilSpec, config: TiledConfig) -> int:
+        """The cells that a thread brings to shared memory."""
+        return config.unroll * spec.dtype.size
+
+
+class Queued(StencilAlgorithm[QueuedConfig]):
+    """Columns of threads that go down the rows: a queue in registers, neighbours through shared memory."""
+
+    name = "queued"
+    template = "stencil/queued.cu.jinja"
+    summary = (
+        "Each block goes down the rows: a thread's own column waits in a queue of registers, its neighbours' cells "
+        "come through shared memory."
+    )
+    config = QueuedConfig
+
+    def illegal(self, spec: StencilSpec, config: QueuedConfig) -> str | None:
+        """Two axes, and weights along the axes alone."""
+        if len(spec.axes) != 2:
+            return "it goes down rows: a stencil of one axis has none"
+        if any(row and col for (row, col), _ in spec.taps):
+            return "a thread has no other columns than its own above and below: weights must lie along the axes"
+        return None
+
+    @override
+    def edge_cases(self, spec: StencilSpec, config: QueuedConfig) -> Iterator[Extents]:
+        return edge_cases_of(spec, _column(config))
+
+    @override
+    def plan(self, spec: StencilSpec, config: QueuedConfig) -> Plan:
+        return single_steps(spec, _column(config), (config.block_x, 1, 1), config.coefficients)
+
+    def bytes_in_flight(self, spec: StencilSpec, config: QueuedConfig) -> int:
+        """The row that comes next."""
+        return spec.dtype.size
+
+
+def _tiles(spec: StencilSpec, config: NaiveConfig | TiledConfig) -> Tiles:
+    """The cells of a block."""
+    if len(spec.axes) == 1:
+        return Tiles(ONE, size("cols"), 1, config.block_x * config.block_y * config.unroll)
+    return Tiles(size("rows"), size("cols"), config.block_y * config.unroll, config.block_x)
+
+
+def _column(config: QueuedConfig) -> Tiles:
+    """The same of `queued`."""
+    return Tiles(size("rows"), size("cols"), config.rows, config.block_x)
