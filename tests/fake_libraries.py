@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from scipy import ndimage  # type: ignore[import-untyped]
+from scipy import ndimage
 
 from gen.compare.peers.base import SharedArray
 from gen.families.base import Array

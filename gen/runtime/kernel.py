@@ -406,7 +406,8 @@ class Kernel:
         chooser = self._chooser
         choice = self._bound or chooser.choose(extents, alignment)
         choice = chooser.covering(choice, extents)
-        chooser.say_once(choice)
+        if self._device.index >= 0:  # on the CPU run nothing is ever tuned
+            chooser.say_once(choice)
         return choice
 
     def _code(self, made: Variant) -> Code:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel, Loader
 from gen.store.folder import remember as write_down
 
+CPU = "cpu"
+
 _lock = threading.Lock()
 _loaders: dict[tuple[int, Path], Loader] = {}
 
@@ -24,7 +27,7 @@ def load(
     spec: Spec | str,
     *,
     shape: int | tuple[int, ...] | None = None,
-    device: int | Device | None = None,
+    device: int | str | Device | None = None,
     home: Path | str | None = None,
     **runtime_parameters: int,
 ) -> Kernel:
@@ -34,7 +37,8 @@ def load(
         spec: a spec, or its name: `"reduction_sum_f32"`.
         shape: of the first input: `(8192, 8192)` or `2**28`. Binds the kernel to one variant, and compiles it now;
             without it every call picks the variant of its sizes.
-        device: a GPU by number, or opened; the first if None.
+        device: a GPU by number, or opened; "cpu" for the CPU run, which takes NumPy arrays and is slow; None for the
+            one that $GEN_DEVICE names, else the first GPU.
         home: the folder of what gen wrote, `tuned.json` above all; where commands look if None.
         **runtime_parameters: those of the calls, with `shape`: `steps=100` binds a stencil to many steps.
 
@@ -55,7 +59,7 @@ def load(
 
 
 def kernel_of(
-    family: Family[Any], spec: Spec, device: int | Device | None, home: Path,
+    family: Family[Any], spec: Spec, device: int | str | Device | None, home: Path,
     extents: Extents | None = None,
 ) -> Kernel:  # fmt: skip
     """The kernel that `load` gives, of a spec whose family is at hand; with extents bound to them."""
@@ -96,15 +100,38 @@ def _folder(home: Path | str | None) -> Path:
     return folder
 
 
-def _loader(device: int | Device | None, home: Path) -> Loader:
+def _loader(device: int | str | Device | None, home: Path) -> Loader:
     if isinstance(device, Device):
         return Loader(device)
-    if device is not None and type(device) is not int:
-        raise DeviceError("device", "must be the number of a GPU, or a GPU that was opened", repr(device))
+    number = _device_number(device)
     with _lock:
-        from gen.gpu.cuda import CudaDevice
-
-        key = (device or 0, home)
+        key = (number, home)
         if key not in _loaders:
-            _loaders[key] = Loader(CudaDevice(key[0], cache_home(home)))
+            _loaders[key] = Loader(_open(number, cache_home(home)))
         return _loaders[key]
+
+
+def _device_number(device: object) -> int:
+    """The number of a GPU, or -1 for the CPU run."""
+    named = os.environ.get("GEN_DEVICE") if device is None else None
+    if named:
+        device = int(named) if named.isascii() and named.isdigit() else named
+    if device == CPU:
+        return -1
+    if device is None:
+        return 0
+    if type(device) is not int or device < 0:
+        subject = "$GEN_DEVICE" if named else "device"
+        rule = 'must be the number of a GPU, "cpu", or a GPU that was opened'
+        raise DeviceError(subject, rule, repr(device))
+    return device
+
+
+def _open(number: int, cache: Path) -> Device:
+    if number < 0:
+        from gen.runtime.cpu import CpuDevice
+
+        return CpuDevice(cache)
+    from gen.gpu.cuda import CudaDevice
+
+    return CudaDevice(number, cache)

@@ -175,12 +175,10 @@ class Signature:
 
 
 def _layout(operand: Operand, given: Given) -> Layout:
-    host = given.kind is Kind.NUMPY  # what kernels read and write then is a dense copy, which is aligned
-    size = max(given.dtype.itemsize, 1)
-    if host and any(stride % size for stride in given.strides):  # fields of packed records
+    if given.kind is Kind.NUMPY:  # what kernels read and write then is a dense copy, whatever the strides
         if operand.role != "in" and lies_on_itself(given):
             rule = "must have elements that do not overlap each other"
             raise ShapeError(operand.name, rule, f"strides {given.strides}", next_step=PASS_ANOTHER)
         return replace(dense(operand, given.shape), dtype=given.dtype)
-    alignment = int(np.gcd.reduce([ALIGNMENT, 0 if host else given.address % ALIGNMENT, *given.strides]))
+    alignment = int(np.gcd.reduce([ALIGNMENT, given.address % ALIGNMENT, *given.strides]))
     return Layout(given.shape, given.strides, given.dtype, alignment)

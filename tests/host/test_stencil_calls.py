@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import ndimage  # type: ignore[import-untyped]
+from scipy import ndimage
 
 import gen
 from gen.dtypes import F16, F64

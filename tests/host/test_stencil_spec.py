@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import ndimage  # type: ignore[import-untyped]
+from scipy import ndimage
 
 from gen.dtypes import F16, F32, F64, DType
 from gen.families.base import Array

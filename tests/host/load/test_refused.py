@@ -29,9 +29,13 @@ def refused(value: Any) -> OnDevice:
         (arange(4, 4).astype(np.float64), ShapeError, "in must hold elements of 4 bytes .*float64"),
         (arange(4, 4).astype(object), ShapeError, "in must hold elements of 4 bytes"),
         (arange(16), ShapeError, r"in must have 2 axes \(got \(16,\)\)"),
-        (arange(4, 4).T, ShapeError, "in must have elements 4 bytes apart along its rows"),
-        (arange(4, 4)[::-1], ShapeError, "in must have rows a multiple of 4 and at least 16 bytes apart .*-16"),
-        (arange(4, 4)[:, ::-1], ShapeError, "in must have elements 4 bytes apart along its rows .*-4"),
+        (OnDevice(arange(4, 4).T), ShapeError, "in must have elements 4 bytes apart along its rows"),
+        (
+            OnDevice(arange(4, 4)[::-1]),
+            ShapeError,
+            "in must have rows a multiple of 4 and at least 16 bytes apart .*-16",
+        ),
+        (OnDevice(arange(4, 4)[:, ::-1]), ShapeError, "in must have elements 4 bytes apart along its rows .*-4"),
         (OnDevice(np.zeros(65, np.uint8)[1:].view("f4").reshape(4, 4)), ShapeError, r"in must start .*Pass a copy"),
         (refused({"data": (2, False)}), ShapeError, "in must start at, and step by, a multiple of 4"),
         (refused({"stream": 0}), ArgumentError, r"in.__cuda_array_interface__ must have a stream .*\(got 0\)"),
@@ -149,7 +153,21 @@ def test_an_array_that_lies_in_memory_as_no_kernel_reads_it_is_to_be_copied(
     backend: FakeDevice, spec: Any, array: Any
 ) -> None:
     with pytest.raises(ShapeError, match=r"Pass a copy .* numpy.ascontiguousarray\(a\) or a.contiguous\(\) of torch$"):
-        gen.load(spec, device=backend)(array)
+        gen.load(spec, device=backend)(OnDevice(array))
+
+
+@pytest.mark.parametrize("spec", [gen.permutation(), gen.reduction("sum", axis=1)])
+@pytest.mark.parametrize("view", [(slice(None), slice(None, None, -1)), (slice(None, None, -2), slice(1, None, 3))])
+def test_numpy_arrays_are_copied_whatever_their_strides(
+    computing: FakeDevice, spec: Any, view: tuple[slice, slice]
+) -> None:
+    array = arange(6, 9)[view]
+    wanted = array.T if spec == gen.permutation() else array.sum(axis=1)
+    room = np.zeros((4 * wanted.shape[0], *wanted.shape[1:]), np.float32)
+    kernel = gen.load(spec, device=computing)
+    np.testing.assert_array_equal(kernel(array), wanted)
+    np.testing.assert_array_equal(kernel(array, out=room[::-4]), wanted)
+    np.testing.assert_array_equal(room[::-4], wanted)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +176,10 @@ def test_an_array_that_lies_in_memory_as_no_kernel_reads_it_is_to_be_copied(
 def test_a_result_that_lies_in_memory_as_no_kernel_writes_it_is_to_be_left_out(
     backend: FakeDevice, spec: Any, out: Any
 ) -> None:
+    array = OnDevice(arange(4, 6)[:, :4] if out.ndim == 1 else arange(4, 6))
+    kernel = gen.load(spec, device=backend)
     with pytest.raises(ShapeError, match=r"Pass one that does, or none: then it is made$"):
-        gen.load(spec, device=backend)(arange(4, 6)[:, :4] if out.ndim == 1 else arange(4, 6), out=out)
+        kernel(array, out=OnDevice(out))
 
 
 def test_axes_that_are_too_many_apart_are_to_be_brought_together(backend: FakeDevice) -> None:

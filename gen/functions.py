@@ -1,0 +1,335 @@
+"""Functions on arrays with the signatures of the array API standard, of NumPy and of SciPy.
+
+`gen.sum(x, axis=-1)` makes the spec, loads its kernel and calls it. The kernel is kept, so that a second call with the
+same kind of array only calls it. Arrays are those that kernels take: of torch, CuPy and others on a GPU, used in place
+on the caller's stream, or of NumPy, which are copied. The result is of the kind of the input.
+
+Every function takes `device`, as `gen.load` does, and `stream`, as kernels do, by keyword.
+"""
+
+from __future__ import annotations
+
+import warnings
+from builtins import all as _all
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod as _product
+from typing import Any
+
+import numpy as np
+
+from gen.dtypes import numpy_dtype, python_int
+from gen.errors import ArgumentError, ShapeError
+from gen.families.base import Spec
+from gen.families.reduction import reduction
+from gen.families.stencil.builder import stencil
+from gen.families.transpose import permutation
+from gen.runtime.arrays import read
+from gen.runtime.kernel import Kernel
+from gen.runtime.load import load
+
+MOST_KERNELS = 4096  # that are kept, by spec and device
+_STATISTICS = ("mean", "var", "std")
+_MODES = {"grid-constant": "constant", "grid-mirror": "reflect", "grid-wrap": "wrap"}  # SciPy's other words
+
+
+def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False, out: Any = None,
+        stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The sum over axes. Integers are added in 64 bits, unless `dtype` says otherwise.
+
+    Args:
+        x: bool, integers or floating-point numbers.
+        axis: None for all, an axis or a tuple of axes.
+        dtype: of the result, in which the kernel also adds; None: NumPy's choice.
+        keepdims: whether the result keeps the reduced axes, with extent 1.
+        out: where the result goes; None: a new array.
+        stream: of torch or CuPy, or the driver's handle; None: the current one of the array's library.
+        device: a GPU by number, or opened, or "cpu"; None: as for `gen.load`.
+
+    Raises:
+        GenError: an argument is not what the function takes. Nothing was launched.
+    """
+    return _reduced("sum", x, axis, keepdims, out, stream, device, dtype=dtype)
+
+
+def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False, out: Any = None,
+         stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The product over axes. Arguments and errors are those of `sum`."""
+    return _reduced("prod", x, axis, keepdims, out, stream, device, dtype=dtype)
+
+
+def max(x: Any, /, *, axis: Any = None, keepdims: bool = False, out: Any = None,
+        stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The greatest element over axes, NaN where there is one. Arguments and errors are those of `sum`."""
+    return _reduced("max", x, axis, keepdims, out, stream, device)
+
+
+def min(x: Any, /, *, axis: Any = None, keepdims: bool = False, out: Any = None,
+        stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The least element over axes, NaN where there is one. Arguments and errors are those of `sum`."""
+    return _reduced("min", x, axis, keepdims, out, stream, device)
+
+
+def any(x: Any, /, *, axis: Any = None, keepdims: bool = False, out: Any = None,
+        stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """Whether any element over axes is not 0. Arguments and errors are those of `sum`."""
+    return _reduced("any", x, axis, keepdims, out, stream, device)
+
+
+def all(x: Any, /, *, axis: Any = None, keepdims: bool = False, out: Any = None,
+        stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """Whether no element over axes is 0. Arguments and errors are those of `sum`."""
+    return _reduced("all", x, axis, keepdims, out, stream, device)
+
+
+def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False, out: Any = None,
+           stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The index of the first greatest element, of the flattened array without `axis`; i64.
+
+    Arguments and errors are those of `sum`, but that at most one axis may be named.
+    """
+    return _reduced("argmax", x, axis, keepdims, out, stream, device)
+
+
+def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False, out: Any = None,
+           stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The index of the first least element, of the flattened array without `axis`; i64.
+
+    Arguments and errors are those of `sum`, but that at most one axis may be named.
+    """
+    return _reduced("argmin", x, axis, keepdims, out, stream, device)
+
+
+def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False, out: Any = None,
+                  stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """How many elements over axes are not 0; i64. Arguments and errors are those of `sum`."""
+    return _reduced("count_nonzero", x, axis, keepdims, out, stream, device)
+
+
+def mean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False, out: Any = None,
+         stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The mean over axes, f64 of integers. Arguments and errors are those of `sum`."""
+    return _reduced("mean", x, axis, keepdims, out, stream, device, dtype=dtype)
+
+
+def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False, out: Any = None,
+        stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The variance over axes: squares of differences from the mean, divided by their number less `correction`.
+
+    Arguments and errors are those of `sum`. `correction` is a whole number from 0 to 99.
+    """
+    return _reduced("var", x, axis, keepdims, out, stream, device, ddof=_whole("correction", correction))
+
+
+def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False, out: Any = None,
+        stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The standard deviation over axes: the square root of `var`, whose arguments and errors it has."""
+    return _reduced("std", x, axis, keepdims, out, stream, device, ddof=_whole("correction", correction))
+
+
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2, out: Any = None,
+                stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The Euclidean norm over axes. Arguments and errors are those of `sum`; `ord` must be 2."""
+    if ord != 2:
+        raise ArgumentError("ord", "must be 2, the Euclidean norm", repr(ord))
+    return _reduced("norm", x, axis, keepdims, out, stream, device)
+
+
+def permute_dims(x: Any, /, axes: Sequence[int], *, out: Any = None, stream: Any = None, device: Any = None) -> Any:
+    """A copy of an array with its axes permuted: axis i of the result is axis `axes[i]` of `x`.
+
+    Args:
+        x: elements of 1, 2, 4, 8 or 16 bytes, 8 axes at most.
+        axes: each axis once; those from the end are negative.
+        out: where the result goes; None: a new array.
+        stream: as for `sum`.
+        device: as for `sum`.
+
+    Raises:
+        GenError: an argument is not what the function takes. Nothing was launched.
+    """
+    given = read("x", x)
+    order = tuple(map(python_int, axes))
+    if len(order) != len(given.shape):
+        raise ShapeError("axes", f"must name each of the {len(given.shape)} axes of x once", repr(axes))
+    return _permutation(order, given.dtype, device)(x, out=out, stream=stream)
+
+
+def transpose(x: Any, /, axes: Sequence[int] | None = None, *, out: Any = None, stream: Any = None,
+              device: Any = None) -> Any:  # fmt: skip
+    """As `permute_dims`; without `axes` their order is reversed, as in `numpy.transpose`."""
+    order = range(len(read("x", x).shape))[::-1] if axes is None else axes
+    return permute_dims(x, tuple(order), out=out, stream=stream, device=device)
+
+
+def matrix_transpose(x: Any, /, *, out: Any = None, stream: Any = None, device: Any = None) -> Any:
+    """A copy of a matrix, or of a stack of matrices, with its last two axes exchanged; errors as of `permute_dims`."""
+    axes = len(read("x", x).shape)
+    if axes < 2:
+        raise ShapeError("x", "must have two axes or more", f"{axes}")
+    return permute_dims(x, (*range(axes - 2), axes - 1, axes - 2), out=out, stream=stream, device=device)
+
+
+def correlate(input: Any, weights: Any, output: Any = None, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None, stream: Any = None,
+              device: Any = None) -> Any:  # fmt: skip
+    """The correlation with weights, as `scipy.ndimage.correlate` has it: a weighted sum of neighbours for each cell.
+
+    Cells of f16 are added in f32, others in their own type, where SciPy adds all in f64.
+
+    Args:
+        input: cells of f16, f32 or f64.
+        weights: an array with as many axes as `input`, or as `axes` names.
+        output: where the result goes; None: a new array.
+        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`.
+        cval: the value outside where the mode is `constant`.
+        origin: shifts the weights, for all axes or for each.
+        axes: those along which the weights lie; None: all.
+        stream: as for `sum`.
+        device: as for `sum`.
+
+    Raises:
+        GenError: an argument is not what the function takes. Nothing was launched.
+    """
+    array, given = np.asarray(weights), read("input", input)
+    if isinstance(output, type | str | np.dtype):
+        if numpy_dtype(output) != given.dtype:
+            rule, next_step = f"must be an array, or the dtype of input, {given.dtype}", "Convert what comes back"
+            raise ArgumentError("output", rule, repr(output), next_step=next_step)
+        output = None
+    kernel = _correlation(
+        given.dtype, len(given.shape), array.tobytes(), array.dtype, array.shape, _hashable("mode", mode), cval,
+        _hashable("origin", origin), _hashable("axes", axes), device,
+    )  # fmt: skip
+    return kernel(input, out=output, stream=stream)
+
+
+def convolve(input: Any, weights: Any, output: Any = None, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+             origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None, stream: Any = None,
+             device: Any = None) -> Any:  # fmt: skip
+    """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
+    array, along = np.asarray(weights), _along(axes, len(read("input", input).shape))
+    extents = dict(zip(sorted(along), array.shape, strict=False))
+    # The centre of an even number of weights lies on the other side once they are reversed.
+    turned = [
+        -shift - (extents.get(axis, 1) % 2 == 0)
+        for axis, shift in zip(along, _one_an_axis("origin", _hashable("origin", origin), len(along)), strict=True)
+    ]
+    backwards = array[(slice(None, None, -1),) * array.ndim]
+    return correlate(input, backwards, output, mode, cval, turned, axes=axes, stream=stream, device=device)
+
+
+def laplace(input: Any, output: Any = None, mode: str | Sequence[str] = "reflect", cval: float = 0.0, *,
+            axes: Sequence[int] | None = None, stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
+    ndim = len(read("input", input).shape) if axes is None else len(axes)
+    weights = np.zeros((3,) * ndim)
+    for axis in range(ndim):
+        weights[tuple(slice(None) if one == axis else 1 for one in range(ndim))] += (1.0, -2.0, 1.0)
+    return correlate(input, weights, output, mode, cval, axes=axes, stream=stream, device=device)
+
+
+def _reduced(op: str, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any, device: Any, *, dtype: Any = None,
+             ddof: int = 0) -> Any:  # fmt: skip
+    given = read("x", x)
+    if op in _STATISTICS:
+        _warn(op, given.shape, axis, ddof)
+    kernel = _reduction(op, given.dtype, len(given.shape), _hashable("axis", axis), keepdims, dtype, ddof, device)
+    return kernel(x, out=out, stream=stream)
+
+
+def _warn(op: str, shape: Sequence[int], axis: Any, ddof: int) -> None:
+    """Warns as NumPy does where a statistic of so few elements is not defined: the result is NaN or infinite."""
+    axes = _axes(_hashable("axis", axis), len(shape))
+    count = _product(shape if axes is None else [shape[one] for one in axes])
+    if count <= ddof:
+        few = f"{op} of {count} elements" + (f" with a correction of {ddof}" if ddof else "")
+        warnings.warn(f"{few} is not defined: the result holds NaN or infinities", RuntimeWarning, stacklevel=4)
+
+
+@lru_cache(MOST_KERNELS, typed=True)
+def _reduction(op: str, elements: np.dtype[Any], ndim: int, axis: Any, keepdims: bool, dtype: Any, ddof: int,
+               device: Any) -> Kernel:  # fmt: skip
+    spec = reduction(op, elements, axis=_axes(axis, ndim), keepdims=keepdims, dtype=dtype, ddof=ddof)
+    return _kernel(spec, device)
+
+
+@lru_cache(MOST_KERNELS, typed=True)
+def _permutation(axes: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kernel:
+    return _kernel(permutation(axes, dtype), device)
+
+
+@lru_cache(MOST_KERNELS, typed=True)
+def _correlation(
+    dtype: np.dtype[Any], ndim: int, content: bytes, weights_dtype: np.dtype[Any], weights_shape: tuple[int, ...],
+    mode: Any, cval: float, origin: Any, axes: Any, device: Any,
+) -> Kernel:  # fmt: skip
+    """The kernel of a correlation; `content` holds the weights in row-major order."""
+    along = _along(axes, ndim)
+    if len(weights_shape) != len(along):
+        raise ShapeError("weights", f"must have {len(along)} axes, one for each that is meant", len(weights_shape))
+    shape, modes, origins = [1] * ndim, ["constant"] * ndim, [0] * ndim
+    given = zip(_one_an_axis("mode", mode, len(along)), _one_an_axis("origin", origin, len(along)), strict=True)
+    for axis, (one, shift) in zip(along, given, strict=True):
+        modes[axis], origins[axis] = _MODES.get(one, one), shift
+    for axis, extent in zip(sorted(along), weights_shape, strict=True):  # as SciPy: in the order of the input's axes
+        shape[axis] = extent
+    weights = np.frombuffer(content, weights_dtype).reshape(shape)
+    boundary: Any = tuple(modes)
+    spec = stencil(weights, boundary=boundary, dtype=dtype, cval=cval, origin=tuple(origins), word="correlate")
+    return _kernel(spec, device)
+
+
+@lru_cache(MOST_KERNELS)
+def _kernel(spec: Spec, device: Any) -> Kernel:
+    """The kernel of a spec, one for all calls that come to the same."""
+    return load(spec, device=device)
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
+    """Axes in one spelling, so that calls that mean the same share a kernel: None for all, the last as -1."""
+    if axis is None:
+        return None
+    named = tuple(map(python_int, axis)) if isinstance(axis, tuple) else (python_int(axis),)
+    if not _all(type(one) is int and -ndim <= one < ndim for one in named):
+        raise ShapeError("axis", f"must be from {-ndim} to {ndim - 1}, or None for all axes", repr(axis))
+    positive = sorted(one % ndim for one in named)
+    if len(set(positive)) < len(positive):
+        raise ShapeError("axis", "must name each axis once", repr(axis))
+    if len(positive) == ndim:
+        return None
+    from_end = bool(positive) and positive[-1] == ndim - 1
+    return tuple(one - ndim if from_end else one for one in positive)
+
+
+def _along(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """The axes that are filtered. SciPy ignores their order where all are named."""
+    along = tuple(range(ndim)) if axes is None else tuple(axis + ndim if axis < 0 else axis for axis in axes)
+    if not _all(0 <= axis < ndim for axis in along) or len(set(along)) < len(along):
+        raise ShapeError("axes", f"must name axes of an array of {ndim} once each", repr(axes))
+    return along if len(along) < ndim else tuple(range(ndim))
+
+
+def _whole(name: str, number: float) -> int:
+    if number != int(number):
+        raise ArgumentError(name, "must be a whole number", repr(number))
+    return int(number)
+
+
+def _one_an_axis(name: str, given: Any, axes: int) -> Sequence[Any]:
+    if not isinstance(given, tuple):
+        return (given,) * axes
+    if len(given) != axes:
+        raise ShapeError(name, f"must be one for all axes, or {axes}", repr(given))
+    return given
+
+
+def _hashable(name: str, given: Any) -> Any:
+    """A tuple of what is several; anything else as it is. Raises ArgumentError for what no cache can find again."""
+    if isinstance(given, list | range) or (isinstance(given, np.ndarray) and given.ndim):
+        given = tuple(given)
+    try:
+        hash(given)
+    except TypeError as error:
+        raise ArgumentError(name, "must be one value for all axes, or a tuple", repr(given)) from error
+    return given

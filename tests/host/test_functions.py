@@ -1,0 +1,172 @@
+"""Functions on arrays: NumPy's and SciPy's results for any shape and axis, by the CPU run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.ndimage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import gen
+from gen import functions
+from gen.errors import GenError
+from gen.families.reduction import ReductionSpec
+
+REDUCTIONS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax", "count_nonzero", "mean", "var", "std")
+DTYPES = (np.float32, np.int8)
+EXACT = [0.0, 1.0, -2.0, 3.0, 0.5]
+"""Whose sums and products of a few are exact in f32, so that results are equal, whatever the order."""
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+    """An array, and arguments of a reduction."""
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    dtype = draw(st.sampled_from(DTYPES))
+    array = draw(arrays(dtype, shape, elements=st.sampled_from(EXACT if dtype == np.float32 else [0.0, 1.0, -2.0])))
+    if draw(st.booleans()):
+        array = array.T
+    if draw(st.booleans()):
+        array = array[::-1]
+    places = st.integers(-array.ndim, array.ndim - 1)
+    several = st.lists(places, min_size=1, max_size=2, unique_by=lambda axis: axis % array.ndim).map(tuple)
+    axis = draw(st.one_of(st.none(), places, several))
+    return array, {"axis": axis, "keepdims": draw(st.booleans())}
+
+
+@settings(max_examples=10)
+@given(calls())
+def test_every_reduction_gives_what_numpy_gives(call: tuple[np.ndarray[Any, Any], dict[str, Any]]) -> None:
+    array, arguments = call
+    for name in REDUCTIONS:
+        if name.startswith("arg") and isinstance(arguments["axis"], tuple):
+            continue
+        found = getattr(gen, name)(array, **arguments, device="cpu")
+        wanted = getattr(np, name)(array, **arguments)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_axes_that_mean_the_same_share_a_kernel(ndim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    specs: list[ReductionSpec] = []
+
+    def loaded(spec: ReductionSpec, _: object) -> Callable[..., None]:
+        specs.append(spec)
+        return lambda *_arguments, **_named: None
+
+    monkeypatch.setattr(functions, "_kernel", loaded)
+    functions._reduction.cache_clear()
+    array = np.ones((2,) * ndim, np.float32)
+    every: list[Any] = [None, tuple(range(ndim)), list(range(-ndim, 0))]
+    for axes in every:
+        gen.sum(array, axis=axes, device="cpu")
+    for axis in (ndim - 1, -1):
+        gen.max(array, axis=axis, device="cpu")
+    functions._reduction.cache_clear()
+    assert [spec.axis for spec in specs[:3]] == [None] * 3
+    assert len(set(specs[3:])) == 1
+
+
+@pytest.mark.parametrize("axes", list(permutations(range(3))))
+def test_permutations_move_what_numpy_moves(axes: tuple[int, ...]) -> None:
+    array = np.arange(2 * 3 * 5, dtype=np.int32).reshape(2, 3, 5)
+    np.testing.assert_array_equal(gen.permute_dims(array, axes, device="cpu"), array.transpose(axes))
+    if axes == (2, 1, 0):
+        np.testing.assert_array_equal(gen.transpose(array, device="cpu"), array.T)
+    if axes == (0, 2, 1):
+        np.testing.assert_array_equal(gen.matrix_transpose(array, device="cpu"), array.swapaxes(1, 2))
+
+
+@settings(max_examples=10)
+@given(
+    arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 6)), elements=st.integers(-4, 4)),
+    st.sampled_from(["reflect", "constant", "nearest", "mirror", "wrap", "grid-wrap"]),
+    st.sampled_from([((0, 1), (3, 2)), ((1, 0), (3, 2)), ((0,), (4,)), ((-1,), (3,))]),
+    st.data(),
+)
+def test_correlations_give_what_scipy_gives(
+    cells: np.ndarray[Any, Any], mode: str, lying: tuple[tuple[int, ...], tuple[int, ...]], data: st.DataObject
+) -> None:
+    axes, shape = lying
+    weights = np.arange(1.0, 1.0 + np.prod(shape)).reshape(shape)
+    origin = tuple(data.draw(st.integers(-(extent // 2), (extent - 1) // 2)) for extent in shape)
+    arguments: dict[str, Any] = {"mode": mode, "cval": 2.0, "axes": axes}
+    for name, shift in (("correlate", origin), ("convolve", tuple(-one for one in origin))):
+        try:
+            wanted = getattr(scipy.ndimage, name)(cells, weights, origin=shift, **arguments)
+        except ValueError:  # of even extents the other side has no such origin
+            continue
+        found = getattr(gen, name)(cells, weights, origin=shift, **arguments, device="cpu")
+        np.testing.assert_array_equal(found, wanted)  # integers: nothing is rounded
+    np.testing.assert_array_equal(gen.laplace(cells, device="cpu"), scipy.ndimage.laplace(cells))
+
+
+def test_results_go_where_out_says() -> None:
+    array, out = np.arange(6.0).reshape(2, 3), np.zeros(2)
+    assert gen.sum(array, axis=1, out=out, device="cpu") is out
+    np.testing.assert_array_equal(out, array.sum(axis=1))
+    cells = np.zeros((2, 3))
+    assert gen.correlate(array, np.ones((1, 1)), cells, device="cpu") is cells
+    np.testing.assert_array_equal(cells, array)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "arguments"),
+    [
+        ("mean", np.zeros((0, 3)), {"axis": 0}),
+        ("mean", np.zeros(0), {}),
+        ("var", np.zeros((3, 1)), {"axis": 1, "correction": 1}),
+        ("std", np.zeros(2), {"correction": 3}),
+    ],
+)
+def test_what_numpy_warns_of_is_warned_of(name: str, array: np.ndarray[Any, Any], arguments: dict[str, Any]) -> None:
+    with pytest.warns(RuntimeWarning, match=f"{name} of {array.shape[arguments.get('axis', 0)]} elements"):
+        found = getattr(gen, name)(array, **arguments, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_array_equal(found, getattr(np, name)(array, **arguments))
+
+
+WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("sum", (np.zeros(3),), {"axis": 1}, "axis must be from -1 to 0, or None"),
+    ("sum", (np.zeros((3, 3)),), {"axis": (0, -2)}, "axis must name each axis once"),
+    ("sum", (np.zeros(3),), {"axis": True}, "axis must be from -1 to 0"),
+    ("sum", (np.zeros(3),), {"axis": [[0]]}, "axis must be one value for all axes, or a tuple"),
+    ("sum", ([1.0],), {}, "x must be a NumPy array"),
+    ("var", (np.zeros(3),), {"correction": 0.5}, "correction must be a whole number"),
+    ("vector_norm", (np.zeros(3),), {"ord": 1}, "ord must be 2"),
+    ("permute_dims", (np.zeros((2, 3)), (0,)), {}, "axes must name each of the 2 axes of x once"),
+    ("matrix_transpose", (np.zeros(3),), {}, "x must have two axes or more"),
+    ("correlate", (np.zeros((2, 2)), np.ones(2)), {}, "weights must have 2 axes"),
+    ("correlate", (np.zeros(2), np.ones(2)), {"axes": (1,)}, "axes must name axes of an array of 1 once each"),
+    ("correlate", (np.zeros(2), np.ones(2)), {"mode": ("wrap", "wrap")}, "mode must be one for all axes, or 1"),
+    ("correlate", (np.zeros(2), np.ones(2), np.int32), {}, "output must be an array, or the dtype of input, float64"),
+    ("correlate", (np.zeros(2), np.ones(2)), {"mode": "periodic"}, "boundary must be one of"),
+    ("sum", (np.zeros(3),), {"device": "tpu"}, "device must be the number of a GPU, .cpu., or a GPU that was opened"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "named", "says"), WRONG)
+def test_wrong_arguments_are_named(name: str, arguments: tuple[Any, ...], named: dict[str, Any], says: str) -> None:
+    with pytest.raises(GenError, match=says):
+        getattr(gen, name)(*arguments, **{"device": "cpu", **named})
+
+
+def test_an_environment_variable_names_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions._reduction.cache_clear()
+    functions._kernel.cache_clear()
+    monkeypatch.setenv("GEN_DEVICE", "cpu")
+    assert gen.sum(np.ones(5, np.float32)) == 5
+    functions._kernel.cache_clear()
+    monkeypatch.setenv("GEN_DEVICE", "first")
+    with pytest.raises(GenError, match=r"\$GEN_DEVICE must be the number of a GPU"):
+        gen.load(gen.reduction("sum"))
+    functions._reduction.cache_clear()
