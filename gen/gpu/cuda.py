@@ -71,7 +71,7 @@ class CudaDevice:
         if found is None:
             raise DeviceError(
                 "An NVIDIA GPU with its driver", "must be there to run kernels",
-                next_step="gen doctor says what is missing; gen prove runs kernels on the CPU",
+                next_step="gen doctor says what is missing; device=\"cpu\" calls kernels without one, slowly",
             )  # fmt: skip
         self.index, self.name, self.driver, self.limits = index, found.name, found.driver, found.limits
         call("cuInit", 0)
