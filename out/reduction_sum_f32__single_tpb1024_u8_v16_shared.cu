@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"ending": "shared", "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 830497c7de7ebe31
+// Template: reduction/single.cu.jinja, with its partials sha256 9192a1711505ce4e
 //
 // Written by gen: change the template, not this file.
 

@@ -17,7 +17,7 @@ from gen.families.base import Algorithm, Extents, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.names import illegal, variant
 from gen.families.reduction import ReductionSpec
-from gen.families.reduction.classes import problem
+from gen.families.reduction.shapes import problem
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import NUMBERS, PARTS, Values

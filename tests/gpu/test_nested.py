@@ -13,7 +13,7 @@ from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, find_variant, search_space, variant
-from gen.families.reduction.nested import MOST_BLOCKS, NestedConfig
+from gen.families.reduction.algorithms.literature import MOST_BLOCKS, NestedConfig
 from gen.gpu.cuda import CudaDevice
 from gen.gpu.device import bytes_at
 from gen.gpu.isolated import IsolatedDevice

@@ -6,7 +6,7 @@ import gen
 from bench.reduction_sweep import FAMILY, Group, default, extents_of, groups, over_classes, row_of, tried, worth
 from gen.families.base import Variant
 from gen.families.names import find_variant
-from gen.families.reduction.classes import ShapeClass
+from gen.families.reduction.shapes import ShapeClass
 from gen.families.reduction.spec import ReductionSpec
 
 

@@ -25,7 +25,7 @@ from gen.families.expr import ONE, size
 from gen.families.names import base_variants, illegal, named_variant, parse_label, search_space, unsearched
 from gen.families.plans import Tiles, steps
 from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec, Shfl
-from gen.families.reduction.flags import Flags, FlagsConfig
+from gen.families.reduction.algorithms.grid import Flags, FlagsConfig
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import NaiveConfig, Transpose, TransposeSpec
 from gen.proof.cases import MULTIPROCESSOR_COUNTS

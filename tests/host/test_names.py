@@ -34,7 +34,7 @@ from gen.families.names import (
     variant,
 )
 from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec
-from gen.families.reduction.flags import Flags, FlagsConfig
+from gen.families.reduction.algorithms.grid import Flags, FlagsConfig
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.transpose import TiledConfig, Transpose, TransposeSpec
 from tests.strategies import spoiled, stencils, variants

@@ -25,7 +25,7 @@ from gen.families.base import Array, Limits, Variant
 from gen.families.names import find_variant, search_space, variant
 from gen.families.plans import steps
 from gen.families.reduction import Reduction
-from gen.families.reduction.nested import MOST_BLOCKS
+from gen.families.reduction.algorithms.literature import MOST_BLOCKS
 from gen.tune.search import Space
 from tests.fake_device import FakeDevice
 from tests.host.test_mutants import changed

@@ -16,15 +16,11 @@ from gen.families.base import Limits, Variant
 from gen.families.config import Config
 from gen.families.names import variant
 from gen.families.reduction import GridConfig
-from gen.families.reduction.classes import problem
-from gen.families.reduction.cluster import ALONE, ClusterConfig
-from gen.families.reduction.columns import ColumnsConfig
-from gen.families.reduction.finish import Finish
-from gen.families.reduction.flags import FlagsConfig
-from gen.families.reduction.rows import RowsConfig
-from gen.families.reduction.single import Ending, SingleConfig
-from gen.families.reduction.stream import StreamConfig
-from gen.families.reduction.strided import StridedConfig
+from gen.families.reduction.algorithms.columns import ColumnsConfig, StreamConfig
+from gen.families.reduction.algorithms.common import Finish
+from gen.families.reduction.algorithms.grid import ALONE, ClusterConfig, FlagsConfig, StridedConfig
+from gen.families.reduction.algorithms.rows import Ending, RowsConfig, SingleConfig
+from gen.families.reduction.shapes import problem
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, OFFSETS, Case
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, unsupported_extents

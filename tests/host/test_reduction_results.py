@@ -13,8 +13,8 @@ from gen.errors import ShapeError
 from gen.families.base import Array, Layout, Limits, Variant
 from gen.families.names import variant
 from gen.families.reduction import ReductionSpec
-from gen.families.reduction.canonical import Form, form
-from gen.families.reduction.single import Ending, SingleConfig
+from gen.families.reduction.algorithms.rows import Ending, SingleConfig
+from gen.families.reduction.shapes import Form, form
 from gen.proof.host import HostRunner
 from gen.proof.oracle import disagreement
 from gen.proof.prover import load

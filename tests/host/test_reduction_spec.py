@@ -19,9 +19,9 @@ from gen.errors import GenError, ShapeError, SpecError, UnknownNameError
 from gen.families.base import Layout
 from gen.families.names import illegal, parse_label, search_space, variant
 from gen.families.reduction import ReductionSpec
-from gen.families.reduction.classes import problem
-from gen.families.reduction.columns import ColumnsConfig
+from gen.families.reduction.algorithms.columns import ColumnsConfig
 from gen.families.reduction.operators import OPERATORS
+from gen.families.reduction.shapes import problem
 from gen.proof.cases import Case
 from gen.proof.oracle import disagreement
 from gen.proof.prover import unsupported_extents

@@ -27,7 +27,7 @@ from gen.families.base import Family, Variant
 from gen.families.config import tunable
 from gen.families.names import base_variants, find_variant, named_variant, search_space, variant
 from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
-from gen.families.reduction.finish import Finish
+from gen.families.reduction.algorithms.common import Finish
 from gen.families.transpose import Tiled, TiledConfig, Transpose, TransposeSpec
 from gen.paths import templates_root
 

@@ -8,26 +8,19 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from gen.arch import Limits
 from gen.dtypes import DTYPES
-from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout, Named, Work
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout, Work
 from gen.families.config import Config
-from gen.families.reduction import classes, heuristics
-from gen.families.reduction.blocks import Interleaved, Shfl
-from gen.families.reduction.canonical import extents_of, layouts_of
-from gen.families.reduction.cluster import Cluster
-from gen.families.reduction.columns import Columns
-from gen.families.reduction.flags import Flags
-from gen.families.reduction.grid import Grid
-from gen.families.reduction.nested import NESTED, Nested
+from gen.families.reduction import heuristics, shapes
+from gen.families.reduction.algorithms.columns import Columns, Stream
+from gen.families.reduction.algorithms.grid import Cluster, Flags, Grid, Strided
+from gen.families.reduction.algorithms.literature import NAMED, Interleaved, Nested, Shfl, Tree
+from gen.families.reduction.algorithms.rows import Rows, Single
 from gen.families.reduction.oracle import expected, expected_at
-from gen.families.reduction.rows import Rows
-from gen.families.reduction.single import Single
 from gen.families.reduction.spec import ReductionSpec, from_json, spell
-from gen.families.reduction.stream import Stream
-from gen.families.reduction.strided import Strided
-from gen.families.reduction.tree import NAMED, Tree
 from gen.paths import templates_root
 
 
@@ -43,16 +36,7 @@ class Reduction(Family[ReductionSpec]):
             *(Interleaved(), Shfl(), Tree(), Nested()),  # the literature's
         )
     }
-    named = (
-        Named("reduceInterleaved", "interleaved", {"unroll": 1}, {}, rank=3, published=1.34),
-        Named("reduceUnrolling2", "interleaved", {"unroll": 2}, {}, rank=4),
-        Named("reduceUnrolling4", "interleaved", {"unroll": 4}, {}, rank=5),
-        Named("reduceUnrolling8", "interleaved", {"unroll": 8}, {}, rank=6, over="reduceInterleaved", published=4.90),
-        Named("reduceUnrolling16", "interleaved", {"unroll": 16}, {}, rank=7),
-        Named("reduceShfl", "shfl", {"unroll": 1}, {}, rank=18, over="reduceSmem", published=1.40),
-        *NAMED,
-        *NESTED,
-    )
+    named = NAMED
     catalogue = (ReductionSpec(),)
     extra_proof_specs: Mapping[str, ReductionSpec] = {
         "rows": ReductionSpec(axis=(1,)),
@@ -70,8 +54,8 @@ class Reduction(Family[ReductionSpec]):
         """Every spec has a label that says all of it."""
         return spell(label)
 
+    @override
     def from_json(self, content: Mapping[str, Any]) -> ReductionSpec:
-        """The inverse of `ReductionSpec.to_json`."""
         return from_json(content)
 
     def for_outputs(self, spec: ReductionSpec, outputs: Mapping[str, np.dtype[Any]]) -> ReductionSpec:
@@ -86,11 +70,11 @@ class Reduction(Family[ReductionSpec]):
 
     def extents(self, spec: ReductionSpec, layouts: Mapping[str, Layout]) -> Extents:
         """`n` for a whole array without gaps; else its canonical form, shape, and strides if it has gaps."""
-        return extents_of(spec, layouts)
+        return shapes.extents_of(spec, layouts)
 
+    @override
     def layouts(self, spec: ReductionSpec, extents: Extents) -> Mapping[str, Layout]:
-        """The array, and the results."""
-        return layouts_of(spec, extents)
+        return shapes.layouts_of(spec, extents)
 
     def oracle(self, spec: ReductionSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """NumPy's definition in a wider type."""
@@ -106,36 +90,36 @@ class Reduction(Family[ReductionSpec]):
 
     def work(self, spec: ReductionSpec, extents: Extents) -> Work:
         """Each element read once, each result written once."""
-        layouts = layouts_of(spec, extents)
+        layouts = shapes.layouts_of(spec, extents)
         moved = {name: prod(layout.shape) * layout.dtype.itemsize for name, layout in layouts.items()}
         return Work(moved.pop("in"), sum(moved.values()), prod(layouts["in"].shape), "read")
 
+    @override
     def shape_classes(self, spec: ReductionSpec) -> tuple[str, ...]:
-        """By the form, and how many elements there are to a result."""
-        return classes.shape_classes(spec)
+        return shapes.shape_classes(spec)
 
+    @override
     def shape_class(self, spec: ReductionSpec, extents: Extents, alignment: int = WIDEST) -> str:
-        """By the form, and how many elements there are to a result."""
-        return classes.shape_class(extents).value
+        return shapes.shape_class(extents).value
 
     def can_share_tuning(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
         """The same along other axes: once they are merged, a class tells what lies where."""
         return replace(spec, axis=None, keepdims=False) == replace(other, axis=None, keepdims=False)
 
+    @override
     def representative(self, spec: ReductionSpec, shape_class: str) -> Extents:
-        """The size that stands for a class when it is tuned."""
-        return classes.representative(spec, shape_class)
+        return shapes.representative(spec, shape_class)
 
     def cases(self, spec: ReductionSpec) -> Iterator[Extents]:
         """Nothing, one, one off a warp, a vector, a block's share; primes; pitched rows."""
-        return classes.cases(spec)
+        return shapes.cases(spec)
 
+    @override
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
-        """The stated default of a device on which nothing was tuned."""
-        return heuristics.base(spec, classes.ShapeClass(shape_class))
+        return heuristics.base(spec, shapes.ShapeClass(shape_class))
 
     def heuristic_configs(
         self, spec: ReductionSpec, shape_class: str, limits: Limits
     ) -> tuple[tuple[str, Config], ...]:
         """The stated default, and what is faster for some problems of the class."""
-        return heuristics.heuristic_configs(spec, classes.ShapeClass(shape_class))
+        return heuristics.heuristic_configs(spec, shapes.ShapeClass(shape_class))

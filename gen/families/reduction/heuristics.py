@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from gen.dtypes import LoadModifier
 from gen.families.config import Config
-from gen.families.reduction.classes import ShapeClass
-from gen.families.reduction.columns import MOST_SHARED_BYTES, ColumnsConfig
-from gen.families.reduction.finish import Finish
-from gen.families.reduction.flags import FlagsConfig
-from gen.families.reduction.grid import GridConfig
-from gen.families.reduction.rows import RowsConfig
-from gen.families.reduction.single import Ending, SingleConfig
+from gen.families.reduction.algorithms.columns import MOST_SHARED_BYTES, ColumnsConfig, StreamConfig
+from gen.families.reduction.algorithms.common import Finish
+from gen.families.reduction.algorithms.grid import FlagsConfig, GridConfig, StridedConfig
+from gen.families.reduction.algorithms.rows import Ending, RowsConfig, SingleConfig
+from gen.families.reduction.shapes import ShapeClass
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.stream import StreamConfig
-from gen.families.reduction.strided import StridedConfig
-from gen.families.reduction.text import is_light, is_sum, state_bytes
+from gen.families.reduction.state import is_light, is_sum, state_bytes
 
 Choice = tuple[str, Config]
 CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT

@@ -23,10 +23,12 @@ import numpy as np
 from gen.dtypes import F32, F64, DType
 from gen.families.base import Array, Expected
 from gen.families.exact import sums_are_exact
-from gen.families.reduction.canonical import reduced_axes, result_shape
 from gen.families.reduction.operators import Operator, Rounds, real_type
+from gen.families.reduction.shapes import reduced_axes, result_shape
 from gen.families.reduction.spec import ReductionSpec
 
+MERGE = 8
+"""Roundings of a mean, in units of the largest magnitude, in each merge of two sets' moments."""
 _CHUNK = 4096  # elements that are added at once: few roundings, and little memory beside the array
 _LARGEST_GAMMA = {F32: 2.0**-10, F64: 2.0**-38}  # of the roundings that are allowed for: 2^14 and more
 
@@ -190,3 +192,23 @@ def _sum(rows: Array, wide: type, term: Callable[..., Array], *each: Array) -> A
         ]
         found[start : start + step] = np.add.reduce(np.ascontiguousarray(np.transpose(sums)), axis=1)
     return found
+
+
+def roundings(spec: ReductionSpec, elements: int, items: int, combinations: int) -> int:
+    """The h of gamma_h.
+
+    Args:
+        spec: what is computed.
+        elements: reduced to one result.
+        items: elements that a run of `fold` adds at once, before it merges their moments.
+        combinations: of states on the longest path from an element to the result.
+
+    The lift (a square, a narrower type) and the result (a quotient, a root) may each round too.
+    """
+    kinds = {operator.rounds for operator in spec.operators}
+    most = combinations + (0 if spec.op == ("sum",) else 4)
+    if Rounds.MOMENTS in kinds:
+        most = 2 * items + MERGE * combinations + 8
+    if Rounds.PRODUCT in kinds:
+        most = max(most, elements + 4)  # every multiplication rounds the one result
+    return most if kinds != {Rounds.NEVER} else 0

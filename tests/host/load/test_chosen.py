@@ -22,7 +22,7 @@ from gen.errors import (
 )
 from gen.families import FAMILIES
 from gen.families.reduction import Grid, Reduction, ReductionSpec
-from gen.families.reduction.flags import Flags, FlagsConfig
+from gen.families.reduction.algorithms.grid import Flags, FlagsConfig
 from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import LARGE, SUM, TRANSPOSE, arange, tuned, winner
 

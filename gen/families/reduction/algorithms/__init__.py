@@ -1,0 +1,1 @@
+"""The algorithms of reductions."""

@@ -1,0 +1,248 @@
+"""Columns: `columns` goes down strips of them, `stream` reads a few of many rows as one stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from gen.dtypes import I32, I64, U32, LoadModifier
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid
+from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.expr import Expr, constant, size
+from gen.families.plans import beyond_block
+from gen.families.reduction.algorithms.common import (
+    Finish,
+    ReductionAlgorithm,
+    beyond_resident,
+    few_second_passes,
+    has_rows,
+    holds_no_element,
+    never_at_once,
+    not_at_once,
+    shared_plan,
+)
+from gen.families.reduction.oracle import roundings
+from gen.families.reduction.shapes import Form, form
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.state import state_bytes
+
+MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
+MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
+
+
+def no_shared_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
+    """Why the states of all columns of a block find no room in static shared memory."""
+    needed = vec_bytes // spec.dtype.size * state_bytes(spec) * threads
+    if needed > MOST_SHARED_BYTES:
+        return f"the states of a block take {needed} bytes; at most {MOST_SHARED_BYTES} are there"
+    return None
+
+
+def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
+    """Why the states of a vector's columns leave registers; those of the narrowest vectors may."""
+    own = vec_bytes // spec.dtype.size * state_bytes(spec)
+    if own > MOST_STATE_BYTES and vec_bytes > max(spec.dtype.size, 4):
+        return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnsConfig(Config):
+    """How `columns` divides columns and rows between threads and blocks."""
+
+    columns_x: int = tunable(
+        "x", (16, 32, 64, 128), base=32, help="threads side by side, each with a vector of columns"
+    )
+    rows_y: int = tunable("y", (1, 4, 8, 16, 32), base=8, help="threads one below the other")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
+    finish: Finish = choice("", tuple(Finish), help="how blocks that share a result end")
+
+    def illegal(self) -> str | None:
+        """Where one block waits for the others they fit on the device together."""
+        threads = self.columns_x * self.rows_y
+        return beyond_block(threads) or never_at_once(self.finish, threads, self.blocks_per_sm)
+
+    def unsearched(self) -> str | None:
+        """Blocks are neither small nor thin, and few kinds of loads come before a second launch."""
+        threads = self.columns_x * self.rows_y
+        if threads < 128:
+            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 128 and more are of use"
+        if self.columns_x == 128 and self.rows_y > 1:
+            return "128 threads side by side have none below them: few rows keep no more busy"
+        if threads == 1024 and self.columns_x > 32:
+            return "1024 threads are 16 or 32 side by side: wider strips are too few"
+        if self.finish is Finish.SECOND_PASS and self.rows_y == 1:
+            return "few rows leave nothing to a second launch"
+        if self.finish is Finish.SECOND_PASS and threads == 1024:
+            return "8 loads of 16 bytes do not stay in the 64 registers that 1024 threads have each"
+        return few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
+
+
+class Columns(ReductionAlgorithm[ColumnsConfig]):
+    """Strips of columns, their rows split between blocks."""
+
+    name = "columns"
+    template = "reduction/columns.cu.jinja"
+    summary = (
+        "A thread owns a vector of columns and goes down the rows; where there are too few strips of columns for the "
+        "device, several blocks share the rows of a strip, and the last of them, or one of a second launch, combines "
+        "their results in order."
+    )
+    config = ColumnsConfig
+
+    def illegal(self, spec: ReductionSpec, config: ColumnsConfig) -> str | None:
+        """There are columns; their states fit into shared memory."""
+        if not has_rows(spec):
+            return "a whole array has no columns"
+        threads = config.columns_x * config.rows_y
+        return holds_no_element(spec, config.vec_bytes) or no_shared_room(spec, config.vec_bytes, threads)
+
+    def unsearched(self, spec: ReductionSpec, config: ColumnsConfig) -> str | None:
+        """The states of a thread's columns stay in registers."""
+        return no_registers(spec, config.vec_bytes)
+
+    def infeasible(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> str | None:
+        """Where one block waits for the others they must fit on the device together."""
+        return not_at_once(config.finish, config.columns_x * config.rows_y, config.blocks_per_sm, limits)
+
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Neighbouring columns."""
+        if form(extents) is not Form.COLUMNS:
+            return "it takes columns"
+        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+
+    def strips(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
+        """Strips of a matrix."""
+        return size("inner").ceil_div(config.columns_x * (config.vec_bytes // spec.dtype.size))
+
+    def splits(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
+        """Blocks that share the rows of a strip: as many as the device wants, and a round's rows for each."""
+        strips = size("outer") * self.strips(spec, config)
+        wanted = (size("multiprocessors") * config.blocks_per_sm) // strips.at_least(1)
+        return wanted.at_most(size("n").ceil_div(config.rows_y * config.unroll)).at_least(1)
+
+    @override
+    def plan(self, spec: ReductionSpec, config: ColumnsConfig) -> Plan:
+        strips, splits = self.strips(spec, config), self.splits(spec, config)
+        n, inner = (I64, size("n")), (I64, size("inner"))
+        most = size("multiprocessors") * config.blocks_per_sm  # blocks, where strips are shared at all
+        return shared_plan(
+            spec,
+            config.finish,
+            (config.columns_x, config.rows_y, 1),
+            (n, inner, (I64, size("outer_pitch")), (I64, size("row_pitch")), (U32, strips), (U32, splits)),
+            splits=splits,
+            states=most * (config.columns_x * (config.vec_bytes // spec.dtype.size)),
+            groups=size("outer") * strips,
+            tickets=most,
+            second=(n, inner, (U32, strips)),
+        )
+
+    def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
+        """The rows of one thread, the threads below each other, the partials of one thread, those again."""
+        splits = self.splits(spec, config).at({**extents, **limits.sizes()})
+        tiles = -(-extents["n"] // (config.rows_y * config.unroll))
+        own = -(-tiles // splits) * config.unroll
+        tree = config.rows_y.bit_length()
+        finish = -(-splits // config.rows_y) + tree if splits > 1 else 0
+        return roundings(spec, extents["n"], config.unroll, own + tree + finish)
+
+    @override
+    def bytes_in_flight(self, spec: ReductionSpec, config: ColumnsConfig) -> int:
+        return config.unroll * config.vec_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamConfig(Config):
+    """How `stream` divides the array between threads and blocks."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=4, help="most blocks for each multiprocessor")
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
+    finish: Finish = choice("", (Finish.TICKET, Finish.FLAGS), help="how blocks that share a result end")
+
+    def unsearched(self) -> str | None:
+        """The blocks asked for fit on a multiprocessor together."""
+        return beyond_resident(self.threads_per_block, self.blocks_per_sm)
+
+
+class Stream(ReductionAlgorithm[StreamConfig]):
+    """The whole matrix as a stream of vectors, whose items stay in their columns."""
+
+    name = "stream"
+    template = "reduction/stream.cu.jinja"
+    summary = (
+        "Blocks stride through the whole matrix by a multiple of its columns, so that every item of a thread's vector "
+        "stays in one column, however few there are; the block that finishes last combines the partial results."
+    )
+    config = StreamConfig
+
+    def illegal(self, spec: ReductionSpec, config: StreamConfig) -> str | None:
+        """There are columns, of one matrix; their states fit into shared memory."""
+        if spec.axis == ():
+            return "no axis is reduced: a matrix has no columns to reduce"
+        if not has_rows(spec):
+            return "a whole array has no columns"
+        return holds_no_element(spec, config.vec_bytes) or no_shared_room(
+            spec, config.vec_bytes, config.threads_per_block
+        )
+
+    def unsearched(self, spec: ReductionSpec, config: StreamConfig) -> str | None:
+        """The states of a thread's columns stay in registers."""
+        return no_registers(spec, config.vec_bytes)
+
+    def infeasible(self, spec: ReductionSpec, config: StreamConfig, limits: Limits) -> str | None:
+        """Where one block waits for the others they must fit on the device together."""
+        return not_at_once(config.finish, config.threads_per_block, config.blocks_per_sm, limits)
+
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """One matrix without gaps, of at most as many columns as a block has threads."""
+        if form(extents) is not Form.COLUMNS or extents["outer"] != 1:
+            return "it takes the columns of one matrix"
+        if extents["row_pitch"] != extents["inner"]:
+            return "it takes rows without gaps"
+        if extents["inner"] > config.threads_per_block:
+            return f"it takes at most {config.threads_per_block} columns"
+        return None
+
+    def active(self, config: StreamConfig) -> Expr:
+        """Threads that read: the largest multiple of the columns that a block has."""
+        return constant(config.threads_per_block) // size("inner") * size("inner")
+
+    def blocks(self, spec: ReductionSpec, config: StreamConfig) -> Expr:
+        """One block for every `unroll` vectors a thread, up to `blocks_per_sm` a multiprocessor."""
+        per_block = self.active(config) * (config.unroll * (config.vec_bytes // spec.dtype.size))
+        most = size("multiprocessors") * config.blocks_per_sm
+        return (size("n") * size("inner")).ceil_div(per_block).at_most(most).at_least(1)
+
+    @override
+    def plan(self, spec: ReductionSpec, config: StreamConfig) -> Plan:
+        blocks = self.blocks(spec, config)
+        block = (config.threads_per_block, 1, 1)
+        numbers = ((I64, size("n")), (I32, size("inner")), (I32, self.active(config)))
+        return shared_plan(spec, config.finish, block, numbers, splits=blocks, states=blocks * size("inner"))
+
+    def roundings(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
+        """The vectors of one thread, the block's tree, head and tail, the last block's partials and its tree."""
+        sizes = {**extents, **limits.sizes()}
+        blocks, active, columns = self.blocks(spec, config).at(sizes), self.active(config).at(sizes), extents["inner"]
+        items = config.vec_bytes // spec.dtype.size
+        own = -(-extents["n"] * columns // (blocks * active * items)) + 1
+        tree = (active * items // columns).bit_length() + 2 * items
+        teams = max(config.threads_per_block // columns, 1)
+        finish = -(-blocks // teams) + teams.bit_length() if teams > 1 else blocks
+        return roundings(spec, extents["n"], config.unroll, own + tree + finish)
+
+    @override
+    def bytes_in_flight(self, spec: ReductionSpec, config: StreamConfig) -> int:
+        return config.unroll * config.vec_bytes

@@ -1,0 +1,173 @@
+"""What the algorithms of reductions share: what templates read of a spec, and how blocks bring results together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeVar
+
+from typing_extensions import override
+
+from gen.arch import MAX_THREADS_PER_MULTIPROCESSOR, WARP, Limits
+from gen.dtypes import U32, U64, DType, LoadModifier
+from gen.families.base import Algorithm, Launch, Plan, Scratch
+from gen.families.config import Config
+from gen.families.expr import ONE, Expr
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.state import is_light, state_bytes, state_text
+
+C = TypeVar("C", bound=Config)
+
+SEVERAL_WAVES = 64
+"""Blocks for each multiprocessor that come one after another: several times what it holds."""
+LANE_CHAINS = 4
+"""Chains in which one thread combines the states of a warp: `kLaneChains` in the template."""
+
+
+class Finish(Enum):
+    """Which block combines what all blocks know, and how it learns that they do."""
+
+    TICKET = "ticket"  # the one that counts itself as the last: a fence before, and one after
+    FLAGS = "flags"  # the one of the highest number, which waits for a flag beside every word; see `never_at_once`
+    SECOND_PASS = "secondpass"  # one of a second launch, which comes when all others are done
+
+
+class ReductionAlgorithm(Algorithm[ReductionSpec, C]):
+    """Reduces the elements of every result to one state."""
+
+    @override
+    def spec_inputs(self, spec: ReductionSpec) -> Mapping[str, object]:
+        return {
+            "s": state_text(spec),
+            "item_bytes": spec.dtype.size,
+            "light": is_light(spec),
+            "rows": has_rows(spec),
+            "words": state_bytes(spec) // U32.size,
+        }
+
+
+def has_rows(spec: ReductionSpec) -> bool:
+    """Whether there may be more than one result."""
+    return spec.axis is not None
+
+
+def outputs(spec: ReductionSpec) -> tuple[str, ...]:
+    """The results among a kernel's arguments."""
+    return tuple(name for name, _, _ in spec.results)
+
+
+def holds_no_element(spec: ReductionSpec, vec_bytes: int) -> str | None:
+    """Why vectors of so many bytes cannot be loaded: an element is larger."""
+    return f"vec_bytes {vec_bytes} holds no {spec.dtype.name}" if vec_bytes < spec.dtype.size else None
+
+
+def never_at_once(finish: Finish, threads_per_block: int, blocks_per_sm: int) -> str | None:
+    """Why a block cannot wait for those of smaller numbers: a multiprocessor never holds so many threads at once.
+
+    It relies on it that they are started before it, as GPUs do though CUDA promises no order: where registers or
+    other work leave room for fewer blocks, they end and it is among the last to come.
+    """
+    threads = threads_per_block * blocks_per_sm
+    if finish is Finish.FLAGS and threads > MAX_THREADS_PER_MULTIPROCESSOR:
+        return f"blocks that wait for each other never run at once: {threads} threads"
+    return None
+
+
+def not_at_once(finish: Finish, threads_per_block: int, blocks_per_sm: int, limits: Limits) -> str | None:
+    """Why a device cannot hold the blocks that one waits for, and that one, at once."""
+    resident = limits.threads_per_multiprocessor // threads_per_block
+    if finish is Finish.FLAGS and blocks_per_sm > resident:
+        return f"a multiprocessor holds {resident} blocks of {threads_per_block} threads"
+    return None
+
+
+def beyond_resident(threads_per_block: int, blocks_per_sm: int) -> str | None:
+    """Why so many blocks for each multiprocessor are not searched: no device holds them at once, and they are few."""
+    resident = MAX_THREADS_PER_MULTIPROCESSOR // threads_per_block
+    if resident < blocks_per_sm < SEVERAL_WAVES:
+        return f"a multiprocessor holds at most {resident} blocks of {threads_per_block} threads"
+    return None
+
+
+def few_second_passes(finish: Finish, unroll: int, vec_bytes: int, load_modifier: LoadModifier) -> str | None:
+    """Why a second launch is not searched with such loads: what it costs is the same whatever comes before."""
+    usual = unroll == 8 and vec_bytes == 16 and load_modifier is LoadModifier.DEFAULT
+    if finish is not Finish.SECOND_PASS or usual:
+        return None
+    return "a second launch follows 8 plain loads of 16 bytes"
+
+
+def arguments(finish: Finish, tickets: Expr | None) -> tuple[str, ...]:
+    """The scratch memory among a kernel's arguments; see `scratch`."""
+    counters = "ticket" if tickets is None else "tickets"
+    return {Finish.FLAGS: ("slots",), Finish.SECOND_PASS: ("partials",)}.get(finish, ("partials", counters))
+
+
+def scratch(
+    spec: ReductionSpec, finish: Finish, splits: Expr, states: Expr, tickets: Expr | None
+) -> tuple[Scratch, ...]:
+    """What blocks leave to the one that finishes; nothing, to be zeroed neither, where a result has one block.
+
+    Args:
+        spec: what is computed.
+        finish: how.
+        splits: blocks of a result.
+        states: that are kept.
+        tickets: how many there are; None for the one of a single result.
+    """
+    shared, state = (splits - 1).at_most(1), state_bytes(spec)
+    if finish is Finish.FLAGS:
+        return (Scratch("slots", shared * states * (state // U32.size * U64.size), zeroed=True, awaited=True),)
+    partials = Scratch("partials", shared * states * state)
+    if finish is Finish.SECOND_PASS:
+        return (partials,)
+    counters = shared * (ONE if tickets is None else tickets) * U32.size
+    return partials, Scratch("ticket" if tickets is None else "tickets", counters, zeroed=True)
+
+
+def shared_plan(
+    spec: ReductionSpec,
+    finish: Finish,
+    block: tuple[int, int, int],
+    numbers: tuple[tuple[DType, Expr], ...],
+    *,
+    splits: Expr,
+    states: Expr,
+    groups: Expr = ONE,
+    tickets: Expr | None = None,
+    second: tuple[tuple[DType, Expr], ...] = (),
+) -> Plan:
+    """The launch of blocks that share results; where it is asked for, a second, which combines theirs in index order.
+
+    What counts blocks that are done is 0 again after the launch. The second has no block where a result has one.
+
+    Args:
+        spec: what is computed.
+        finish: how blocks that share results end.
+        block: threads of a block.
+        numbers: that the kernel takes behind its arrays.
+        splits: blocks that share one group of results.
+        states: that are kept in scratch memory.
+        groups: of results, each with blocks of its own.
+        tickets: how many there are; None for the one of a single group.
+        second: numbers that the second launch takes before the number of splits.
+    """
+    grid = splits if tickets is None else groups * splits
+    arrays = ("in", *outputs(spec), *arguments(finish, tickets))
+    launch = Launch((grid, ONE, ONE), block, (*arrays, *numbers))
+    memory = scratch(spec, finish, splits, states, tickets)
+    if finish is not Finish.SECOND_PASS:
+        return Plan((launch,), memory)
+    blocks = (groups * (splits - 1).at_most(1), ONE, ONE)
+    finishing = Launch(blocks, block, ("partials", *outputs(spec), *second, (U32, splits)), entry="_finish")
+    return Plan((launch, finishing), memory)
+
+
+def block_roundings(threads_per_block: int) -> int:
+    """Combinations on a path through a block: five shuffles in each warp, five over the warps' states."""
+    return 5 + 5 * (threads_per_block > WARP)
+
+
+def lane_roundings(threads_per_block: int) -> int:
+    """Combinations where a lane takes a state of each warp, and one thread those of all lanes in chains."""
+    return threads_per_block // WARP - 1 + WARP // LANE_CHAINS + LANE_CHAINS

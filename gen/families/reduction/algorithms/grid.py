@@ -1,0 +1,373 @@
+"""Results that blocks share: `grid`, `flags` and `cluster` of rows, `strided` of whatever no other algorithm takes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from typing_extensions import override
+
+from gen.arch import WARP
+from gen.dtypes import I64, U32, LoadModifier
+from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
+from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.reduction.algorithms.common import (
+    SEVERAL_WAVES,
+    Finish,
+    ReductionAlgorithm,
+    arguments,
+    beyond_resident,
+    block_roundings,
+    few_second_passes,
+    has_rows,
+    holds_no_element,
+    lane_roundings,
+    never_at_once,
+    not_at_once,
+    outputs,
+    scratch,
+    shared_plan,
+)
+from gen.families.reduction.oracle import roundings
+from gen.families.reduction.shapes import MOST_GROUPS, Form, form
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.state import chains, is_light, run
+
+ALONE = 0
+"""Blocks for each multiprocessor: one cluster for a row, whatever its length."""
+LARGEST_CLUSTER = 8
+"""Blocks in a cluster that every device with clusters allows."""
+MOST_OF_CLUSTERED_THREAD = 256
+"""Elements of a row that one cluster reduces, for each thread: with more, more blocks are faster by far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharingConfig(Config):
+    """How rows are divided between blocks and threads."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    blocks_per_sm: int = tunable(
+        "bpm",
+        (1, 2, 4, 8, SEVERAL_WAVES),
+        base=2,
+        help=f"most blocks for each multiprocessor; {SEVERAL_WAVES}: several times what it holds",
+    )
+
+
+C = TypeVar("C", bound=SharingConfig)
+
+
+class Sharing(ReductionAlgorithm[C]):
+    """Rows that blocks share; how they bring their results together is what tells the algorithms apart."""
+
+    @abstractmethod
+    def finish(self, config: C) -> Finish:
+        """How the blocks of a row bring their results together."""
+
+    def illegal(self, spec: ReductionSpec, config: C) -> str | None:
+        """A vector holds at least one element."""
+        return holds_no_element(spec, config.vec_bytes)
+
+    def unsupported_extents(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
+        """Rows of neighbouring elements."""
+        if form(extents) not in (Form.WHOLE, Form.ROWS):
+            return "it takes elements that follow each other along the reduced axes"
+        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+
+    def inputs(self, spec: ReductionSpec, config: C) -> Mapping[str, object]:
+        """The states of a thread, and the vectors whose mean is found at once."""
+        items = config.vec_bytes // spec.dtype.size
+        return {"chains": chains(spec, items), "run": run(spec, config.unroll, items)}
+
+    def blocks(self, spec: ReductionSpec, config: C) -> Expr:
+        """Blocks of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""
+        per_block = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
+        most = size("multiprocessors") * config.blocks_per_sm
+        if has_rows(spec):
+            most = most // size("outer").at_least(1)
+        return size("n").ceil_div(per_block).at_most(most).at_least(1)
+
+    @override
+    def plan(self, spec: ReductionSpec, config: C) -> Plan:
+        finish, blocks = self.finish(config), self.blocks(spec, config).called("blocks")
+        block, n = (config.threads_per_block, 1, 1), (I64, size("n"))
+        if not has_rows(spec):
+            return shared_plan(spec, finish, block, (n,), splits=blocks, states=blocks, second=(n,))
+        most = size("multiprocessors") * config.blocks_per_sm
+        numbers = (n, (I64, size("outer_pitch")), (U32, blocks))
+        return shared_plan(
+            spec, finish, block, numbers, splits=blocks, states=most, groups=size("outer"), tickets=most, second=(n,)
+        )
+
+    def tree(self, spec: ReductionSpec, config: C) -> int:
+        """Combinations on a path through a block."""
+        return block_roundings(config.threads_per_block)
+
+    def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
+        """Vectors of one thread, head and tail, the chains, two blocks' trees, the partials of one thread."""
+        blocks = self.blocks(spec, config).at({**extents, **limits.sizes()})
+        tree = self.tree(spec, config)
+        finish = -(-blocks // config.threads_per_block) + tree if blocks > 1 else 0
+        return self.roundings_after(spec, config, extents["n"], blocks, tree + finish)
+
+    def roundings_after(self, spec: ReductionSpec, config: C, n: int, blocks: int, further: int) -> int:
+        """Those of a row of n elements that so many blocks share, with `further` combinations of threads' states."""
+        items = config.vec_bytes // spec.dtype.size
+        vectors = -(-n // items)
+        states = chains(spec, items)
+        tiles = -(-vectors // (config.threads_per_block * config.unroll))
+        own = -(-tiles // blocks) * config.unroll * max(items // states, 1) + 2 + states
+        return roundings(spec, n, items * run(spec, config.unroll, items), own + further)
+
+    @override
+    def bytes_in_flight(self, spec: ReductionSpec, config: C) -> int:
+        return config.unroll * config.vec_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridConfig(SharingConfig):
+    """How `grid` divides the array between blocks and threads, and how it ends."""
+
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG, LoadModifier.CS)
+    finish: Finish = choice("", (Finish.TICKET, Finish.SECOND_PASS), help="how blocks that share a result end")
+
+    def unsearched(self) -> str | None:
+        """Past the first-level cache, and before a second launch, what is searched is what may pay."""
+        if self.load_modifier is LoadModifier.CG and self.vec_bytes < 16:
+            return "what is loaded past the first-level cache is loaded 16 bytes at a time"
+        few = few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
+        return few or beyond_resident(self.threads_per_block, self.blocks_per_sm)
+
+
+class Grid(Sharing[GridConfig]):
+    """Block partials, finished in index order by the block that comes last, or by a second launch."""
+
+    name = "grid"
+    template = "reduction/grid.cu.jinja"
+    summary = (
+        "The blocks of a row stride through it with vector loads; the block that finishes last, or one of a second "
+        "launch, combines the partial results in index order, so that every run gives the same bits."
+    )
+    config = GridConfig
+
+    @override
+    def finish(self, config: GridConfig) -> Finish:
+        return config.finish
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagsConfig(SharingConfig):
+    """How `flags` divides the array between blocks and threads: no more blocks than the device holds at once."""
+
+    vec_bytes: int = tunable("v", (8, 16), base=16, help="bytes of one vector load")
+    blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=2, help="most blocks for each multiprocessor")
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
+
+    def illegal(self) -> str | None:
+        """The blocks that one waits for are there with it."""
+        return never_at_once(Finish.FLAGS, self.threads_per_block, self.blocks_per_sm)
+
+
+class Flags(Sharing[FlagsConfig]):
+    """Block partials, handed with a flag to the last block, which waits for them."""
+
+    name = "flags"
+    template = "reduction/flags.cu.jinja"
+    summary = (
+        "One launch: the blocks of a row stride through it with vector loads; each hands its partial result, a flag "
+        "beside every word, to the last of them, which waits and combines them in index order. No fence and no counter "
+        "of blocks is needed, so the end comes sooner than where the block that finishes last does that. It relies on "
+        "it that blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
+    )
+    config = FlagsConfig
+    flag_word_of_finished_block = 1 << 32  # `kThere` in the template, and no bit of a state
+
+    def infeasible(self, spec: ReductionSpec, config: FlagsConfig, limits: Limits) -> str | None:
+        """The blocks that one waits for must fit on the device together with it."""
+        return not_at_once(Finish.FLAGS, config.threads_per_block, config.blocks_per_sm, limits)
+
+    @override
+    def finish(self, config: FlagsConfig) -> Finish:
+        return Finish.FLAGS
+
+    @override
+    def tree(self, spec: ReductionSpec, config: FlagsConfig) -> int:
+        return lane_roundings(config.threads_per_block) if is_light(spec) else super().tree(spec, config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterConfig(SharingConfig):
+    """How `cluster` divides rows between clusters, blocks and threads."""
+
+    threads_per_block: int = tunable("tpb", (256, 512, 1024), base=512, help="threads in a block")
+    unroll: int = tunable("u", (2, 4, 8), base=2, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (8, 16), base=16, help="bytes of one vector load")
+    blocks_per_sm: int = tunable(
+        "bpm", (ALONE, 1, 2), base=ALONE, help=f"most blocks for each multiprocessor; {ALONE}: a row has one cluster"
+    )
+    blocks_per_cluster: int = tunable("c", (2, 4, LARGEST_CLUSTER), base=LARGEST_CLUSTER, help="blocks in a cluster")
+
+    def unsearched(self) -> str | None:
+        """Narrow vectors spread a small array over more threads; several clusters serve long rows."""
+        if self.vec_bytes < 16 and (self.unroll > 2 or self.blocks_per_sm != ALONE):
+            return "vectors under 16 bytes serve one cluster that reads little"
+        if self.blocks_per_sm != ALONE and (self.blocks_per_cluster < LARGEST_CLUSTER or self.unroll < 4):
+            return (
+                f"where a row has several clusters they have {LARGEST_CLUSTER} blocks, and 4 loads a thread in flight"
+            )
+        return beyond_resident(self.threads_per_block, self.blocks_per_sm)
+
+
+class Cluster(Sharing[ClusterConfig]):
+    """The warps' results of a cluster in one block's shared memory; those of several clusters as in `grid`."""
+
+    name = "cluster"
+    template = "reduction/cluster.cu.jinja"
+    summary = (
+        "One launch: the blocks of a cluster stride through a row with vector loads, and every warp leaves its result "
+        "in the shared memory of the first of them, which combines them in order. Where a row has one cluster, that is "
+        "all: no scratch memory, no fence, no atomic. Else the cluster that finishes last combines the partial results "
+        "in index order."
+    )
+    config = ClusterConfig
+    not_sampled = "blocks of a cluster wait for each other"
+
+    @override
+    def finish(self, config: ClusterConfig) -> Finish:
+        return Finish.TICKET
+
+    def illegal(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
+        """A result has more than one element, which the blocks of a cluster share."""
+        if spec.axis == ():
+            return "no axis is reduced: a cluster of blocks would share single elements"
+        return super().illegal(spec, config)
+
+    def unsearched(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
+        """Vectors under 16 bytes spread a small array over more threads; rows are many."""
+        return "rows are read 16 bytes at a time" if has_rows(spec) and config.vec_bytes < 16 else None
+
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Rows of neighbouring elements, no longer than one cluster takes if there is to be no other.
+
+        And, where there are several, no shorter than to give each thread of a cluster something to do.
+        """
+        threads = config.blocks_per_cluster * config.threads_per_block
+        if extents.get("outer", 1) > 1 and extents["n"] < threads:
+            return f"it takes an element at least of each of several rows a thread of {threads}"
+        if config.blocks_per_sm == ALONE and extents["n"] > MOST_OF_CLUSTERED_THREAD * threads:
+            return f"it takes at most {MOST_OF_CLUSTERED_THREAD} elements of a row a thread"
+        return super().unsupported_extents(spec, config, extents, limits)
+
+    def clusters(self, spec: ReductionSpec, config: ClusterConfig) -> Expr:
+        """Clusters of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""
+        if config.blocks_per_sm == ALONE:
+            return ONE
+        per_block = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
+        return size("n").ceil_div(per_block * config.blocks_per_cluster).at_most(self._most(spec, config)).at_least(1)
+
+    @override
+    def plan(self, spec: ReductionSpec, config: ClusterConfig) -> Plan:
+        clusters, rows = self.clusters(spec, config).called("clusters"), has_rows(spec)
+        alone = config.blocks_per_sm == ALONE
+        most = size("multiprocessors") * config.blocks_per_sm // config.blocks_per_cluster
+        tickets = most if rows else None
+        numbers = ((I64, size("n")), (I64, size("outer_pitch")), (U32, clusters))
+        launch = Launch(
+            grid=((size("outer") if rows else ONE) * clusters * config.blocks_per_cluster, ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(
+                "in", *outputs(spec), *(() if alone else arguments(Finish.TICKET, tickets)),
+                *numbers[: 1 if not rows else 2 if alone else 3],
+            ),
+            cluster=(config.blocks_per_cluster, 1, 1),
+        )  # fmt: skip
+        if alone:
+            return Plan((launch,))
+        return Plan((launch,), scratch(spec, Finish.TICKET, clusters, most if rows else clusters, tickets))
+
+    def roundings(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> int:
+        """Those of a thread, a warp, the warps' states of a lane, a warp again; the partials of a lane, a warp."""
+        clusters = self.clusters(spec, config).at({**extents, **limits.sizes()})
+        warp = block_roundings(WARP)
+        warps = config.blocks_per_cluster * config.threads_per_block // WARP
+        end = -(-clusters // WARP) + warp if clusters > 1 else 0
+        return self.roundings_after(
+            spec, config, extents["n"], clusters * config.blocks_per_cluster, warp + -(-warps // WARP) + warp + end
+        )
+
+    def _most(self, spec: ReductionSpec, config: ClusterConfig) -> Expr:
+        """Clusters that there may be of a row."""
+        most = size("multiprocessors") * config.blocks_per_sm // config.blocks_per_cluster
+        return most // size("outer").at_least(1) if has_rows(spec) else most
+
+
+@dataclass(frozen=True, kw_only=True)
+class StridedConfig(Config):
+    """How `strided` divides the elements of a result between threads and blocks."""
+
+    threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads in a block")
+    unroll: int = tunable("u", (1, 4, 8), base=4, help="loads each thread has in flight")
+    blocks_per_sm: int = tunable("bpm", (4, 8), base=8, help="most blocks for each multiprocessor that share results")
+    finish: Finish = choice("", (Finish.TICKET, Finish.SECOND_PASS), help="how blocks that share a result end")
+
+
+class Strided(ReductionAlgorithm[StridedConfig]):
+    """Blocks that walk over up to four reduced axes, with any strides."""
+
+    name = "strided"
+    template = "reduction/strided.cu.jinja"
+    summary = (
+        "For axes that alternate between kept and reduced ones, and arrays with gaps: every result has one or more "
+        "blocks, whose threads go from element to element over all reduced axes."
+    )
+    config = StridedConfig
+
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Only what has no simpler form."""
+        if form(extents) is not Form.STRIDED:
+            return "it takes arrays whose axes do not merge to a matrix"
+        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+
+    def splits(self, config: StridedConfig) -> Expr:
+        """Blocks of a result."""
+        most = (size("multiprocessors") * config.blocks_per_sm) // size("outer").at_least(1)
+        return size("n").ceil_div(config.threads_per_block * config.unroll).at_most(most).at_least(1)
+
+    @override
+    def plan(self, spec: ReductionSpec, config: StridedConfig) -> Plan:
+        splits, n = self.splits(config), (I64, size("n"))
+        axes = [f"{letter}{axis}" for letter in "kr" for axis in range(MOST_GROUPS)]
+        sizes = [name for axis in axes for name in (axis, f"{axis[0]}s{axis[1]}")]
+        most = size("multiprocessors") * config.blocks_per_sm
+        return shared_plan(
+            spec,
+            config.finish,
+            (config.threads_per_block, 1, 1),
+            ((U32, splits), n, *((I64, size(name)) for name in sizes)),
+            splits=splits,
+            states=most,
+            groups=size("outer"),
+            tickets=most,
+            second=(n,),
+        )
+
+    def roundings(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> int:
+        """The elements of one thread, two blocks' trees, the partials of one thread."""
+        splits = self.splits(config).at({**extents, **limits.sizes()})
+        own = -(-extents["n"] // (splits * config.threads_per_block))
+        tree = block_roundings(config.threads_per_block)
+        finish = -(-splits // config.threads_per_block) + tree if splits > 1 else 0
+        return roundings(spec, extents["n"], 1, own + tree + finish)
+
+    @override
+    def bytes_in_flight(self, spec: ReductionSpec, config: StridedConfig) -> int:
+        return config.unroll * spec.dtype.size

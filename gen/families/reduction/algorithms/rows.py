@@ -1,0 +1,212 @@
+"""Results of one group of threads each: `rows`, and `single` of a whole small array. They take no scratch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from typing_extensions import override
+
+from gen.arch import WARP
+from gen.dtypes import I32, I64, LoadModifier
+from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
+from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.reduction.algorithms.common import (
+    ReductionAlgorithm,
+    block_roundings,
+    has_rows,
+    holds_no_element,
+    lane_roundings,
+    outputs,
+)
+from gen.families.reduction.oracle import roundings
+from gen.families.reduction.shapes import MANY_ROWS, Form, form
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.state import chains, is_light, is_sum, run
+
+MOST_OF_THREAD = 4096
+"""Elements of a row for each thread: more threads would be faster by far."""
+MOST_OF_BLOCK = 2**20
+"""Elements that `single` takes: one multiprocessor reads a small part of what all of them do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsConfig(Config):
+    """How `rows` divides rows between threads."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
+    group: int = tunable("g", (1, 2, 4, 8, 16, 32, 128, 256, 512), base=8, help="threads that share a row")
+    rows_at_once: int = choice("r", (1, 2, 4), help="rows that such threads read at once")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads of a row each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
+
+    def illegal(self) -> str | None:
+        """More threads than a warp's are the block's."""
+        if self.group > WARP and (self.group != self.threads_per_block or self.rows_at_once > 1):
+            return f"{self.group} threads that share a row are the whole block, which reads one row at once"
+        return None
+
+    def unsearched(self) -> str | None:
+        """What is loaded stays in registers."""
+        loads = self.rows_at_once * self.unroll
+        return f"{loads} loads in flight do not stay in registers: at most 8 do" if loads > 8 else None
+
+
+class Rows(ReductionAlgorithm[RowsConfig]):
+    """Groups of threads, each with a row."""
+
+    name = "rows"
+    template = "reduction/rows.cu.jinja"
+    summary = (
+        "A thread, a part of a warp, a warp or a block reads a row with vector loads; shuffles combine what they read, "
+        "and shared memory what a block's warps did."
+    )
+    config = RowsConfig
+
+    def illegal(self, spec: ReductionSpec, config: RowsConfig) -> str | None:
+        """There are rows; a vector holds at least one element."""
+        if not has_rows(spec):
+            return "a whole array is one row"
+        return holds_no_element(spec, config.vec_bytes)
+
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Rows of neighbouring elements."""
+        if form(extents) not in (Form.WHOLE, Form.ROWS):
+            return "it takes elements that follow each other along the reduced axes"
+        alone = config.group > WARP and extents.get("outer", 1) >= MANY_ROWS
+        if extents["n"] > MOST_OF_THREAD * config.group and not alone:
+            return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
+        return beyond_grid(self.blocks(config).at(extents))
+
+    def inputs(self, spec: ReductionSpec, config: RowsConfig) -> Mapping[str, object]:
+        """The states of a thread, and the vectors whose mean is found at once."""
+        items = config.vec_bytes // spec.dtype.size
+        return {"chains": chains(spec, items), "run": run(spec, config.unroll, items)}
+
+    def blocks(self, config: RowsConfig) -> Expr:
+        """One for as many rows as it has groups."""
+        return size("outer").ceil_div(config.threads_per_block // config.group * config.rows_at_once)
+
+    @override
+    def plan(self, spec: ReductionSpec, config: RowsConfig) -> Plan:
+        counted = ("n", "outer_pitch") if config.group > WARP else ("outer", "n", "outer_pitch")
+        launch = Launch(
+            grid=(self.blocks(config), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=("in", *outputs(spec), *((I64, size(name)) for name in counted)),
+        )
+        return Plan((launch,))
+
+    def roundings(self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits) -> int:
+        """Vectors of one thread, head and tail, the chains, the group's shuffles or the block's tree."""
+        items = config.vec_bytes // spec.dtype.size
+        states = chains(spec, items)
+        vectors = -(-extents["n"] // items)
+        tree = config.group.bit_length() if config.group <= WARP else block_roundings(config.group)
+        own = -(-vectors // config.group) * max(items // states, 1) + 2 * -(-items // config.group) + states
+        return roundings(spec, extents["n"], items * run(spec, config.unroll, items), own + tree)
+
+    @override
+    def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
+        return config.rows_at_once * config.unroll * config.vec_bytes
+
+
+class Ending(Enum):
+    """What threads hand each other their states by."""
+
+    SHUFFLES = "shuffles"  # five in each warp, five again over the warps' states
+    SUMS = "sums"  # the instruction that adds up a warp's 32-bit integers, then one thread
+    SHARED = "shared"  # shared memory: few steps that wait for each other, where one thread combines 32 states fast
+
+
+_WORDS = {
+    Ending.SHUFFLES: "by shuffles",
+    Ending.SUMS: "by the instruction that adds up a warp's integers",
+    Ending.SHARED: "by shared memory",
+}
+_EVERY_WAY = f"{_WORDS[Ending.SHUFFLES]}, {_WORDS[Ending.SUMS]}, or {_WORDS[Ending.SHARED]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleConfig(Config):
+    """How the threads of the block divide the array."""
+
+    threads_per_block: int = tunable("tpb", (32, 64, 128, 256, 512, 1024), base=256, help="threads in the block")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    ending: Ending = choice("", tuple(Ending), help="how threads bring together what they know")
+
+
+class Single(ReductionAlgorithm[SingleConfig]):
+    """One block, no scratch."""
+
+    name = "single"
+    template = "reduction/single.cu.jinja"
+    summary = (
+        "One launch of one block, which strides through the array with vector loads: no other block is waited for, "
+        "little is computed before the first load, and a small array is read at once. Its threads hand each other what "
+        f"they know {_EVERY_WAY}."
+    )
+    config = SingleConfig
+
+    def description(self, config: SingleConfig) -> str:
+        """What threads of this variant hand each other their states by."""
+        return self.summary.replace(_EVERY_WAY, _WORDS[config.ending])
+
+    def illegal(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
+        """A vector holds at least one element; an instruction adds up a warp's integers."""
+        if found := holds_no_element(spec, config.vec_bytes):
+            return found
+        if config.ending is Ending.SUMS and not is_sum(spec):
+            return "the instruction that adds up a warp's states is there for sums of integers"
+        return None
+
+    def unsearched(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
+        """One thread takes 32 states where two are one operation away."""
+        if config.ending is Ending.SHARED and not is_light(spec):
+            return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
+        return None
+
+    def infeasible(self, spec: ReductionSpec, config: SingleConfig, limits: Limits) -> str | None:
+        """The instruction that adds up a warp's integers is there from sm_80 on."""
+        if config.ending is Ending.SUMS and not limits.has_warp_sums:
+            return f"{limits.arch} has no instruction that adds up a warp's integers"
+        return None
+
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """One result of few elements, which follow each other."""
+        if form(extents) is not Form.WHOLE:
+            return "its one block reduces elements that follow each other to one result"
+        return f"its one block takes at most {MOST_OF_BLOCK} elements" if extents["n"] > MOST_OF_BLOCK else None
+
+    def inputs(self, spec: ReductionSpec, config: SingleConfig) -> Mapping[str, object]:
+        """The states of a thread."""
+        return {"chains": chains(spec, config.vec_bytes // spec.dtype.size)}
+
+    @override
+    def plan(self, spec: ReductionSpec, config: SingleConfig) -> Plan:
+        block = (config.threads_per_block, 1, 1)
+        return Plan((Launch((ONE, ONE, ONE), block, ("in", *outputs(spec), (I32, size("n")))),))
+
+    def roundings(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> int:
+        """Vectors of one thread, head and tail, the chains, the block's tree or one thread's chains."""
+        items = config.vec_bytes // spec.dtype.size
+        states = chains(spec, items)
+        vectors = -(-extents["n"] // items)
+        rounds = -(-vectors // (config.threads_per_block * config.unroll))
+        own = rounds * config.unroll * max(items // states, 1) + 2 + states
+        tree = block_roundings(config.threads_per_block)
+        if config.ending is Ending.SHARED:
+            tree = lane_roundings(config.threads_per_block)
+        return roundings(spec, extents["n"], items, own + tree)
+
+    @override
+    def bytes_in_flight(self, spec: ReductionSpec, config: SingleConfig) -> int:
+        return config.unroll * config.vec_bytes
