@@ -52,7 +52,7 @@ MODIFIERS = tuple(
 Launch = Callable[[], None]
 if TYPE_CHECKING:
     from gen.gpu.kernel import CudaKernel
-    from gen.gpu.open import Instruments
+    from gen.gpu.timing import Instruments
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def variants(case: str, algorithm: str, config: Any) -> tuple[Variant, ...]:
 
 def measure(instruments: Instruments, case: str, made: Sequence[Variant]) -> list[Row]:
     """Times each variant with each of what may come next. Raises RunError if one is not what NumPy has."""
-    from gen.gpu.buffers import Buffers
     from gen.gpu.kernel import CudaKernel
+    from gen.tune.session import Buffers
 
     device, clock, service = instruments.device, instruments.clock, instruments.service
     (found,) = (one for one in public_cases() if one.name == case)
@@ -166,11 +166,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
     need_gpu("python bench/afterwards.py")
-    from gen.gpu.open import open_instruments
+    from gen.gpu.timing import Instruments
 
     rows: list[Row] = []
     with alone(0, None, "bench/afterwards.py"):
-        instruments = open_instruments(0, Nvrtc(None))
+        instruments = Instruments.open(0, Nvrtc(None))
         for case, algorithm, config in CASES:
             for row in measure(instruments, case, variants(case, algorithm, config)):
                 rows.append(row)

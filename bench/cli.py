@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gen.compare.case import ComparisonCase
     from gen.compare.process import Comparisons
     from gen.compare.row import Row
-    from gen.gpu.isolated import IsolatedDevice
+    from gen.tune.device import IsolatedDevice
 
 
 class _Command(TyperCommand):
@@ -146,10 +146,10 @@ def bench(
     from gen.compare.peers import find_peers
     from gen.compare.process import Comparisons, LibrariesFactory
     from gen.emit.folder import ELSEWHERE, check_writable
-    from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.store.tuned import read_winners
+    from gen.tune.device import IsolatedDevice
 
     asked = find_peers(None if peers is None else peers.split(","), PEERS)
     names = tuple(peer.name for peer in asked)

@@ -25,15 +25,15 @@ from gen.families.base import WIDEST
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants
 from gen.families.transpose import Transpose, TransposeSpec, permutation
-from gen.gpu.trial import Problem
 from gen.paths import output_home
 from gen.runtime.dispatch import Chooser
+from gen.store.trials import Problem
 from gen.store.tuned import Winner
 from gen.tune.attempts import Sources
 from gen.tune.tuner import contest
 
 if TYPE_CHECKING:
-    from gen.gpu.trial import Device
+    from gen.tune.device import TuningDevice
 
 FAMILY = Transpose()
 SECONDS = 8.0  # of turns, at most
@@ -90,7 +90,7 @@ def cases() -> Iterator[Case]:
     yield Case(permutation((0, 2, 1, 3), "f2"), (32, 128, 16, 64), "flat_copy_tpb256_u2", alignment=2)
 
 
-def measure(case: Case, device: Device, sources: Sources) -> Row:
+def measure(case: Case, device: TuningDevice, sources: Sources) -> Row:
     """Times the winner, what is chosen, and all that is often fast, in turns."""
     problem = case.problem
     name = f"{problem.spec_name}__{case.winner}"

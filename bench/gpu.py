@@ -14,7 +14,7 @@ from gen.proof.oracle import Allowance
 from gen.toolchain.compiled import Compiler
 
 if TYPE_CHECKING:
-    from gen.gpu.session import GpuBench
+    from gen.tune.session import CalibratedGpu
 
 
 class BenchGpu(ComparisonGpu):
@@ -24,7 +24,7 @@ class BenchGpu(ComparisonGpu):
         cache: where what was built is kept.
     """
 
-    def __init__(self, bench: GpuBench, compiler: Compiler, cache: Path) -> None:
+    def __init__(self, bench: CalibratedGpu, compiler: Compiler, cache: Path) -> None:
         super().__init__(bench)
         self._compiler, self.cache = compiler, cache
 

@@ -44,7 +44,7 @@ SAMPLES = 5
 COPIED = 1 << 28  # bytes
 BUSY = 0.9  # a copy slower than this much of the fastest was not alone
 if TYPE_CHECKING:
-    from gen.gpu.open import Instruments
+    from gen.gpu.timing import Instruments
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,10 @@ def main() -> int:
     with CompileFarm(Nvrtc(None)) as farm:
         compiling = {name: farm.submit(name, render(made), ARCH) for name, made in every.items()}
         compiled = {name: code.result() for name, code in compiling.items()}
-    from gen.gpu.open import open_instruments
+    from gen.gpu.timing import Instruments
 
     with alone(0, None, "bench/line_sweep.py"):
-        instruments = open_instruments(0, Nvrtc(None))
+        instruments = Instruments.open(0, Nvrtc(None))
         device = instruments.device
         meta = {"command": as_called("python bench/line_sweep.py"), "date": date.today().isoformat(),
                 "device": device.name, "driver": device.driver, "steps": STEPS}  # fmt: skip

@@ -28,8 +28,7 @@ from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_variant
 from gen.families.plans import steps
-from gen.gpu.trial import Problem, Trial
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trial, Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems
@@ -98,8 +97,8 @@ def main() -> int:
 
 def ours(problem: Problem) -> dict[str, Any]:
     """All of it by gen, from a bare folder: processes started, the device opened and calibrated, finals held."""
-    from gen.gpu.isolated import IsolatedDevice
-    from gen.gpu.open import GpuFactory
+    from gen.tune.device import IsolatedDevice
+    from gen.tune.session import GpuFactory
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)

@@ -44,8 +44,7 @@ LARGEST = 2**30  # bytes of an array
 WHOLE, ROWS, COLUMNS = ("grid", "flags", "single", "cluster"), ("rows", "grid", "flags"), ("columns", "stream")
 Shape = tuple[int, ...]
 if TYPE_CHECKING:
-    from gen.gpu.open import Instruments
-    from gen.gpu.timing import Calibration
+    from gen.gpu.timing import Calibration, Instruments
 
 
 @dataclass(frozen=True)
@@ -276,10 +275,10 @@ def main() -> int:
     with CompileFarm(Nvrtc(None)) as farm:
         compiling = {name: farm.submit(name, render(made), ARCH) for name, made in every.items()}
         compiled = {name: code.result() for name, code in compiling.items()}
-    from gen.gpu.open import open_instruments
+    from gen.gpu.timing import Instruments
 
     with alone(0, None, "bench/reduction_sweep.py"):
-        instruments = open_instruments(0, Nvrtc(None))
+        instruments = Instruments.open(0, Nvrtc(None))
         calibration = instruments.calibrate()
         meta = {"command": as_called("python bench/reduction_sweep.py"), "date": date.today().isoformat(),
                 "device": calibration.device, "driver": calibration.driver,

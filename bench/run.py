@@ -20,10 +20,11 @@ from gen.errors import DeviceError, GenError, MissingToolError, StoreError
 from gen.families.base import Family
 from gen.families.regions import Bound, Region
 from gen.gpu.timing import Protocol
-from gen.gpu.trial import Device, Problem
 from gen.paths import cache_home
+from gen.store.trials import Problem
 from gen.toolchain.farm import CompileFarm, Farm
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.device import TuningDevice
 from gen.tune.outcome import LostError
 from gen.tune.run import run
 from gen.tune.search import find_search
@@ -31,7 +32,7 @@ from gen.tune.tuner import Options
 from gen.workers import Report
 
 if TYPE_CHECKING:
-    from gen.gpu.session import GpuBench
+    from gen.tune.session import CalibratedGpu
 
 MAX_TUNED_STEPS = 48  # of a case as it is tuned: a call of 1,000 tells no more, and takes all of the time
 
@@ -97,7 +98,7 @@ class Bench:
 
 
 def compare_public(
-    bench: GpuBench, report: Report, case: ComparisonCase, peers: Sequence[Peer], caches: Protocol, home: Path,
+    bench: CalibratedGpu, report: Report, case: ComparisonCase, peers: Sequence[Peer], caches: Protocol, home: Path,
     tuned_seconds: float,
 ) -> None:  # fmt: skip
     """A job of the process that drives the GPU: one case, the cells of stencils checked at full size."""
@@ -106,14 +107,14 @@ def compare_public(
 
 
 @contextmanager
-def tuning(device: Device, families: Sequence[Family[Any]], home: Path, seconds: float) -> Iterator[Tune]:
+def tuning(device: TuningDevice, families: Sequence[Family[Any]], home: Path, seconds: float) -> Iterator[Tune]:
     """Gives what tunes a case for so long, and says how long it took."""
     with CompileFarm(Nvrtc(cache_home(home))) as farm:
         yield lambda case: tune(case, families, device, farm, home, seconds)
 
 
 def tune(
-    case: ComparisonCase, families: Sequence[Family[Any]], device: Device, farm: Farm, home: Path, seconds: float
+    case: ComparisonCase, families: Sequence[Family[Any]], device: TuningDevice, farm: Farm, home: Path, seconds: float
 ) -> float:  # fmt: skip
     """Keeps the winner of a case in `home`; gives the seconds it took.
 

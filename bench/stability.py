@@ -29,13 +29,13 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_variant
-from gen.gpu.trial import Device, Entrant, Problem
 from gen.store import tuned
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.attempts import Sources
 from gen.tune.choose import midmean_interval
+from gen.tune.device import Entrant, TuningDevice
 from gen.tune.problems import problems
 from gen.tune.tuner import tune
 
@@ -53,8 +53,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
     need_gpu("python bench/stability.py")
-    from gen.gpu.isolated import IsolatedDevice
-    from gen.gpu.open import GpuFactory
+    from gen.tune.device import IsolatedDevice
+    from gen.tune.session import GpuFactory
 
     rows = []
     with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/stability.py"):
@@ -90,7 +90,7 @@ class Fresh:
     finalists: dict[str, float]
 
 
-def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> dict[str, Any]:
+def measure(problem: Problem, device: TuningDevice, farm: CompileFarm, home: Path) -> dict[str, Any]:
     """Fresh runs, the reference of all their finalists, and reruns of the last."""
     runs: list[Fresh] = []
     sources = Sources(farm, device.limits.arch)  # what is compiled is the same every time: compiling does not choose
@@ -125,7 +125,7 @@ def measure(problem: Problem, device: Device, farm: CompileFarm, home: Path) -> 
     }  # fmt: skip
 
 
-def timed(problem: Problem, device: Device, farm: CompileFarm, names: Sequence[str]) -> dict[str, float]:
+def timed(problem: Problem, device: TuningDevice, farm: CompileFarm, names: Sequence[str]) -> dict[str, float]:
     """The midmean of SAMPLES times of each variant, in microseconds, all in turns."""
     made = [find_variant(FAMILIES, name, {}) for name in names]
     codes = [farm.submit(one.name, render(one), device.limits.arch) for one in made]

@@ -30,11 +30,11 @@ from gen.families.base import Variant
 from gen.families.names import illegal, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
 from gen.families.stencil.spec import BOUNDARIES
-from gen.gpu.trial import Device, Entrant, Problem, Trial
 from gen.store import tuned
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trial, Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.device import Entrant, TuningDevice
 from gen.tune.outcome import Outcome
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.tuner import Options, base_of, tune
@@ -143,8 +143,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write every trial to this file")
     options = parser.parse_args()
     need_gpu("python bench/stencil_sweep.py")
-    from gen.gpu.isolated import IsolatedDevice
-    from gen.gpu.open import GpuFactory
+    from gen.tune.device import IsolatedDevice
+    from gen.tune.session import GpuFactory
 
     wanted = [case for case in cases() if not options.only or any(text in str(case) for text in options.only)]
     rows: list[Row] = []
@@ -170,7 +170,7 @@ def main() -> int:
 
 
 def measure(
-    case: Case, earlier: Sequence[Row], device: Device, farm: CompileFarm, trials: Trials, seconds: float
+    case: Case, earlier: Sequence[Row], device: TuningDevice, farm: CompileFarm, trials: Trials, seconds: float
 ) -> Row:
     """The fastest variant: of all that are reached in time, or of those that were fast with the first boundary."""
     problem = case.problem
@@ -190,7 +190,7 @@ def measure(
     return Row(case, outcome.winner.variant, median_us, case.reached(median_us, outcome.floor_us), outcome.trials)
 
 
-def again(case: Case, problem: Problem, like: Row, device: Device, farm: CompileFarm) -> Row:
+def again(case: Case, problem: Problem, like: Row, device: TuningDevice, farm: CompileFarm) -> Row:
     """The fastest of the variants that were fast with another boundary."""
     known = sorted((trial for trial in like.trials if trial.times_us), key=lambda trial: trial.median_us)
     names = [like.variant, *(trial.variant for trial in known[:BEST])]
@@ -211,7 +211,7 @@ def again(case: Case, problem: Problem, like: Row, device: Device, farm: Compile
     return Row(case, fastest.variant, fastest.median_us, reached, done)
 
 
-def text_of(rows: Sequence[Row], device: Device, compiler: Nvrtc, copy: float) -> str:
+def text_of(rows: Sequence[Row], device: TuningDevice, compiler: Nvrtc, copy: float) -> str:
     """All of it as JSON; of the trials how they ended, and the fastest."""
     meta = {
         "command": as_called("python bench/stencil_sweep.py"), "date": date.today().isoformat(), "device": device.name,

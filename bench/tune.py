@@ -22,8 +22,8 @@ from gen.cli.common import ended
 from gen.cli.gpu import alone, need_gpu
 from gen.emit.render import render
 from gen.families import FAMILIES
-from gen.gpu.trial import Problem
 from gen.store import tuned
+from gen.store.trials import Problem
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems
@@ -45,8 +45,8 @@ def main() -> int:
     parser.add_argument("--budget", type=float, help="seconds for all problems; else all of each space")
     options = parser.parse_args()
     need_gpu("python bench/tune.py")
-    from gen.gpu.isolated import IsolatedDevice  # here, so that the table can be made without a GPU
-    from gen.gpu.open import GpuFactory
+    from gen.tune.device import IsolatedDevice  # here, so that the table can be made without a GPU
+    from gen.tune.session import GpuFactory
 
     wanted = problems(FAMILIES, None, {})
     with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/tune.py"):

@@ -191,7 +191,7 @@ def _disassembler() -> Finding:
 
 
 def _profiler() -> Finding:
-    from gen.gpu.counters import profiler
+    from gen.report.counters import profiler
 
     version = _says(profiler(), "--version", "Version")
     return Finding(

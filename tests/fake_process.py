@@ -35,7 +35,7 @@ class FakePeer:
 
 @dataclass
 class FakeProcess:
-    """Runs jobs as `gen.gpu.isolated.IsolatedDevice` does, by a script.
+    """Runs jobs as `gen.tune.device.IsolatedDevice` does, by a script.
 
     Attributes:
         crash, hang, lose: contenders that do this to it, or texts of a case's name, a blank, and a contender.

@@ -17,8 +17,9 @@ import pytest
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
-from gen.gpu.trial import Entrant, Problem, Rounds, Status, Trial
+from gen.store.trials import Problem, Status, Trial
 from gen.toolchain.compiled import Compiled, Resources
+from gen.tune.device import Entrant, Rounds
 
 SAMPLES = 3
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench.runner import CudaRunner, bytes_of
 from gen.errors import RunError
 from gen.families.base import Array, Kernel, Limits, Variant
 
 if TYPE_CHECKING:
     from gen.gpu.device import Device
-    from gen.gpu.kernel import CudaKernel, CudaRunner
+    from gen.gpu.kernel import CudaKernel
 
 LEAST = 16  # bytes: gen's smallest allocation
 
@@ -105,16 +106,6 @@ class ExactRunner:
         """Makes variants ready."""
         kernels = self.runner.load(variants)
         return tuple(ExactKernel(kernel.variant, kernel, self.device, self.blank) for kernel in kernels)
-
-
-def bytes_of(array: Array) -> Array:
-    """All bytes between an array's first and last, gaps between rows included, as a view."""
-    low = int(array.__array_interface__["data"][0])
-    size = 0
-    if array.size:
-        size = array.itemsize + sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
-    interface = {"data": (low, False), "shape": (size,), "typestr": "|u1", "version": 3}
-    return np.asarray(type("_View", (), {"__array_interface__": interface, "_keep": array})())
 
 
 def gaps_of(array: Array) -> list[tuple[int, int]]:

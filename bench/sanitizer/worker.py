@@ -44,8 +44,8 @@ def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
 
 def work(options: argparse.Namespace) -> dict[str, Any]:
     """Runs one family, or a part of it, under the tool that this process runs under; what was done."""
-    from gen.gpu.kernel import CudaRunner
-    from gen.gpu.open import open_device
+    from bench.runner import CudaRunner
+    from gen.gpu.cuda import open_device
     from gen.toolchain.nvrtc import Flags, Nvrtc
 
     start = time.monotonic()

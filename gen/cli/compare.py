@@ -60,11 +60,11 @@ def compare(
     from gen.compare.row import FAILED, OURS, WRONG
     from gen.emit.folder import ELSEWHERE, check_writable
     from gen.families.extents import check_runtime_parameters
-    from gen.gpu.isolated import IsolatedDevice
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.runtime.dispatch import family_and_spec
     from gen.store.tuned import read_winners
+    from gen.tune.device import IsolatedDevice
     from gen.tune.problems import read_runtime_parameters, read_shape
 
     asked = find_peers(None if peers is None else peers.split(","))

@@ -200,7 +200,7 @@ def _show_accesses(made: Variant, found: Traffic) -> None:
 def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, ...]:
     """What the hardware counts of a variant; nothing, and a note that says why, where it cannot."""
     from gen.errors import GenError
-    from gen.gpu.counters import counters, profiler
+    from gen.report.counters import counters, profiler
     from gen.report.explain import compared
 
     program = profiler()

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gen.gpu.device import GpuInfo
-    from gen.gpu.isolated import IsolatedDevice
-    from gen.gpu.open import Instruments
+    from gen.gpu.timing import Instruments
     from gen.toolchain.farm import CompileFarm
+    from gen.tune.device import IsolatedDevice
 
 COMPILERS = ("nvrtc", "nvcc")
 Gpu = Annotated[int, typer.Option("--gpu", metavar="N", min=0, help="The number of the GPU.")]
@@ -48,9 +48,9 @@ def compiler_of(name: str, home: Path) -> Any:
 
 def instruments_of(index: int, compiler: Any) -> Instruments:
     """The GPU, in this process."""
-    from gen.gpu.open import open_instruments
+    from gen.gpu.timing import Instruments
 
-    return open_instruments(index, compiler)
+    return Instruments.open(index, compiler)
 
 
 def farm_of(compiler: str, home: Path) -> CompileFarm:
@@ -62,8 +62,8 @@ def farm_of(compiler: str, home: Path) -> CompileFarm:
 
 def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
     """The GPU, in a process of its own."""
-    from gen.gpu.isolated import IsolatedDevice
-    from gen.gpu.open import GpuFactory
+    from gen.tune.device import IsolatedDevice
+    from gen.tune.session import GpuFactory
 
     return IsolatedDevice(GpuFactory(index, compiler_of(compiler, home), home))
 

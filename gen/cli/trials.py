@@ -167,7 +167,7 @@ def _check_together(
 
 
 def _check_status(status: str | None) -> None:
-    from gen.gpu.trial import Status
+    from gen.store.trials import Status
 
     if status is not None and status not in get_args(Status):
         raise OptionError("--status", "must be one of " + ", ".join(get_args(Status)), status)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gen.families.base import Family
-    from gen.gpu.trial import Problem
+    from gen.store.trials import Problem
     from gen.tune.regret import Regret
     from gen.tune.tuner import Options
 

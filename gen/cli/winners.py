@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gen.gpu.trial import Problem
+    from gen.store.trials import Problem
     from gen.tune.regret import Regret
     from gen.tune.verify import Check
 

@@ -13,7 +13,7 @@ from gen.errors import SpecError
 from gen.families.base import Extents, Family, Layout, Operand, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.families.regions import Region, sizes_of
-from gen.gpu.trial import Problem
+from gen.store.trials import Problem
 
 Shape = tuple[int, ...]
 # Bits are moved and never computed with. No library has such a type, so their arrays hold numbers of the same size.

@@ -17,7 +17,7 @@ from gen.gpu.timing import Protocol as Caches
 from gen.gpu.timing import Sample
 
 if TYPE_CHECKING:
-    from gen.gpu.session import GpuBench
+    from gen.tune.session import CalibratedGpu
 
 POISON = 0xFFC1A5A5  # not a number in f32, and large in all integers
 _VECTOR = 16  # bytes: what service kernels move at a time
@@ -37,7 +37,7 @@ class ComparisonGpu:
         index: the driver's number of it.
     """
 
-    def __init__(self, bench: GpuBench) -> None:
+    def __init__(self, bench: CalibratedGpu) -> None:
         """Takes the instruments of the process that drives the GPU."""
         self.backend: Device = bench.device
         self.arch, self.index = bench.device.limits.arch, bench.device.index

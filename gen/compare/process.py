@@ -20,7 +20,7 @@ from gen.gpu.timing import Protocol as Caches
 from gen.workers import Ended, Report, result_of
 
 if TYPE_CHECKING:
-    from gen.gpu.session import GpuBench
+    from gen.tune.session import CalibratedGpu
 
 IMPORT_SECONDS = 120.0  # after which a library that is imported is taken for hung
 MAX_STRIKES = 2  # crashes and hangs, after which a peer is left out of further cases
@@ -44,31 +44,28 @@ class LibrariesFactory:
     compiled: Path | None = None
     calibrate: bool = False
 
-    def __call__(self) -> GpuBench:
+    def __call__(self) -> CalibratedGpu:
         """Opens the GPU. Raises DeviceError or MissingToolError if there is none to use."""
         print_to(self.log)
-        from gen.gpu.open import GpuFactory, open_instruments
         from gen.paths import cache_home
         from gen.toolchain.nvrtc import Nvrtc
+        from gen.tune.session import GpuFactory
 
         if self.compiled is not None:
             keep_compiled_in(self.compiled, os.environ)
         number, compiler = show_only(self.gpu, os.environ), Nvrtc(cache_home(self.home))
-        if not self.calibrate:
-            return GpuFactory(number, compiler, self.home)()
-        instruments = open_instruments(number, compiler)
-        return instruments.bench(instruments.calibrate())
+        return GpuFactory(number, compiler, None if self.calibrate else self.home)()
 
 
 def compare(
-    bench: GpuBench, report: Report, case: ComparisonCase, peers: Sequence[Peer], caches: Caches, home: Path,
+    bench: CalibratedGpu, report: Report, case: ComparisonCase, peers: Sequence[Peer], caches: Caches, home: Path,
     tuned_seconds: float,
 ) -> None:  # fmt: skip
     """A job of that process: one case."""
     Comparison(ComparisonGpu(bench), case, caches, report).run(peers, home, tuned_seconds)
 
 
-def import_peer(_bench: GpuBench, _report: Report, peer: Peer) -> tuple[str, str]:
+def import_peer(_bench: CalibratedGpu, _report: Report, peer: Peer) -> tuple[str, str]:
     """A job of that process: gives the version of a peer's library, or why it cannot be imported."""
     try:
         return peer.version(), ""
@@ -79,7 +76,7 @@ def import_peer(_bench: GpuBench, _report: Report, peer: Peer) -> tuple[str, str
 
 
 class JobRunner(Protocol):
-    """The process that drives the GPU, as `gen.gpu.isolated.IsolatedDevice` has it."""
+    """The process that drives the GPU, as `gen.tune.device.IsolatedDevice` has it."""
 
     def run(
         self, job: Callable[..., Any], *arguments: Any, seconds: float, ended: Callable[[Ended], Any],

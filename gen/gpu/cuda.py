@@ -437,6 +437,20 @@ class CoreEvent:
             return 1000 * float(self._event - earlier._event)
 
 
+def open_device(index: int, compiler: Compiler) -> CudaDevice:
+    """Opens a GPU for the main thread. PyCUDA loads and times kernels there where it is installed, else cuda-core.
+
+    Raises DeviceError if there is no such GPU.
+    """
+    device = CudaDevice(index, compiler)
+    device.enter()  # for good
+    with suppress(MissingToolError):  # PyCUDA is not installed
+        from gen.gpu.pycuda import PyCudaTimer
+
+        device.timer = PyCudaTimer(device)
+    return device
+
+
 def call(name: str, *arguments: Any) -> Any:
     """Calls the driver. Gives its result, or a tuple of several. Raises RunError with the driver's own words."""
     status, *results = getattr(bindings, name)(*arguments)

@@ -144,7 +144,7 @@ class Service:
         """A digest of the words, the same in every order of threads."""
         self._start(0, 0)
         self._run("_checksum", [(U64, address), (U64, self._words.address), (I64, size // 4)])
-        return self._runtime_parameters()[0]
+        return self._counts()[0]
 
     def differing_words(self, got: int, expected: int, size: int) -> tuple[int, int | None]:
         """How many words differ, and the place of the first."""
@@ -192,7 +192,7 @@ class Service:
             return 0, None
         self._start(0, _NOT_FOUND)
         self._run(entry, [*arguments, (U64, self._words.address), (U64, self._words.address + 8), (I64, total)])
-        wrong, first = self._runtime_parameters()
+        wrong, first = self._counts()
         return wrong, None if first == _NOT_FOUND else first
 
     def _run(self, entry: str, arguments: Sequence[Number], blocks: int = 0) -> None:
@@ -205,6 +205,6 @@ class Service:
     def _start(self, one: int, other: int) -> None:
         self.device.upload(self._words.address, np.array([one, other], np.uint64))
 
-    def _runtime_parameters(self) -> tuple[int, int]:
+    def _counts(self) -> tuple[int, int]:
         one, other = bytes_at(self.device, self._words.address, 16).view(np.uint64)
         return int(one), int(other)

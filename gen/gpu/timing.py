@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gen.dtypes import B32, F32
 from gen.emit.folder import alone, read, write_if_changed
@@ -29,6 +29,10 @@ from gen.families.base import Work
 from gen.gpu.device import Device, Graph
 from gen.gpu.service import GATE_SECONDS, THREADS, Service
 from gen.paths import lock_of
+from gen.toolchain.compiled import Compiler
+
+if TYPE_CHECKING:
+    from gen.gpu.cuda import CudaDevice
 
 # How times come about: the protocol, and the number of the method, raised when old times no longer compare.
 METHOD = "cold 6"
@@ -149,48 +153,71 @@ class Clock:
         return [graph.time_us() / GRAPH_LAUNCHES for _ in range(samples)]
 
 
-def calibrate(device: Device, service: Service, clock: Clock, empty_graph: Graph) -> Calibration:
-    """Measures a device: bandwidths as slopes between 1 and 4 GiB, the best of several grids and the driver's own."""
-    source, target = device.allocate(_LARGE), device.allocate(_LARGE)
-    for memory in (source, target):
-        service.random(memory.address, _LARGE, 7, F32)
-    grids = [0, *(per_sm * device.limits.multiprocessors for per_sm in (2, 4, 16, 32)), -1]
+@dataclass(frozen=True)
+class Instruments:
+    """A GPU with what measuring takes: its service kernels, and a clock."""
 
-    def bandwidth(factor: int, *works: Callable[[int, int], None]) -> float:
-        best = 0.0
-        for work in works:
-            for grid in grids:
-                small, large = (
-                    statistics.median(clock.times(lambda: work(size, _blocks(grid, size)), 7))  # noqa: B023
-                    for size in (_SMALL, _LARGE)
-                )
-                best = max(best, factor * (_LARGE - _SMALL) / (large - small) / 1e3)
-        return best
+    device: CudaDevice
+    service: Service
+    clock: Clock
 
-    def copy(size: int, blocks: int) -> None:
-        service.copy(source.address, target.address, size, blocks)
+    @classmethod
+    def open(cls, index: int, compiler: Compiler) -> Instruments:
+        """Opens a GPU. Raises as `gen.gpu.cuda.open_device`."""
+        from gen.gpu.cuda import open_device
 
-    def driver_copy(size: int, _: int) -> None:
-        device.copy(source.address, target.address, size)
+        device = open_device(index, compiler)
+        service = Service(device)
+        return cls(device, service, Clock(device, service))
 
-    def read(size: int, blocks: int) -> None:
-        service.read(source.address, size, blocks)
+    def calibrate(self) -> Calibration:
+        """Measures the GPU, which takes some seconds.
 
-    def write(size: int, blocks: int) -> None:
-        service.fill(target.address, size, 0x3F8CCCCD, blocks)
+        Bandwidths are slopes between 1 and 4 GiB, the best of several grids and of the driver's own copy.
+        """
+        device, service, clock = self.device, self.service, self.clock
+        source, target = device.allocate(_LARGE), device.allocate(_LARGE)
+        for memory in (source, target):
+            service.random(memory.address, _LARGE, 7, F32)
+        grids = [0, *(per_sm * device.limits.multiprocessors for per_sm in (2, 4, 16, 32)), -1]
 
-    found = Calibration(
-        device=device.name,
-        driver=device.driver,
-        read=bandwidth(1, read),
-        write=bandwidth(1, write),
-        copy=bandwidth(2, copy, driver_copy),
-        empty_pair_us=statistics.median(clock.times(service.empty, 50)),
-        empty_node_us=statistics.median(clock.times_in_graph(empty_graph, 20)),
-    )
-    source.free()
-    target.free()
-    return found
+        def bandwidth(factor: int, *works: Callable[[int, int], None]) -> float:
+            best = 0.0
+            for work in works:
+                for grid in grids:
+                    small, large = (
+                        statistics.median(clock.times(lambda: work(size, _blocks(grid, size)), 7))  # noqa: B023
+                        for size in (_SMALL, _LARGE)
+                    )
+                    best = max(best, factor * (_LARGE - _SMALL) / (large - small) / 1e3)
+            return best
+
+        def copy(size: int, blocks: int) -> None:
+            service.copy(source.address, target.address, size, blocks)
+
+        def driver_copy(size: int, _: int) -> None:
+            device.copy(source.address, target.address, size)
+
+        def read(size: int, blocks: int) -> None:
+            service.read(source.address, size, blocks)
+
+        def write(size: int, blocks: int) -> None:
+            service.fill(target.address, size, 0x3F8CCCCD, blocks)
+
+        empty_graph = service.graph_of_empty(GRAPH_LAUNCHES)
+        found = Calibration(
+            device=device.name,
+            driver=device.driver,
+            read=bandwidth(1, read),
+            write=bandwidth(1, write),
+            copy=bandwidth(2, copy, driver_copy),
+            empty_pair_us=statistics.median(clock.times(service.empty, 50)),
+            empty_node_us=statistics.median(clock.times_in_graph(empty_graph, 20)),
+        )
+        empty_graph.close()
+        source.free()
+        target.free()
+        return found
 
 
 def _blocks(grid: int, size: int) -> int:

@@ -13,7 +13,11 @@ from gen.emit.render import render
 from gen.errors import ShapeError
 from gen.families.base import Extents, Variant, Work
 from gen.families.extents import extents_of, known_runtime_parameters
-from gen.gpu.counters import (
+from gen.paths import cache_home
+from gen.proof.host import HostKernel, HostRunner
+from gen.proof.trace import traffic
+from gen.proof.traffic import Access, Kind, Space, Traffic
+from gen.report.counters import (
     ACTIVE_WARPS,
     BYTES_READ,
     BYTES_WRITTEN,
@@ -25,10 +29,6 @@ from gen.gpu.counters import (
     WARP_INSTRUCTIONS,
     total,
 )
-from gen.paths import cache_home
-from gen.proof.host import HostKernel, HostRunner
-from gen.proof.trace import traffic
-from gen.proof.traffic import Access, Kind, Space, Traffic
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.sass import asked_for, disassembler, instructions

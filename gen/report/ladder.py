@@ -13,10 +13,11 @@ from gen.errors import GenError, ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
 from gen.families.extents import check_runtime_parameters
 from gen.families.names import named_variant, variant
-from gen.gpu.trial import Device, Entrant, Problem, Rounds, Session
 from gen.report.compare import written
 from gen.report.explain import METRICS, Explanation, explanations, extents_for, is_dense, problem_of
+from gen.store.trials import Problem
 from gen.toolchain.compiled import Compiler
+from gen.tune.device import Entrant, Rounds, Session, TuningDevice
 
 _CAUSES = (
     "load_efficiency", "store_efficiency", "conflict_degree", "active_lanes", "moved_over_least", "bytes_in_flight",
@@ -319,7 +320,7 @@ def as_json(step: Step) -> dict[str, Any]:
 TURNS = 20  # even, for there and back
 
 
-def timed(device: Device, compiler: Compiler, rungs: Sequence[Rung]) -> list[Rung]:
+def timed(device: TuningDevice, compiler: Compiler, rungs: Sequence[Rung]) -> list[Rung]:
     """The rungs, those that have a problem with the time of a call, as tuning takes it."""
     problems: dict[str, Problem] = {}
     asked: dict[str, list[Variant]] = {}
@@ -335,7 +336,9 @@ def timed(device: Device, compiler: Compiler, rungs: Sequence[Rung]) -> list[Run
     ]
 
 
-def _of_problem(device: Device, compiler: Compiler, problem: Problem, variants: Sequence[Variant]) -> dict[str, Time]:
+def _of_problem(
+    device: TuningDevice, compiler: Compiler, problem: Problem, variants: Sequence[Variant]
+) -> dict[str, Time]:
     """By name."""
     base = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
     ready: dict[str, Entrant] = {}

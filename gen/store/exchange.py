@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from gen.errors import StoreError
-from gen.gpu.trial import Status
-from gen.store.trials import Row, Value
+from gen.store.trials import Row, Status, Value
 
 T4_VERSION = "1.0.0"
 _INVALIDITY: dict[Status, str] = {

@@ -18,16 +18,96 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from gen.emit.folder import alone
 from gen.errors import StoreError
-from gen.families.base import Variant
-from gen.gpu.trial import Problem, Status, Trial
+from gen.families.base import WIDEST, Extents, Family, Spec, Variant
+from gen.families.regions import WHOLE, Region, sizes_of
 from gen.paths import cache_home
 
 Value = int | float | bool | str
+Status = Literal["ok", "wrong_result", "launch_failed", "compile_failed", "infeasible", "timeout", "pruned"]
 _KINDS = {str: "TEXT", int: "INTEGER", float: "REAL"}  # all else is JSON, as a text
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A spec at one size.
+
+    Attributes:
+        alignment: the most bytes, up to 16, that divide the address of every array.
+        region: the part of its shape class that gets what wins.
+    """
+
+    family: Family[Any]
+    spec: Spec
+    extents: Extents
+    alignment: int = WIDEST
+    region: Region = WHOLE
+
+    @property
+    def spec_name(self) -> str:
+        """For instance `reduction_sum_f32`."""
+        return self.family.name_of(self.spec)
+
+    @property
+    def shape_class(self) -> str:
+        """The class of sizes that shares the winner."""
+        return self.family.shape_class(self.spec, self.extents, self.alignment)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """All that may bound a part of its shape class."""
+        return sizes_of(self.family, self.spec, self.extents, self.alignment)
+
+    def __str__(self) -> str:
+        sizes = " x ".join(str(extent) for name, extent in self.extents.items() if not name.endswith("_pitch"))
+        return f"{self.spec_name} {sizes}" + (f" at {self.alignment} bytes" if self.alignment < WIDEST else "")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant tried on one problem on one device.
+
+    Attributes:
+        times_us: of every sample, in order; empty unless it ran and was right.
+        reason: what was wrong, in words.
+        compile_ms: what compiling took; 0 where it was compiled before.
+        foreign: processes of others on the GPU meanwhile, a text each.
+        sm_mhz: the clock of the multiprocessors when it had been timed; 0 where nobody looked.
+        throttled: why the GPU held that clock down, in words; empty if it did not.
+        same_as: another variant that has the same machine code and plan, whose times these are.
+        outside: it ended by what others did: says nothing of the variant, and is never recorded.
+    """
+
+    variant: Variant
+    status: Status
+    times_us: tuple[float, ...] = ()
+    registers: int = 0
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+    reason: str = ""
+    compile_ms: float = 0.0
+    foreign: tuple[str, ...] = ()
+    sm_mhz: int = 0
+    throttled: str = ""
+    same_as: str = ""
+    outside: bool = False
+
+    @property
+    def median_us(self) -> float:
+        """The median time; infinite without one."""
+        ordered = sorted(self.times_us)
+        if not ordered:
+            return float("inf")
+        middle = len(ordered) // 2
+        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+    @property
+    def whole(self) -> bool:
+        """Whether its times are all that a caller pays: not where a call makes a private copy first, untimed."""
+        return not any(launch.setup for launch in self.variant.plan.launches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,11 +19,11 @@ from typing import Any
 from gen.emit.render import render
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
-from gen.gpu.trial import Device, Entrant, Problem, Session, Status, Trial
-from gen.store.trials import Setting, Trials
+from gen.store.trials import Problem, Setting, Status, Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.farm import Farm
 from gen.toolchain.identity import code_digest
+from gen.tune.device import Entrant, Session, TuningDevice
 from gen.tune.prune import Pruning
 from gen.tune.search import Search, Space, known
 
@@ -162,8 +162,8 @@ class Attempts:
     """
 
     def __init__(
-        self, problem: Problem, device: Device, sources: Sources, store: Trials, setting: Setting, pruning: Pruning,
-        search: Search, tick: Callable[[int, int], None],
+        self, problem: Problem, device: TuningDevice, sources: Sources, store: Trials, setting: Setting,
+        pruning: Pruning, search: Search, tick: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         self.done: dict[str, Trial] = {}
         self.best_us = float("inf")

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from gen.gpu.trial import Trial
+from gen.store.trials import Trial
 
 MARGIN = 1.01  # a difference within 1 % is no reason to give up what stands
 # What a simpler one may be slower by and win. Two runs that start from nothing may choose so far apart, and each be as

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from gen.errors import RunError
 from gen.families.regions import Region
-from gen.gpu.trial import Device, Problem, Status, Trial
+from gen.store.trials import Problem, Status, Trial
 from gen.store.tuned import Winner
 from gen.tune.choose import MARGIN, Interval, choose, median_interval, midmean_interval, paired_ratio
+from gen.tune.device import TuningDevice
 from gen.tune.race import Finals, noise
 from gen.tune.search import known
 
@@ -49,7 +50,7 @@ class Outcome:
     finals: Finals | None = None
     base: str = ""
 
-    def place(self, device: Device) -> tuple[str, str, str, Region]:
+    def place(self, device: TuningDevice) -> tuple[str, str, str, Region]:
         """Where its winner stands among all, as `Winner.place` says it."""
         return self.problem.spec_name, self.problem.shape_class, device.name, self.problem.region
 
@@ -155,7 +156,7 @@ def callers_time(trial: Trial, base: str) -> bool:
     return trial.variant.name == base or trial.whole
 
 
-def winner_of(outcome: Outcome, device: Device, compiler: str, evidence: Mapping[str, object]) -> Winner:
+def winner_of(outcome: Outcome, device: TuningDevice, compiler: str, evidence: Mapping[str, object]) -> Winner:
     """The outcome as a line of tuned.json."""
     assert outcome.winner is not None
     assert outcome.interval is not None

@@ -11,7 +11,7 @@ from gen.families.base import WIDEST, Family, Spec
 from gen.families.extents import beyond_memory, check_runtime_parameters, extents_of, known_runtime_parameters
 from gen.families.names import Known, Takes, find_spec, names_variant, spec_of_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, Bound, Region, sizes_of
-from gen.gpu.trial import Problem
+from gen.store.trials import Problem
 
 _POWER = re.compile(r"([0-9]{1,20})\^([0-9]{1,2})")
 

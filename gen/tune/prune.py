@@ -13,9 +13,10 @@ from math import prod
 from gen.arch import PARTITIONS
 from gen.errors import UnknownNameError
 from gen.families.base import Launch, Limits, Variant
-from gen.gpu.trial import Entrant, Problem
+from gen.store.trials import Problem
 from gen.toolchain.occupancy import bytes_in_flight, occupancy
 from gen.toolchain.usage import usage
+from gen.tune.device import Entrant
 
 MOST_SPILLED = 32  # bytes a thread
 IN_FLIGHT_PART = 8  # a multiprocessor with less than this part of the bytes it needs in flight reads at a crawl

@@ -20,8 +20,9 @@ from itertools import accumulate
 from math import inf
 
 from gen.gpu.timing import GRAPH_LAUNCHES
-from gen.gpu.trial import Entrant, Rounds, Session, Trial
+from gen.store.trials import Trial
 from gen.tune.choose import NEAR, Interval, leader_of, margin_of, midmean_interval, over
+from gen.tune.device import Entrant, Rounds, Session
 
 FINALISTS = 8
 FIRST_HEAT = 96  # the most that are timed again

@@ -17,12 +17,12 @@ from typing import Any
 from gen.errors import GenError
 from gen.families.base import WIDEST, Extents, Family
 from gen.families.regions import ALIGNMENT, WHOLE, Region
-from gen.gpu.trial import Device, Problem, Trial
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trial, Trials
 from gen.store.tuned import Winner, merged, read_winners
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import Sources
 from gen.tune.choose import MARGIN, leader_of, median_interval, midmean_interval, over, paired_ratio
+from gen.tune.device import TuningDevice
 from gen.tune.outcome import Outcome, winner_of
 from gen.tune.race import Finals, noise
 from gen.tune.run import keep
@@ -320,7 +320,7 @@ def _met(outcome: Outcome, names: Sequence[str], meet: Meet, deadline: float | N
 
 
 def winners_of(
-    regret: Regret, stands: Winner, device: Device, compiler: str, evidence: Mapping[str, object]
+    regret: Regret, stands: Winner, device: TuningDevice, compiler: str, evidence: Mapping[str, object]
 ) -> tuple[Winner, ...]:
     """The lines of tuned.json: the one of the class's winner, with its regret, and one for each part that gets another.
 
@@ -348,7 +348,7 @@ def share_of_tuning(problems: Iterable[Problem]) -> float:
 def regrets(
     outcomes: Iterable[Outcome],
     families: Sequence[Family[Any]],
-    device: Device,
+    device: TuningDevice,
     farm: Farm,
     home: Path,
     *,

@@ -11,13 +11,13 @@ from typing import Any
 
 from gen.emit.folder import alone, generate, texts, write_if_changed
 from gen.families.base import Family
-from gen.gpu.trial import Device, Problem
 from gen.paths import lock_of
 from gen.store import tuned
 from gen.store.folder import other_files, prefixes_of, remember, variants_of_home, write_down
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import Sources
+from gen.tune.device import TuningDevice
 from gen.tune.outcome import Interrupted, LostError, Outcome, displaces, winner_of
 from gen.tune.tuner import Options, to_come, tune
 
@@ -44,7 +44,7 @@ class Run:
 def run(
     problems: Sequence[Problem],
     families: Sequence[Family[Any]],
-    device: Device,
+    device: TuningDevice,
     farm: Farm,
     home: Path,
     *,
@@ -114,7 +114,7 @@ def run(
     return Run(device.name, device.driver, tuple(outcomes), tuple(problems[len(outcomes) :]), time.monotonic() - start)
 
 
-def _incumbent(home: Path, device: Device, problem: Problem) -> str | None:
+def _incumbent(home: Path, device: TuningDevice, problem: Problem) -> str | None:
     place = (problem.spec_name, problem.shape_class, device.name, problem.region)
     return next((winner.variant for winner in tuned.read_winners(home) if winner.place == place), None)
 

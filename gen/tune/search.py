@@ -20,7 +20,7 @@ from gen.errors import GenError, UnknownNameError
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.names import find_variant, illegal, unsearched
-from gen.gpu.trial import Problem, Trial
+from gen.store.trials import Problem, Trial
 
 COUNTED = 2000  # combinations of an algorithm's values that are looked at to count its variants
 KEPT = 4096  # variants of a space that are kept, for other problems of its spec

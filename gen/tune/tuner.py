@@ -16,10 +16,10 @@ from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
 from gen.families.names import base_variants, heuristic_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
-from gen.gpu.trial import Device, Entrant, Problem, Session, Trial
-from gen.store.trials import Setting, Trials
+from gen.store.trials import Problem, Setting, Trial, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import MADE_ANEW, READY, Attempts, Sources, against
+from gen.tune.device import Entrant, Session, TuningDevice
 from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve, halve_short
@@ -55,7 +55,7 @@ class Options:
 
 def tune(
     problem: Problem,
-    device: Device,
+    device: TuningDevice,
     farm: Farm,
     trials: Trials,
     *,
@@ -131,13 +131,13 @@ def tune(
         session.close()
 
 
-def setting_of(device: Device, farm: Farm) -> Setting:
+def setting_of(device: TuningDevice, farm: Farm) -> Setting:
     """What stands in the keys of trials that are made now."""
     return Setting(device.name, device.driver, farm.version, METHOD, farm.options)
 
 
 def to_come(
-    problems: Sequence[Problem], device: Device, farm: Farm, trials: Trials, options: Options, sources: Sources
+    problems: Sequence[Problem], device: TuningDevice, farm: Farm, trials: Trials, options: Options, sources: Sources
 ) -> Iterator[Variant | None]:
     """What tuning these problems will have compiled, in the order in which it will be asked for.
 
@@ -170,7 +170,7 @@ def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Tr
     return list(fit.values()), list(unfit.values())
 
 
-def base_of(problem: Problem, device: Device) -> Variant:
+def base_of(problem: Problem, device: TuningDevice) -> Variant:
     """The base variant of the problem's shape class, or the first that can run."""
     made = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
     if against(made, problem, device.limits) is None:
@@ -236,7 +236,7 @@ def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
 
 
 def contest(
-    problem: Problem, names: Iterable[str], device: Device, sources: Sources, deadline: float | None = None
+    problem: Problem, names: Iterable[str], device: TuningDevice, sources: Sources, deadline: float | None = None
 ) -> tuple[tuple[Trial, ...], Finals]:
     """What became of base and of the variants of these names, and the times of those that are right to the end.
 

@@ -10,10 +10,11 @@ from gen.emit.render import render
 from gen.errors import GenError, StoreError
 from gen.families.base import WIDEST, Family, Variant
 from gen.families.names import Known, find_spec, find_variant
-from gen.gpu.trial import Device, Entrant, Problem, Session
+from gen.store.trials import Problem
 from gen.store.tuned import FILE, Winner
 from gen.toolchain.farm import Farm
 from gen.tune.choose import MARGIN, Interval, paired_ratio
+from gen.tune.device import Entrant, Session, TuningDevice
 from gen.tune.tuner import base_of
 
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
@@ -48,7 +49,7 @@ def verify(
     winners: Iterable[Winner],
     families: Sequence[Family[Any]],
     known: Known,
-    device: Device,
+    device: TuningDevice,
     farm: Farm,
     text: Callable[[Variant], str] = render,
 ) -> Iterator[Check]:
@@ -104,7 +105,7 @@ def problem_of(winner: Winner, families: Sequence[Family[Any]], known: Known) ->
 
 
 def _check(
-    winner: Winner, families: Sequence[Family[Any]], known: Known, device: Device, farm: Farm,
+    winner: Winner, families: Sequence[Family[Any]], known: Known, device: TuningDevice, farm: Farm,
     text: Callable[[Variant], str],
 ) -> Check:  # fmt: skip
     problem = problem_of(winner, families, known)

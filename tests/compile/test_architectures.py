@@ -12,10 +12,11 @@ from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.names import base_variants, find_family, find_variant, variant
 from gen.families.stencil.algorithms.temporal import TemporalConfig
-from gen.gpu.trial import Entrant, Problem
 from gen.paths import output_home
+from gen.store.trials import Problem
 from gen.toolchain.compiled import Compiled, Resources
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.device import Entrant
 from gen.tune.prune import Pruning
 from tests.fake_tuning import FakeTuningDevice, let_tune_find
 

@@ -17,9 +17,9 @@ from gen.families.names import find_algorithm, find_variant
 from gen.families.reduction import Reduction
 from gen.families.transpose import Transpose
 from gen.gpu.device import GpuInfo
-from gen.gpu.isolated import IsolatedDevice
 from gen.paths import output_home
 from gen.report.ladder import Rung
+from gen.tune.device import IsolatedDevice
 from tests.fake_tuning import DyingBench, Misdeed, time_of
 from tests.fakes import FakeCompiler
 

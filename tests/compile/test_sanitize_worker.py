@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from bench import sanitize
+from bench.runner import CudaRunner, ProvableKernel
 from bench.sanitizer import worker
 from bench.sanitizer.faults import FAULTS, TOOLS
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_variant
-from gen.gpu.kernel import CudaKernel, CudaRunner
 from gen.proof.cases import DRAWN
 from gen.toolchain.nvrtc import Nvrtc
 from tests.fake_device import TRANSPOSE, FakeDevice
@@ -30,12 +30,12 @@ def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDevice:
     found.enter()
 
     class Runner(CudaRunner):
-        def load(self, variants: Sequence[Variant]) -> tuple[CudaKernel, ...]:
+        def load(self, variants: Sequence[Variant]) -> tuple[ProvableKernel, ...]:
             found.skipping.update(one.name for one in variants if "__syncthreads" not in self._text(one))
             return super().load(variants)
 
-    monkeypatch.setattr("gen.gpu.open.open_device", lambda *_: found)
-    monkeypatch.setattr("gen.gpu.kernel.CudaRunner", Runner)
+    monkeypatch.setattr("gen.gpu.cuda.open_device", lambda *_: found)
+    monkeypatch.setattr("bench.runner.CudaRunner", Runner)
     monkeypatch.setenv("GEN_HOME", str(tmp_path))
     return found
 

@@ -20,9 +20,8 @@ from gen.dtypes import F32, I32
 from gen.errors import DeviceError, RunError
 from gen.families.base import Operand, Plan
 from gen.families.plans import Step
-from gen.gpu.cuda import CudaDevice, call
+from gen.gpu.cuda import CudaDevice, call, open_device
 from gen.gpu.device import LEGACY_STREAM, PER_THREAD_STREAM, Device, bytes_at, cuda_of_driver, find_gpu
-from gen.gpu.open import open_device
 from gen.gpu.service import Service
 from gen.gpu.timing import Clock, Protocol
 from gen.toolchain.compiled import Compiled

@@ -16,7 +16,7 @@ from gen.paths import cache_home, output_home
 
 if TYPE_CHECKING:
     from gen.gpu.cuda import CudaDevice
-    from gen.gpu.open import Instruments
+    from gen.gpu.timing import Instruments
     from gen.toolchain.nvrtc import Nvrtc
 
 
@@ -40,9 +40,9 @@ def compiler() -> Nvrtc:
 @pytest.fixture(scope="session")
 def instruments(compiler: Nvrtc) -> Instruments:
     """What measuring takes, on the first GPU."""
-    from gen.gpu.open import open_instruments
+    from gen.gpu.timing import Instruments
 
-    return open_instruments(0, compiler)
+    return Instruments.open(0, compiler)
 
 
 @pytest.fixture(scope="session")

@@ -23,9 +23,9 @@ from gen.dtypes import BF16, F16, F32, F64, U8, DType
 from gen.families import FAMILIES
 from gen.families.names import find_family
 from gen.families.transpose import permutation
-from gen.gpu.open import Instruments
-from gen.gpu.timing import Calibration, Protocol
+from gen.gpu.timing import Calibration, Instruments, Protocol
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.session import CalibratedGpu
 from tests.host.cli.command import run
 
 CASES = (
@@ -52,7 +52,11 @@ ALONE = (
 def gpu(instruments: Instruments, compiler: Nvrtc, tmp_path_factory: pytest.TempPathFactory) -> BenchGpu:
     """The GPU, with figures instead of a calibration."""
     limits = Calibration(instruments.device.name, instruments.device.driver, 3000.0, 3000.0, 3000.0, 4.0, 1.0)
-    return BenchGpu(instruments.bench(limits), compiler, tmp_path_factory.mktemp("cache"))
+    return BenchGpu(
+        CalibratedGpu(instruments.device, instruments.service, instruments.clock, limits),
+        compiler,
+        tmp_path_factory.mktemp("cache"),
+    )
 
 
 def rows_of(gpu: BenchGpu, case: ComparisonCase, home: Path, *peers: str) -> list[Row]:

@@ -9,9 +9,9 @@ import pytest
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits
 from gen.families.names import find_variant
-from gen.gpu.counters import counters, profiler
 from gen.gpu.cuda import CudaDevice
 from gen.paths import output_home
+from gen.report.counters import counters, profiler
 from gen.report.explain import COUNTERS, compared, explanations, resident_warps
 
 SQUARE = {"rows": 2048, "cols": 2048, "in_pitch": 2048, "out_pitch": 2048}

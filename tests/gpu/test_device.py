@@ -16,17 +16,16 @@ from gen.errors import CompileError, DeviceError, RunError
 from gen.families.names import find_variant
 from gen.families.plans import Step
 from gen.families.transpose import Transpose
-from gen.gpu.buffers import Buffers
 from gen.gpu.cuda import CoreTimer, CudaDevice, CudaMemory
 from gen.gpu.device import LEGACY_STREAM, bytes_at
 from gen.gpu.kernel import CudaKernel
-from gen.gpu.open import Instruments
 from gen.gpu.pycuda import Nvcc
 from gen.gpu.service import GATE_SECONDS, Service
-from gen.gpu.timing import GRAPH_LAUNCHES, Protocol
-from gen.gpu.trial import Problem
+from gen.gpu.timing import GRAPH_LAUNCHES, Instruments, Protocol
+from gen.store.trials import Problem
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.session import Buffers
 
 ADD = 'extern "C" __global__ void add(int* to, int what) { to[threadIdx.x] += what; }'
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.runner import CudaRunner
 from gen.emit.render import render
 from gen.errors import GenError
 from gen.families import FAMILIES
@@ -16,15 +17,14 @@ from gen.families.names import find_family, find_variant, search_space, variant
 from gen.families.reduction.algorithms.literature import MOST_BLOCKS, NestedConfig
 from gen.gpu.cuda import CudaDevice
 from gen.gpu.device import bytes_at
-from gen.gpu.isolated import IsolatedDevice
-from gen.gpu.kernel import CudaRunner
-from gen.gpu.open import GpuFactory
 from gen.gpu.pycuda import Nvcc
 from gen.proof.cases import Case, Content
 from gen.proof.prover import check, prove, unsupported_extents
 from gen.report.ladder import listed, timed
 from gen.toolchain.link import find_linker
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.device import IsolatedDevice
+from gen.tune.session import GpuFactory
 from tests.host.test_mutants import changed
 from tests.mutants import nested
 from tests.mutants.change import Mutant

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import gen
+from bench.runner import CudaRunner
 from gen.dtypes import DTYPES, DType
 from gen.emit.render import render
 from gen.errors import SpecError
@@ -19,7 +20,6 @@ from gen.families.names import illegal, variant
 from gen.families.reduction import Reduction
 from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.gpu.cuda import CudaDevice
-from gen.gpu.kernel import CudaRunner
 from gen.proof.prover import check, unsupported_extents
 from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases, variants_of

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.runner import CudaRunner, ProvableKernel
 from gen.emit.render import render
 from gen.families.base import Variant
 from gen.families.stencil import StencilSpec
 from gen.gpu.cuda import CudaDevice
-from gen.gpu.kernel import CudaKernel, CudaRunner
 from gen.proof.cases import Case, Content, allocate, edge_cases, fill
 from gen.proof.prover import check, unsupported_extents
 from gen.toolchain.farm import CompileFarm
@@ -28,7 +28,7 @@ def runner(device: CudaDevice, compiler: Nvrtc) -> CudaRunner:
     return CudaRunner(device, compiler, render)
 
 
-def loaded(runner: CudaRunner, compiler: Nvrtc, made: Sequence[Variant]) -> dict[Variant, CudaKernel]:
+def loaded(runner: CudaRunner, compiler: Nvrtc, made: Sequence[Variant]) -> dict[Variant, ProvableKernel]:
     """Compiled on all cores, then loaded."""
     with CompileFarm(compiler) as farm:
         list(farm.compile_many(((one.name, render(one)) for one in made), runner.limits.arch))
@@ -36,12 +36,12 @@ def loaded(runner: CudaRunner, compiler: Nvrtc, made: Sequence[Variant]) -> dict
 
 
 @pytest.fixture(scope="module")
-def kernels(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, CudaKernel]:
+def kernels(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, ProvableKernel]:
     return loaded(runner, compiler, VARIANTS)
 
 
 @pytest.fixture(scope="module")
-def lines(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, CudaKernel]:
+def lines(runner: CudaRunner, compiler: Nvrtc) -> dict[Variant, ProvableKernel]:
     return loaded(runner, compiler, LINES)
 
 
@@ -72,7 +72,7 @@ def test_any_line_equals_numpy(runner: CudaRunner, compiler: Nvrtc, made: list[V
 @settings(max_examples=max(settings().max_examples // 2, 1))
 @given(case=cases())
 def test_all_variants_of_a_spec_give_the_same_bits(
-    runner: CudaRunner, kernels: dict[Variant, CudaKernel], case: Case
+    runner: CudaRunner, kernels: dict[Variant, ProvableKernel], case: Case
 ) -> None:
     for spec in SPECS:
         assert same_bits(runner, [kernels[made] for made in VARIANTS if made.spec == spec], spec, case)
@@ -81,13 +81,13 @@ def test_all_variants_of_a_spec_give_the_same_bits(
 @settings(max_examples=max(settings().max_examples // 2, 1))
 @given(case=line_cases())
 def test_all_variants_of_a_line_give_the_same_bits(
-    runner: CudaRunner, lines: dict[Variant, CudaKernel], case: Case
+    runner: CudaRunner, lines: dict[Variant, ProvableKernel], case: Case
 ) -> None:
     for spec in LINE_SPECS:
         assert same_bits(runner, [lines[made] for made in LINES if made.spec == spec], spec, case)
 
 
-def same_bits(runner: CudaRunner, kernels: Sequence[CudaKernel], spec: StencilSpec, case: Case) -> bool:
+def same_bits(runner: CudaRunner, kernels: Sequence[ProvableKernel], spec: StencilSpec, case: Case) -> bool:
     """Whether all variants of one spec that take the case write the same."""
     layouts = FAMILY.layouts(spec, case.extents)
     cells = allocate(layouts["in"], case.offset, 0).array

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gen
+from bench.runner import CudaRunner
 from gen.emit.render import render
 from gen.errors import GenError
 from gen.families import FAMILIES
@@ -20,7 +21,6 @@ from gen.families.names import find_family, variant
 from gen.families.transpose import TransposeSpec, permutation
 from gen.families.transpose.values import BITS
 from gen.gpu.cuda import CudaDevice
-from gen.gpu.kernel import CudaRunner
 from gen.proof.prover import check, unsupported_extents
 from gen.toolchain.nvrtc import Nvrtc
 from tests.strategies import cases, transposes_that_change

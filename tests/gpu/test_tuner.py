@@ -20,15 +20,14 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, variant
-from gen.gpu.isolated import IsolatedDevice
-from gen.gpu.open import GpuFactory
-from gen.gpu.trial import Entrant, Problem
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.choose import Interval, paired_ratio
+from gen.tune.device import Entrant, IsolatedDevice
 from gen.tune.run import run
 from gen.tune.search import InOrder, Search, Space
+from gen.tune.session import GpuFactory
 from gen.tune.tuner import Options, tune
 
 TRANSPOSE = find_family(FAMILIES, "transpose")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from bench.runner import CudaRunner
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.config import pairwise
 from gen.families.names import base_variants, find_variant, named_variant, search_space, variant
 from gen.gpu.cuda import CudaDevice
-from gen.gpu.kernel import CudaRunner
 from gen.gpu.pycuda import Nvcc
 from gen.paths import output_home
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, Case

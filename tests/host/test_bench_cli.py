@@ -49,7 +49,7 @@ class Script(FakeProcess):
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
     monkeypatch.setenv("GEN_HOME", str(tmp_path / "home"))
     made = Script()
-    monkeypatch.setattr("gen.gpu.isolated.IsolatedDevice", made.open)
+    monkeypatch.setattr("gen.tune.device.IsolatedDevice", made.open)
     return made
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.families.base import Plan
-from gen.gpu.trial import Trial
+from gen.store.trials import Trial
 from gen.tune.choose import Interval, choose, midmean_interval, paired_ratio
 from tests.fake_family import called_variant
 

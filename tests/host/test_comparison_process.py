@@ -28,8 +28,8 @@ from gen.compare.row import OURS, Row
 from gen.dtypes import F32
 from gen.errors import MissingToolError
 from gen.families.base import Limits
-from gen.gpu.isolated import IsolatedDevice
 from gen.gpu.timing import Protocol
+from gen.tune.device import IsolatedDevice
 from gen.workers import Report
 from tests.fake_process import FakePeer, FakeProcess
 

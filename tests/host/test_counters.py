@@ -14,7 +14,9 @@ from gen.errors import MissingToolError, RunError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits
 from gen.families.names import find_variant
-from gen.gpu.counters import (
+from gen.proof.host import HostRunner
+from gen.proof.trace import traffic
+from gen.report.counters import (
     LOAD_SECTORS,
     METRICS,
     SHARED_LOAD_WAVEFRONTS,
@@ -26,8 +28,6 @@ from gen.gpu.counters import (
     request,
     total,
 )
-from gen.proof.host import HostRunner
-from gen.proof.trace import traffic
 from tests.outside.scan_family.scan import Scan
 
 LIMITS = Limits.of("sm_90")
@@ -128,7 +128,7 @@ def test_the_profiler_is_asked_for_the_kernels_of_the_plan_alone(profiler: Calla
     called: list[Any] = json.loads((tmp_path / "called.json").read_text())
     assert called[called.index("--kernel-name") + 1] == f"regex:^({made.name}|{made.name}_finish)$"
     assert called[called.index("--clock-control") + 1] == "none"
-    assert called[-3:-1] == ["-m", "gen.gpu.once"]
+    assert called[-3:-1] == ["-m", "gen.report.counters"]
 
 
 @pytest.mark.parametrize(

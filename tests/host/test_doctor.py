@@ -98,7 +98,7 @@ Version 2025.3.1.0 (build 36398880) (public-release)"""
     ("name", "where", "says", "expected"),
     [
         ("nvdisasm", "gen.toolchain.sass.disassembler", NVDISASM, "13.0"),
-        ("Nsight Compute (ncu)", "gen.gpu.counters.profiler", NCU, "2025.3.1.0"),
+        ("Nsight Compute (ncu)", "gen.report.counters.profiler", NCU, "2025.3.1.0"),
     ],
 )
 def test_what_explain_makes_use_of_is_found_where_it_looks(

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.errors import StoreError
-from gen.gpu.trial import Status
 from gen.store.exchange import (
     _INVALIDITY,
     Measured,
@@ -26,7 +25,7 @@ from gen.store.exchange import (
     text_of_t4,
     write_table,
 )
-from gen.store.trials import Row, Trials
+from gen.store.trials import Row, Status, Trials
 from tests.strategies import json_values
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "t4-results.schema.json").read_text())

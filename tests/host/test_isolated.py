@@ -13,9 +13,9 @@ import pytest
 from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.names import find_family
-from gen.gpu.isolated import IsolatedDevice, _Desk
-from gen.gpu.trial import Entrant, Problem
+from gen.store.trials import Problem
 from gen.toolchain.compiled import Compiled
+from gen.tune.device import Entrant, IsolatedDevice, _Driver
 from gen.tune.search import Space, exhaustive
 from gen.workers import STARTS
 from tests.fake_tuning import DyingBench, time_of
@@ -150,7 +150,7 @@ def test_what_waits_hears_why_a_problem_is_not_open_again(start: Start) -> None:
 
 
 def test_an_opening_that_takes_too_long_is_told_by_its_own_limit(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gen.gpu.isolated.PATIENCE", 2.0)
+    monkeypatch.setattr("gen.tune.device.OTHER_SECONDS", 2.0)
     session = start(watchdog=1.0, open="hang").open(PROBLEM, BASE)
     with pytest.raises(RunError, match=r"failed while it was to open \(got it did not end within 2 s\)"):
         session.ready().result(60)
@@ -185,7 +185,7 @@ def test_where_it_cannot_start_again_all_who_wait_hear_of_it(
     device = start(first=misdeed)
     session = device.open(PROBLEM, BASE)
     session.ready().result()
-    begin = partial(_Desk, DyingBench({}, Path("/dev/null"), dies_at_start=True))
+    begin = partial(_Driver, DyingBench({}, Path("/dev/null"), dies_at_start=True))
     monkeypatch.setattr(device.workers, "_begin", begin)
     futures = [session.submit(one, 100.0) for one in (FIRST, SECOND)]
     assert futures[0].result(60).status == "launch_failed"

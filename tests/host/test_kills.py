@@ -14,8 +14,7 @@ import numpy as np
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family
-from gen.gpu.trial import Problem
-from gen.store.trials import FILE, Trials
+from gen.store.trials import FILE, Problem, Trials
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.tuner import Options, tune
 from gen.workers import fork

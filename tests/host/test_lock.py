@@ -150,8 +150,8 @@ def test_a_gpu_has_a_uuid() -> None:
 
 
 def _opens_a_gpu(node: ast.AST) -> bool:
-    called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Name) and called.id in ("IsolatedDevice", "open_instruments", "find_sanitizer")
+    opening = ("IsolatedDevice", "Instruments.open", "find_sanitizer")
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in opening
 
 
 def _takes_the_lock(node: ast.AST) -> bool:

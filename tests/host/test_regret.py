@@ -14,7 +14,7 @@ from gen.families.base import Launch, Plan
 from gen.families.expr import ONE
 from gen.families.names import base_variants, search_space, variant
 from gen.families.regions import WHOLE, Bound, Region
-from gen.gpu.trial import Problem, Trial
+from gen.store.trials import Problem, Trial
 from gen.tune.problems import problems
 from gen.tune.regret import MOST_REGRET, Part, Point, probes, split, worst
 from tests.fake_family import called_variant

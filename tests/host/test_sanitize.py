@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from bench import sanitize
+from bench.runner import bytes_of
 from bench.sanitize import command_of, jobs_of, parse
-from bench.sanitizer.exact import ExactKernel, bytes_of, gaps_of
+from bench.sanitizer.exact import ExactKernel, gaps_of
 from bench.sanitizer.faults import FAULTS, TOOLS, Fault
 from bench.sanitizer.jobs import PIECE, pieces
 from bench.sanitizer.process import arguments_of

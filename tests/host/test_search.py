@@ -17,8 +17,9 @@ from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Plan, Variant
 from gen.families.config import Config, tunable
 from gen.families.names import base_variants, find_family, legal_space, search_space, variant
-from gen.gpu.trial import Entrant, Problem, Trial
+from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
+from gen.tune.device import Entrant
 from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
 from gen.tune.search import SAMPLE, SEARCHES, Climb, Space, exhaustive, find_search, random
 from gen.tune.tuner import Options

@@ -23,9 +23,8 @@ from gen.families.base import Operand
 from gen.families.config import plain
 from gen.families.names import base_variants, find_family, search_space, variant
 from gen.families.stencil import StencilSpec
-from gen.gpu.trial import Problem, Trial
 from gen.store import trials as module
-from gen.store.trials import FILE, Setting, Trials, key
+from gen.store.trials import FILE, Problem, Setting, Trial, Trials, key
 
 STENCIL = find_family(FAMILIES, "stencil")
 SPEC: StencilSpec = STENCIL.catalogue[0]

@@ -22,7 +22,7 @@ def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeProcess:
         assert (factory.compiled, factory.calibrate) == (None, False), "as the caller's libraries are"
         return made
 
-    monkeypatch.setattr("gen.gpu.isolated.IsolatedDevice", begin)
+    monkeypatch.setattr("gen.tune.device.IsolatedDevice", begin)
     return made
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.base import Variant
-from gen.gpu.trial import Problem
+from gen.store.trials import Problem
 from gen.store.tuned import Winner
 from gen.tune.problems import problems
 from gen.tune.run import Run, run

@@ -16,13 +16,13 @@ from gen.emit.render import render
 from gen.errors import RunError, StoreError
 from gen.families import FAMILIES
 from gen.families.stencil import StencilSpec
-from gen.gpu.trial import Entrant, Problem
 from gen.store.folder import variants_of_home
 from gen.store.specs import read_specs
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trials
 from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
 from gen.tune import run as module
 from gen.tune import tuner
+from gen.tune.device import Entrant
 from gen.tune.problems import problems
 from tests.fake_tuning import FakeSession, FakeTuningDevice
 from tests.host.run.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, gen, tuned

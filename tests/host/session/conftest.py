@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gen.gpu.trial import Problem
+from gen.store.trials import Problem
 from tests.host.session.given import PROBLEM, Bench
 
 

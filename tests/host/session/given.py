@@ -11,10 +11,11 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family, find_variant
 from gen.gpu.service import Service
-from gen.gpu.session import GpuBench
 from gen.gpu.timing import Calibration, Clock
-from gen.gpu.trial import Entrant, Problem, Rounds, Trial
+from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
+from gen.tune.device import Entrant, Rounds
+from gen.tune.session import CalibratedGpu
 from tests.fake_device import After, FakeDevice
 from tests.fakes import OracleRunner
 
@@ -34,14 +35,14 @@ class Bench:
     """A session on the fake, whose kernels misbehave where they are told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, problem: Problem = PROBLEM, base: Variant = BASE) -> None:
-        monkeypatch.setattr("gen.gpu.session.WARM_UP", 0.0)
+        monkeypatch.setattr("gen.tune.session.WARM_UP", 0.0)
         self.gpu = FakeDevice(OracleRunner())
         self.gpu.enter()
         self.faults = self.gpu.after
         self.told: list[str] = []
         service = Service(self.gpu)
         self.clock = Clock(self.gpu, service)
-        self.bench = GpuBench(self.gpu, service, self.clock, CALIBRATION)
+        self.bench = CalibratedGpu(self.gpu, service, self.clock, CALIBRATION)
         self.session = self.bench.open(problem, entrant(base))
 
     def attempt(self, made: Variant, give_up_us: float = 10.0) -> Trial:

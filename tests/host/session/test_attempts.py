@@ -14,7 +14,7 @@ from gen.errors import DeviceError, RunError
 from gen.families import FAMILIES
 from gen.families.names import find_spec, heuristic_variants, variant
 from gen.gpu.nvml import Clocks
-from gen.gpu.trial import Problem
+from gen.store.trials import Problem
 from tests.fake_device import FakeDevice
 from tests.host.session.given import (
     FIRST,

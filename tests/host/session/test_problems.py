@@ -15,7 +15,7 @@ from gen.families.base import Array, Expected, Extents, Launch, Layout, Operand,
 from gen.families.expr import ONE
 from gen.families.transpose import Transpose
 from gen.families.transpose.literature import MatrixSpec
-from gen.gpu.trial import Problem
+from gen.store.trials import Problem
 from tests.fake_device import FakeDevice
 from tests.fake_family import CalledVariant, FakeAlgorithm, FakeConfig, FakeFamily, FakeSpec
 from tests.host.session.given import (

@@ -11,8 +11,7 @@ from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family, find_variant
 from gen.gpu.timing import METHOD
-from gen.gpu.trial import Problem
-from gen.store.trials import Setting, Trials
+from gen.store.trials import Problem, Setting, Trials
 from gen.tune.outcome import Outcome
 from gen.tune.search import Space
 from gen.tune.tuner import candidates, tune

@@ -7,8 +7,7 @@ import pytest
 from gen.errors import CompileError, RunError
 from gen.families.base import Variant
 from gen.families.names import search_space
-from gen.gpu.trial import Problem, Status
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Status, Trials
 from gen.tune.outcome import winner_of
 from gen.tune.search import random
 from gen.tune.tuner import Options, candidates

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from gen.families.base import Plan
-from gen.gpu.trial import Entrant, Rounds, Trial
-from gen.store.trials import Trials
+from gen.store.trials import Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
 from gen.tune.choose import choose
+from gen.tune.device import Entrant, Rounds
 from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
 from gen.tune.race import FINALISTS, FIRST_HEAT, LAST_TURNS, LEAST_TURNS, MOST_TURNS, ROUND, Finals
 from tests.fake_family import called_variant

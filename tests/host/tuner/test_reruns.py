@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from gen.families.base import Variant
-from gen.gpu.trial import Entrant, Status, Trial
-from gen.store.trials import Trials
+from gen.store.trials import Status, Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, tuner
 from gen.tune.attempts import Sources
+from gen.tune.device import Entrant
 from gen.tune.outcome import Interrupted, displaces
 from gen.tune.race import ROUND
 from gen.tune.search import Climb, InOrder, Search, Space

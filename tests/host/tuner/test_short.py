@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gen.gpu.trial import Entrant, Rounds
 from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, race, tuner
+from gen.tune.device import Entrant, Rounds
 from gen.tune.race import BESIDE, FINALISTS, HOT_TURNS, LAST_TURNS, MOST_HOT, ROUND
 from gen.tune.tuner import candidates
 from tests.fake_tuning import FakeSession, FakeTuningDevice

@@ -13,10 +13,10 @@ import pytest
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.regions import Bound, Region
-from gen.gpu.trial import Entrant, Problem, Trial
-from gen.store.trials import Trials
+from gen.store.trials import Problem, Trial, Trials
 from gen.store.tuned import FILE, Winner, read_winners
 from gen.tune.attempts import Sources
+from gen.tune.device import Entrant
 from gen.tune.outcome import Outcome
 from gen.tune.problems import problems
 from gen.tune.race import Finals

@@ -1,28 +1,35 @@
-"""A problem made ready on a GPU, and variants tried on it: proven against base on the device, then timed COLD."""
+"""A GPU on which variants are tried: proven against base on the device, then timed from cold caches."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from gen.errors import DeviceError, GenError, RunError
-from gen.families.base import Array, Expected, Variant
+from gen.errors import DeviceError, GenError, MissingToolError, RunError
+from gen.families.base import Array, Expected, Layout, Operand, Variant
 from gen.families.plans import Step
-from gen.gpu.buffers import VECTOR, Buffers, DeviceArray
-from gen.gpu.device import Device, Memory
+from gen.gpu.device import Device, Memory, bytes_at, find_gpu
 from gen.gpu.kernel import CudaKernel
 from gen.gpu.nvml import Clocks, Nvml
-from gen.gpu.service import Service
-from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock
-from gen.gpu.trial import Entrant, Problem, Rounds, Status, Trial
+from gen.gpu.service import Rows, Service
+from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, Instruments, store_calibration, stored_calibration
 from gen.proof.oracle import Allowance, disagreement, sharpened
+from gen.store.trials import Problem, Status, Trial
+from gen.toolchain.compiled import Compiler
+from gen.tune.device import Entrant, Rounds
 
+_log = logging.getLogger(__name__)
+VECTOR = 16  # bytes: what service kernels move at a time
+RED_ZONE = 4096  # bytes before and behind each array, which no kernel may write
+_ZONE = np.full(RED_ZONE, 0xC5, np.uint8)
 SAMPLES = 3  # of a variant that is worth more than one
 CHEAP_US = 1000.0  # a variant that takes less is looked at once more before it is given up
 CLOSE = 0.6  # one that takes more is worth more samples only within this part of the time to give up at
@@ -38,24 +45,169 @@ POISONS = (0xFFC1A5A5, 0x7FA15A5A)  # two NaN patterns: an element that is not w
 _HARMLESS = ("idle", "in step")  # reasons of a low clock that no kernel is timed under
 
 
-class GpuBench:
-    """A GPU on which variants are tried; implements `Bench`.
+class DeviceArray:
+    """An array operand on the device.
+
+    Attributes:
+        operand, layout, rows: what it is, and how its elements lie.
+        start, size: whole vectors that hold its elements. Before and behind them lies a red zone that no kernel may
+            write.
+        offset: bytes from `start` to its first element.
+        address: of its first element.
+    """
+
+    def __init__(self, device: Device, operand: Operand, layout: Layout, alignment: int = VECTOR) -> None:
+        """Allocates it at an address that so many bytes divide, and no larger power of two up to 16."""
+        self.operand, self.layout, self.rows = operand, layout, Rows.of(layout)
+        self.offset = alignment % VECTOR
+        self.size = -(-max(self.offset + self.rows.span, 1) // VECTOR) * VECTOR
+        self._device = device
+        self._memory: Memory = device.allocate(2 * RED_ZONE + self.size)
+        self.start = self._memory.address + RED_ZONE
+        self.address = self.start + self.offset
+        self._mark()
+
+    def download(self) -> Array:
+        """The array, copied to the host."""
+        content = bytes_at(self._device, self.start, self.size)[self.offset :]
+        return np.ndarray(self.layout.shape, self.layout.dtype, content.data, 0, self.layout.strides)
+
+    def surroundings_changed(self, poison: int | None) -> bool:
+        """Whether the red zones were written, or what fills up the first vector and the last.
+
+        Those hold the poison; where `poison` is None they are not looked at.
+        """
+        end = self.offset + self.rows.span
+        filled_up = self.size - end
+        before = bytes_at(self._device, self.start - RED_ZONE, RED_ZONE + self.offset)
+        behind = bytes_at(self._device, self.start + end, filled_up + RED_ZONE)
+        head, tail = before[RED_ZONE:], behind[:filled_up]
+        if poison is not None:
+            vector = np.full(VECTOR // 4, poison, np.uint32).view(np.uint8)
+            head, tail = vector[: self.offset], vector[VECTOR - filled_up :]
+        whole_before = np.array_equal(before, np.concatenate((_ZONE, head)))
+        if whole_before and np.array_equal(behind, np.concatenate((tail, _ZONE))):
+            return False
+        self._mark()  # whole again for the next kernel
+        return True
+
+    def free(self) -> None:
+        """Gives its memory back."""
+        self._memory.free()
+
+    def _mark(self) -> None:
+        for zone in (self.start - RED_ZONE, self.start + self.size):
+            self._device.upload(zone, _ZONE)
+
+
+class Buffers:
+    """One set of them. Every set holds the same elements, at addresses of its own.
+
+    Attributes:
+        inputs, outputs, changing: by their roles.
+        filled_with: the word that fills the outputs before a kernel runs.
+    """
+
+    def __init__(self, device: Device, service: Service, problem: Problem) -> None:
+        """Allocates and fills. Raises DeviceError if there is no memory for it."""
+        self._service, self._problem = service, problem
+        self.filled_with = 0
+        layouts = problem.family.layouts(problem.spec, problem.extents)
+        arrays: list[DeviceArray] = []
+        try:
+            for operand in problem.spec.operands:
+                if operand.role != "number":
+                    array = DeviceArray(device, operand, layouts[operand.name], problem.alignment)
+                    arrays.append(array)
+        except BaseException:
+            for array in arrays:
+                array.free()
+            raise
+        self.inputs, self.outputs, self.changing = (
+            [array for array in arrays if array.operand.role == role] for role in ("in", "out", "inout")
+        )
+        for array in (*self.inputs, *self.changing):
+            self.fill(array)
+        self._checksums = self._digests()
+
+    @property
+    def written(self) -> tuple[DeviceArray, ...]:
+        """Arrays that a kernel writes."""
+        return (*self.outputs, *self.changing)
+
+    @property
+    def addresses(self) -> Mapping[str, int]:
+        """Of every array's first element, by operand."""
+        return {array.operand.name: array.address for array in self}
+
+    @property
+    def size(self) -> int:
+        """Bytes of all arrays, without what surrounds them."""
+        return sum(array.size for array in self)
+
+    def fill_inputs(self) -> None:
+        """Writes the inputs anew: a kernel may have changed them under those that come next."""
+        for array in self.inputs:
+            self.fill(array)
+
+    def download(self) -> Mapping[str, Array]:
+        """What is read, by operand, as it is before anything runs."""
+        for array in self.changing:
+            self.fill(array)
+        return {array.operand.name: array.download() for array in (*self.inputs, *self.changing)}
+
+    def reset(self, poison: int) -> None:
+        """Queues what comes before each run: outputs hold the poison, and what is changed in place is as it was."""
+        self.poison(poison)
+        for array in self.changing:
+            self.fill(array)
+
+    def poison(self, word: int) -> None:
+        """Queues filling the outputs with a word."""
+        self.filled_with = word
+        for array in self.outputs:
+            self._service.fill(array.start, array.size, word)
+
+    def input_changed(self) -> str | None:
+        """What is wrong with the inputs."""
+        return None if self._digests() == self._checksums else "an input was written"
+
+    def free(self) -> None:
+        """Gives the memory back."""
+        for array in self:
+            array.free()
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return iter((*self.inputs, *self.outputs, *self.changing))
+
+    def fill(self, array: DeviceArray) -> None:
+        """Queues writing random elements, always the same."""
+        place = self._problem.spec.operands.index(array.operand)
+        self._service.random(array.start, array.size, place + 1, array.operand.dtype)
+
+    def _digests(self) -> list[int]:
+        return [self._service.checksum(array.start, array.size) for array in self.inputs]
+
+
+class CalibratedGpu:
+    """A GPU with what measuring takes, on which variants are tried; implements `LocalDevice`.
 
     Attributes:
         name, driver, limits: the device's.
         about: its calibration.
+        device, service, clock: its instruments.
+        nvml: where clocks and other processes are seen; None where they are not.
+        spoilt: a kernel wrote where this process keeps what it relies on.
     """
 
     def __init__(
         self, device: Device, service: Service, clock: Clock, calibration: Calibration, nvml: Nvml | None = None
     ) -> None:
-        """Takes the instruments; without `nvml` neither clocks nor other processes are noted."""
+        self.device, self.service, self.clock = device, service, clock
         self.name, self.driver, self.limits = device.name, device.driver, device.limits
-        self.about = calibration
-        self.device, self.service, self.clock, self.nvml = device, service, clock, nvml
+        self.about, self.nvml, self.spoilt = calibration, nvml, False
         self._host = ThreadPoolExecutor(1, thread_name_prefix="numpy")  # which lets others run while it computes
         self._prepared: dict[str, Future[Mapping[str, Expected]]] = {}
-        self.spoilt = False  # a kernel wrote where this process keeps what it relies on
 
     def open(self, problem: Problem, base: Entrant) -> GpuSession:
         """Makes a problem ready. Raises RunError if base is wrong."""
@@ -105,6 +257,40 @@ class GpuBench:
         return () if self.nvml is None else self.nvml.others()
 
 
+@dataclass(frozen=True)
+class GpuFactory:
+    """Makes a GPU ready in the process that drives it.
+
+    Attributes:
+        index: the driver's number of it.
+        compiler: can be pickled.
+        home: holds the calibration; measured and kept there if there is none of this device. None: measured anew.
+    """
+
+    index: int
+    compiler: Compiler
+    home: Path | None
+
+    def __call__(self) -> CalibratedGpu:
+        """Opens the GPU. Raises DeviceError if there is none to use."""
+        instruments = Instruments.open(self.index, self.compiler)
+        calibration = None if self.home is None else stored_calibration(self.home, instruments.device)
+        if calibration is None:
+            calibration = instruments.calibrate()
+            if self.home is not None:
+                store_calibration(self.home, calibration)
+        return CalibratedGpu(instruments.device, instruments.service, instruments.clock, calibration, _nvml(self.index))
+
+
+def _nvml(index: int) -> Nvml | None:
+    found = find_gpu(index)
+    try:
+        return None if found is None else Nvml(found.uuid)
+    except MissingToolError as error:
+        _log.warning("Clocks and other users of the GPU are not noted: %s", error)
+        return None
+
+
 class GpuSession:
     """One problem on one GPU: inputs uploaded once, base's result kept for the others to be compared with.
 
@@ -112,7 +298,7 @@ class GpuSession:
     smaller ones (`trusted`), and the others must give base's bits.
     """
 
-    def __init__(self, bench: GpuBench, problem: Problem, base: Entrant, *, trusted: bool = False) -> None:
+    def __init__(self, bench: CalibratedGpu, problem: Problem, base: Entrant, *, trusted: bool = False) -> None:
         self._bench, self._problem = bench, problem
         self._device, self._service, self._clock = bench.device, bench.service, bench.clock
         self._sets = [Buffers(self._device, self._service, problem)]

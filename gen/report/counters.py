@@ -1,4 +1,4 @@
-"""The hardware's own counters, by Nsight Compute: what kernels really moved, and in how many turns of the banks."""
+"""The hardware's own counters, by Nsight Compute: what kernels really moved, and in how many wavefronts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gen.emit.render import render
 from gen.errors import MissingToolError, RunError
 from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Variant
@@ -69,7 +70,7 @@ def counters(
     command = [
         str(program), "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
         "--kernel-name", f"regex:^({'|'.join(symbols)})$", "--metrics", ",".join(METRICS),
-        sys.executable, "-m", "gen.gpu.once", json.dumps(request(made, extents, home)),
+        sys.executable, "-m", "gen.report.counters", json.dumps(request(made, extents, home)),
     ]  # fmt: skip
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
@@ -86,7 +87,7 @@ def counters(
 
 
 def request(made: Variant, extents: Extents, home: Path) -> dict[str, Any]:
-    """What `gen.gpu.once` is asked."""
+    """What the process that runs it is asked."""
     family = type(made.family)
     outside = not any(type(known) is family for known in FAMILIES)
     return {
@@ -122,3 +123,35 @@ def total(found: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) -> f
     """The sum of metrics over all kernels; None where none of them was counted."""
     values = [kernel[metric] for kernel in found.values() for metric in metrics if metric in kernel]
     return sum(values) if values else None
+
+
+def main() -> None:
+    """Runs variants once each on the first GPU, under the profiler that started this process.
+
+    The request is JSON: `families`, `specs` by name, `cache`, and `runs`: `name`, `extents`.
+    """
+    from gen.families import families
+    from gen.families.names import find_variant
+    from gen.gpu.kernel import CudaKernel
+    from gen.gpu.timing import Instruments
+    from gen.store.trials import Problem
+    from gen.toolchain.nvrtc import Nvrtc
+    from gen.tune.session import Buffers
+
+    request = json.loads(sys.argv[1])
+    known = families(*request["families"])
+    instruments = Instruments.open(0, Nvrtc(Path(request["cache"])))
+    device = instruments.device
+    for run in request["runs"]:
+        made, extents = find_variant(known, run["name"], request["specs"]), run["extents"]
+        buffers = Buffers(device, instruments.service, Problem(made.family, made.spec, extents))
+        kernel = CudaKernel(made, device.compile(made.name, render(made)), device, device.limits)
+        addresses = {**kernel.scratch(extents), **buffers.addresses}
+        buffers.reset(0)
+        kernel.launches(kernel.steps(extents), extents, addresses)()
+        device.synchronize()
+        buffers.free()
+
+
+if __name__ == "__main__":
+    main()
