@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.cases import public_cases
-from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone, need_gpu
+from bench.program import as_called, ended, need_gpu
+from gen.cli.gpu import alone
 from gen.dtypes import B32, LoadModifier, StoreModifier
 from gen.emit.render import render
 from gen.errors import RunError

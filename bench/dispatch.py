@@ -19,8 +19,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone, device_of, farm_of, need_gpu
+from bench.program import as_called, ended, need_gpu
+from gen.cli.gpu import alone, device_of, farm_of
 from gen.families.base import WIDEST
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gen.cli.common import ended
+from bench.program import ended
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES

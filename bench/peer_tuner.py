@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from gen.cli.common import ended
-from gen.cli.gpu import alone, need_gpu
+from bench.program import ended, need_gpu
+from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant

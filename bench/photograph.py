@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 import gen
-from gen.cli.common import ended
-from gen.cli.gpu import need_gpu
+from bench.program import ended, need_gpu
 from gen.families.stencil import Stencil, StencilSpec
 from gen.runtime.kernel import Kernel
 

@@ -8,20 +8,24 @@ these spaces in view: this says how well it fits them.
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
+import io
 import json
 import random
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from gen.cli.common import as_called, ended
+from bench.program import as_called, ended
 from gen.emit.render import render
-from gen.errors import GenError
+from gen.errors import GenError, StoreError
 from gen.families import FAMILIES
 from gen.families.base import Array, Extents, Limits, Variant
 from gen.families.config import Config, plain
@@ -29,7 +33,7 @@ from gen.families.names import find_spec, variant
 from gen.paths import cache_home, output_home
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.store.exchange import Measured, read_table
+from gen.store.exchange import FIRST_COLUMNS, LAST_COLUMNS
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.usage import usage
 from gen.tune.predict import predict
@@ -39,6 +43,24 @@ ARCH = "sm_90"
 SAMPLE = 32  # configurations of a space
 LEAST = 8  # of which a rank correlation says something
 GOAL = 0.7
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A configuration of a search space.
+
+    Attributes:
+        shape: sizes by name, and the alignment where it is less than 16: `cols=8192 rows=8192`.
+        config: the values of the tuning parameters by name, as texts.
+        time_ms: the median; None if the configuration failed.
+    """
+
+    spec: str
+    shape: str
+    algorithm: str
+    config: Mapping[str, str]
+    time_ms: float | None
+    compile_ms: float
 
 
 def main() -> int:
@@ -92,6 +114,34 @@ def sentence(content: Mapping[str, Any]) -> str:
 
 def _of(row: Mapping[str, Any]) -> str:
     return f"{row['correlation']:.2f}: {row['spec']} at {row['shape']}"
+
+
+def read_table(place: Path) -> Iterator[Measured]:
+    """The configurations of a CSV file, compressed or not. Raises StoreError, with the line, for anything else."""
+    try:
+        content = place.read_bytes()
+        text = (gzip.decompress(content) if place.suffix == ".gz" else content).decode()
+        yield from _measured(csv.reader(io.StringIO(text, newline="")), str(place))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise StoreError(str(place), "must be a table of trials", error) from error
+
+
+def _measured(lines: Iterator[list[str]], place: str) -> Iterator[Measured]:
+    head = next(lines, [])
+    if tuple(head[:3]) != FIRST_COLUMNS or tuple(head[-2:]) != LAST_COLUMNS or len(set(head)) != len(head):
+        columns = ", ".join((*FIRST_COLUMNS, "...", *LAST_COLUMNS))
+        raise StoreError(place, f"must begin with the columns {columns}", ", ".join(head)[:200])
+    for number, line in enumerate(lines, 2):
+        try:
+            values = dict(zip(head, line, strict=True))
+            config = {
+                name: value for name, value in values.items() if value and name not in (*FIRST_COLUMNS, *LAST_COLUMNS)
+            }
+            time = float(values["time_ms"]) if values["time_ms"] else None
+            compile_ms = float(values["compile_ms"])
+            yield Measured(values["spec"], values["shape"], values["algorithm"], config, time, compile_ms)
+        except ValueError as error:
+            raise StoreError(f"{place}: line {number}", "must have a value for each column", error) from error
 
 
 def spaces(file: Path) -> dict[tuple[str, str], list[Measured]]:

@@ -18,11 +18,11 @@ from typing import Any
 
 from bench import afterwards, goals, ladder, predict, stencil_sweep
 from bench.cases import public_cases, public_without_spec
+from bench.program import ended
 from bench.results import Results, read_results
 from bench.stencils import steps_of
 from bench.table import full, lines, summary
 from bench.tune import table
-from gen.cli.common import ended
 from gen.store.tuned import read_winners
 
 ROOT = Path(__file__).resolve().parents[1]

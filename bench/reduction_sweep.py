@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gen
-from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone, need_gpu
+from bench.program import as_called, ended, need_gpu
+from gen.cli.gpu import alone
 from gen.dtypes import LoadModifier
 from gen.emit.render import render
 from gen.families.base import Extents, Layout, Limits, Variant

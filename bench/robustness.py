@@ -22,8 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gen.cli.common import ended
-from gen.cli.gpu import need_gpu
+from bench.program import ended, need_gpu
 from gen.store import tuned
 
 KILLS = 3

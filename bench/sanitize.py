@@ -23,12 +23,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from bench.program import need_gpu
 from bench.sanitizer.faults import FAULTS, TOOLS
 from bench.sanitizer.jobs import Job, pieces
 from bench.sanitizer.process import find_sanitizer, run_one, stop_all, version_of
 from bench.sanitizer.report import Outcome, digest_of, evidence, evidence_file, show
 from bench.sanitizer.worker import chosen, work
-from gen.cli.gpu import alone, need_gpu
+from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.errors import GenError
 from gen.families import FAMILIES

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone, need_gpu
+from bench.program import as_called, ended, need_gpu
+from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant

@@ -21,8 +21,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gen.cli.common import as_called, ended
-from gen.cli.gpu import alone, need_gpu
+from bench.program import as_called, ended, need_gpu
+from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.errors import GenError

@@ -18,8 +18,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gen.cli.common import ended
-from gen.cli.gpu import alone, need_gpu
+from bench.program import ended, need_gpu
+from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.store import tuned

@@ -17,9 +17,12 @@ import pytest
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
+from gen.families.names import base_variants
 from gen.store.trials import Problem, Status, Trial
 from gen.toolchain.compiled import Compiled, Resources
+from gen.tune.attempts import against
 from gen.tune.device import Entrant, Rounds
+from gen.tune.search import Space, exhaustive
 
 SAMPLES = 3
 
@@ -282,3 +285,17 @@ def let_tune_find(device: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: device)
     monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
     monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
+
+
+def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Trial]]:
+    """The variants that can run, base first; and those that this device or this size rules out, as trials."""
+    fit: dict[str, Variant] = {}
+    unfit: dict[str, Trial] = {}
+    space = Space(problem.family, problem.spec)
+    for made in (*base_variants(problem.family, problem.spec), *exhaustive(space).ask(space.size)):
+        reason = against(made, problem, limits)
+        if reason is None:
+            fit[made.name] = made
+        else:
+            unfit[made.name] = Trial(made, "infeasible", reason=reason)
+    return list(fit.values()), list(unfit.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,18 +67,6 @@ _USAGE = (UnknownNameError, ConfigError, SpecError, ShapeError, OptionError)
 def status_of(error: GenError) -> int:
     """The exit status: 2 for what the user asked for wrongly, 1 for everything else."""
     return 2 if isinstance(error, _USAGE) else 1
-
-
-def ended(program: Callable[[], int]) -> int:
-    """Runs a program of `bench/`; gives its exit status. What a user can cause ends in one message, no traceback."""
-    try:
-        return program()
-    except GenError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return status_of(error)
-    except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
-        return 130
 
 
 def families_of(ctx: typer.Context) -> tuple[Family[Any], ...]:
@@ -149,15 +136,3 @@ def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
         raise StoreError(
             str(home / FILE), "holds a spec that cannot be read", error, next_step="Run gen generate to write it anew"
         ) from error
-
-
-def as_called(program: str) -> str:
-    """How this program was called, so that whoever reads its results can repeat it; without the file of `--json`."""
-    arguments: list[str] = []
-    words = iter(sys.argv[1:])
-    for word in words:
-        if word == "--json":
-            next(words, None)
-        elif not word.startswith("--json="):
-            arguments.append(word)
-    return shlex.join([*program.split(), *arguments])

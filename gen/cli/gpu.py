@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gen.gpu.device import GpuInfo
     from gen.gpu.timing import Instruments
     from gen.toolchain.farm import CompileFarm
     from gen.tune.device import IsolatedDevice
@@ -83,18 +82,3 @@ def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterato
         for other in others_on(found.uuid):
             show.note(f"Beside this run, {other} is on the GPU: times may be off.")
         yield
-
-
-def need_gpu(program: str) -> GpuInfo:
-    """The first GPU, for a program of `bench/` before it begins what takes long.
-
-    Raises DeviceError if there is none.
-    """
-    from gen.errors import DeviceError
-    from gen.gpu.device import find_gpu
-
-    device = find_gpu()
-    if device is None:
-        again = "Run it where there is one; here, gen doctor says what is missing"
-        raise DeviceError(program, "needs an NVIDIA GPU with its driver", "none", next_step=again)
-    return device

@@ -13,8 +13,8 @@ from itertools import accumulate
 
 from gen.emit.render import render
 from gen.errors import CompileError, RunError
-from gen.families.base import Limits, Variant
-from gen.families.names import base_variants, heuristic_variants, variant
+from gen.families.base import Variant
+from gen.families.names import heuristic_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
 from gen.store.trials import Problem, Setting, Trial, Trials
 from gen.toolchain.farm import Farm
@@ -154,20 +154,6 @@ def to_come(
                 yield made if found is None or found.status in MADE_ANEW else None
             else:
                 yield None
-
-
-def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Trial]]:
-    """The variants that can run, base first; and those that this device or this size rules out, as trials."""
-    fit: dict[str, Variant] = {}
-    unfit: dict[str, Trial] = {}
-    space = Space(problem.family, problem.spec)
-    for made in (*base_variants(problem.family, problem.spec), *exhaustive(space).ask(space.size)):
-        reason = against(made, problem, limits)
-        if reason is None:
-            fit[made.name] = made
-        else:
-            unfit[made.name] = Trial(made, "infeasible", reason=reason)
-    return list(fit.values()), list(unfit.values())
 
 
 def base_of(problem: Problem, device: TuningDevice) -> Variant:

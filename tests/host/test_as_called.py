@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.cli.common import as_called, ended
+from bench.program import as_called, ended
 from gen.errors import RunError, SpecError
 
 BENCH = Path(__file__).parents[2] / "bench"

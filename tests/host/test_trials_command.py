@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bench.predict import read_table
 from gen.cli.app import app
-from gen.store.exchange import read_table
 from gen.store.trials import FILE, Trials
 from tests.host.test_exchange import ROW, WRONG, foreign
 

@@ -24,7 +24,7 @@ from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.device import Entrant
 from gen.tune.problems import problems
-from tests.fake_tuning import FakeSession, FakeTuningDevice
+from tests.fake_tuning import FakeSession, FakeTuningDevice, candidates
 from tests.host.run.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, gen, tuned
 
 
@@ -177,7 +177,7 @@ def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: 
         patch.setattr(FakeTuningDevice, "floor_us", floor)
         with pytest.raises(RunError, match="ended before it was ready"):
             tuned(home, TRANSPOSE, device)
-    tried = {made.name: by_length(made) for made in tuner.candidates(TRANSPOSE[0], device.limits)[0]}
+    tried = {made.name: by_length(made) for made in candidates(TRANSPOSE[0], device.limits)[0]}
     (winner,) = read_winners(home)
     assert winner.variant == min((tried[name], name) for name, _ in device.attempts)[1]
     with pytest.raises(RunError, match="is wrong"):
@@ -244,7 +244,7 @@ def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pyte
 
 
 def _names(problem: Problem) -> list[str]:
-    return [made.name for made in tuner.candidates(problem, FakeTuningDevice().limits)[0]]
+    return [made.name for made in candidates(problem, FakeTuningDevice().limits)[0]]
 
 
 def test_a_winner_of_a_spec_that_no_name_can_hold_is_kept_with_its_spec(home: Path) -> None:

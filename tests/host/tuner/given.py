@@ -14,8 +14,8 @@ from gen.gpu.timing import METHOD
 from gen.store.trials import Problem, Setting, Trials
 from gen.tune.outcome import Outcome
 from gen.tune.search import Space
-from gen.tune.tuner import candidates, tune
-from tests.fake_tuning import FakeFarm, FakeTuningDevice
+from gen.tune.tuner import tune
+from tests.fake_tuning import FakeFarm, FakeTuningDevice, candidates
 
 STENCIL = find_family(FAMILIES, "stencil")
 SIZES = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96, "steps": 1}

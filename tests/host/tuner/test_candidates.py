@@ -10,8 +10,8 @@ from gen.families.names import search_space
 from gen.store.trials import Problem, Status, Trials
 from gen.tune.outcome import winner_of
 from gen.tune.search import random
-from gen.tune.tuner import Options, candidates
-from tests.fake_tuning import SAMPLES, FakeFarm, FakeTuningDevice
+from gen.tune.tuner import Options
+from tests.fake_tuning import SAMPLES, FakeFarm, FakeTuningDevice, candidates
 from tests.host.tuner.given import (
     ALL,
     BASE,

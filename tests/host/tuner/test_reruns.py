@@ -20,8 +20,8 @@ from gen.tune.device import Entrant
 from gen.tune.outcome import Interrupted, displaces
 from gen.tune.race import ROUND
 from gen.tune.search import Climb, InOrder, Search, Space
-from gen.tune.tuner import Options, candidates
-from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice
+from gen.tune.tuner import Options
+from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice, candidates
 from tests.host.tuner.given import (
     ALL,
     BASE,

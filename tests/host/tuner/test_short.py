@@ -13,8 +13,7 @@ from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, race, tuner
 from gen.tune.device import Entrant, Rounds
 from gen.tune.race import BESIDE, FINALISTS, HOT_TURNS, LAST_TURNS, MOST_HOT, ROUND
-from gen.tune.tuner import candidates
-from tests.fake_tuning import FakeSession, FakeTuningDevice
+from tests.fake_tuning import FakeSession, FakeTuningDevice, candidates
 from tests.host.tuner.given import ALL, H100, PROBLEM, tuned, won
 from tests.host.tuner.test_reruns import Ticking
 
