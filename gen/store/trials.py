@@ -252,7 +252,8 @@ _TYPES = {name: str if type_ is Status else type_ for name, type_ in get_type_hi
 
 _log = logging.getLogger(__name__)
 FILE = "trials.sqlite"
-SCHEMA = 2
+SCHEMA = 3
+_RENAMED_PARAMETERS = {"finish": "combine", "ending": "block_reduce"}  # since schema 2, in the configs of trials
 # What a trial tells by the names of its fields; everything else in a row says what was tried, where and how.
 _OF_A_TRIAL = (
     "status", "times_us", "reason", "registers", "spill_bytes", "shared_bytes", "compile_ms", "sm_mhz", "throttled",
@@ -429,7 +430,10 @@ class Trials:
         return base
 
     def _bring_up_to_date(self, base: sqlite3.Connection) -> None:
-        """Makes the table, or gives one of an older gen the columns that it lacks. One process at a time does so."""
+        """Makes the table, or gives one of an older gen what it lacks: columns, and the new names of parameters.
+
+        One process at a time does so.
+        """
         base.execute("BEGIN IMMEDIATE")
         try:
             version = base.execute("PRAGMA user_version").fetchone()[0]
@@ -443,6 +447,10 @@ class Trials:
             if version > 0:
                 for name in [name for name in wanted if name not in present]:
                     base.execute(f"ALTER TABLE trials ADD COLUMN {name} {wanted[name]}")
+            if 0 < version < 3:
+                for old, new in _RENAMED_PARAMETERS.items():
+                    quoted = (f'"{old}":', f'"{new}":')
+                    base.execute("UPDATE trials SET config = replace(config, ?, ?)", quoted)
             base.execute(f"PRAGMA user_version = {SCHEMA}")
             base.execute("COMMIT")
         except BaseException:

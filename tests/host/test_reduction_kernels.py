@@ -17,9 +17,9 @@ from gen.families.config import Config
 from gen.families.names import variant
 from gen.families.reduction import GridConfig
 from gen.families.reduction.algorithms.columns import ColumnsConfig, StreamConfig
-from gen.families.reduction.algorithms.common import Finish
+from gen.families.reduction.algorithms.common import Combine
 from gen.families.reduction.algorithms.grid import ALONE, ClusterConfig, FlagsConfig, StridedConfig
-from gen.families.reduction.algorithms.rows import Ending, RowsConfig, SingleConfig
+from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
 from gen.families.reduction.shapes import problem
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, OFFSETS, Case
 from gen.proof.host import HostRunner
@@ -31,7 +31,7 @@ from tests.strategies import cases, configs
 HALVES: dict[str, tuple[Config, ...]] = {
     "grid": (
         GridConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),
-        GridConfig(threads_per_block=128, unroll=8, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
+        GridConfig(threads_per_block=128, unroll=8, vec_bytes=16, blocks_per_sm=2, combine=Combine.SECOND_PASS),
     ),
     "flags": (FlagsConfig(threads_per_block=128, unroll=2, vec_bytes=16, blocks_per_sm=2),),
     "cluster": (
@@ -47,23 +47,25 @@ HALVES: dict[str, tuple[Config, ...]] = {
     "columns": (
         ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2),
         ColumnsConfig(columns_x=128, rows_y=1, unroll=4, vec_bytes=16, blocks_per_sm=8),
-        ColumnsConfig(columns_x=128, rows_y=1, unroll=2, vec_bytes=8, blocks_per_sm=8, finish=Finish.FLAGS),
-        ColumnsConfig(columns_x=16, rows_y=8, unroll=8, vec_bytes=16, blocks_per_sm=2, finish=Finish.SECOND_PASS),
+        ColumnsConfig(columns_x=128, rows_y=1, unroll=2, vec_bytes=8, blocks_per_sm=8, combine=Combine.FLAGS),
+        ColumnsConfig(columns_x=16, rows_y=8, unroll=8, vec_bytes=16, blocks_per_sm=2, combine=Combine.SECOND_PASS),
     ),
     "columns flags": (
-        ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2, finish=Finish.FLAGS),
+        ColumnsConfig(columns_x=16, rows_y=8, unroll=2, vec_bytes=8, blocks_per_sm=2, combine=Combine.FLAGS),
     ),
-    "stream flags": (StreamConfig(threads_per_block=128, unroll=2, vec_bytes=8, blocks_per_sm=2, finish=Finish.FLAGS),),
+    "stream flags": (
+        StreamConfig(threads_per_block=128, unroll=2, vec_bytes=8, blocks_per_sm=2, combine=Combine.FLAGS),
+    ),
     "stream": (StreamConfig(threads_per_block=128, unroll=2, vec_bytes=8, blocks_per_sm=2),),
     "strided": (
         StridedConfig(threads_per_block=64, unroll=4),
-        StridedConfig(threads_per_block=64, unroll=4, finish=Finish.SECOND_PASS),
+        StridedConfig(threads_per_block=64, unroll=4, combine=Combine.SECOND_PASS),
     ),
     "single": (
         SingleConfig(threads_per_block=32, unroll=1, vec_bytes=16),
         SingleConfig(threads_per_block=64, unroll=2, vec_bytes=8),
-        SingleConfig(threads_per_block=32, unroll=2, vec_bytes=16, ending=Ending.SHARED),
-        SingleConfig(threads_per_block=128, unroll=1, vec_bytes=16, ending=Ending.SHARED),
+        SingleConfig(threads_per_block=32, unroll=2, vec_bytes=16, block_reduce=BlockReduce.SHARED),
+        SingleConfig(threads_per_block=128, unroll=1, vec_bytes=16, block_reduce=BlockReduce.SHARED),
     ),
 }
 PLACES = {
@@ -144,7 +146,7 @@ def test_a_block_that_waits_for_others_has_room_beside_them(arch: str, data: st.
     config = data.draw(configs(algorithm.config), label="config")
     shape = [data.draw(st.integers(1, 3000)), data.draw(st.integers(1, 300_000))]
     extents = problem(made, shape if name == "flags" else shape[::-1])
-    if getattr(config, "finish", Finish.FLAGS) is not Finish.FLAGS or algorithm.illegal(made, config) is not None:
+    if getattr(config, "combine", Combine.FLAGS) is not Combine.FLAGS or algorithm.illegal(made, config) is not None:
         return
     if algorithm.infeasible(made, config, limits) or algorithm.unsupported_extents(made, config, extents, limits):
         return

@@ -13,7 +13,7 @@ from gen.errors import ShapeError
 from gen.families.base import Array, Layout, Limits, Variant
 from gen.families.names import variant
 from gen.families.reduction import ReductionSpec
-from gen.families.reduction.algorithms.rows import Ending, SingleConfig
+from gen.families.reduction.algorithms.rows import BlockReduce, SingleConfig
 from gen.families.reduction.shapes import Form, form
 from gen.proof.host import HostRunner
 from gen.proof.oracle import disagreement
@@ -113,7 +113,9 @@ def test_integers_wrap_as_numpys_and_narrow_ones_add_in_64_bits(host_runner: Hos
 
 def test_an_instruction_adds_up_a_warps_integers_as_numpy_does(host_runner: HostRunner) -> None:
     single = FAMILY.algorithms["single"]
-    configs = [SingleConfig(threads_per_block=n, unroll=2, vec_bytes=8, ending=Ending.SUMS) for n in (32, 128)]
+    configs = [
+        SingleConfig(threads_per_block=n, unroll=2, vec_bytes=8, block_reduce=BlockReduce.SUMS) for n in (32, 128)
+    ]
     for config, (dtype, result) in product(configs, ((I64, None), (I32, None), (U8, None), (I32, "i32"))):
         made = spec("sum", dtype, dtype=result)
         ends = np.iinfo(dtype.numpy)

@@ -27,7 +27,7 @@ from gen.families.base import Family, Variant
 from gen.families.config import tunable
 from gen.families.names import base_variants, find_variant, named_variant, search_space, variant
 from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
-from gen.families.reduction.algorithms.common import Finish
+from gen.families.reduction.algorithms.common import Combine
 from gen.families.transpose import Tiled, TiledConfig, Transpose, TransposeSpec
 from gen.paths import templates_root
 
@@ -114,10 +114,11 @@ def test_a_family_from_outside_renders_its_own_templates(tmp_path: Path) -> None
 
 def test_a_template_reads_fields_of_the_config_by_their_names(tmp_path: Path) -> None:
     template = (
-        "{# inputs: name, unroll, load_modifier, finish #}\n{{ name }} {{ unroll }} {{ load_modifier }} {{ finish }}\n"
+        "{# inputs: name, unroll, load_modifier, combine #}\n"
+        "{{ name }} {{ unroll }} {{ load_modifier }} {{ combine }}\n"
     )
     made = fake(tmp_path, template, {})
-    config = GridConfig(unroll=8, load_modifier=LoadModifier.CG, finish=Finish.TICKET)
+    config = GridConfig(unroll=8, load_modifier=LoadModifier.CG, combine=Combine.TICKET)
     made = replace(made, config=config)
     assert body(render(made)) == f"{made.name} 8 __ldcg ticket\n"
 

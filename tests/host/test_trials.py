@@ -21,7 +21,7 @@ from gen.errors import GenError, StoreError
 from gen.families import FAMILIES
 from gen.families.base import Operand
 from gen.families.config import plain
-from gen.families.names import base_variants, find_family, search_space, variant
+from gen.families.names import base_variants, find_family, find_variant, search_space, variant
 from gen.families.stencil import StencilSpec
 from gen.store import trials as module
 from gen.store.trials import FILE, Problem, Setting, Trial, Trials, key
@@ -226,7 +226,7 @@ def test_a_file_of_a_newer_gen_is_refused_and_left_as_it_is(tmp_path: Path) -> N
     with sqlite3.connect(tmp_path / FILE) as base:
         base.execute(f"PRAGMA user_version = {module.SCHEMA + 1}")
     base.close()
-    with pytest.raises(StoreError, match=r"must have schema 2 \(got 3\)\. Move it away, or use a newer gen") as caught:
+    with pytest.raises(StoreError, match=r"must have schema 3 \(got 4\)\. Move it away, or use a newer gen") as caught:
         Trials(tmp_path)
     assert str(tmp_path / FILE) in str(caught.value)
     with sqlite3.connect(tmp_path / FILE) as base:
@@ -274,6 +274,23 @@ def test_trials_of_an_older_gen_are_kept_beside_new_ones(tmp_path: Path) -> None
     assert trials.find(SETTING, PROBLEM, "text 3", VARIANT) == OK
     row = trials._base.execute("SELECT * FROM trials WHERE key = 'old'").fetchone()
     assert (row["median_us"], row["options"], row["alignment"], row["config"]) == (2.0, "", 16, "{}")
+    trials.close()
+
+
+def test_parameters_that_were_renamed_have_their_new_names_in_older_trials(tmp_path: Path) -> None:
+    family = FAMILIES[0]
+    names = ("grid_tpb128_u8_v16_bpm2_secondpass", "single_tpb128_u4_v16_shared")
+    made = [find_variant((family,), f"reduction_sum_f32__{name}", {}) for name in names]
+    trials = Trials(tmp_path)
+    for one in made:
+        trials.record(SETTING, replace(PROBLEM, spec=one.spec), one.name, replace(OK, variant=one))
+    trials._base.execute("""UPDATE trials SET config = replace(replace(config, '"combine"', '"finish"'),
+        '"block_reduce"', '"ending"')""")
+    trials._base.execute("PRAGMA user_version = 2")
+    trials.close()
+    trials = Trials(tmp_path)
+    configs = {row.variant: row.config for row in trials.rows()}
+    assert configs == {one.name: one.config.values() for one in made}
     trials.close()
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from gen.dtypes import LoadModifier
 from gen.families.config import Config
 from gen.families.reduction.algorithms.columns import MOST_SHARED_BYTES, ColumnsConfig, StreamConfig
-from gen.families.reduction.algorithms.common import Finish
+from gen.families.reduction.algorithms.common import Combine
 from gen.families.reduction.algorithms.grid import FlagsConfig, GridConfig, StridedConfig
-from gen.families.reduction.algorithms.rows import Ending, RowsConfig, SingleConfig
+from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
 from gen.families.reduction.shapes import ShapeClass
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import is_light, is_sum, state_bytes
@@ -34,9 +34,9 @@ def heuristic_configs(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...
         case ShapeClass.FEW:
             sums = ((128, 2, 16), (32, 2, 16), (64, 4, 16)) if is_sum(spec) else ()
             return (
-                _single(spec, 256, min(size, 8), 16), *(_single(spec, *of, Ending.SUMS) for of in sums),
+                _single(spec, 256, min(size, 8), 16), *(_single(spec, *of, BlockReduce.SUMS) for of in sums),
                 _single(spec, 128, 8, 4), _single(spec, 128, min(size, 8), 8), _single(spec, 512, 2, 16),
-                _single(spec, 256, 1, 8), _single(spec, 128, 4, 8), _single(spec, 32, 2, 16, Ending.SHUFFLES),
+                _single(spec, 256, 1, 8), _single(spec, 128, 4, 8), _single(spec, 32, 2, 16, BlockReduce.SHUFFLES),
             )  # fmt: skip
         case ShapeClass.SMALL:
             block, several = _single(spec, 1024, min(size, 8), 16), _flags(256, 2, 16, 2)
@@ -101,7 +101,7 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     if one is ShapeClass.TALL_COLUMNS:
         threads = _room_for(narrow // size * per_column)
         stream = StreamConfig(
-            threads_per_block=threads, unroll=4, vec_bytes=narrow, blocks_per_sm=2, finish=Finish.FLAGS
+            threads_per_block=threads, unroll=4, vec_bytes=narrow, blocks_per_sm=2, combine=Combine.FLAGS
         )  # fmt: skip
         return (("stream", stream),)
     if one is ShapeClass.COLUMNS:
@@ -127,11 +127,11 @@ def _room_for(state_bytes: int) -> int:
 
 
 def _single(
-    spec: ReductionSpec, threads: int, unroll: int, vec: int, ending: Ending = Ending.SHARED
+    spec: ReductionSpec, threads: int, unroll: int, vec: int, block_reduce: BlockReduce = BlockReduce.SHARED
 ) -> Choice:  # fmt: skip
-    ending = ending if is_light(spec) else Ending.SHUFFLES
+    block_reduce = block_reduce if is_light(spec) else BlockReduce.SHUFFLES
     vec = max(vec, spec.dtype.size)
-    return "single", SingleConfig(threads_per_block=threads, unroll=unroll, vec_bytes=vec, ending=ending)
+    return "single", SingleConfig(threads_per_block=threads, unroll=unroll, vec_bytes=vec, block_reduce=block_reduce)
 
 
 def _flags(threads: int, unroll: int, vec: int, per_sm: int, load: LoadModifier = PLAIN) -> Choice:
@@ -159,5 +159,5 @@ def _columns(
 ) -> Choice:  # fmt: skip
     return "columns", ColumnsConfig(
         columns_x=across, rows_y=down, unroll=unroll, vec_bytes=vec, blocks_per_sm=per_sm, load_modifier=load,
-        finish=Finish.FLAGS,
+        combine=Combine.FLAGS,
     )  # fmt: skip

@@ -12,14 +12,15 @@ from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.expr import Expr, constant, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.common import (
-    Finish,
+    COMBINE_HELP,
+    Combine,
     ReductionAlgorithm,
     beyond_resident,
     few_second_passes,
     has_rows,
     holds_no_element,
-    never_at_once,
-    not_at_once,
+    never_resident,
+    not_resident,
     shared_plan,
 )
 from gen.families.reduction.oracle import roundings
@@ -59,12 +60,12 @@ class ColumnsConfig(Config):
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
-    finish: Finish = choice("", tuple(Finish), help="how blocks that share a result end")
+    combine: Combine = choice("", tuple(Combine), help=COMBINE_HELP)
 
     def illegal(self) -> str | None:
         """Where one block waits for the others they fit on the device together."""
         threads = self.columns_x * self.rows_y
-        return beyond_block(threads) or never_at_once(self.finish, threads, self.blocks_per_sm)
+        return beyond_block(threads) or never_resident(self.combine, threads, self.blocks_per_sm)
 
     def unsearched(self) -> str | None:
         """Blocks are neither small nor thin, and few kinds of loads come before a second launch."""
@@ -75,11 +76,11 @@ class ColumnsConfig(Config):
             return "128 threads side by side have none below them: few rows keep no more busy"
         if threads == 1024 and self.columns_x > 32:
             return "1024 threads are 16 or 32 side by side: wider strips are too few"
-        if self.finish is Finish.SECOND_PASS and self.rows_y == 1:
+        if self.combine is Combine.SECOND_PASS and self.rows_y == 1:
             return "few rows leave nothing to a second launch"
-        if self.finish is Finish.SECOND_PASS and threads == 1024:
+        if self.combine is Combine.SECOND_PASS and threads == 1024:
             return "8 loads of 16 bytes do not stay in the 64 registers that 1024 threads have each"
-        return few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
+        return few_second_passes(self.combine, self.unroll, self.vec_bytes, self.load_modifier)
 
 
 class Columns(ReductionAlgorithm[ColumnsConfig]):
@@ -107,7 +108,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
 
     def infeasible(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> str | None:
         """Where one block waits for the others they must fit on the device together."""
-        return not_at_once(config.finish, config.columns_x * config.rows_y, config.blocks_per_sm, limits)
+        return not_resident(config.combine, config.columns_x * config.rows_y, config.blocks_per_sm, limits)
 
     def unsupported_extents(
         self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits
@@ -134,7 +135,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
         most = size("multiprocessors") * config.blocks_per_sm  # blocks, where strips are shared at all
         return shared_plan(
             spec,
-            config.finish,
+            config.combine,
             (config.columns_x, config.rows_y, 1),
             (n, inner, (I64, size("outer_pitch")), (I64, size("row_pitch")), (U32, strips), (U32, splits)),
             splits=splits,
@@ -167,7 +168,7 @@ class StreamConfig(Config):
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=4, help="most blocks for each multiprocessor")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
-    finish: Finish = choice("", (Finish.TICKET, Finish.FLAGS), help="how blocks that share a result end")
+    combine: Combine = choice("", (Combine.TICKET, Combine.FLAGS), help=COMBINE_HELP)
 
     def unsearched(self) -> str | None:
         """The blocks asked for fit on a multiprocessor together."""
@@ -201,7 +202,7 @@ class Stream(ReductionAlgorithm[StreamConfig]):
 
     def infeasible(self, spec: ReductionSpec, config: StreamConfig, limits: Limits) -> str | None:
         """Where one block waits for the others they must fit on the device together."""
-        return not_at_once(config.finish, config.threads_per_block, config.blocks_per_sm, limits)
+        return not_resident(config.combine, config.threads_per_block, config.blocks_per_sm, limits)
 
     def unsupported_extents(
         self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits
@@ -230,7 +231,7 @@ class Stream(ReductionAlgorithm[StreamConfig]):
         blocks = self.blocks(spec, config)
         block = (config.threads_per_block, 1, 1)
         numbers = ((I64, size("n")), (I32, size("inner")), (I32, self.active(config)))
-        return shared_plan(spec, config.finish, block, numbers, splits=blocks, states=blocks * size("inner"))
+        return shared_plan(spec, config.combine, block, numbers, splits=blocks, states=blocks * size("inner"))
 
     def roundings(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
         """The vectors of one thread, the block's tree, head and tail, the last block's partials and its tree."""

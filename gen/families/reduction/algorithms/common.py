@@ -1,4 +1,4 @@
-"""What the algorithms of reductions share: what templates read of a spec, and how blocks bring results together."""
+"""What the algorithms of reductions share: what templates read of a spec, and how blocks combine partial results."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ LANE_CHAINS = 4
 """Chains in which one thread combines the states of a warp: `kLaneChains` in the template."""
 
 
-class Finish(Enum):
-    """Which block combines what all blocks know, and how it learns that they do."""
+class Combine(Enum):
+    """Which block combines the partial results of all blocks of a result, and how it learns that they are there."""
 
-    TICKET = "ticket"  # the one that counts itself as the last: a fence before, and one after
-    FLAGS = "flags"  # the one of the highest number, which waits for a flag beside every word; see `never_at_once`
-    SECOND_PASS = "secondpass"  # one of a second launch, which comes when all others are done
+    TICKET = "ticket"  # the block that counts itself as the last one: a fence before it counts, and one after
+    FLAGS = "flags"  # the block of the highest number, which waits for a flag beside every word; see `never_resident`
+    SECOND_PASS = "secondpass"  # a block of a second launch, which begins when all blocks of the first have ended
+
+
+COMBINE_HELP = "how the partial results of blocks that share a result are combined"
 
 
 class ReductionAlgorithm(Algorithm[ReductionSpec, C]):
@@ -61,22 +64,22 @@ def holds_no_element(spec: ReductionSpec, vec_bytes: int) -> str | None:
     return f"vec_bytes {vec_bytes} holds no {spec.dtype.name}" if vec_bytes < spec.dtype.size else None
 
 
-def never_at_once(finish: Finish, threads_per_block: int, blocks_per_sm: int) -> str | None:
-    """Why a block cannot wait for those of smaller numbers: a multiprocessor never holds so many threads at once.
+def never_resident(combine: Combine, threads_per_block: int, blocks_per_sm: int) -> str | None:
+    """Why no device can have a block wait for those of smaller numbers: no multiprocessor holds so many threads.
 
-    It relies on it that they are started before it, as GPUs do though CUDA promises no order: where registers or
-    other work leave room for fewer blocks, they end and it is among the last to come.
+    The waiting block relies on blocks of smaller numbers being started first, which CUDA does not promise and GPUs do.
+    Where registers or other work leave room for fewer blocks, these end, and the waiting block starts among the last.
     """
     threads = threads_per_block * blocks_per_sm
-    if finish is Finish.FLAGS and threads > MAX_THREADS_PER_MULTIPROCESSOR:
+    if combine is Combine.FLAGS and threads > MAX_THREADS_PER_MULTIPROCESSOR:
         return f"blocks that wait for each other never run at once: {threads} threads"
     return None
 
 
-def not_at_once(finish: Finish, threads_per_block: int, blocks_per_sm: int, limits: Limits) -> str | None:
-    """Why a device cannot hold the blocks that one waits for, and that one, at once."""
+def not_resident(combine: Combine, threads_per_block: int, blocks_per_sm: int, limits: Limits) -> str | None:
+    """Why a device cannot hold all blocks of a launch at once, which one block that waits for the others needs."""
     resident = limits.threads_per_multiprocessor // threads_per_block
-    if finish is Finish.FLAGS and blocks_per_sm > resident:
+    if combine is Combine.FLAGS and blocks_per_sm > resident:
         return f"a multiprocessor holds {resident} blocks of {threads_per_block} threads"
     return None
 
@@ -89,37 +92,37 @@ def beyond_resident(threads_per_block: int, blocks_per_sm: int) -> str | None:
     return None
 
 
-def few_second_passes(finish: Finish, unroll: int, vec_bytes: int, load_modifier: LoadModifier) -> str | None:
+def few_second_passes(combine: Combine, unroll: int, vec_bytes: int, load_modifier: LoadModifier) -> str | None:
     """Why a second launch is not searched with such loads: what it costs is the same whatever comes before."""
     usual = unroll == 8 and vec_bytes == 16 and load_modifier is LoadModifier.DEFAULT
-    if finish is not Finish.SECOND_PASS or usual:
+    if combine is not Combine.SECOND_PASS or usual:
         return None
     return "a second launch follows 8 plain loads of 16 bytes"
 
 
-def arguments(finish: Finish, tickets: Expr | None) -> tuple[str, ...]:
+def arguments(combine: Combine, tickets: Expr | None) -> tuple[str, ...]:
     """The scratch memory among a kernel's arguments; see `scratch`."""
     counters = "ticket" if tickets is None else "tickets"
-    return {Finish.FLAGS: ("slots",), Finish.SECOND_PASS: ("partials",)}.get(finish, ("partials", counters))
+    return {Combine.FLAGS: ("slots",), Combine.SECOND_PASS: ("partials",)}.get(combine, ("partials", counters))
 
 
 def scratch(
-    spec: ReductionSpec, finish: Finish, splits: Expr, states: Expr, tickets: Expr | None
+    spec: ReductionSpec, combine: Combine, splits: Expr, states: Expr, tickets: Expr | None
 ) -> tuple[Scratch, ...]:
-    """What blocks leave to the one that finishes; nothing, to be zeroed neither, where a result has one block.
+    """The scratch memory through which blocks hand over partial results; of 0 bytes where a result has one block.
 
     Args:
         spec: what is computed.
-        finish: how.
+        combine: the combine strategy.
         splits: blocks of a result.
-        states: that are kept.
+        states: partial results that it has room for.
         tickets: how many there are; None for the one of a single result.
     """
     shared, state = (splits - 1).at_most(1), state_bytes(spec)
-    if finish is Finish.FLAGS:
+    if combine is Combine.FLAGS:
         return (Scratch("slots", shared * states * (state // U32.size * U64.size), zeroed=True, awaited=True),)
     partials = Scratch("partials", shared * states * state)
-    if finish is Finish.SECOND_PASS:
+    if combine is Combine.SECOND_PASS:
         return (partials,)
     counters = shared * (ONE if tickets is None else tickets) * U32.size
     return partials, Scratch("ticket" if tickets is None else "tickets", counters, zeroed=True)
@@ -127,7 +130,7 @@ def scratch(
 
 def shared_plan(
     spec: ReductionSpec,
-    finish: Finish,
+    combine: Combine,
     block: tuple[int, int, int],
     numbers: tuple[tuple[DType, Expr], ...],
     *,
@@ -137,30 +140,30 @@ def shared_plan(
     tickets: Expr | None = None,
     second: tuple[tuple[DType, Expr], ...] = (),
 ) -> Plan:
-    """The launch of blocks that share results; where it is asked for, a second, which combines theirs in index order.
+    """The launch of blocks that share results, and with `SECOND_PASS` a second, which combines their partial results.
 
-    What counts blocks that are done is 0 again after the launch. The second has no block where a result has one.
+    A ticket is 0 before the launch and after it. The grid of the second launch is empty where a result has one block.
 
     Args:
         spec: what is computed.
-        finish: how blocks that share results end.
+        combine: the combine strategy.
         block: threads of a block.
         numbers: that the kernel takes behind its arrays.
         splits: blocks that share one group of results.
-        states: that are kept in scratch memory.
+        states: partial results that scratch memory has room for.
         groups: of results, each with blocks of its own.
         tickets: how many there are; None for the one of a single group.
         second: numbers that the second launch takes before the number of splits.
     """
     grid = splits if tickets is None else groups * splits
-    arrays = ("in", *outputs(spec), *arguments(finish, tickets))
+    arrays = ("in", *outputs(spec), *arguments(combine, tickets))
     launch = Launch((grid, ONE, ONE), block, (*arrays, *numbers))
-    memory = scratch(spec, finish, splits, states, tickets)
-    if finish is not Finish.SECOND_PASS:
+    memory = scratch(spec, combine, splits, states, tickets)
+    if combine is not Combine.SECOND_PASS:
         return Plan((launch,), memory)
     blocks = (groups * (splits - 1).at_most(1), ONE, ONE)
-    finishing = Launch(blocks, block, ("partials", *outputs(spec), *second, (U32, splits)), entry="_finish")
-    return Plan((launch, finishing), memory)
+    last = Launch(blocks, block, ("partials", *outputs(spec), *second, (U32, splits)), entry="_finish")
+    return Plan((launch, last), memory)
 
 
 def block_roundings(threads_per_block: int) -> int:

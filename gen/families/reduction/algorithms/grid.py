@@ -15,8 +15,9 @@ from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.algorithms.common import (
+    COMBINE_HELP,
     SEVERAL_WAVES,
-    Finish,
+    Combine,
     ReductionAlgorithm,
     arguments,
     beyond_resident,
@@ -25,8 +26,8 @@ from gen.families.reduction.algorithms.common import (
     has_rows,
     holds_no_element,
     lane_roundings,
-    never_at_once,
-    not_at_once,
+    never_resident,
+    not_resident,
     outputs,
     scratch,
     shared_plan,
@@ -63,11 +64,11 @@ C = TypeVar("C", bound=SharingConfig)
 
 
 class Sharing(ReductionAlgorithm[C]):
-    """Rows that blocks share; how they bring their results together is what tells the algorithms apart."""
+    """Rows that blocks share; the algorithms differ in how partial results are combined."""
 
     @abstractmethod
-    def finish(self, config: C) -> Finish:
-        """How the blocks of a row bring their results together."""
+    def combine(self, config: C) -> Combine:
+        """The combine strategy of the blocks of a row."""
 
     def illegal(self, spec: ReductionSpec, config: C) -> str | None:
         """A vector holds at least one element."""
@@ -94,14 +95,14 @@ class Sharing(ReductionAlgorithm[C]):
 
     @override
     def plan(self, spec: ReductionSpec, config: C) -> Plan:
-        finish, blocks = self.finish(config), self.blocks(spec, config).called("blocks")
+        combine, blocks = self.combine(config), self.blocks(spec, config).called("blocks")
         block, n = (config.threads_per_block, 1, 1), (I64, size("n"))
         if not has_rows(spec):
-            return shared_plan(spec, finish, block, (n,), splits=blocks, states=blocks, second=(n,))
+            return shared_plan(spec, combine, block, (n,), splits=blocks, states=blocks, second=(n,))
         most = size("multiprocessors") * config.blocks_per_sm
         numbers = (n, (I64, size("outer_pitch")), (U32, blocks))
         return shared_plan(
-            spec, finish, block, numbers, splits=blocks, states=most, groups=size("outer"), tickets=most, second=(n,)
+            spec, combine, block, numbers, splits=blocks, states=most, groups=size("outer"), tickets=most, second=(n,)
         )
 
     def tree(self, spec: ReductionSpec, config: C) -> int:
@@ -131,21 +132,21 @@ class Sharing(ReductionAlgorithm[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class GridConfig(SharingConfig):
-    """How `grid` divides the array between blocks and threads, and how it ends."""
+    """How `grid` divides the array between blocks and threads, and how it combines partial results."""
 
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG, LoadModifier.CS)
-    finish: Finish = choice("", (Finish.TICKET, Finish.SECOND_PASS), help="how blocks that share a result end")
+    combine: Combine = choice("", (Combine.TICKET, Combine.SECOND_PASS), help=COMBINE_HELP)
 
     def unsearched(self) -> str | None:
         """Past the first-level cache, and before a second launch, what is searched is what may pay."""
         if self.load_modifier is LoadModifier.CG and self.vec_bytes < 16:
             return "what is loaded past the first-level cache is loaded 16 bytes at a time"
-        few = few_second_passes(self.finish, self.unroll, self.vec_bytes, self.load_modifier)
+        few = few_second_passes(self.combine, self.unroll, self.vec_bytes, self.load_modifier)
         return few or beyond_resident(self.threads_per_block, self.blocks_per_sm)
 
 
 class Grid(Sharing[GridConfig]):
-    """Block partials, finished in index order by the block that comes last, or by a second launch."""
+    """Partial results of blocks, combined in index order by the block that ends last, or by a second launch."""
 
     name = "grid"
     template = "reduction/grid.cu.jinja"
@@ -156,8 +157,8 @@ class Grid(Sharing[GridConfig]):
     config = GridConfig
 
     @override
-    def finish(self, config: GridConfig) -> Finish:
-        return config.finish
+    def combine(self, config: GridConfig) -> Combine:
+        return config.combine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +171,7 @@ class FlagsConfig(SharingConfig):
 
     def illegal(self) -> str | None:
         """The blocks that one waits for are there with it."""
-        return never_at_once(Finish.FLAGS, self.threads_per_block, self.blocks_per_sm)
+        return never_resident(Combine.FLAGS, self.threads_per_block, self.blocks_per_sm)
 
 
 class Flags(Sharing[FlagsConfig]):
@@ -189,11 +190,11 @@ class Flags(Sharing[FlagsConfig]):
 
     def infeasible(self, spec: ReductionSpec, config: FlagsConfig, limits: Limits) -> str | None:
         """The blocks that one waits for must fit on the device together with it."""
-        return not_at_once(Finish.FLAGS, config.threads_per_block, config.blocks_per_sm, limits)
+        return not_resident(Combine.FLAGS, config.threads_per_block, config.blocks_per_sm, limits)
 
     @override
-    def finish(self, config: FlagsConfig) -> Finish:
-        return Finish.FLAGS
+    def combine(self, config: FlagsConfig) -> Combine:
+        return Combine.FLAGS
 
     @override
     def tree(self, spec: ReductionSpec, config: FlagsConfig) -> int:
@@ -238,8 +239,8 @@ class Cluster(Sharing[ClusterConfig]):
     not_sampled = "blocks of a cluster wait for each other"
 
     @override
-    def finish(self, config: ClusterConfig) -> Finish:
-        return Finish.TICKET
+    def combine(self, config: ClusterConfig) -> Combine:
+        return Combine.TICKET
 
     def illegal(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
         """A result has more than one element, which the blocks of a cluster share."""
@@ -283,14 +284,14 @@ class Cluster(Sharing[ClusterConfig]):
             grid=((size("outer") if rows else ONE) * clusters * config.blocks_per_cluster, ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=(
-                "in", *outputs(spec), *(() if alone else arguments(Finish.TICKET, tickets)),
+                "in", *outputs(spec), *(() if alone else arguments(Combine.TICKET, tickets)),
                 *numbers[: 1 if not rows else 2 if alone else 3],
             ),
             cluster=(config.blocks_per_cluster, 1, 1),
         )  # fmt: skip
         if alone:
             return Plan((launch,))
-        return Plan((launch,), scratch(spec, Finish.TICKET, clusters, most if rows else clusters, tickets))
+        return Plan((launch,), scratch(spec, Combine.TICKET, clusters, most if rows else clusters, tickets))
 
     def roundings(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> int:
         """Those of a thread, a warp, the warps' states of a lane, a warp again; the partials of a lane, a warp."""
@@ -315,7 +316,7 @@ class StridedConfig(Config):
     threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads in a block")
     unroll: int = tunable("u", (1, 4, 8), base=4, help="loads each thread has in flight")
     blocks_per_sm: int = tunable("bpm", (4, 8), base=8, help="most blocks for each multiprocessor that share results")
-    finish: Finish = choice("", (Finish.TICKET, Finish.SECOND_PASS), help="how blocks that share a result end")
+    combine: Combine = choice("", (Combine.TICKET, Combine.SECOND_PASS), help=COMBINE_HELP)
 
 
 class Strided(ReductionAlgorithm[StridedConfig]):
@@ -350,7 +351,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
         most = size("multiprocessors") * config.blocks_per_sm
         return shared_plan(
             spec,
-            config.finish,
+            config.combine,
             (config.threads_per_block, 1, 1),
             ((U32, splits), n, *((I64, size(name)) for name in sizes)),
             splits=splits,

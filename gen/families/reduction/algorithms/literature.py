@@ -87,14 +87,14 @@ class BlockPartials(ReductionAlgorithm[C]):
     @override
     def plan(self, spec: ReductionSpec, config: C) -> Plan:
         n, partials = size("n"), Scratch("partials", self.blocks(config) * spec.dtype.size)
-        finish = Launch(  # one block adds up the partial results in index order
+        last = Launch(  # one block adds up the partial results in index order
             grid=(ONE, ONE, ONE),
             block=(config.threads_per_block, 1, 1),
             arguments=("partials", "out", (I64, self.blocks(config))),
             entry="_finish",
         )
         if not self.in_place(config):
-            return Plan((self.main(spec, config), finish), (partials,))
+            return Plan((self.main(spec, config), last), (partials,))
         copy = Launch(
             grid=(n.ceil_div(_COPY_THREADS).at_most(size("multiprocessors") * 8), ONE, ONE),
             block=(_COPY_THREADS, 1, 1),
@@ -102,7 +102,7 @@ class BlockPartials(ReductionAlgorithm[C]):
             entry="_copy",
             setup=True,
         )
-        return Plan((copy, self.main(spec, config), finish), (Scratch("work", n * spec.dtype.size), partials))
+        return Plan((copy, self.main(spec, config), last), (Scratch("work", n * spec.dtype.size), partials))
 
     def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
         """The data blocks, the block's tree, the partials of one thread, the last block's tree."""

@@ -116,20 +116,20 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         return config.rows_at_once * config.unroll * config.vec_bytes
 
 
-class Ending(Enum):
-    """What threads hand each other their states by."""
+class BlockReduce(Enum):
+    """How the threads of a block combine their states."""
 
-    SHUFFLES = "shuffles"  # five in each warp, five again over the warps' states
-    SUMS = "sums"  # the instruction that adds up a warp's 32-bit integers, then one thread
-    SHARED = "shared"  # shared memory: few steps that wait for each other, where one thread combines 32 states fast
+    SHUFFLES = "shuffles"  # five shuffles in each warp, then five over the states of the warps
+    SUMS = "sums"  # the instruction that adds up 32-bit integers of a warp, then one thread
+    SHARED = "shared"  # shared memory: fewer dependent steps, where one thread combines 32 states fast
 
 
 _WORDS = {
-    Ending.SHUFFLES: "by shuffles",
-    Ending.SUMS: "by the instruction that adds up a warp's integers",
-    Ending.SHARED: "by shared memory",
+    BlockReduce.SHUFFLES: "by shuffles",
+    BlockReduce.SUMS: "by the instruction that adds up a warp's integers",
+    BlockReduce.SHARED: "by shared memory",
 }
-_EVERY_WAY = f"{_WORDS[Ending.SHUFFLES]}, {_WORDS[Ending.SUMS]}, or {_WORDS[Ending.SHARED]}"
+_EVERY_WAY = f"{_WORDS[BlockReduce.SHUFFLES]}, {_WORDS[BlockReduce.SUMS]}, or {_WORDS[BlockReduce.SHARED]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class SingleConfig(Config):
     threads_per_block: int = tunable("tpb", (32, 64, 128, 256, 512, 1024), base=256, help="threads in the block")
     unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
-    ending: Ending = choice("", tuple(Ending), help="how threads bring together what they know")
+    block_reduce: BlockReduce = choice("", tuple(BlockReduce), help="how the threads of the block combine their states")
 
 
 class Single(ReductionAlgorithm[SingleConfig]):
@@ -155,26 +155,26 @@ class Single(ReductionAlgorithm[SingleConfig]):
     config = SingleConfig
 
     def description(self, config: SingleConfig) -> str:
-        """What threads of this variant hand each other their states by."""
-        return self.summary.replace(_EVERY_WAY, _WORDS[config.ending])
+        """The summary with the block reduce of this variant alone."""
+        return self.summary.replace(_EVERY_WAY, _WORDS[config.block_reduce])
 
     def illegal(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
         """A vector holds at least one element; an instruction adds up a warp's integers."""
         if found := holds_no_element(spec, config.vec_bytes):
             return found
-        if config.ending is Ending.SUMS and not is_sum(spec):
+        if config.block_reduce is BlockReduce.SUMS and not is_sum(spec):
             return "the instruction that adds up a warp's states is there for sums of integers"
         return None
 
     def unsearched(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
         """One thread takes 32 states where two are one operation away."""
-        if config.ending is Ending.SHARED and not is_light(spec):
+        if config.block_reduce is BlockReduce.SHARED and not is_light(spec):
             return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
         return None
 
     def infeasible(self, spec: ReductionSpec, config: SingleConfig, limits: Limits) -> str | None:
         """The instruction that adds up a warp's integers is there from sm_80 on."""
-        if config.ending is Ending.SUMS and not limits.has_warp_sums:
+        if config.block_reduce is BlockReduce.SUMS and not limits.has_warp_sums:
             return f"{limits.arch} has no instruction that adds up a warp's integers"
         return None
 
@@ -203,7 +203,7 @@ class Single(ReductionAlgorithm[SingleConfig]):
         rounds = -(-vectors // (config.threads_per_block * config.unroll))
         own = rounds * config.unroll * max(items // states, 1) + 2 + states
         tree = block_roundings(config.threads_per_block)
-        if config.ending is Ending.SHARED:
+        if config.block_reduce is BlockReduce.SHARED:
             tree = lane_roundings(config.threads_per_block)
         return roundings(spec, extents["n"], items, own + tree)
 
