@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from bench.gpu import BenchGpu
 from bench.stencils import NAME as EXACT
 from gen.compare.bounds import Rounding, stepped
 from gen.compare.case import Shape
+from gen.compare.gpu import lying
 from gen.compare.peers.base import SharedArray
 from gen.compare.timing import abba
 from gen.dtypes import I64, U8, DType
@@ -89,8 +90,10 @@ class FakeGpu(BenchGpu):
         self.sizes[made.address] = made.size
         return SharedArray(made.address, shape, element, made)
 
-    def random(self, shape: Shape, element: DType, seed: int) -> SharedArray:
-        made = self.array(shape, element)
+    def random(self, shape: Shape, element: DType, seed: int, *, gap: int = 0, offset: int = 0) -> SharedArray:
+        lies = lying(shape, element, gap)
+        memory = self.array((offset + -(-lies.nbytes // element.size),), element)
+        made = replace(lies, address=memory.address + offset * element.size, owner=memory.owner)
         random = np.random.default_rng(seed)
         if element.kind == "float":
             content = random.integers(1, 9, shape) * random.choice((-1, 1), shape)
@@ -176,6 +179,9 @@ class FakeGpu(BenchGpu):
 
 def view(array: SharedArray) -> Array:
     """The array's elements."""
+    if array.strides is not None:
+        memory = at(array.address, (array.nbytes,), np.dtype(np.uint8))
+        return np.ndarray(array.shape, array.dtype, memory.data, strides=array.strides)
     return at(array.address, array.shape, array.dtype)
 
 

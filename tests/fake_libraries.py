@@ -52,7 +52,11 @@ def tensor(array: Any) -> FakeTensor:
 def interface(array: SharedArray) -> Array:
     """What a library sees of an array, whose memory it keeps: no bfloat16."""
     _kept.append(array)
-    return at(array.address, array.shape, np.dtype(array.__cuda_array_interface__["typestr"]))
+    dtype = np.dtype(array.__cuda_array_interface__["typestr"])
+    if array.strides is not None:
+        memory = at(array.address, (array.nbytes,), np.dtype(np.uint8))
+        return np.ndarray(array.shape, dtype, memory.data, strides=array.strides)
+    return at(array.address, array.shape, dtype)
 
 
 def torch() -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from gen.dtypes import B8, B16, B32, B64, B128, C128, F16, F32, F64, U8, DType
 from gen.errors import SpecError
-from gen.families.base import Extents, Family, Layout, Operand, Spec
-from gen.families.extents import checked_runtime_parameters, extents_of
+from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec
+from gen.families.extents import checked_runtime_parameters, dense_strides, extents_of
 from gen.families.regions import Region, sizes_of
 from gen.store.trials import Problem
 
@@ -35,6 +35,8 @@ class ComparisonCase:
         shape: of the first input.
         runtime_parameters: of the call: `{"steps": 100}`.
         name: in tables; empty: made from the spec and the shape.
+        gap: elements by which rows of the first input lie further apart than they must.
+        offset: elements by which it begins behind an address that 16 bytes divide.
     """
 
     family: Family[Any]
@@ -42,6 +44,8 @@ class ComparisonCase:
     shape: Shape
     runtime_parameters: Mapping[str, int] = field(default_factory=dict)
     name: str = ""
+    gap: int = 0
+    offset: int = 0
 
     def __post_init__(self) -> None:
         """Raises SpecError, ShapeError or ArgumentError if there is no such problem."""
@@ -50,7 +54,8 @@ class ComparisonCase:
             raise SpecError(self.family.name_of(self.spec), rule)
         if not self.name:
             stated = "".join(f" {name}={value}" for name, value in self.runtime_parameters.items())
-            text = f"{self.family.name_of(self.spec)} {'x'.join(map(str, self.shape))}{stated}"
+            lies = f" gap {self.gap}" * (self.gap > 0) + f" offset {self.offset}" * (self.offset > 0)
+            text = f"{self.family.name_of(self.spec)} {'x'.join(map(str, self.shape))}{lies}{stated}"
             object.__setattr__(self, "name", text)
         _ = self.extents
 
@@ -58,13 +63,23 @@ class ComparisonCase:
     def extents(self) -> Extents:
         """The problem's sizes, runtime parameters included."""
         sizes = extents_of(self.family, self.spec, self.shape)
+        if self.gap:
+            first = self.inputs[0]
+            size = first.dtype.size
+            strides = dense_strides((*self.shape[:-1], self.shape[-1] + self.gap), size)
+            sizes = self.family.extents(self.spec, {first.name: Layout(self.shape, strides, first.dtype.numpy, size)})
         return {**sizes, **checked_runtime_parameters(self.family, self.spec, self.runtime_parameters)}
 
     @property
     def problem(self) -> Problem:
         """The case as a problem whose winner is for these sizes alone."""
-        region = Region.exactly(sizes_of(self.family, self.spec, self.extents))
-        return Problem(self.family, self.spec, self.extents, region=region)
+        region = Region.exactly(sizes_of(self.family, self.spec, self.extents, self.alignment))
+        return Problem(self.family, self.spec, self.extents, self.alignment, region)
+
+    @property
+    def alignment(self) -> int:
+        """The most bytes, up to 16, that divide the address of every array."""
+        return gcd(WIDEST, self.offset * self.inputs[0].dtype.size)
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -108,4 +123,5 @@ class ComparisonCase:
         if extents == self.extents:
             return self
         shape = self.family.layouts(self.spec, extents)[self.inputs[0].name].shape
-        return ComparisonCase(self.family, self.spec, shape, {name: extents[name] for name in self.runtime_parameters})
+        stated = {name: extents[name] for name in self.runtime_parameters}
+        return replace(self, shape=shape, runtime_parameters=stated, name="")

@@ -10,7 +10,7 @@ import numpy as np
 
 from gen.compare.bounds import bounded
 from gen.compare.case import ComparisonCase, number_type
-from gen.compare.gpu import ComparisonGpu
+from gen.compare.gpu import ComparisonGpu, elements_of
 from gen.compare.peers.base import Contender, SharedArray
 from gen.dtypes import DType
 from gen.families.base import Array, Expected, Operand
@@ -33,10 +33,13 @@ Prepare = Callable[[ComparisonCase, Sequence[SharedArray]], Contender]
 
 def random_inputs(gpu: ComparisonGpu, case: ComparisonCase, seed: int) -> tuple[SharedArray, ...]:
     """The inputs of a case, each of elements of its own."""
-    shapes = [case.shape, *(case.layouts[operand.name].shape for operand in case.inputs[1:])]
-    return tuple(
-        gpu.random(shape, number_type(operand.dtype), seed + 16 * number)
-        for number, (operand, shape) in enumerate(zip(case.inputs, shapes, strict=True))
+    first, *others = case.inputs
+    return (
+        gpu.random(case.shape, number_type(first.dtype), seed, gap=case.gap, offset=case.offset),
+        *(
+            gpu.random(case.layouts[operand.name].shape, number_type(operand.dtype), seed + 16 * number)
+            for number, operand in enumerate(others, 1)
+        ),
     )
 
 
@@ -159,7 +162,7 @@ class Checks:
         return self._uploaded[operand.name].address
 
     def _download(self, array: SharedArray, shape: Sequence[int]) -> Array:
-        return self._gpu.download(array.address, array.nbytes).view(array.dtype).reshape(shape)
+        return elements_of(array, self._gpu.download(array.address, array.nbytes)).reshape(shape)
 
 
 def wherever(contender: Contender, wrong: Callable[[Sequence[Any]], str | None]) -> str | None:

@@ -57,7 +57,7 @@ class Comparison:
 
     def __init__(
         self, gpu: ComparisonGpu, case: ComparisonCase, caches: Caches, report: Report,
-        checks: Callable[[Any, ComparisonCase, Sequence[SharedArray]], Checks] = Checks,
+        checks: Callable[[Any, ComparisonCase, Sequence[SharedArray]], Checks] = Checks, *, short_hot_too: bool = True,
     ) -> None:  # fmt: skip
         """Prepares for it.
 
@@ -67,7 +67,9 @@ class Comparison:
             caches: what they hold before a launch.
             report: is told each `Step` as it begins, with the seconds that it may take, and each `Row`.
             checks: makes what checks results.
+            short_hot_too: time kernels of under 20 us among many launches as well.
         """
+        self._short_hot_too = short_hot_too
         self._gpu, self._case, self._caches, self._report, self._make_checks = gpu, case, caches, report, checks
         self._work = case.family.work(case.spec, case.extents)
         self._inputs: tuple[SharedArray, ...] = ()
@@ -93,7 +95,7 @@ class Comparison:
         try:
             self._report(Step(OURS, "loading"), PREPARE_SECONDS)
             case = self._case
-            kernel = kernel_of(case.family, case.spec, self._gpu.backend, home, case.extents)
+            kernel = kernel_of(case.family, case.spec, self._gpu.backend, home, case.extents, case.alignment)
             seconds = tuned_seconds + time.monotonic() - start
             row = replace(row, variant=kernel.variant, note=_untuned(kernel, case), seconds=seconds)
             wrong = self._check_ours(kernel)
@@ -139,7 +141,8 @@ class Comparison:
         self._begin_timing(OURS, asked)
         first = self._alone[asked] = self._paired(again, asked)
         self._tell(row, asked, first)
-        if asked is Caches.HOT or first.ours_us >= LATENCY_US or mine.is_graph:
+        short = first.ours_us < LATENCY_US and self._short_hot_too
+        if asked is Caches.HOT or not short or mine.is_graph:
             return (asked,)
         self._begin_timing(OURS, Caches.HOT)
         try:

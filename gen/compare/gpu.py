@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gen.compare.case import Shape
 from gen.compare.peers.base import SharedArray
 from gen.dtypes import U8, DType
 from gen.errors import GenError, RunError
 from gen.families.base import Array, Work
+from gen.families.extents import dense_strides
 from gen.gpu.device import Device, Graph, bytes_at
 from gen.gpu.service import Rows
 from gen.gpu.timing import Protocol as Caches
@@ -49,14 +53,26 @@ class ComparisonGpu:
         self._service.fill(made.address, _in_vectors(made.nbytes), POISON)
         return made
 
-    def random(self, shape: Shape, element: DType, seed: int) -> SharedArray:
-        """New memory with random elements, as tuning has them."""
-        made = self._empty(shape, element)
+    def random(self, shape: Shape, element: DType, seed: int, *, gap: int = 0, offset: int = 0) -> SharedArray:
+        """New memory with random elements, as tuning has them.
+
+        Args:
+            shape: of the array.
+            element: its type.
+            seed: of its content.
+            gap: elements by which rows lie further apart than they must.
+            offset: elements that lie in front of the first.
+        """
+        view = lying(shape, element, gap)
+        made = self._empty((offset + -(-view.nbytes // element.size),), element)
         self._service.random(made.address, _in_vectors(made.nbytes), seed, element)
-        return made
+        return replace(view, address=made.address + offset * element.size, owner=made.owner)
 
     def copy(self, source: SharedArray) -> SharedArray:
-        """New memory with the same content."""
+        """New memory with the same content, whose elements follow each other."""
+        if source.strides is not None:
+            content = elements_of(source, self.download(source.address, source.nbytes))
+            return replace(self.upload(content), shape=source.shape, element=source.element)
         made = self._empty(source.shape, source.element)
         self.backend.copy(source.address, made.address, source.nbytes)
         return made
@@ -114,6 +130,19 @@ class ComparisonGpu:
             size *= extent
         memory: Any = self.backend.allocate(_in_vectors(size))
         return SharedArray(memory.address, shape, element, memory)
+
+
+def lying(shape: Shape, element: DType, gap: int) -> SharedArray:
+    """An array without memory yet, whose rows lie `gap` elements further apart than they must."""
+    strides = dense_strides((*shape[:-1], shape[-1] + gap), element.size) if gap else None
+    return SharedArray(0, shape, element, strides=strides)
+
+
+def elements_of(array: SharedArray, content: Array) -> Array:
+    """The elements of an array by its bytes, from its first to its last."""
+    if array.strides is None:
+        return content.view(array.dtype).reshape(array.shape)
+    return np.ascontiguousarray(np.ndarray(array.shape, array.dtype, content.data, strides=array.strides))
 
 
 def _in_vectors(size: int) -> int:

@@ -180,7 +180,9 @@ class Kernel:
     lives as long as this object. Keep it as long as the graph, and replay one graph on one stream at a time.
     """
 
-    def __init__(self, chooser: Chooser, loader: Loader, extents: Extents | None = None) -> None:
+    def __init__(
+        self, chooser: Chooser, loader: Loader, extents: Extents | None = None, alignment: int = WIDEST
+    ) -> None:
         """Picks the variant and makes it ready, if `extents` says for which sizes; else calls do."""
         self._chooser = chooser
         self._loader, self._device = loader, loader.device
@@ -192,7 +194,7 @@ class Kernel:
         self._others: dict[Spec, Kernel] = {}
         self._bound: Choice | None = None
         if extents is not None:
-            self._bound = self._choose(extents)
+            self._bound = self._choose(extents, alignment)
             self._code(self._bound.variant)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 from gen.errors import ArgumentError, DeviceError, GenError
 from gen.families import families
-from gen.families.base import Extents, Family, Spec
+from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.gpu.device import Device
 from gen.paths import cache_home, output_home
@@ -60,13 +60,22 @@ def load(
 
 def kernel_of(
     family: Family[Any], spec: Spec, device: int | str | Device | None, home: Path,
-    extents: Extents | None = None,
+    extents: Extents | None = None, alignment: int = WIDEST,
 ) -> Kernel:  # fmt: skip
-    """The kernel that `load` gives, of a spec whose family is at hand; with extents bound to them."""
+    """The kernel that `load` gives, of a spec whose family is at hand; with extents bound to them.
+
+    Args:
+        family: of the spec.
+        spec: what is computed.
+        device: as in `load`.
+        home: the folder of what gen wrote.
+        extents: those of all calls; None: each picks its variant.
+        alignment: the most bytes, up to 16, that divide the address of every array of such a call.
+    """
     loader = _loader(device, home)
     found = loader.device
     chooser = Chooser(family, spec, winners_of(home), found.name, found.limits, found.driver)
-    return Kernel(chooser, loader, extents)
+    return Kernel(chooser, loader, extents, alignment)
 
 
 def remember(spec: Spec, *, home: Path | str | None = None) -> str:

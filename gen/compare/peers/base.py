@@ -34,18 +34,20 @@ class NotOfferedError(GenError):
 
 @dataclass(frozen=True)
 class SharedArray:
-    """A dense array in the GPU's memory that every library reads in place.
+    """An array in the GPU's memory that every library reads in place.
 
     Attributes:
         address: of its first byte.
         element: the type of its elements.
         owner: what keeps the memory.
+        strides: in bytes; None where elements follow each other.
     """
 
     address: int
     shape: Shape
     element: DType
     owner: Any = field(default=None, repr=False, compare=False)
+    strides: tuple[int, ...] | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -59,15 +61,18 @@ class SharedArray:
 
     @property
     def nbytes(self) -> int:
-        """All of it."""
-        return self.elements * self.element.size
+        """From its first byte to its last."""
+        if self.strides is None or not self.elements:
+            return self.elements * self.element.size
+        steps = zip(self.shape, self.strides, strict=True)
+        return sum((extent - 1) * stride for extent, stride in steps) + self.element.size
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3."""
         return {
-            "shape": self.shape, "typestr": self.dtype.str, "data": (self.address, False), "strides": None,
-            "version": 3, "stream": None,
+            "shape": self.shape, "typestr": self.dtype.str, "data": (self.address, False),
+            "strides": self.strides, "version": 3, "stream": None,
         }  # fmt: skip
 
 
