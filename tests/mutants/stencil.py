@@ -25,6 +25,7 @@ TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
 OVERLAPPED = "stencil/overlapped.cu.jinja"
+FETCH, EDGE = "stencil/_fetch.cu.jinja", "stencil/_edge.cu.jinja"
 
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
 ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_x1_y2")
@@ -46,8 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "stencil: the last term first", f"{_DERIVATIVE}__naive_x32_y2_u2", STENCIL,
-        "      for (int x = 0; x < kWide; ++x) {\n        if (kWeights[0]",
-        "      for (int x = kWide - 1; x >= 0; --x) {\n        if (kWeights[0]", WRONG,
+        "x = 0; x < kWide; ++x", "x = kWide - 1; x >= 0; --x", WRONG, at="terms of a line",
     ),
     Mutant(
         "tiled stencil: products and sums rounded apart", f"{_DERIVATIVE}__tiled_x32_y4_u4", TILED,
@@ -67,14 +67,11 @@ MUTANTS = (
     ),
     Mutant(
         "temporal: products and sums rounded apart", f"{_LAPLACIAN}__temporal_v1_r8_n1_t2", TEMPORAL,
-        "++i) {\n          sum[i] = {{ fma }}(kWeights[y][x], line",
-        "++i) {\n          sum[i] = {{ fma }}(1.0f, kWeights[y][x] * line", WRONG,
-        also=(
-            (
-                "reads nothing\n          sum[i] = {{ fma }}(kWeights[y][x], line",
-                "reads nothing\n          sum[i] = {{ fma }}(1.0f, kWeights[y][x] * line",
-            ),
-        ),
+        "(kWeights[y][x], line", "(1.0f, kWeights[y][x] * line", WRONG, at="terms",
+    ),
+    Mutant(
+        "temporal: products and sums rounded apart at the ends", f"{_LAPLACIAN}__temporal_v1_r8_n1_t2", EDGE,
+        "(kWeights[y][x], line", "(1.0f, kWeights[y][x] * line", WRONG, at="terms",
     ),
     Mutant(
         "overlapped: products and sums rounded apart", ON_OVERLAPPED, OVERLAPPED,
@@ -82,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "overlapped: the last term first", ON_OVERLAPPED, OVERLAPPED,
-        "for (int x = 0; x < kWide; ++x) {\n      if", "for (int x = kWide - 1; x >= 0; --x) {\n      if", WRONG,
+        "x = 0; x < kWide; ++x", "x = kWide - 1; x >= 0; --x", WRONG, at="terms",
     ),
     # stencil
     Mutant(
@@ -104,11 +101,11 @@ MUTANTS = (
     ),
     Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum = {{ zero }};", "sum = 1.0f;", WRONG),
     Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum =", "int sum =", WRONG),
-    Mutant("stencil: last rows unguarded", ON_STENCIL, STENCIL, "    if (row >= rows) return;\n", "", OUTSIDE_WRITE),
+    Mutant("stencil: last rows unguarded", ON_STENCIL, STENCIL, "", "", OUTSIDE_WRITE, at="last rows"),
     Mutant(
         "stencil: one row too many [2]", ON_STENCIL, STENCIL, "if (row >= rows) r", "if (row > rows) r", OUTSIDE_WRITE,
     ),
-    Mutant("stencil: last columns unguarded", ON_STENCIL, STENCIL, "  if (col >= cols) return;\n", "", OUTSIDE_WRITE),
+    Mutant("stencil: last columns unguarded", ON_STENCIL, STENCIL, "", "", OUTSIDE_WRITE, at="last columns"),
     Mutant(
         "stencil: swapped extents [6]", ON_STENCIL, STENCIL, "if (col >= cols) return;", "if (col >= rows) return;",
         WRONG,
@@ -124,7 +121,7 @@ MUTANTS = (
     Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
     Mutant(
         "tiled stencil: no barrier after filling the tile [5]", ON_TILED, TILED,
-        "  __syncthreads();\n  const long long col", "  const long long col", (RACE, UNINITIALISED),
+        "", "", (RACE, UNINITIALISED), at="filled",
     ),
     Mutant(
         "tiled stencil: the tile without the columns beside it", ON_TILED, TILED, "x < kTileCols;", "x < kBlockX;",
@@ -135,21 +132,18 @@ MUTANTS = (
         "first_row + y, first_col", WRONG,
     ),
     Mutant(
-        "tiled stencil: return before the barrier [3]", ON_TILED, TILED, "  for (int y = threadIdx.y; y < kTileRows",
-        "  if (first_col + threadIdx.x >= cols) return;\n  for (int y = threadIdx.y; y < kTileRows",
+        "tiled stencil: return before the barrier [3]", ON_TILED, TILED, "for (int y = threadIdx.y; y < kTileRows",
+        "if (first_col + threadIdx.x >= cols) return;\n  for (int y = threadIdx.y; y < kTileRows",
         (UNINITIALISED, BARRIER),
     ),
     Mutant(
-        "tiled stencil: last columns unguarded", ON_TILED, TILED, "  if (col >= cols) return;\n#pragma unroll\n",
-        "#pragma unroll\n", (OUTSIDE_WRITE, RACE),
+        "tiled stencil: last columns unguarded", ON_TILED, TILED, "", "", (OUTSIDE_WRITE, RACE), at="last columns",
     ),
     Mutant(
-        "queued: no barrier after the line [5]", ON_QUEUED, QUEUED, "    __syncthreads();\n    {{ number }} sum",
-        "    {{ number }} sum", (RACE, UNINITIALISED),
+        "queued: no barrier after the line [5]", ON_QUEUED, QUEUED, "", "", (RACE, UNINITIALISED), at="filled",
     ),
     Mutant(
-        "queued: no barrier before the next line [5]", ON_QUEUED, QUEUED,
-        "    __syncthreads();  // all have read the line before the next row comes\n", "", RACE,
+        "queued: no barrier before the next line [5]", ON_QUEUED, QUEUED, "", "", RACE, at="read",
     ),
     Mutant(
         "queued: cells beside the block from a row above", ON_QUEUED, QUEUED, "cell(row, first_col",
@@ -163,12 +157,12 @@ MUTANTS = (
         "queued: last columns unguarded", ON_QUEUED, QUEUED, "if (col < cols) out", "out", (OUTSIDE_WRITE, RACE),
     ),
     Mutant(
-        "stream: a row is loaded in the place of another", ON_LONG_STREAM, STREAM, "      load(y + kAhead);",
-        "      load(y + kAhead - 1);", WRONG,
+        "stream: a row is loaded in the place of another", ON_LONG_STREAM, STREAM, "kAhead",
+        "kAhead - 1", WRONG, at="next row",
     ),
     Mutant(
-        "stream: the last row is not loaded", ON_LONG_STREAM, STREAM, "if (y + kAhead < kLoaded)",
-        "if (y + kAhead + 1 < kLoaded)", WRONG,
+        "stream: the last row is not loaded", ON_LONG_STREAM, STREAM, "kAhead", "kAhead + 1",
+        WRONG, at="rows left",
     ),
     Mutant(
         "stream: rows above unguarded [11]", ON_STREAM, STREAM, "kFarUp <= first_row && first_row", "first_row",
@@ -179,8 +173,8 @@ MUTANTS = (
         "aligned(in", OUTSIDE_READ,
     ),
     Mutant(
-        "stream: vectors where rows begin between them", ON_STREAM, STREAM,
-        "aligned(in, in_pitch) &&\n                       aligned", "aligned", "misaligned",
+        "stream: vectors where rows begin between them", ON_STREAM, STREAM, " && aligned(in, in_pitch)", "",
+        MISALIGNED, at="aligned",
     ),
     Mutant(
         "stream: last rows unguarded", ON_STREAM, STREAM, "if (!kEdge || row < rows)", "if (true)", OUTSIDE_WRITE,
@@ -218,26 +212,25 @@ MUTANTS = (
         "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && aligned(in", "aligned(in", OUTSIDE_READ,
     ),
     Mutant(
-        "temporal: rows in flight as a piece begins", ON_TEMPORAL, TEMPORAL,
-        '  asm volatile("cp.async.wait_all;" ::: "memory");\n', "", IN_FLIGHT,
+        "temporal: rows in flight as a piece begins", ON_TEMPORAL, FETCH, "", "", IN_FLIGHT,
+        at="wait for all rows",
     ),
     Mutant(
-        "temporal: a row is taken before it has come", ON_TEMPORAL, TEMPORAL, '"n"(kRound - 1)', '"n"(kRound)',
+        "temporal: a row is taken before it has come", ON_TEMPORAL, FETCH, '"n"(kRound - 1)', '"n"(kRound)',
         IN_FLIGHT,
     ),
     Mutant(
-        "temporal: rows in no group", ON_TEMPORAL, TEMPORAL,
-        '  asm volatile("cp.async.commit_group;" ::: "memory");\n', "", IN_FLIGHT,
+        "temporal: rows in no group", ON_TEMPORAL, FETCH, "", "", IN_FLIGHT, at="end of a row",
     ),
     Mutant(
-        "temporal: half of a vector is copied", ON_TEMPORAL, TEMPORAL, "cp.async.cg.shared.global [%0], [%1], 16;",
+        "temporal: half of a vector is copied", ON_TEMPORAL, FETCH, "cp.async.cg.shared.global [%0], [%1], 16;",
         "cp.async.ca.shared.global [%0], [%1], 8;", UNINITIALISED,
     ),
     Mutant(
-        "temporal: more than a cell is copied", ON_TEMPORAL, TEMPORAL, '"n"(sizeof({{ element }}))', '"n"(8)',
+        "temporal: more than a cell is copied", ON_TEMPORAL, FETCH, '"n"(sizeof({{ element }}))', '"n"(8)',
         (MISALIGNED, OUTSIDE_READ),
     ),
-    Mutant("temporal: the rows above forgotten", ON_TEMPORAL, TEMPORAL, "centre == 0", "centre == 1", WRONG),
+    Mutant("temporal: the rows above forgotten", ON_TEMPORAL, EDGE, "centre == 0", "centre == 1", WRONG),
     Mutant(
         "temporal: sums change places", ON_TEMPORAL, TEMPORAL, "held[level][kHigh - 1 - y]", "held[level][0]", WRONG,
     ),
@@ -246,20 +239,19 @@ MUTANTS = (
         "writes && from <= done && done <= to", (RACE, OUTSIDE_WRITE, WRONG),
     ),
     Mutant(
-        "temporal: writes rows that its steps used up", ON_TEMPORAL, TEMPORAL, "    if (from <= done) {",
-        "    if (true) {", (RACE, WRONG, OUTSIDE_WRITE),
+        "temporal: writes rows that its steps used up", ON_TEMPORAL, TEMPORAL, "if (from <= done)",
+        "if (true)", (RACE, WRONG, OUTSIDE_WRITE),
     ),
     Mutant(
         "temporal: lanes write what their steps used up", ON_TEMPORAL, TEMPORAL, "if (writes && ", "if (",
         (WRONG, RACE),
     ),
     Mutant(
-        "temporal: columns at the right end left out", ON_TEMPORAL, TEMPORAL,
-        "  if (is_end && column > 0) column += inner_across;\n", "", (RACE, UNTOUCHED),
+        "temporal: columns at the right end left out", ON_TEMPORAL, TEMPORAL, "", "",
+        (RACE, UNTOUCHED), at="columns at the right end",
     ),
     Mutant(
-        "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL,
-        "level >= steps) continue;\n    {{ number }} line", "level > steps) continue;\n    {{ number }} line",
+        "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL, "level >= steps", "level > steps",
         WRONG,
     ),
     Mutant(
@@ -267,7 +259,7 @@ MUTANTS = (
         "constexpr int kHaloLeft = {{ halo_left }}, kHaloRight = {{ halo_right }};",
         "constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;\n"
         "constexpr int kHaloRight = {{ halo_left + halo_right }} - kHaloLeft;", WRONG,
-        also=((' <= kHaloLeft,\n    "the last column', ' >= 0,\n    "the last column'),),
+        also=(("}} <= kHaloLeft", "}} >= 0"),),
     ),
     Mutant(
         "overlapped: the last segment goes past the end [11]", ON_OVERLAPPED, OVERLAPPED,
@@ -282,32 +274,31 @@ MUTANTS = (
         "if (cols + 1 < kSegment)", OUTSIDE_READ,
     ),
     Mutant(
-        "overlapped: segments beyond the last", ON_OVERLAPPED, OVERLAPPED,
-        "  if (place > 0 && left <= kHaloLeft + kHaloRight) return;\n", "", RACE,
+        "overlapped: segments beyond the last", ON_OVERLAPPED, OVERLAPPED, "", "", RACE, at="beyond the last segment",
     ),
     Mutant(
         "overlapped: vectors where the line begins between them", ON_OVERLAPPED, OVERLAPPED,
-        "  if (reinterpret_cast<unsigned long long>(in + first) % 16 == 0) {", "  if (true) {", MISALIGNED,
+        "if (reinterpret_cast<unsigned long long>(in + first) % 16 == 0)", "if (true)", MISALIGNED,
     ),
     Mutant(
         "overlapped: vectors where the output begins between them", ON_OVERLAPPED, OVERLAPPED,
-        "&&\n      reinterpret_cast<unsigned long long>(out + first) % 16 == 0", "", MISALIGNED,
+        "reinterpret_cast<unsigned long long>(out + first) % 16 == 0", "true", MISALIGNED,
     ),
     Mutant(
         "overlapped: vectors that begin before what is written", ON_OVERLAPPED, OVERLAPPED,
-        "(begin | end) % kVectorCells == 0 &&\n      ", "", (WRONG, UNTOUCHED, UNINITIALISED),
+        "(begin | end) % kVectorCells == 0", "true", (WRONG, UNTOUCHED, UNINITIALISED),
     ),
     Mutant(
-        "overlapped: no wait for what other lanes bring", ON_OVERLAPPED, OVERLAPPED, "  __syncwarp();\n}", "}",
-        (RACE, UNINITIALISED),
+        "overlapped: no wait for what other lanes bring", ON_OVERLAPPED, OVERLAPPED, "", "", (RACE, UNINITIALISED),
+        at="fetched",
     ),
     Mutant(
-        "overlapped: no wait for what other lanes computed", ON_OVERLAPPED, OVERLAPPED,
-        "  __syncwarp();\n  if ((begin", "  if ((begin", (RACE, WRONG),
+        "overlapped: no wait for what other lanes computed", ON_OVERLAPPED, OVERLAPPED, "", "", (RACE, WRONG),
+        at="computed",
     ),
     Mutant(
-        "overlapped: no barrier between the steps of few cells [5]", ON_OVERLAPPED, OVERLAPPED,
-        "    __syncthreads();\n", "", (RACE, UNINITIALISED),
+        "overlapped: no barrier between the steps of few cells [5]", ON_OVERLAPPED, OVERLAPPED, "", "",
+        (RACE, UNINITIALISED), at="stepped",
     ),
     Mutant(
         "overlapped: two vectors in one place", ON_OVERLAPPED, OVERLAPPED, "vector ^ vector / kVectors % 8",
@@ -383,7 +374,8 @@ LARGE = (
 
 UNCHANGED = (
     Unchanged(
-        "stencil: goes on past the last row", ON_STENCIL, STENCIL, "if (row >= rows) return;\n",
-        "if (row >= rows) continue;\n", "a thread's rows grow: none after the first past the end lies within",
+        "stencil: goes on past the last row", ON_STENCIL, STENCIL, "return", "continue",
+        "a thread's rows grow: none after the first past the end lies within",
+        at="last rows",
     ),
 )  # fmt: skip

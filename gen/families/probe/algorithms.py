@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from typing_extensions import override
+
 from gen.dtypes import I64
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, tunable
@@ -28,8 +30,8 @@ class Stream(Algorithm[S, StreamConfig]):
 
     config = StreamConfig
 
+    @override
     def plan(self, spec: S, config: StreamConfig) -> Plan:
-        """One launch, with a block for each share of the array."""
         launch = Launch(
             grid=(size("n").ceil_div(config.threads_per_block * config.unroll), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
@@ -53,8 +55,8 @@ class Offset(Stream[OffsetSpec]):
     )
     takes = OffsetSpec
 
-    def inputs(self, spec: OffsetSpec, config: StreamConfig) -> Mapping[str, object]:
-        """The fields of the spec."""
+    @override
+    def spec_inputs(self, spec: OffsetSpec) -> Mapping[str, object]:
         return {"element": spec.dtype.cuda, "shifts_read": spec.shifts == "read", "offset": spec.offset}
 
     def bytes_in_flight(self, spec: OffsetSpec, config: StreamConfig) -> int:
@@ -73,8 +75,8 @@ class Records(Stream[RecordSpec]):
     )
     takes = RecordSpec
 
-    def inputs(self, spec: RecordSpec, config: StreamConfig) -> Mapping[str, object]:
-        """The fields of the spec."""
+    @override
+    def spec_inputs(self, spec: RecordSpec) -> Mapping[str, object]:
         return {"element": spec.dtype.cuda, "by_record": spec.layout == "aos", "fields": spec.fields}
 
     def bytes_in_flight(self, spec: RecordSpec, config: StreamConfig) -> int:
@@ -109,8 +111,8 @@ class Tile(Algorithm[TileSpec, TileConfig]):
             return f"{config.threads_per_block} threads do not share a tile of {elements} elements evenly"
         return None
 
-    def inputs(self, spec: TileSpec, config: TileConfig) -> Mapping[str, object]:
-        """The tile as it lies in shared memory, and along what it is written and read there."""
+    @override
+    def spec_inputs(self, spec: TileSpec) -> Mapping[str, object]:
         height, width = _stored(spec)
         return {
             "element": spec.dtype.cuda,
@@ -120,8 +122,8 @@ class Tile(Algorithm[TileSpec, TileConfig]):
             "reads_rows": spec.reads_rows,
         }
 
+    @override
     def plan(self, spec: TileSpec, config: TileConfig) -> Plan:
-        """One launch, with a block for each tile."""
         height, width = _stored(spec)
         needed = height * (width + config.padding) * spec.dtype.size
         launch = Launch(
