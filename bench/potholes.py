@@ -36,8 +36,7 @@ from gen.compare.peers.base import Contender, NotOfferedError, Peer, SharedArray
 from gen.compare.peers.cupy import Cupy, CupyxNdimage
 from gen.compare.peers.torch import Torch, TorchCompile
 from gen.compare.process import Comparisons, LibrariesFactory
-from gen.compare.row import FAILED, OURS, Row, said
-from gen.compare.timing import PairedTimes
+from gen.compare.row import FAILED, OURS, PairedTimes, Row, said
 from gen.emit.folder import check_writable
 from gen.errors import GenError, StoreError
 from gen.families import FAMILIES

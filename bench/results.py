@@ -15,8 +15,7 @@ from tempfile import gettempdir
 from typing import Any
 
 import gen
-from gen.compare.row import NONE, OURS, Row
-from gen.compare.timing import Verdict
+from gen.compare.row import NONE, OURS, Row, Verdict
 from gen.emit.folder import read, write_if_changed
 from gen.errors import GenError, StoreError
 from gen.gpu.timing import METHOD

@@ -1,7 +1,7 @@
 """What a stencil must give at full size and after all of its steps: in double on the device, NumPy looking on.
 
 A plain kernel steps the cells in double, and beside each how far a contender may be off by then, as
-`gen.compare.bounds` has it.
+`gen.compare.checks` has it.
 
 The kernel is nobody's contender, and NumPy computes the same in windows at the corners, the rims, and the centre of the
 full array: `window` says after how many steps.
@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from bench.gpu import BenchGpu
-from gen.compare.bounds import Rounding, stepped
 from gen.compare.case import ComparisonCase, Shape
-from gen.compare.checks import Checks, Prepare, misshapen, wherever
+from gen.compare.checks import Checks, Prepare, Rounding, misshapen, stepped, wherever
 from gen.compare.peers.base import Contender, SharedArray
 from gen.compare.peers.base import window as slices
 from gen.dtypes import F64, I64, DType

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.results import Results, geometric_mean
-from gen.compare.row import NONE, NOT_OFFERED, OURS, Row, digits
-from gen.compare.timing import PAIRS, Verdict
+from gen.compare.row import NONE, NOT_OFFERED, OURS, PAIRS, Row, Verdict, digits
 
 _WORST_FIRST = (Verdict.LOSS.value, Verdict.TIE.value, NONE, Verdict.WIN.value)
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from bench.gpu import BenchGpu
 from bench.stencils import NAME as EXACT
-from gen.compare.bounds import Rounding, stepped
 from gen.compare.case import Shape
+from gen.compare.checks import Rounding, stepped
 from gen.compare.gpu import lying
 from gen.compare.peers.base import SharedArray
-from gen.compare.timing import abba
+from gen.compare.row import abba
 from gen.dtypes import I64, U8, DType
 from gen.errors import RunError
 from gen.families.base import Array, Launch, Limits, Operand, Plan, Work

@@ -52,7 +52,7 @@ class InProcess:
     seed: int = 0
 
     def verdicts(self, variants: Sequence[Variant], _deadline: float | None = None) -> Iterator[Verdict]:
-        """As `gen.tune.processes.Host` does."""
+        """As `gen.tune.verdicts.Host` does."""
         return verdicts(self.runner(), variants, seed=self.seed)
 
 

@@ -16,12 +16,12 @@ from typer.core import TyperGroup
 
 import gen
 from gen.cli import (
-    calibrate,
     catalogue,
     compare,
     doctor,
     explain,
     generate,
+    gpu,
     ladder,
     prove,
     resources,
@@ -132,7 +132,7 @@ resources.add_to(app)
 explain.add_to(app)
 ladder.add_to(app)
 tune.add_to(app)
-calibrate.add_to(app)
+gpu.add_to(app)
 tuned.add_to(app)
 trials.add_to(app)
 compare.add_to(app)

@@ -122,7 +122,7 @@ def check_feasible(variant: Variant, limits: Limits) -> None:
 def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
     """The variant of a name; specs that no catalogue holds are looked up in `home`."""
     from gen.families.names import find_variant
-    from gen.store.specs import FILE, read_specs
+    from gen.store.folder import SPECS_FILE, read_specs
 
     try:
         return find_variant(families, name, {})
@@ -134,5 +134,8 @@ def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
         return find_variant(families, name, known)
     except (TypeError, ValueError, AttributeError, IndexError) as error:  # content that a family does not expect
         raise StoreError(
-            str(home / FILE), "holds a spec that cannot be read", error, next_step="Run gen generate to write it anew"
+            str(home / SPECS_FILE),
+            "holds a spec that cannot be read",
+            error,
+            next_step="Run gen generate to write it anew",
         ) from error

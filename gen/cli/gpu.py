@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import show
-from gen.cli.common import OptionError
+from gen.cli.common import Json, OptionError, Out, home_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import typer
+
     from gen.gpu.timing import Instruments
     from gen.toolchain.farm import CompileFarm
     from gen.tune.device import IsolatedDevice
+
 
 COMPILERS = ("nvrtc", "nvcc")
 Gpu = Annotated[int, typer.Option("--gpu", metavar="N", min=0, help="The number of the GPU.")]
@@ -82,3 +85,33 @@ def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterato
         for other in others_on(found.uuid):
             show.note(f"Beside this run, {other} is on the GPU: times may be off.")
         yield
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("calibrate", epilog="Examples: `gen calibrate`, `gen calibrate --json`.")(calibrate)
+
+
+def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, json: Json = False) -> None:
+    """Measure what the GPU can do: bandwidths as slopes between 1 and 4 GiB, and what an empty launch costs.
+
+    Tuning scores every variant against these figures. They are kept beside the winners.
+    """
+    from dataclasses import asdict
+
+    from gen.gpu.timing import store_calibration
+
+    home = home_of(out)
+    with alone(gpu, None, "gen calibrate"):
+        found = instruments_of(gpu, compiler_of(compiler, home)).calibrate()
+    place = store_calibration(home, found)
+    if json:
+        show.data(asdict(found))
+        return
+    show.text(f"{found.device}, driver {found.driver}")
+    rows = [("read", f"{found.read:.0f} GB/s"), ("write", f"{found.write:.0f} GB/s"),
+            ("copy, read and written", f"{found.copy:.0f} GB/s"),
+            ("empty kernel between events", f"{found.empty_pair_us:.2f} us"),
+            ("empty kernel in a graph", f"{found.empty_node_us:.2f} us")]  # fmt: skip
+    show.table(("what", "at best"), rows)
+    show.text(f"kept in {place}")

@@ -77,8 +77,7 @@ def prove(
     from gen.arch import Limits
     from gen.paths import cache_home
     from gen.proof.failures import read
-    from gen.tune.processes import Host
-    from gen.tune.verdicts import with_registers
+    from gen.tune.verdicts import Host, with_registers
     from gen.workers import result_of
 
     families, home, limits = families_of(ctx), home_of(out), Limits.of(DEFAULT_ARCH)

@@ -39,10 +39,10 @@ def rehearse(
     from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.problems import specs_of, to_tune
-    from gen.tune.processes import Host
     from gen.tune.rehearse import prospects, rank
     from gen.tune.rehearse import rehearse as rehearsed
     from gen.tune.select import of_specs
+    from gen.tune.verdicts import Host
 
     deadline = None if budget is None else time.monotonic() + budget
     families, home, device = families_of(ctx), home_of(out), find_gpu()

@@ -9,15 +9,17 @@ import typer
 
 from gen.cli import show
 from gen.cli.common import Json, OptionError, Out, families_of, find, home_of
-from gen.cli.exchange import FORMS, give, take
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from gen.store.trials import Row
 
+
 LISTED = 20
+FORMS = ("t4", "csv", "kernel-tuner")  # of an exported file
 
 
 def add_to(app: typer.Typer) -> None:
@@ -133,7 +135,7 @@ def _say_none(place: Path) -> None:
 def _check_target(ctx: typer.Context, target: str | None, home: Path, rows: Sequence[Row]) -> None:
     """Raises UnknownNameError for what is no name of a family, a spec or a variant, nor of a trial that is there."""
     from gen.families.names import find_spec, unknown
-    from gen.store.specs import read_specs
+    from gen.store.folder import read_specs
 
     families = families_of(ctx)
     named = [named.name for family in families for named in family.named]
@@ -262,3 +264,47 @@ def _as_json(row: Row) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {**asdict(row), "median_us": row.median_us}
+
+
+def take(home: Path, place: Path, *, json: bool) -> None:
+    """Imports the trials in a file of T4 results, and says how many are new."""
+    from gen.errors import StoreError
+    from gen.store.exchange import rows_of_t4
+    from gen.store.trials import Trials
+
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise StoreError(str(place), "must be a file that can be read", error.strerror) from error
+    rows = rows_of_t4(content, place.name)
+    store = Trials(home)
+    try:
+        new = store.add(rows)
+    finally:
+        store.close()
+    if json:
+        show.data({"trials": len(rows), "new": new})
+    else:
+        show.text(f"{new} trials of {len(rows)} are new.")
+
+
+def give(rows: Sequence[Row], place: Path, form: str | None, *, json: bool) -> None:
+    """Exports trials to a file of that form, by default the one that its name says, and says how many."""
+    from gen.errors import StoreError
+    from gen.store.exchange import text_of_cache, text_of_t4, write_table
+
+    form = form or ("csv" if place.name.endswith((".csv", ".csv.gz")) else "t4")
+    if form not in FORMS:
+        raise OptionError("--form", "must be one of " + ", ".join(FORMS), form)
+    try:
+        if form == "csv":
+            write_table(place, rows)
+        else:
+            text = text_of_t4(rows) if form == "t4" else text_of_cache(rows)
+            place.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise StoreError(str(place), "cannot be written", error.strerror, next_step="Name another file") from error
+    if json:
+        show.data({"trials": len(rows), "file": str(place), "form": form})
+    else:
+        show.text(f"{len(rows)} trials are in {place}.")

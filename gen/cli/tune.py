@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
-from gen.cli import outcomes, show, winners
+from gen.cli import outcomes, show
 from gen.cli.common import Json, OptionError, Out, families_of, home_of, note_stand_in
 from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.rehearse import rehearse
-from gen.cli.tune_options import check_together, needs, options_of, read_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gen.store.trials import Problem
     from gen.tune.regret import Regret
     from gen.tune.tuner import Options
+
 
 WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
 
@@ -181,7 +183,7 @@ def tune(
         runtime_parameters=read_runtime_parameters(count or ()), classes=shape_class or (), alignment=alignment,
     )  # fmt: skip
     if frozen:
-        winners.insist(wanted, home, device.name, json=json)
+        outcomes.insist(wanted, home, device.name, json=json)
         return
     note_stand_in(device.limits)
     if verify:
@@ -243,11 +245,11 @@ def _measure(
             f"after {ready:.1f} s. The winners so far stay, and base where there is none. Give --budget more than that."
         )
     if json:
-        told = {"regrets": [winners.regret_as_json(one) for one in lost]} if regret else {}
+        told = {"regrets": [outcomes.regret_as_json(one) for one in lost]} if regret else {}
         show.data({**outcomes.as_json(done), **told})
     else:
         outcomes.report(done)
-        winners.report_regrets(lost)
+        outcomes.report_regrets(lost)
     if not begun or any(outcome.winner is None for outcome in done.outcomes):
         raise typer.Exit(1)
 
@@ -272,5 +274,54 @@ def _verify(
         found = [w for w in found if (w.spec, w.shape) in parts or (w.spec, w.shape, w.region) in ones]
     with gpus.alone(gpu, None), gpus.farm_of(compiler, home) as farm, gpus.device_of(gpu, compiler, home) as device:
         checks = list(verify(found, families, known_specs(families, home), device, farm))
-    if not winners.report_checks(checks, json=json):
+    if not outcomes.report_checks(checks, json=json):
         raise typer.Exit(1)
+
+
+_TIME = re.compile(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)")
+
+
+def read_seconds(text: str) -> float:
+    """The seconds that a text spells: `60s`, `5m`, `1h`, `12.5`."""
+    found = _TIME.fullmatch(text.strip().lower())
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    if not seconds > 0:
+        raise OptionError("--budget", "must be a positive time such as 60s, 5m or 1h", text)
+    return seconds
+
+
+def options_of(search: str, prune: list[str], stop_at: float | None) -> Options:
+    """How a problem is searched. Raises OptionError or UnknownNameError for what there is not."""
+    from gen.tune.prune import read_rules
+    from gen.tune.search import find_search
+    from gen.tune.tuner import Options
+
+    if stop_at is not None and not 0 < stop_at <= 1:
+        raise OptionError("--stop-at", "must be a fraction above 0, up to 1", stop_at)
+    return Options(find_search(search), read_rules(prune), stop_at)
+
+
+def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapping[str, Any]) -> None:
+    """Raises OptionError for options that contradict each other; each by its name, with what was given."""
+    asked = [name for name, value in what.items() if value]
+    if len(asked) > 1:
+        raise OptionError(" and ".join(asked), "do not go together")
+    if which["--param"] and not which["--shape"]:
+        raise OptionError("--param", "must come with --shape: a shape class has its own runtime parameters")
+    if which["--shape"] and which["--class"]:
+        raise OptionError("--shape and --class", "do not go together")
+    if which["--shape"] and what["--regret"]:
+        raise OptionError("--shape and --regret", "do not go together: a single shape has no other sizes")
+    if which["--alignment"] and what["--verify"] and not which["--shape"]:
+        rule = "do not go together: a winner of a class is timed at the alignment that it is for"
+        raise OptionError("--alignment and --verify", rule)
+    if which["--compiler"] and what["--frozen"]:
+        raise OptionError("--compiler and --frozen", "do not go together: nothing is compiled")
+    idle = [name for name, value in how.items() if value is not None]
+    if idle and (what["--verify"] or what["--frozen"]):
+        raise OptionError(f"{asked[0]} and {idle[0]}", "do not go together: nothing is searched")
+
+
+def needs(given: list[str]) -> tuple[str, str]:
+    """Subject and rule where options were given that only a GPU can honour."""
+    return " and ".join(given), "needs a GPU" if len(given) == 1 else "need a GPU"

@@ -15,8 +15,23 @@ from gen.compare.case import ComparisonCase, number_type
 from gen.compare.checks import Checks, random_inputs
 from gen.compare.gpu import ComparisonGpu, LostError
 from gen.compare.peers.base import Contender, Handle, NotOfferedError, Outputs, Peer, SharedArray
-from gen.compare.row import BASE, FAILED, NOT_OFFERED, OURS, UNTUNED, WRONG, Row, digits, said
-from gen.compare.timing import PairedTimes, abba, block_size, paired, pairs_within, parts
+from gen.compare.row import (
+    BASE,
+    FAILED,
+    NOT_OFFERED,
+    OURS,
+    UNTUNED,
+    WRONG,
+    PairedTimes,
+    Row,
+    abba,
+    block_size,
+    digits,
+    paired,
+    pairs_within,
+    parts,
+    said,
+)
 from gen.errors import GenError
 from gen.families.names import base_variants, find_variant
 from gen.gpu.device import LEGACY_STREAM, Graph

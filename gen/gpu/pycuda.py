@@ -24,8 +24,9 @@ from gen.gpu.cuda import CudaDevice, make_room, refused
 from gen.gpu.device import LEGACY_STREAM, Event, KernelAttributes
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled
+from gen.toolchain.headers import headers_folder
 from gen.toolchain.link import NvccLinker, find_library
-from gen.toolchain.nvrtc import NO_CONTRACTION, headers_folder
+from gen.toolchain.nvrtc import NO_CONTRACTION
 
 try:
     # A PyCUDA that was built where no driver was is not linked with it: its symbols must be there before.

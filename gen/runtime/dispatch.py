@@ -12,8 +12,7 @@ from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
-from gen.store.specs import FILE as SPECS_FILE
-from gen.store.specs import read_specs
+from gen.store.folder import SPECS_FILE, read_specs
 from gen.store.tuned import Winner, read_winners
 
 log = logging.getLogger("gen")

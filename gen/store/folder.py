@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
 from gen.families.base import Family, Spec, Variant
 from gen.families.names import Known, find_variant, parse_label
 from gen.paths import lock_of
-from gen.store import specs, tuned
+from gen.store import tuned
 
 
 def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Variant, ...]:
@@ -39,7 +40,7 @@ def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Varia
 def known_specs(families: Sequence[Family[Any]], home: Path) -> Known:
     """The JSON of every spec that a name can mean: those of the catalogues, and those written down in `home`."""
     catalogue = {family.name_of(spec): spec.to_json() for family in families for spec in family.catalogue}
-    return {**specs.read_specs(home), **catalogue}
+    return {**read_specs(home), **catalogue}
 
 
 def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
@@ -49,7 +50,7 @@ def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
 
 def other_files(families: Sequence[Family[Any]], home: Path) -> Mapping[str, str]:
     """The text files beside the kernels, by name: the specs of every catalogue, and those that were written down."""
-    return {specs.FILE: specs.text_of_specs(families, _written_down(families, home))}
+    return {SPECS_FILE: text_of_specs(families, _written_down(families, home))}
 
 
 def remember(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
@@ -62,13 +63,13 @@ def write_down(home: Path, families: Sequence[Family[Any]], family: Family[Any],
     """The same, for one who is alone there: beside all that is written down."""
     if _says_all(family, spec.label, spec.to_json()):
         return
-    others = {**specs.read_specs(home), family.name_of(spec): spec.to_json()}
-    write_if_changed(home / specs.FILE, specs.text_of_specs(families, others))
+    others = {**read_specs(home), family.name_of(spec): spec.to_json()}
+    write_if_changed(home / SPECS_FILE, text_of_specs(families, others))
 
 
 def _written_down(families: Sequence[Family[Any]], home: Path) -> Known:
     """The specs in `home` whose names do not say all of them: nobody could write those anew."""
-    return {name: content for name, content in specs.read_specs(home).items() if not _is_said(families, name, content)}
+    return {name: content for name, content in read_specs(home).items() if not _is_said(families, name, content)}
 
 
 def _is_said(families: Sequence[Family[Any]], name: str, content: Mapping[str, Any]) -> bool:
@@ -83,3 +84,36 @@ def _says_all(family: Family[Any], label: str, content: Mapping[str, Any]) -> bo
     with suppress(UnknownNameError, SpecError):
         return dict(parse_label(family, label, {}).to_json()) == dict(content)
     return False
+
+
+SPECS_FILE = "specs.json"
+SPECS_SCHEMA = 1
+
+
+def text_of_specs(families: Sequence[Family[Any]], others: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """The file's text: every spec of every catalogue, and `others` by name, a line each."""
+    named: dict[str, Mapping[str, Any]] = dict(others or {})
+    named |= {family.name_of(spec): spec.to_json() for family in families for spec in family.catalogue}
+    lines = [f"    {json.dumps(name)}: {json.dumps(named[name], sort_keys=True)}" for name in sorted(named)]
+    return f'{{\n  "schema": {SPECS_SCHEMA},\n  "specs": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
+
+
+def read_specs(home: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The specs in `home` by name; none if it has no such file.
+
+    Raises StoreError if the file is not what gen writes.
+    """
+    place, again = (
+        home / SPECS_FILE,
+        "Mend it, or move it away and run gen generate, which writes that of the catalogue anew",
+    )
+    if not place.is_file():
+        return {}
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(str(place), "must be JSON", error, next_step=again) from error
+    specs = content.get("specs") if isinstance(content, dict) and content.get("schema") == SPECS_SCHEMA else None
+    if not isinstance(specs, dict) or not all(isinstance(spec, dict) for spec in specs.values()):
+        raise StoreError(str(place), f"must have schema {SPECS_SCHEMA} and specs", next_step=again)
+    return specs

@@ -12,7 +12,6 @@ import signal
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from gen.arch import architectures_of
@@ -20,12 +19,13 @@ from gen.emit.render import linked_with
 from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled, Resources, read_ptxas
+from gen.toolchain.headers import headers_folder, headers_version, wheel_version
 from gen.toolchain.link import Linker, find_library, find_linker
 
 try:
     from cuda.bindings import nvrtc
     from cuda.core import Program, ProgramOptions
-    from cuda.pathfinder import find_nvidia_header_directory, load_nvidia_dynamic_lib
+    from cuda.pathfinder import load_nvidia_dynamic_lib
 except ImportError as error:
     raise MissingToolError(
         "NVRTC's Python packages", f"must be installed: {error}",
@@ -206,42 +206,7 @@ def nvrtc_version() -> str:
         ) from error
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise MissingToolError("The library NVRTC", "must tell its version", status.name)
-    return _wheel_version("nvidia-cuda-nvrtc", library) or f"{major}.{minor}"
-
-
-def headers_folder() -> Path:
-    """The folder of `cuda_fp16.h`.
-
-    Raises:
-        MissingToolError: there is none.
-    """
-    folder = find_nvidia_header_directory("cudart")
-    if folder is None or not (Path(folder) / "cuda_fp16.h").is_file():
-        raise MissingToolError(
-            "The header cuda_fp16.h", "must be installed", next_step="Run: pip install 'nvidia-cuda-runtime==13.0.*'"
-        )
-    return Path(folder)
-
-
-def headers_version() -> str:
-    """The version of CUDA's headers: `13.0.96` from their wheel, `13.0` from elsewhere."""
-    folder = headers_folder()
-    version = _wheel_version("nvidia-cuda-runtime", str(folder))
-    if version:
-        return version
-    declared = re.search(r"#define CUDART_VERSION\s+(\d+)", (folder / "cuda_runtime_api.h").read_text(errors="replace"))
-    number = int(declared[1]) if declared else 0
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _wheel_version(distribution: str, file: str | None) -> str | None:
-    """The version of an installed package, if `file` is of that package."""
-    try:
-        wheel = metadata.distribution(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-    root = Path(str(wheel.locate_file(""))).resolve()
-    return wheel.version if file and Path(file).resolve().is_relative_to(root) else None
+    return wheel_version("nvidia-cuda-nvrtc", library) or f"{major}.{minor}"
 
 
 def _compilers_text(message: str) -> str:

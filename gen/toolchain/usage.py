@@ -7,8 +7,7 @@ from math import prod
 
 from gen.errors import ConfigError
 from gen.families.base import Extents, Limits, Variant
-from gen.toolchain.compiled import Compiled, Resources
-from gen.toolchain.identity import instructions
+from gen.toolchain.compiled import Compiled, Resources, instructions
 from gen.toolchain.occupancy import Occupancy, bytes_in_flight, occupancy
 
 

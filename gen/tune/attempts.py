@@ -20,9 +20,8 @@ from gen.emit.render import render
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
 from gen.store.trials import Problem, Setting, Status, Trial, Trials
-from gen.toolchain.compiled import Compiled
+from gen.toolchain.compiled import Compiled, code_digest
 from gen.toolchain.farm import Farm
-from gen.toolchain.identity import code_digest
 from gen.tune.device import Entrant, Session, TuningDevice
 from gen.tune.prune import Pruning
 from gen.tune.search import Search, Space, known

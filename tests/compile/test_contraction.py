@@ -21,8 +21,9 @@ from gen.families.reduction import ReductionSpec
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import TransposeSpec
 from gen.families.transpose.values import Values
-from gen.toolchain.identity import code_digest
-from gen.toolchain.nvrtc import Nvrtc, headers_folder
+from gen.toolchain.compiled import code_digest
+from gen.toolchain.headers import headers_folder
+from gen.toolchain.nvrtc import Nvrtc
 
 MOMENTS = ("mean", "sumsq", "var")
 REDUCTIONS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gen.toolchain.identity import code_digest
+from gen.toolchain.compiled import code_digest
 from gen.toolchain.nvrtc import Nvrtc
 
 TEXT = """

@@ -20,11 +20,10 @@ from gen.families.base import Limits, Variant
 from gen.families.names import find_variant
 from gen.toolchain import link as module
 from gen.toolchain import nvrtc
-from gen.toolchain.compiled import Resources, compile_each
-from gen.toolchain.headers import find_program
-from gen.toolchain.identity import instructions
+from gen.toolchain.compiled import Resources, compile_each, instructions
+from gen.toolchain.headers import find_program, headers_folder
 from gen.toolchain.link import JitLinker, Linked, Linker, NvccLinker, find_library
-from gen.toolchain.nvrtc import Nvrtc, headers_folder
+from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.rehearse import rehearse
 from gen.tune.verdicts import Verdict
 

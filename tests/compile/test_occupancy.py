@@ -20,7 +20,7 @@ from gen.arch import (
     known_architectures,
     max_registers_per_thread,
 )
-from gen.toolchain.nvrtc import headers_folder
+from gen.toolchain.headers import headers_folder
 from gen.toolchain.occupancy import Occupancy, bytes_in_flight, occupancy
 
 NO_LIMIT = 2**31 - 1  # INT_MAX

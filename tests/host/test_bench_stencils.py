@@ -21,8 +21,8 @@ from bench.stencils import (
     steps_of,
     window,
 )
-from gen.compare.bounds import Rounding, stepped
 from gen.compare.case import ComparisonCase
+from gen.compare.checks import Rounding, stepped
 from gen.compare.peers.base import Contender
 from gen.dtypes import F16, F32, F64, DType
 from gen.errors import RunError

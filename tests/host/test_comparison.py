@@ -21,8 +21,7 @@ from gen.compare.comparison import Comparison, Step, in_parts
 from gen.compare.gpu import LostError
 from gen.compare.peers import find_peers
 from gen.compare.peers.base import MAX_PLACES, Contender, NotOfferedError, Peer, SharedArray
-from gen.compare.row import OURS, Row
-from gen.compare.timing import MAX_PAIRS, MIN_PAIRS, PAIRS_PER_BLOCK, abba
+from gen.compare.row import MAX_PAIRS, MIN_PAIRS, OURS, PAIRS_PER_BLOCK, Row, abba
 from gen.dtypes import F16, F32, I32, DType
 from gen.errors import CompileError, RunError
 from gen.families import FAMILIES

@@ -11,9 +11,8 @@ import pytest
 
 import gen
 from bench.cases import STATISTICS, permute, public_cases, reduce, sweep
-from gen.compare.bounds import bounded
 from gen.compare.case import ComparisonCase
-from gen.compare.checks import MAX_ROUNDINGS, Checks, random_inputs
+from gen.compare.checks import MAX_ROUNDINGS, Checks, bounded, random_inputs
 from gen.compare.peers.base import Contender, SharedArray
 from gen.dtypes import F16, F32, DType
 from gen.families import FAMILIES

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.results import Change, change, geometric_mean
-from gen.compare.timing import (
+from gen.compare.row import (
     MAX_PAIRS,
     MIN_PAIRS,
     PAIRS,

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import gen
-from gen.cli.doctor import OPTIONAL
-from gen.doctor import Finding, examine
+from gen.cli.doctor import Finding, examine
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -111,7 +110,7 @@ def test_what_explain_makes_use_of_is_found_where_it_looks(
     monkeypatch.setattr(where, lambda: None)
     assert not findings()[name].ok
     assert "gen explain" in findings()[name].needed_for
-    assert name in OPTIONAL
+    assert not findings()[name].required
 
 
 @pytest.mark.parametrize("absent", ["cuda.core", "cuda.bindings", "cuda.pathfinder", "pycuda"])
@@ -119,7 +118,7 @@ def test_missing_packages_are_noticed(absent: str) -> None:
     # In a process of its own: this one may have loaded them.
     code = (
         f"import sys; sys.modules[{absent!r}] = None\n"
-        "import json; from dataclasses import asdict; from gen.doctor import examine\n"
+        "import json; from dataclasses import asdict; from gen.cli.doctor import examine\n"
         "print(json.dumps([asdict(finding) for finding in examine()]))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=False)

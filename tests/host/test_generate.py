@@ -12,7 +12,7 @@ from gen.emit.render import MARK, render
 from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.names import find_variant
-from gen.store import specs, tuned
+from gen.store import folder, tuned
 
 CHECKOUT = Path(__file__).parents[2]
 FILES = {"a.cu": f"// a\n//\n// {MARK}\nint a;\n", "b.cu": f"// b\n//\n// {MARK}\nint b;\n", "specs.json": "{}\n"}
@@ -154,10 +154,10 @@ def test_every_spec_has_a_base_and_all_are_legal_variants() -> None:
 
 def test_the_committed_folder_is_what_gen_would_write() -> None:
     out = CHECKOUT / "out"
-    known = specs.read_specs(out)
+    known = folder.read_specs(out)
     winners = [find_variant(FAMILIES, winner.variant, known) for winner in tuned.read_winners(out)]
     variants = tuple(dict.fromkeys((*base_of_catalogue(FAMILIES), *winners)))
-    assert differences(out, texts(variants, {specs.FILE: specs.text_of_specs(FAMILIES)})) == ""
+    assert differences(out, texts(variants, {folder.SPECS_FILE: folder.text_of_specs(FAMILIES)})) == ""
 
 
 def test_the_committed_folder_is_small() -> None:

@@ -25,12 +25,11 @@ from gen.paths import cache_home, output_home
 from gen.proof.cases import cases_of, edge_cases
 from gen.proof.prover import unsupported_extents
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune import processes
+from gen.tune import verdicts as proofs
 from gen.tune.problems import to_tune
-from gen.tune.processes import Host
 from gen.tune.rehearse import prospects, rehearse
 from gen.tune.select import select
-from gen.tune.verdicts import Verdict, verdicts, with_registers
+from gen.tune.verdicts import Host, Verdict, verdicts, with_registers
 from tests.fakes import FakeCompiler, InProcess, OracleRunner
 
 H100 = Limits.of("sm_90")
@@ -296,7 +295,7 @@ def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> Non
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_processes_come_to_the_same_verdicts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "FEW", 2)
+    monkeypatch.setattr(proofs, "FEW", 2)
     variants = few()[:4]
     host = Host(H100, cache_home(output_home()))  # what is built is kept, by content
     many = {verdict.variant.name: verdict for verdict in host.verdicts(variants)}
@@ -323,7 +322,7 @@ class AbortingHost(Host):
 
 
 def test_a_variant_that_ends_its_process_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "FEW", 1)
+    monkeypatch.setattr(proofs, "FEW", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     variants = few()[:2]
     found = {

@@ -16,8 +16,8 @@ from gen.families import FAMILIES
 from gen.families.names import find_spec
 from gen.families.regions import Bound, Region
 from gen.paths import shipped_winners
-from gen.store import specs, tuned
-from gen.store.specs import read_specs, text_of_specs
+from gen.store import folder, tuned
+from gen.store.folder import read_specs, text_of_specs
 from gen.store.tuned import Winner, merged, read_winners, text_of_winners
 from tests.strategies import json_values
 
@@ -32,7 +32,7 @@ def write(folder: Path, name: str, content: Any) -> Path:
 
 
 def test_the_files_are_named_once() -> None:
-    assert {specs.FILE, tuned.FILE} == READERS.keys()
+    assert {folder.SPECS_FILE, tuned.FILE} == READERS.keys()
 
 
 def test_every_spec_of_the_catalogues_is_read_back(tmp_path: Path) -> None:

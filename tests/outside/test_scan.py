@@ -25,8 +25,8 @@ from gen.families.plans import steps
 from gen.paths import output_home
 from gen.proof.cases import DRAWN
 from gen.proof.host import HostRunner
+from gen.store.folder import SPECS_FILE as FILE
 from gen.store.folder import variants_of_home
-from gen.store.specs import FILE
 from tests.host import test_render as rules
 from tests.host.cli.command import run
 from tests.host.test_variants import test_variants_equal_numpy as equals_numpy

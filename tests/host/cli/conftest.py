@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gen.proof.cases import cases_of
-from gen.tune.processes import Host
-from gen.tune.verdicts import Verdict, verdicts
+from gen.tune.verdicts import Host, Verdict, verdicts
 from tests.fakes import OracleRunner
 
 

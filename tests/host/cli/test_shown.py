@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import gen
-from gen.cli.doctor import OPTIONAL
-from gen.doctor import Finding, examine
+from gen.cli.doctor import Finding, examine
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -132,10 +131,11 @@ def test_render_finds_a_spec_that_only_the_folder_of_results_knows(home: Path) -
 
 
 def test_doctor_fails_only_for_what_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {finding.name for finding in examine()} >= OPTIONAL
-    for name, status in [("PyCUDA", 0), ("g++", 1)]:
-        missing = Finding(name, None, "this", "that cannot be done", False, "install it so")
-        monkeypatch.setattr("gen.doctor.examine", lambda missing=missing: (missing,))
+    required = {finding.name for finding in examine() if finding.required}
+    assert required == {"Python", "gen", "NVRTC", "cuda-core", "cuda-bindings", "CUDA headers", "g++"}
+    for status in (0, 1):
+        missing = Finding("a tool", None, "this", "that cannot be done", False, "install it so", bool(status))
+        monkeypatch.setattr("gen.cli.doctor.examine", lambda missing=missing: (missing,))
         shown = run("doctor")
         assert shown.status == status
         assert "that cannot be done" in shown.out

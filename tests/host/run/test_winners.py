@@ -16,8 +16,7 @@ from gen.emit.render import render
 from gen.errors import RunError, StoreError
 from gen.families import FAMILIES
 from gen.families.stencil import StencilSpec
-from gen.store.folder import variants_of_home
-from gen.store.specs import read_specs
+from gen.store.folder import read_specs, variants_of_home
 from gen.store.trials import Problem, Trials
 from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
 from gen.tune import run as module
