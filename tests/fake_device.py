@@ -15,7 +15,7 @@ from gen.families import FAMILIES
 from gen.families.base import Array, Extents, Layout, Limits, Runner, Variant
 from gen.families.names import find_variant
 from gen.families.plans import Step
-from gen.gpu.device import KernelAttributes, Timer
+from gen.gpu.device import DriverFunctions, KernelAttributes, Timer
 from gen.toolchain.compiled import Compiled
 from tests.host.numpy_kernel import last
 
@@ -103,6 +103,7 @@ class FakeDevice:
         captured: every graph that was.
         graphs: those not closed.
         depth: how often the device was made current, less how often it was left.
+        functions: what a program launches with that needs no Python.
     """
 
     def __init__(self, runner: Runner | None = None, name: str = "Fake GPU", index: int = 0) -> None:
@@ -135,6 +136,8 @@ class FakeDevice:
         self.graphs: list[FakeGraph] = []
         self.capturing: FakeGraph | None = None
         self.depth = 0
+        self.functions: DriverFunctions | None = None
+        self.handles: list[tuple[str, str]] = []  # of functions: variant and entry
         self._starts: list[int] = []  # of allocations, in order
         self._by_start: dict[int, FakeMemory] = {}
 
@@ -170,6 +173,9 @@ class FakeDevice:
         self._starts.insert(bisect_right(self._starts, made.address), made.address)
         self._by_start[made.address] = made
         return made
+
+    def driver_functions(self) -> DriverFunctions | None:
+        return self.functions
 
     def free_bytes(self) -> int:
         return self.free
@@ -308,6 +314,12 @@ class FakeCode:
         if self.variant is not None:
             self.gpu.prepared.append(self.variant.name)
         return FakePrepared(self, extents, tuple(steps))
+
+    def function(self, entry: str, shared_bytes: int = 0) -> int:
+        named = (self.compiled.name, entry)
+        if named not in self.gpu.handles:
+            self.gpu.handles.append(named)
+        return 1 + self.gpu.handles.index(named)
 
     def attributes(self, entry: str) -> KernelAttributes:
         return KernelAttributes(24, 8, 512)

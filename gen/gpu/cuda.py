@@ -23,7 +23,15 @@ from typing import Any
 from gen.errors import DeviceError, MissingToolError, RunError
 from gen.families.base import Array, Extents, Variant
 from gen.families.plans import Step
-from gen.gpu.device import LEGACY_STREAM, PER_THREAD_STREAM, Event, KernelAttributes, Timer, find_gpu
+from gen.gpu.device import (
+    LEGACY_STREAM,
+    PER_THREAD_STREAM,
+    DriverFunctions,
+    Event,
+    KernelAttributes,
+    Timer,
+    find_gpu,
+)
 from gen.toolchain.compiled import Compiled, Compiler
 
 try:
@@ -42,6 +50,11 @@ _ATTRIBUTE = bindings.CUfunction_attribute
 _ORDINAL = bindings.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _PENDING_LAUNCHES = bindings.CUlimit.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
 _DEVICE_MAPPED = 0x02  # CU_MEMHOSTALLOC_DEVICEMAP
+_CUDA = 12000  # the version whose functions are meant; later ones may take other arguments
+_FUNCTIONS = (
+    b"cuLaunchKernel", b"cuCtxGetCurrent", b"cuCtxPushCurrent", b"cuCtxPopCurrent", b"cuStreamIsCapturing",
+    b"cuStreamGetId",
+)  # fmt: skip
 _NO_TIMING = int(bindings.CUevent_flags.CU_EVENT_DISABLE_TIMING)
 
 _threads = threading.local()
@@ -113,6 +126,15 @@ class CudaDevice:
     def allocate(self, size: int) -> CudaMemory:
         """Memory of so many bytes."""
         return CudaMemory(self, size)
+
+    def driver_functions(self) -> DriverFunctions:
+        """The driver's own."""
+        found = [int(call("cuGetProcAddress", name, _CUDA, 0)[0]) for name in _FUNCTIONS]
+        launch, get, push, pop, capturing, identity = found
+        return DriverFunctions(
+            self._handle, (launch, get, push, pop, capturing, identity),
+            lambda name, grid, block, status: refused(name, grid, block, _words(bindings.CUresult(status))),
+        )  # fmt: skip
 
     def free_bytes(self) -> int:
         """Memory that is left."""

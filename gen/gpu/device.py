@@ -12,13 +12,13 @@ import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 import numpy as np
 
 from gen.arch import Attribute, Limits
-from gen.errors import DeviceError
+from gen.errors import DeviceError, RunError
 from gen.families.base import Array, Extents, Variant
 from gen.families.plans import Step
 from gen.toolchain.compiled import Compiled
@@ -112,6 +112,22 @@ class KernelAttributes:
     static_shared_bytes: int
 
 
+@dataclass(frozen=True)
+class DriverFunctions:
+    """What a program needs that launches kernels without Python.
+
+    Attributes:
+        context: the handle of the device's context.
+        addresses: of `cuLaunchKernel`, `cuCtxGetCurrent`, `cuCtxPushCurrent`, `cuCtxPopCurrent`,
+            `cuStreamIsCapturing` and `cuStreamGetId`.
+        refused: the error of a kernel by name, grid, block and the driver's status.
+    """
+
+    context: int
+    addresses: tuple[int, int, int, int, int, int]
+    refused: Callable[[str, Sequence[int], Sequence[int], int], RunError]
+
+
 class Code(Protocol):
     """Machine code, loaded."""
 
@@ -125,6 +141,14 @@ class Code(Protocol):
 
     def unload(self) -> None:
         """Gives its memory back, once nothing of it runs or will run."""
+        ...
+
+
+class StreamCode(Code, Protocol):
+    """Machine code for every stream."""
+
+    def function(self, entry: str, shared_bytes: int = 0) -> Any:
+        """The driver's handle of a kernel, of which `int` makes a number, allowed so much dynamic shared memory."""
         ...
 
 
@@ -176,7 +200,7 @@ class Device(Protocol):
         """Compiles a text for this device, or takes what was compiled before. Raises CompileError."""
         ...
 
-    def load(self, compiled: Compiled, variant: Variant | None = None) -> Code:
+    def load(self, compiled: Compiled, variant: Variant | None = None) -> StreamCode:
         """Loads machine code, also while a stream is capturing.
 
         Args:
@@ -187,6 +211,10 @@ class Device(Protocol):
 
     def allocate(self, size: int) -> Memory:
         """Memory of so many bytes, also while a stream is capturing. Raises DeviceError if there is none left."""
+        ...
+
+    def driver_functions(self) -> DriverFunctions | None:
+        """What launches without Python; None where only `Prepared.launch` does."""
         ...
 
     def free_bytes(self) -> int:

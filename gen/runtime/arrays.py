@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from math import prod
@@ -110,11 +111,12 @@ def as_bytes(array: Array) -> Array:
 def _spans_meet(one: Given, other: Given) -> bool:
     if 0 in one.shape or 0 in other.shape:
         return False
-    (low, high), (start, end) = _span(one), _span(other)
+    (low, high), (start, end) = span(one), span(other)
     return low < end and start < high
 
 
-def _span(given: Given) -> tuple[int, int]:
+def span(given: Given) -> tuple[int, int]:
+    """The first byte of an array that is not empty, and what comes behind its last."""
     low = high = given.address
     for extent, stride in zip(given.shape, given.strides, strict=True):
         if stride > 0:
@@ -339,22 +341,55 @@ def make(like: Given, shape: Shape, dtype: np.dtype[Any], device: Device, stream
         stream: on which it is written.
         chosen: whether the caller named that stream; else it is the current one of the caller's library.
     """
-    if like.kind is Kind.TORCH:
-        torch: Any = sys.modules["torch"]
-        kind = like.array.dtype if dtype == like.dtype else getattr(torch, dtype.name)
-        with ExitStack() as context:
-            if chosen:  # torch reuses memory in the order of the stream for which it was made
-                handle = 0 if stream == LEGACY_STREAM else stream
-                context.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(handle, device=like.array.device)))
-            return read("out", torch.empty(shape, dtype=kind, device=like.array.device))
-    if like.kind is Kind.CUPY:
-        cupy: Any = sys.modules["cupy"]
-        with ExitStack() as context:
+    made = maker(like, shape, dtype)
+    if made is None:
+        return read("out", DeviceArray(shape, dtype, device, stream))
+    with ExitStack() as context:
+        if like.kind is Kind.TORCH and chosen:  # it reuses memory in the order of the stream for which it was made
+            torch, handle = sys.modules["torch"], 0 if stream == LEGACY_STREAM else stream
+            context.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(handle, device=like.array.device)))
+        elif like.kind is Kind.CUPY:
+            cupy: Any = sys.modules["cupy"]
             context.enter_context(cupy.cuda.Device(like.device))
             if chosen:
                 context.enter_context(cupy_stream(cupy, stream))
-            return read("out", cupy.empty(shape, dtype))
-    return read("out", DeviceArray(shape, dtype, device, stream))
+        return read("out", made())
+
+
+@dataclass(frozen=True)
+class Maker:
+    """How a library makes an array: a function and its arguments, the last of which have names."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    names: tuple[str, ...] = ()
+
+    def __call__(self) -> Any:
+        """Makes one."""
+        first = len(self.arguments) - len(self.names)
+        return self.function(*self.arguments[:first], **dict(zip(self.names, self.arguments[first:], strict=True)))
+
+
+def maker(like: Given, shape: Shape, dtype: np.dtype[Any]) -> Maker | None:
+    """How the library of `like` makes an array on its device; None where it has none that does."""
+    if like.kind is Kind.TORCH:
+        torch: Any = sys.modules["torch"]
+        kind = like.array.dtype if dtype == like.dtype else getattr(torch, dtype.name)
+        return Maker(torch.empty, (shape, kind, like.array.device), ("dtype", "device"))
+    return Maker(sys.modules["cupy"].empty, (shape, dtype)) if like.kind is Kind.CUPY else None
+
+
+def source_of(given: Given) -> Any | None:
+    """How the launcher reads arrays of this very class: DLPack's C exchange API, or the function for their stream.
+
+    None for a class that it cannot read.
+    """
+    kind = type(given.array)
+    if given.kind is Kind.TORCH and kind is sys.modules["torch"].Tensor:  # a subclass may mean something else
+        return getattr(kind, "__dlpack_c_exchange_api__", None)
+    if given.kind is Kind.CUPY and kind is sys.modules["cupy"].ndarray:
+        return sys.modules["cupy"].cuda.get_current_stream
+    return None
 
 
 class _Stream:

@@ -6,7 +6,8 @@ import threading
 import weakref
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,86 +16,13 @@ from gen.emit.render import render
 from gen.errors import ArgumentError, GenError, RunError
 from gen.families.base import WIDEST, Extents, Spec, Variant
 from gen.families.extents import checked_runtime_parameters, extents_of
-from gen.families.plans import steps
-from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Memory, Prepared
+from gen.families.plans import Step, steps
+from gen.gpu.device import LEGACY_STREAM, Device, Graph, Prepared, StreamCode
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, handle_of, make, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
+from gen.runtime.launcher import Launcher, program
 from gen.runtime.signature import ALIGNMENT, Results, Signature
-
-MOST_STREAMS = 64  # beyond that the scratch of the stream that came first is given back
-
-
-@dataclass(frozen=True)
-class Needed:
-    """What a call at some size wants of one buffer."""
-
-    name: str
-    size: int
-    zeroed: bool
-
-
-class Buffers:
-    """Scratch of one stream, or of one graph. One thread at a time may use it."""
-
-    def __init__(self, device: Device, *, of_graph: bool) -> None:
-        self._device = device
-        self._of_graph = of_graph
-        self._held: dict[str, Memory] = {}
-        self._kept: list[Memory] = []
-
-    def addresses(self, needed: tuple[Needed, ...], stream: int) -> Mapping[str, int]:
-        """Addresses by name, as large as is needed; what must be zero is zeroed on the stream when it is new.
-
-        What a call needs nothing of has no memory and address 0.
-        """
-        for one in needed:
-            if not one.size:
-                continue
-            held = self._held.get(one.name)
-            if held is None or held.size < one.size:
-                new = self._device.allocate(one.size)
-                if one.zeroed:
-                    self._device.zero(new.address, new.size, stream)
-                self._give_up(one.name)
-                self._held[one.name] = new
-        return {one.name: self._held[one.name].address if one.size else 0 for one in needed}
-
-    def discard(self) -> None:
-        """Forgets what a failed launch may have left in any state."""
-        for name in tuple(self._held):
-            self._give_up(name)
-
-    def _give_up(self, name: str) -> None:
-        held = self._held.pop(name, None)
-        if held is not None and self._of_graph:
-            self._kept.append(held)  # the graph holds its address
-
-
-class Workspace:
-    """The buffers of a kernel object. One thread at a time may use it."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._streams: dict[Hashable, Buffers] = {}
-        self._graphs: dict[tuple[int, int], Buffers] = {}
-
-    def on(self, stream: int) -> Buffers:
-        """The buffers of a stream.
-
-        A graph that the stream is being captured into has buffers that nothing else uses, and zeroes them whenever it
-        is replayed. They live as long as this object.
-        """
-        capture = self._device.capture_of(stream)
-        if capture:
-            # Streams that join one capture may run side by side in the graph.
-            return self._graphs.setdefault((capture, stream), Buffers(self._device, of_graph=True))
-        identity = self._device.identity_of(stream)
-        if identity not in self._streams:
-            while len(self._streams) >= MOST_STREAMS:
-                del self._streams[next(iter(self._streams))]
-            self._streams[identity] = Buffers(self._device, of_graph=False)
-        return self._streams[identity]
-
+from gen.runtime.workspace import Buffers, Needed, Workspace
 
 MOST_SHAPES = 1024  # calls that are remembered
 GRAPH_FROM = 8  # launches of a call from which on it is replayed as a graph, if it is repeated
@@ -106,11 +34,14 @@ Place = tuple[Shape, tuple[int, ...], np.dtype[Any], int] | None
 
 @dataclass(frozen=True)
 class Ready:
-    """A call at fixed sizes, to be repeated."""
+    """A call at fixed sizes, to be repeated; `remembered` are the kinds of arrays for which the launcher knows it."""
 
     launches: Launches
     scratch: tuple[Needed, ...]
     results: Results
+    variant: Variant
+    planned: tuple[Step, ...]
+    remembered: set[Kind] = field(default_factory=set)
 
 
 class Launches:
@@ -156,18 +87,28 @@ class Loader:
         device: where.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, cache: Path) -> None:
+        """Keeps what it builds, beside what the device compiles, in the folder `cache`."""
         self.device = device
-        self._codes: dict[str, Code] = {}
+        self._cache = cache
+        self._codes: dict[str, StreamCode] = {}
         self._lock = threading.Lock()
 
-    def code(self, made: Variant) -> Code:
+    def code(self, made: Variant) -> StreamCode:
         """A variant's machine code; the device must be current."""
         text = render(made)
         with self._lock:
             if text not in self._codes:
                 self._codes[text] = self.device.load(self.device.compile(made.name, text), made)
             return self._codes[text]
+
+    def launcher(self, signature: Signature) -> Launcher | None:
+        """What repeats calls; None where this device, machine or spec has no such thing."""
+        functions = self.device.driver_functions()
+        if functions is None or signature.numbers:
+            return None
+        module = program(self._cache)
+        return None if module is None else Launcher(module, functions, self.device.index, signature)
 
 
 class Kernel:
@@ -188,9 +129,10 @@ class Kernel:
         self._loader, self._device = loader, loader.device
         self._signature = Signature(chooser.family, chooser.spec)
         self._lock = threading.RLock()
-        self._codes: dict[str, Code] = {}
+        self._codes: dict[str, StreamCode] = {}
         self._ready: dict[tuple[Place | int, ...], Ready] = {}
-        self._workspace = Workspace(loader.device)
+        self._launcher = loader.launcher(self._signature)
+        self._workspace = Workspace(loader.device, self._launcher)
         self._others: dict[Spec, Kernel] = {}
         self._bound: Choice | None = None
         if extents is not None:
@@ -252,6 +194,17 @@ class Kernel:
             GenError: an argument is not what the spec takes. Nothing was launched.
             RunError: the device refused a launch.
         """
+        if self._launcher is not None:
+            try:
+                done = self._launcher.call(arguments, out, stream, numbers)
+            except self._launcher.refused as error:
+                raise self._given_up(self._launcher, error) from None
+            if done is not None:
+                return done
+        return self._call(arguments, out, stream, numbers)
+
+    def _call(self, arguments: tuple[Any, ...], out: Any, stream: Any, numbers: dict[str, Any]) -> Any:
+        """Runs the kernel, whatever the arrays are."""
         runtime_parameters = self._signature.checked_runtime_parameters(numbers)
         inputs, values = self._signature.sort(arguments, numbers)
         given: dict[str, Given] = {
@@ -296,6 +249,7 @@ class Kernel:
         ready = self._find_ready(given, runtime_parameters)
         self._signature.check_overlap(given)
         stream = self._stream(given, chosen)
+        self._remember(ready, given, runtime_parameters)
         first = given[self._signature.inputs[0].name]
         for operand in self._signature.outputs:
             if operand.name not in given:
@@ -336,7 +290,7 @@ class Kernel:
         except RunError:
             if buffers is not None:
                 with self._lock:
-                    buffers.discard()
+                    self._discard(buffers)
             raise
         for operand in changed:
             if operand.name in given:
@@ -349,16 +303,49 @@ class Kernel:
     ) -> Buffers | None:
         """Queues every launch; returns the scratch memory in use."""
         with self._lock:
-            buffers = self._workspace.on(stream) if ready.scratch else None
+            if not ready.scratch:
+                ready.launches.queue(addresses, values, stream)
+                return None
+            buffers = self._workspace.on(stream)
+            buffers.hold()
             try:
-                if buffers is not None:
-                    addresses.update(buffers.addresses(ready.scratch, stream))
+                addresses.update(buffers.addresses(ready.scratch, stream))
                 ready.launches.queue(addresses, values, stream)
             except BaseException:
-                if buffers is not None:
-                    buffers.discard()
+                buffers.discard()
                 raise
+            finally:
+                buffers.settle()
         return buffers
+
+    def _remember(
+        self, ready: Ready, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]
+    ) -> None:  # fmt: skip
+        """Lets the launcher repeat this call, where it can; `given` are the arrays that the call brought."""
+        kind = given[self._signature.inputs[0].name].kind
+        if self._launcher is None or kind in ready.remembered or len(ready.planned) >= GRAPH_FROM:
+            return
+        ready.remembered.add(kind)
+        self._launcher.remember(
+            ready.variant.name, given, runtime_parameters, self._code(ready.variant), ready.planned, ready.scratch,
+            ready.results,
+        )  # fmt: skip
+
+    def _given_up(self, launcher: Launcher, refused: Exception) -> RunError:
+        """The error for a launch that the driver refused the launcher; scratch may be in any state."""
+        stream, error = launcher.error(refused)
+        entered = self._device.enter()
+        try:
+            with self._lock:
+                self._discard(self._workspace.on(stream))
+        finally:
+            self._device.leave(entered)
+        return error
+
+    def _discard(self, buffers: Buffers) -> None:
+        buffers.hold()
+        buffers.discard()
+        buffers.settle()
 
     def _stream(self, given: Mapping[str, Given], chosen: int | None) -> int:
         """The stream to launch on; it waits for the streams on which others say that their content is produced."""
@@ -387,6 +374,8 @@ class Kernel:
                 ready = self._make_ready(given, runtime_parameters)
                 if len(self._ready) >= MOST_SHAPES:
                     self._ready.clear()
+                    if self._launcher is not None:
+                        self._launcher.forget()
                 self._ready[key] = ready
         return ready
 
@@ -398,7 +387,7 @@ class Kernel:
         scratch = tuple(Needed(s.name, s.bytes.at(sizes), s.zeroed) for s in plan.scratch)
         planned = tuple(steps(plan, sizes))
         launches = Launches(self._device, self._code(made).prepare(extents, planned), len(planned))
-        return Ready(launches, scratch, results)
+        return Ready(launches, scratch, results, made, planned)
 
     def _extents(self, shape: Any, runtime_parameters: Mapping[str, int]) -> Extents:
         family, spec = self._chooser.family, self._chooser.spec
@@ -412,7 +401,7 @@ class Kernel:
             chooser.say_once(choice)
         return choice
 
-    def _code(self, made: Variant) -> Code:
+    def _code(self, made: Variant) -> StreamCode:
         with self._lock:
             if made.name not in self._codes:
                 entered = self._device.enter()

@@ -111,12 +111,12 @@ def _folder(home: Path | str | None) -> Path:
 
 def _loader(device: int | str | Device | None, home: Path) -> Loader:
     if isinstance(device, Device):
-        return Loader(device)
+        return Loader(device, cache_home(home))
     number = _device_number(device)
     with _lock:
         key = (number, home)
         if key not in _loaders:
-            _loaders[key] = Loader(_open(number, cache_home(home)))
+            _loaders[key] = Loader(_open(number, cache_home(home)), cache_home(home))
         return _loaders[key]
 
 

@@ -216,7 +216,7 @@ int cuGetErrorString(int error, const char** words) {
 int cuGetErrorName(int, const char** name) { *name = "CUDA_ERROR"; return kSuccess; }
 int cuGetProcAddress_v2(const char* name, void** function, int, Address, int* status) {
   static void* self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  *function = dlsym(self, name);
+  *function = dlsym(self, strcmp(name, "cuGetProcAddress") ? name : "cuGetProcAddress_v2");  // as since CUDA 12
   if (status) *status = *function ? 0 : 1;
   return *function ? kSuccess : kNotFound;
 }

@@ -1,0 +1,809 @@
+// Repeats calls of kernels that Python has checked, dispatched and planned once: `gen/runtime/launcher.py` says why.
+//
+// A `Launcher` belongs to one kernel object. `remember` keeps what became of a call; `call` reads the arrays of another,
+// and launches what was kept if nothing differs that decided it: types, shapes, strides, alignment, counts. Else, or
+// where anything must be refused, it returns None, and Python does the whole call.
+//
+// All state is guarded by the GIL, which is released while the driver launches: a full queue makes the driver wait, and
+// what the GPU waits for may be a function of Python. Scratch memory of a stream is a lane: whoever launches with it,
+// here or in Python, holds it, so that several launches of one call stay together and nobody frees it meanwhile.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int kMostArrays = 16;        // of one call
+constexpr int kMostNumbers = 1024;     // that describe one call
+constexpr int kMostArguments = 64;     // of one launch
+constexpr size_t kSlots = 4096;        // of the table of remembered calls
+constexpr int64_t kAlignment = 32;     // bytes: the widest vector of any GPU
+constexpr uint64_t kLegacyStream = 1, kPerThreadStream = 2;
+constexpr uint64_t kLegacyLane = ~0ull;
+static_assert((kSlots & (kSlots - 1)) == 0, "slots are found by a mask");
+
+// The C structures of DLPack 1, as its specification fixes them.
+enum { kDLCUDA = 2, kDLFloat = 2, kDLComplex = 5 };
+struct DLPackVersion { uint32_t major, minor; };
+struct DLDevice { int32_t device_type, device_id; };
+struct DLDataType { uint8_t code, bits; uint16_t lanes; };
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DLPackExchangeApi {
+  DLPackVersion version;
+  DLPackExchangeApi* previous;
+  void* allocate;
+  void* managed_from_object;
+  void* object_from_managed;
+  int (*tensor_from_object)(void* object, DLTensor* tensor);
+  int (*current_stream)(int device_type, int32_t device_id, void** stream);
+};
+
+// The driver, by the addresses of its functions.
+struct Driver {
+  int (*launch)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared_bytes,
+                void* stream, void** arguments, void** extra);
+  int (*get_current)(void** context);
+  int (*push_current)(void* context);
+  int (*pop_current)(void** context);
+  int (*is_capturing)(void* stream, int* status);
+  int (*stream_id)(void* stream, unsigned long long* id);
+};
+
+enum class Kind : int64_t { kNone, kDlpack, kAttributes };
+
+// A class of arrays: one that offers DLPack's exchange API, or one that is read by attributes, as CuPy's is.
+struct Reader {
+  PyTypeObject* type;
+  Kind kind;
+  const DLPackExchangeApi* api;
+  PyObject* current_stream;  // gives an object with `ptr`; of those without an API
+};
+
+struct Argument {
+  enum Source : uint8_t { kArray, kScratch, kNumber } source;
+  uint8_t place;
+  alignas(16) unsigned char number[16];
+};
+
+struct Launch {
+  void* function;
+  unsigned grid[3], block[3], shared_bytes;
+  std::vector<Argument> arguments;
+};
+
+// How an output is made that the caller does not bring: a callable and its arguments, the last of them by name.
+struct Maker {
+  PyObject* callable = nullptr;
+  std::vector<PyObject*> arguments;
+  PyObject* names = nullptr;
+};
+
+struct Need { int slot; uint64_t size; };
+
+struct Entry {
+  int references = 1;
+  uint64_t hash = 0;
+  std::vector<int64_t> key;
+  int64_t low[kMostArrays] = {}, high[kMostArrays] = {};  // bytes of an array from its address; high is behind the last
+  std::vector<Launch> launches;
+  std::vector<Need> needs;
+  Maker makers[kMostArrays];
+  std::vector<PyObject*> kept;  // whose addresses stand in the key
+  PyObject* name = nullptr;     // of the variant
+
+  ~Entry() {
+    Py_XDECREF(name);
+    for (PyObject* object : kept) Py_DECREF(object);
+    for (Maker& maker : makers) {
+      Py_XDECREF(maker.callable);
+      Py_XDECREF(maker.names);
+      for (PyObject* object : maker.arguments) Py_DECREF(object);
+    }
+  }
+};
+
+struct Slot { uint64_t address = 0, size = 0; };
+
+struct Lane {
+  uint64_t id;
+  bool busy = false;
+  std::vector<Slot> slots;
+};
+
+struct Launcher {
+  PyObject_HEAD
+  Driver driver;
+  void* context;
+  int device;
+  Py_ssize_t inputs, arrays;
+  uint32_t written;             // by array, a bit
+  PyObject* returned;           // places of the arrays that a call returns
+  PyObject* counts;             // names
+  std::vector<int64_t>* usual;  // what counts are where a call states none
+  std::vector<Reader>* readers;
+  std::vector<Lane*>* lanes;
+  std::vector<Entry*>* table;
+  size_t entries;
+};
+
+PyObject *refused, *word_requires_grad, *word_is_neg, *word_is_conj, *word_data, *word_ptr, *word_device_id, *word_shape,
+    *word_strides, *word_dtype, *word_cuda_stream;
+
+void let_go(Entry* entry) {
+  if (--entry->references == 0) delete entry;
+}
+
+// One array of a call.
+struct Given {
+  PyObject* object = nullptr;  // borrowed
+  int64_t address = 0;
+};
+
+struct Call {
+  Kind kind = Kind::kNone;
+  const Reader* reader = nullptr;
+  Given given[kMostArrays];
+  int64_t key[kMostNumbers];
+  int length = 0;
+  PyObject* kept[kMostArrays];  // borrowed: dtypes in the key
+  int kept_count = 0;
+
+  bool add(int64_t number) {
+    if (length == kMostNumbers) return false;
+    key[length++] = number;
+    return true;
+  }
+};
+
+bool integer(PyObject* value, int64_t* result) {
+  if (value == nullptr || !PyLong_CheckExact(value)) return false;
+  int overflow = 0;
+  *result = PyLong_AsLongLongAndOverflow(value, &overflow);
+  return !overflow;
+}
+
+// The integer that an attribute is.
+bool integer_of(PyObject* object, PyObject* word, int64_t* result) {
+  PyObject* value = PyObject_GetAttr(object, word);
+  const bool found = integer(value, result);
+  Py_XDECREF(value);
+  return found;
+}
+
+bool is_false(PyObject* answer) {  // steals it
+  const bool found = answer == Py_False;
+  Py_XDECREF(answer);
+  return found;
+}
+
+// Every reader adds a dtype, the axes, shape and strides, and finds the address. false: Python must look at the array.
+bool read_dlpack(const Launcher* self, const Reader& reader, PyObject* array, bool made, Call* call, int64_t* address) {
+  DLTensor tensor;
+  if (reader.api->tensor_from_object(array, &tensor) != 0) return false;
+  if (tensor.device.device_type != kDLCUDA || tensor.device.device_id != self->device) return false;
+  *address = reinterpret_cast<int64_t>(tensor.data) + static_cast<int64_t>(tensor.byte_offset);
+  if (made) return true;
+  const DLDataType dtype = tensor.dtype;
+  if (!is_false(PyObject_GetAttr(array, word_requires_grad))) return false;
+  if ((dtype.code == kDLFloat || dtype.code == kDLComplex) && !is_false(PyObject_CallMethodNoArgs(array, word_is_neg)))
+    return false;
+  if (dtype.code == kDLComplex && !is_false(PyObject_CallMethodNoArgs(array, word_is_conj))) return false;
+  if (tensor.strides == nullptr && tensor.ndim > 0) return false;
+  if (!call->add(dtype.code | dtype.bits << 8 | int64_t{dtype.lanes} << 16) || !call->add(tensor.ndim)) return false;
+  for (int axis = 0; axis < tensor.ndim; ++axis)
+    if (!call->add(tensor.shape[axis]) || !call->add(tensor.strides[axis])) return false;
+  return true;
+}
+
+bool read_attributes(const Launcher* self, PyObject* array, bool made, Call* call, int64_t* address) {
+  PyObject* data = PyObject_GetAttr(array, word_data);
+  int64_t device = 0;
+  const bool here = data != nullptr && integer_of(data, word_ptr, address) &&
+                    integer_of(data, word_device_id, &device) && device == self->device;
+  Py_XDECREF(data);
+  if (!here || made) return here;
+  PyObject* dtype = PyObject_GetAttr(array, word_dtype);
+  PyObject* shape = PyObject_GetAttr(array, word_shape);
+  PyObject* strides = PyObject_GetAttr(array, word_strides);
+  bool good = dtype && shape && strides && PyTuple_Check(shape) && PyTuple_Check(strides) &&
+              PyTuple_GET_SIZE(shape) == PyTuple_GET_SIZE(strides) && Py_REFCNT(dtype) > 1;
+  if (good) {
+    call->kept[call->kept_count++] = dtype;  // which the array keeps too
+    good = call->add(reinterpret_cast<int64_t>(dtype)) && call->add(PyTuple_GET_SIZE(shape));
+    for (Py_ssize_t axis = 0; good && axis < PyTuple_GET_SIZE(shape); ++axis) {
+      int64_t extent = 0, stride = 0;
+      good = integer(PyTuple_GET_ITEM(shape, axis), &extent) && integer(PyTuple_GET_ITEM(strides, axis), &stride) &&
+             call->add(extent) && call->add(stride);
+    }
+  }
+  Py_XDECREF(dtype);
+  Py_XDECREF(shape);
+  Py_XDECREF(strides);
+  return good;
+}
+
+const Reader* reader_of(const Launcher* self, PyObject* array) {
+  for (const Reader& reader : *self->readers)
+    if (reader.type == Py_TYPE(array)) return &reader;
+  return nullptr;
+}
+
+bool read(const Launcher* self, PyObject* array, bool made, Call* call, int64_t* address) {
+  const Reader* reader = reader_of(self, array);
+  if (reader == nullptr) return false;
+  if (call->reader != nullptr && reader->api != call->reader->api) return false;  // of two libraries, and two streams
+  call->reader = reader;
+  return reader->kind == Kind::kDlpack ? read_dlpack(self, *reader, array, made, call, address)
+                                       : read_attributes(self, array, made, call, address);
+}
+
+// All of a call that its launches depend on, but addresses. false, maybe with an error set: Python must look at it.
+bool describe(const Launcher* self, PyObject* arguments, PyObject* out, PyObject* numbers, Call* call) {
+  const Py_ssize_t outputs = self->arrays - self->inputs;
+  if (PyTuple_GET_SIZE(arguments) != self->inputs) return false;
+  const bool several = PyTuple_CheckExact(out);
+  if (several ? PyTuple_GET_SIZE(out) != outputs : out != Py_None && outputs != 1) return false;
+  for (Py_ssize_t place = 0; place < self->arrays; ++place) {
+    PyObject* array = place < self->inputs ? PyTuple_GET_ITEM(arguments, place)
+                      : several            ? PyTuple_GET_ITEM(out, place - self->inputs)
+                                           : out;
+    if (place >= self->inputs && array == Py_None) {
+      if (!call->add(-1)) return false;
+      continue;
+    }
+    Given& given = call->given[place];
+    if (!read(self, array, false, call, &given.address)) return false;
+    given.object = array;
+    if (!call->add(static_cast<int64_t>(static_cast<uint64_t>(given.address) % kAlignment))) return false;
+  }
+  const Py_ssize_t count = PyTuple_GET_SIZE(self->counts);
+  Py_ssize_t left = PyDict_GET_SIZE(numbers);
+  for (Py_ssize_t place = 0; place < count; ++place) {
+    int64_t value = (*self->usual)[place];
+    if (left > 0) {
+      PyObject* stated = PyDict_GetItemWithError(numbers, PyTuple_GET_ITEM(self->counts, place));
+      if (stated != nullptr) {
+        --left;
+        if (!integer(stated, &value)) return false;
+      }
+    }
+    if (!call->add(value)) return false;
+  }
+  return left == 0;
+}
+
+uint64_t hash_of(const Call& call) {
+  uint64_t hash = 0x9e3779b97f4a7c15ull;
+  for (int place = 0; place < call.length; ++place) {
+    hash = (hash ^ static_cast<uint64_t>(call.key[place])) * 0xff51afd7ed558ccdull;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+size_t place_of(const Launcher* self, const Call& call, uint64_t hash) {
+  size_t place = hash & (kSlots - 1);
+  while (const Entry* entry = (*self->table)[place]) {
+    if (entry->hash == hash && entry->key.size() == static_cast<size_t>(call.length) &&
+        memcmp(entry->key.data(), call.key, call.length * sizeof(int64_t)) == 0)
+      break;
+    place = (place + 1) & (kSlots - 1);
+  }
+  return place;
+}
+
+// The current stream of the library whose arrays these are.
+bool current_stream(const Launcher* self, const Reader& reader, uint64_t* stream) {
+  int64_t handle = 0;
+  if (reader.kind == Kind::kDlpack) {
+    void* found = nullptr;
+    if (reader.api->current_stream(kDLCUDA, self->device, &found) != 0) return false;
+    handle = reinterpret_cast<int64_t>(found);
+  } else {
+    PyObject* found = PyObject_CallNoArgs(reader.current_stream);
+    const bool good = found != nullptr && integer_of(found, word_ptr, &handle);
+    Py_XDECREF(found);
+    if (!good) return false;
+  }
+  *stream = handle == 0 ? kLegacyStream : static_cast<uint64_t>(handle);
+  return true;
+}
+
+// The handle of a stream that the caller names: a number, or an object of torch or of CuPy.
+bool chosen_stream(PyObject* named, uint64_t* stream) {
+  int64_t handle = 0;
+  if (!integer(named, &handle)) {
+    if (!integer_of(named, word_cuda_stream, &handle)) {
+      PyErr_Clear();
+      if (!integer_of(named, word_ptr, &handle)) return false;
+    }
+  }
+  if (handle < 0) return false;
+  *stream = handle == 0 ? kLegacyStream : static_cast<uint64_t>(handle);
+  return true;
+}
+
+Lane* lane_of(Launcher* self, uint64_t id) {
+  for (Lane* lane : *self->lanes)
+    if (lane->id == id) return lane;
+  return nullptr;
+}
+
+// The lane of a stream that is not being captured, if it is free and its memory suffices.
+Lane* lane_for(Launcher* self, const Entry& entry, uint64_t stream) {
+  if (stream == kPerThreadStream) return nullptr;
+  int capturing = 0;
+  unsigned long long id = kLegacyLane;
+  void* handle = reinterpret_cast<void*>(stream);
+  if (self->driver.is_capturing(handle, &capturing) != 0 || capturing != 0) return nullptr;
+  if (stream != kLegacyStream && self->driver.stream_id(handle, &id) != 0) return nullptr;
+  Lane* lane = lane_of(self, id);
+  if (lane == nullptr || lane->busy) return nullptr;
+  for (const Need& need : entry.needs) {
+    if (need.size == 0) continue;
+    if (static_cast<size_t>(need.slot) >= lane->slots.size() || lane->slots[need.slot].size < need.size) return nullptr;
+  }
+  return lane;
+}
+
+bool overlaps(const Launcher* self, const Entry& entry, const Call& call) {
+  for (Py_ssize_t one = 0; one < self->arrays; ++one) {
+    for (Py_ssize_t other = one + 1; other < self->arrays; ++other) {
+      if (!((self->written >> one | self->written >> other) & 1)) continue;
+      const Given &a = call.given[one], &b = call.given[other];
+      if (a.object == nullptr || b.object == nullptr) continue;
+      if (a.address + entry.low[one] < b.address + entry.high[other] &&
+          b.address + entry.low[other] < a.address + entry.high[one])
+        return true;
+    }
+  }
+  return false;
+}
+
+// Makes the outputs that are not given. -1: an error is set; 0: Python must make them; 1: they are there.
+int make_outputs(const Launcher* self, const Entry& entry, Call* call, PyObject** made) {
+  for (Py_ssize_t place = self->inputs; place < self->arrays; ++place) {
+    const Maker& maker = entry.makers[place];
+    Given& given = call->given[place];
+    if (given.object != nullptr) continue;
+    if (maker.callable == nullptr) return 0;
+    const size_t named = maker.names == nullptr ? 0 : PyTuple_GET_SIZE(maker.names);
+    made[place] = PyObject_Vectorcall(maker.callable, maker.arguments.data(), maker.arguments.size() - named, maker.names);
+    if (made[place] == nullptr) return -1;
+    if (!read(self, made[place], true, call, &given.address)) return 0;
+    given.object = made[place];
+  }
+  return 1;
+}
+
+// Queues the launches of an entry; gives the driver's status and the launch that it refused.
+int queue(const Driver& driver, const Entry& entry, const Call& call, const Lane* lane, uint64_t stream, size_t* at) {
+  uint64_t pointers[kMostArguments];
+  void* arguments[kMostArguments];
+  for (*at = 0; *at < entry.launches.size(); ++*at) {
+    const Launch& launch = entry.launches[*at];
+    for (size_t place = 0; place < launch.arguments.size(); ++place) {
+      const Argument& argument = launch.arguments[place];
+      if (argument.source == Argument::kNumber) {
+        arguments[place] = const_cast<unsigned char*>(argument.number);
+        continue;
+      }
+      if (argument.source == Argument::kArray) {
+        pointers[place] = static_cast<uint64_t>(call.given[argument.place].address);
+      } else {
+        const Need& need = entry.needs[argument.place];
+        pointers[place] = need.size == 0 ? 0 : lane->slots[need.slot].address;
+      }
+      arguments[place] = &pointers[place];
+    }
+    const int status = driver.launch(
+        launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
+        launch.block[2], launch.shared_bytes, reinterpret_cast<void*>(stream), arguments, nullptr);
+    if (status != 0) return status;
+  }
+  return 0;
+}
+
+PyObject* result_of(const Launcher* self, const Call& call) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(self->returned);
+  PyObject* results = count == 1 ? nullptr : PyTuple_New(count);
+  for (Py_ssize_t place = 0; place < count; ++place) {
+    PyObject* array = call.given[PyLong_AsSsize_t(PyTuple_GET_ITEM(self->returned, place))].object;
+    Py_INCREF(array);
+    if (count == 1) return array;
+    if (results == nullptr) return nullptr;
+    PyTuple_SET_ITEM(results, place, array);
+  }
+  return results;
+}
+
+// Raises what tells Python that the driver refused a launch.
+void refuse(const Entry& entry, const Launch& launch, int status, uint64_t stream) {
+  PyObject* what = Py_BuildValue("(OiK(III)(III))", entry.name, status, static_cast<unsigned long long>(stream),
+                                 launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
+                                 launch.block[2]);
+  if (what != nullptr) PyErr_SetObject(refused, what);
+  Py_XDECREF(what);
+}
+
+PyObject* not_done() {
+  PyErr_Clear();  // Python looks again, and says what is wrong in gen's words
+  Py_RETURN_NONE;
+}
+
+// call(arguments, out, stream, numbers): the results; None if Python has to do this call.
+PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t count) {
+  auto* self = reinterpret_cast<Launcher*>(object);
+  if (count != 4 || !PyTuple_CheckExact(given[0]) || !PyDict_CheckExact(given[3])) {
+    PyErr_SetString(PyExc_TypeError, "call takes a tuple of arguments, out, stream and a dictionary of numbers");
+    return nullptr;
+  }
+  if (self->entries == 0) Py_RETURN_NONE;
+  Call call;
+  if (!describe(self, given[0], given[1], given[3], &call)) return not_done();
+  const uint64_t hash = hash_of(call);
+  Entry* entry = (*self->table)[place_of(self, call, hash)];
+  if (entry == nullptr || overlaps(self, *entry, call)) return not_done();
+  bool complete = true;
+  for (Py_ssize_t place = self->inputs; place < self->arrays; ++place) complete &= call.given[place].object != nullptr;
+  const bool chosen = given[2] != Py_None;
+  uint64_t stream = 0, current = 0;
+  if (chosen && !chosen_stream(given[2], &stream)) return not_done();
+  if ((!chosen || !complete) && !current_stream(self, *call.reader, &current)) return not_done();
+  if (!chosen) stream = current;
+  if (!complete && stream != current) return not_done();  // memory is made in the order of another stream
+
+  void* before = nullptr;
+  if (self->driver.get_current(&before) != 0) return not_done();
+  const bool entered = before != self->context;
+  if (entered && self->driver.push_current(self->context) != 0) return not_done();
+  Lane* lane = entry->needs.empty() ? nullptr : lane_for(self, *entry, stream);
+  PyObject* made[kMostArrays] = {};
+  PyObject* result = nullptr;
+  int ready = !entry->needs.empty() && lane == nullptr ? 0 : 1;
+  ++entry->references;  // what makes outputs may call Python
+  if (lane != nullptr) lane->busy = true;
+  if (ready == 1 && !complete) ready = make_outputs(self, *entry, &call, made);
+  if (ready == 1) {
+    size_t at = 0;
+    PyThreadState* state = PyEval_SaveThread();
+    const int status = queue(self->driver, *entry, call, lane, stream, &at);
+    PyEval_RestoreThread(state);
+    if (status == 0) {
+      result = result_of(self, call);
+    } else {
+      refuse(*entry, entry->launches[at], status, stream);
+    }
+  }
+  if (lane != nullptr) lane->busy = false;
+  let_go(entry);
+  for (PyObject* array : made) Py_XDECREF(array);
+  if (entered) self->driver.pop_current(&before);
+  return ready == 0 ? not_done() : result;
+}
+
+bool unsigned_of(PyObject* value, uint64_t* result) {
+  *result = PyLong_AsUnsignedLongLong(value);
+  return !PyErr_Occurred();
+}
+
+bool take_launch(PyObject* content, Launch* launch) {
+  PyObject* arguments;
+  unsigned long long function;
+  if (!PyArg_ParseTuple(content, "K(III)(III)IO!", &function, &launch->grid[0], &launch->grid[1], &launch->grid[2],
+                        &launch->block[0], &launch->block[1], &launch->block[2], &launch->shared_bytes, &PyTuple_Type,
+                        &arguments))
+    return false;
+  launch->function = reinterpret_cast<void*>(function);
+  if (PyTuple_GET_SIZE(arguments) > kMostArguments) {
+    PyErr_SetString(PyExc_ValueError, "a launch has too many arguments");
+    return false;
+  }
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(arguments); ++place) {
+    PyObject* content_of = PyTuple_GET_ITEM(arguments, place);
+    Argument argument{};
+    if (PyBytes_CheckExact(content_of)) {
+      argument.source = Argument::kNumber;
+      if (PyBytes_GET_SIZE(content_of) > static_cast<Py_ssize_t>(sizeof(argument.number))) {
+        PyErr_SetString(PyExc_ValueError, "a number has at most 16 bytes");
+        return false;
+      }
+      memcpy(argument.number, PyBytes_AS_STRING(content_of), PyBytes_GET_SIZE(content_of));
+    } else {
+      const long number = PyLong_AsLong(content_of);  // arrays count from 0, scratch from -1 downwards
+      if (PyErr_Occurred()) return false;
+      argument.source = number < 0 ? Argument::kScratch : Argument::kArray;
+      argument.place = static_cast<uint8_t>(number < 0 ? -1 - number : number);
+    }
+    launch->arguments.push_back(argument);
+  }
+  return true;
+}
+
+bool take_maker(PyObject* content, Maker* maker) {
+  if (content == Py_None) return true;
+  PyObject *callable, *arguments, *names;
+  if (!PyArg_ParseTuple(content, "OO!O", &callable, &PyTuple_Type, &arguments, &names)) return false;
+  Py_INCREF(callable);
+  maker->callable = callable;
+  if (names != Py_None) {
+    Py_INCREF(names);
+    maker->names = names;
+  }
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(arguments); ++place) {
+    PyObject* argument = PyTuple_GET_ITEM(arguments, place);
+    Py_INCREF(argument);
+    maker->arguments.push_back(argument);
+  }
+  return true;
+}
+
+bool take_entry(Launcher* self, PyObject* spans, PyObject* launches, PyObject* needs, PyObject* makers, Entry* entry) {
+  if (PyTuple_GET_SIZE(spans) != self->arrays || PyTuple_GET_SIZE(makers) != self->arrays) {
+    PyErr_SetString(PyExc_ValueError, "spans and makers must be as many as arrays");
+    return false;
+  }
+  for (Py_ssize_t place = 0; place < self->arrays; ++place) {
+    long long low = 0, high = 0;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(spans, place), "LL", &low, &high)) return false;
+    entry->low[place] = low;
+    entry->high[place] = high;
+    if (!take_maker(PyTuple_GET_ITEM(makers, place), &entry->makers[place])) return false;
+  }
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(needs); ++place) {
+    unsigned long long size = 0;
+    int slot = 0;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(needs, place), "iK", &slot, &size)) return false;
+    entry->needs.push_back({slot, size});
+  }
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(launches); ++place) {
+    entry->launches.emplace_back();
+    if (!take_launch(PyTuple_GET_ITEM(launches, place), &entry->launches.back())) return false;
+    for (const Argument& argument : entry->launches.back().arguments) {
+      const size_t most = argument.source == Argument::kArray ? self->arrays : entry->needs.size();
+      if (argument.source != Argument::kNumber && argument.place >= most) {
+        PyErr_SetString(PyExc_ValueError, "an argument is no array of the call and none of its scratch");
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void forget_entries(Launcher* self) {
+  for (Entry*& entry : *self->table) {
+    if (entry != nullptr) let_go(entry);
+    entry = nullptr;
+  }
+  self->entries = 0;
+}
+
+PyObject* launcher_forget(PyObject* object, PyObject*) {
+  forget_entries(reinterpret_cast<Launcher*>(object));
+  Py_RETURN_NONE;
+}
+
+// remember(name, arguments, out, numbers, spans, launches, needs, makers): whether such calls are done here now.
+PyObject* launcher_remember(PyObject* object, PyObject* arguments_of) {
+  auto* self = reinterpret_cast<Launcher*>(object);
+  PyObject *name, *arguments, *out, *numbers, *spans, *launches, *needs, *makers;
+  if (!PyArg_ParseTuple(arguments_of, "OO!OO!O!O!O!O!", &name, &PyTuple_Type, &arguments, &out, &PyDict_Type, &numbers,
+                        &PyTuple_Type, &spans, &PyTuple_Type, &launches, &PyTuple_Type, &needs, &PyTuple_Type, &makers))
+    return nullptr;
+  Call call;
+  if (2 * self->entries >= kSlots || !describe(self, arguments, out, numbers, &call)) {
+    PyErr_Clear();
+    Py_RETURN_FALSE;
+  }
+  auto* entry = new Entry;
+  Py_INCREF(name);
+  entry->name = name;
+  if (!take_entry(self, spans, launches, needs, makers, entry)) {
+    delete entry;
+    return nullptr;
+  }
+  entry->hash = hash_of(call);
+  entry->key.assign(call.key, call.key + call.length);
+  for (int place = 0; place < call.kept_count; ++place) {
+    Py_INCREF(call.kept[place]);
+    entry->kept.push_back(call.kept[place]);
+  }
+  const size_t place = place_of(self, call, entry->hash);
+  if ((*self->table)[place] != nullptr) {
+    let_go((*self->table)[place]);
+  } else {
+    ++self->entries;
+  }
+  (*self->table)[place] = entry;
+  Py_RETURN_TRUE;
+}
+
+// learn(type, source): arrays of this very class are read here: by the API in a capsule, or by attributes, where
+// `source` gives the current stream.
+PyObject* launcher_learn(PyObject* object, PyObject* arguments) {
+  auto* self = reinterpret_cast<Launcher*>(object);
+  PyObject *type, *source;
+  if (!PyArg_ParseTuple(arguments, "O!O", &PyType_Type, &type, &source)) return nullptr;
+  Reader reader{reinterpret_cast<PyTypeObject*>(type), Kind::kAttributes, nullptr, nullptr};
+  if (PyCapsule_CheckExact(source)) {
+    auto* api = static_cast<const DLPackExchangeApi*>(PyCapsule_GetPointer(source, "dlpack_exchange_api"));
+    if (api == nullptr) return nullptr;
+    while (api != nullptr && api->version.major != 1) api = api->previous;
+    if (api == nullptr || api->tensor_from_object == nullptr || api->current_stream == nullptr) Py_RETURN_FALSE;
+    reader.kind = Kind::kDlpack;
+    reader.api = api;
+  } else {
+    Py_INCREF(source);
+    reader.current_stream = source;
+  }
+  Py_INCREF(type);
+  self->readers->push_back(reader);
+  Py_RETURN_TRUE;
+}
+
+// hold(lane): waits until nobody launches with a stream's scratch memory; from then on it is the caller's.
+PyObject* launcher_hold(PyObject* object, PyObject* identity) {
+  auto* self = reinterpret_cast<Launcher*>(object);
+  uint64_t id = 0;
+  if (!unsigned_of(identity, &id)) return nullptr;
+  for (;;) {
+    Lane* lane = lane_of(self, id);
+    if (lane == nullptr) {
+      lane = new Lane{id, false, {}};
+      self->lanes->push_back(lane);
+    }
+    if (!lane->busy) {
+      lane->busy = true;
+      Py_RETURN_NONE;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    std::this_thread::yield();
+    Py_END_ALLOW_THREADS
+  }
+}
+
+// settle(lane, memory): gives a lane back that the caller holds; by slot, address and size of its memory.
+PyObject* launcher_settle(PyObject* object, PyObject* arguments) {
+  auto* self = reinterpret_cast<Launcher*>(object);
+  unsigned long long id = 0;
+  PyObject* memory;
+  if (!PyArg_ParseTuple(arguments, "KO!", &id, &PyTuple_Type, &memory)) return nullptr;
+  std::vector<Slot> slots;
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(memory); ++place) {
+    unsigned long long address = 0, size = 0;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(memory, place), "KK", &address, &size)) return nullptr;
+    slots.push_back({address, size});
+  }
+  Lane* lane = lane_of(self, id);
+  if (lane != nullptr) {
+    lane->slots = slots;
+    lane->busy = false;
+  }
+  Py_RETURN_NONE;
+}
+
+// drop(lane): forgets a lane that the caller holds.
+PyObject* launcher_drop(PyObject* object, PyObject* identity) {
+  auto* self = reinterpret_cast<Launcher*>(object);
+  uint64_t id = 0;
+  if (!unsigned_of(identity, &id)) return nullptr;
+  for (size_t place = 0; place < self->lanes->size(); ++place) {
+    if ((*self->lanes)[place]->id != id) continue;
+    delete (*self->lanes)[place];
+    self->lanes->erase(self->lanes->begin() + static_cast<Py_ssize_t>(place));
+    break;
+  }
+  Py_RETURN_NONE;
+}
+
+// Launcher(functions, context, device, inputs, written, returned, counts, usual)
+PyObject* launcher_new(PyTypeObject* type, PyObject* arguments, PyObject* /*names*/) {
+  unsigned long long functions[6], context;
+  int device;
+  PyObject *written, *returned, *counts, *usual;
+  Py_ssize_t inputs;
+  if (!PyArg_ParseTuple(arguments, "(KKKKKK)KinO!O!O!O!", &functions[0], &functions[1], &functions[2], &functions[3],
+                        &functions[4], &functions[5], &context, &device, &inputs, &PyTuple_Type, &written, &PyTuple_Type,
+                        &returned, &PyTuple_Type, &counts, &PyTuple_Type, &usual))
+    return nullptr;
+  if (PyTuple_GET_SIZE(written) > kMostArrays || PyTuple_GET_SIZE(usual) != PyTuple_GET_SIZE(counts)) {
+    PyErr_SetString(PyExc_ValueError, "a call has at most 16 arrays, and each count a usual value");
+    return nullptr;
+  }
+  auto* self = reinterpret_cast<Launcher*>(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  memcpy(&self->driver, functions, sizeof(self->driver));
+  self->context = reinterpret_cast<void*>(context);
+  self->device = device;
+  self->inputs = inputs;
+  self->arrays = PyTuple_GET_SIZE(written);
+  for (Py_ssize_t place = 0; place < self->arrays; ++place)
+    self->written |= static_cast<uint32_t>(PyTuple_GET_ITEM(written, place) == Py_True) << place;
+  Py_INCREF(returned);
+  self->returned = returned;
+  Py_INCREF(counts);
+  self->counts = counts;
+  self->usual = new std::vector<int64_t>;
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(usual); ++place)
+    self->usual->push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(usual, place)));
+  self->readers = new std::vector<Reader>;
+  self->lanes = new std::vector<Lane*>;
+  self->table = new std::vector<Entry*>(kSlots, nullptr);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void launcher_free(PyObject* object) {
+  auto* self = reinterpret_cast<Launcher*>(object);
+  PyTypeObject* type = Py_TYPE(object);
+  forget_entries(self);
+  for (Reader& reader : *self->readers) {
+    Py_DECREF(reader.type);
+    Py_XDECREF(reader.current_stream);
+  }
+  for (Lane* lane : *self->lanes) delete lane;
+  Py_XDECREF(self->returned);
+  Py_XDECREF(self->counts);
+  delete self->usual;
+  delete self->readers;
+  delete self->lanes;
+  delete self->table;
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+// METH_FASTCALL functions have another type than PyMethodDef names; Python casts them back.
+PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef launcher_methods[] = {
+    {"call", fast(launcher_call), METH_FASTCALL, "call(arguments, out, stream, numbers): the results, or None."},
+    {"remember", launcher_remember, METH_VARARGS, "Keeps what became of a call."},
+    {"forget", launcher_forget, METH_NOARGS, "Forgets every call."},
+    {"learn", launcher_learn, METH_VARARGS, "Says how arrays of a class are read."},
+    {"hold", launcher_hold, METH_O, "Waits for the scratch memory of a stream, and holds it."},
+    {"settle", launcher_settle, METH_VARARGS, "Gives a held lane back, with the memory that it has now."},
+    {"drop", launcher_drop, METH_O, "Forgets a held lane."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot launcher_slots[] = {{Py_tp_new, reinterpret_cast<void*>(launcher_new)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(launcher_free)},
+                                {Py_tp_methods, launcher_methods},
+                                {0, nullptr}};
+
+PyType_Spec launcher_spec = {"gen_launcher.Launcher", sizeof(Launcher), 0, Py_TPFLAGS_DEFAULT, launcher_slots};
+
+PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "gen_launcher", nullptr, -1,
+                                 nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit_gen_launcher() {
+  const struct { PyObject** place; const char* word; } words[] = {
+      {&word_requires_grad, "requires_grad"}, {&word_is_neg, "is_neg"}, {&word_is_conj, "is_conj"},
+      {&word_data, "data"}, {&word_ptr, "ptr"}, {&word_device_id, "device_id"}, {&word_shape, "shape"},
+      {&word_strides, "strides"}, {&word_dtype, "dtype"}, {&word_cuda_stream, "cuda_stream"}};
+  for (const auto& one : words)
+    if ((*one.place = PyUnicode_InternFromString(one.word)) == nullptr) return nullptr;
+  PyObject* module = PyModule_Create(&module_definition);
+  PyObject* type = PyType_FromSpec(&launcher_spec);
+  refused = PyErr_NewException("gen_launcher.Refused", nullptr, nullptr);
+  if (module == nullptr || type == nullptr || refused == nullptr) return nullptr;
+  Py_INCREF(refused);
+  if (PyModule_AddObject(module, "Launcher", type) < 0 || PyModule_AddObject(module, "Refused", refused) < 0)
+    return nullptr;
+  return module;
+}
