@@ -304,7 +304,6 @@ def stand_in() -> tuple[Libraries, Any]:
     device = Stubbed(0, NoCompiler())
     device.enter()
     torch = tensors.module(Path(tempfile.mkdtemp(prefix="gen-calls-")), lambda _: 1 << 40)
-    torch.float32 = "torch.float32"
     sys.modules["torch"] = torch
     places = iter(range(1 << 41, 1 << 62, 1 << 30))
 

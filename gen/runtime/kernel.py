@@ -325,11 +325,11 @@ class Kernel:
         kind = given[self._signature.inputs[0].name].kind
         if self._launcher is None or kind in ready.remembered or len(ready.planned) >= GRAPH_FROM:
             return
-        ready.remembered.add(kind)
-        self._launcher.remember(
+        if self._launcher.remember(
             ready.variant.name, given, runtime_parameters, self._code(ready.variant), ready.planned, ready.scratch,
             ready.results,
-        )  # fmt: skip
+        ):  # fmt: skip
+            ready.remembered.add(kind)
 
     def _given_up(self, launcher: Launcher, refused: Exception) -> RunError:
         """The error for a launch that the driver refused the launcher; scratch may be in any state."""

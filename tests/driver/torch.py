@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sysconfig
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -64,7 +64,9 @@ class Tensor:
 
 
 def module(folder: Path, allocate: Callable[[int], int] | None = None) -> Any:
-    """A module to stand as `torch` in `sys.modules`; its `set_stream` sets the current stream.
+    """A module to stand as `torch` in `sys.modules`.
+
+    Its `set_stream` sets the current stream, and `made_on` has the stream that was current for each tensor it made.
 
     Args:
         folder: where its library is built.
@@ -84,14 +86,22 @@ def module(folder: Path, allocate: Callable[[int], int] | None = None) -> Any:
         exchange.set_current_stream(stream)
 
     def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
+        made.made_on.append(state.cuda_stream)
         array: Any = np.empty(shape, dtype.removeprefix("torch."))
         return Tensor(array, None if allocate is None else allocate(array.nbytes), int(device.rpartition(":")[2]))
 
-    def stream(_: object) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def stream(handle: int) -> Iterator[None]:
+        before = state.cuda_stream
+        set_stream(handle)
+        yield
+        set_stream(before)
 
     made: Any = ModuleType("torch")
+    made.made_on = []
     made.Tensor, made.strided, made.empty, made.set_stream = Tensor, "strided", empty, set_stream
+    for name in ("float16", "float32", "float64", "int32", "int64", "uint8", "int16", "bool"):
+        setattr(made, name, f"torch.{name}")
     made.is_grad_enabled = lambda: True
     made.cuda = SimpleNamespace(
         current_stream=lambda _: state, stream=stream, ExternalStream=lambda handle, **_: handle
