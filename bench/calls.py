@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import gen
-from gen.cli.common import as_called, ended
+from bench.program import as_called, ended
 
 ROOT = Path(__file__).resolve().parent.parent
 BATCH, ROUNDS = 200, 60  # calls in a row, fewer than the driver queues; turns

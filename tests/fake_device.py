@@ -315,7 +315,8 @@ class FakeCode:
             self.gpu.prepared.append(self.variant.name)
         return FakePrepared(self, extents, tuple(steps))
 
-    def function(self, entry: str, shared_bytes: int = 0) -> int:
+    def function(self, entry: str, _: int) -> int:
+        """A handle, from 1 on."""
         named = (self.compiled.name, entry)
         if named not in self.gpu.handles:
             self.gpu.handles.append(named)

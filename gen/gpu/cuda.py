@@ -26,6 +26,7 @@ from gen.families.plans import Step
 from gen.gpu.device import (
     LEGACY_STREAM,
     PER_THREAD_STREAM,
+    Code,
     DriverFunctions,
     Event,
     KernelAttributes,
@@ -132,7 +133,7 @@ class CudaDevice:
         found = [int(call("cuGetProcAddress", name, _CUDA, 0)[0]) for name in _FUNCTIONS]
         launch, get, push, pop, capturing, identity = found
         return DriverFunctions(
-            self._handle, (launch, get, push, pop, capturing, identity),
+            self._handle, (launch, get, push, pop, capturing, identity), _handle,
             lambda name, grid, block, status: refused(name, grid, block, _words(bindings.CUresult(status))),
         )  # fmt: skip
 
@@ -499,6 +500,11 @@ def make_room(steps: Sequence[Step]) -> None:
     launches = max((step.waiting for step in steps), default=0)
     if launches and launches > int(call("cuCtxGetLimit", _PENDING_LAUNCHES)):
         call("cuCtxSetLimit", _PENDING_LAUNCHES, launches)
+
+
+def _handle(code: Code, entry: str, shared_bytes: int) -> int:
+    assert isinstance(code, CudaCode)
+    return int(code.function(entry, shared_bytes))
 
 
 def _words(status: Any) -> object:

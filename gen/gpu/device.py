@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 import numpy as np
@@ -120,11 +120,13 @@ class DriverFunctions:
         context: the handle of the device's context.
         addresses: of `cuLaunchKernel`, `cuCtxGetCurrent`, `cuCtxPushCurrent`, `cuCtxPopCurrent`,
             `cuStreamIsCapturing` and `cuStreamGetId`.
+        handle: that of a kernel, by code, entry and bytes of dynamic shared memory.
         refused: the error of a kernel by name, grid, block and the driver's status.
     """
 
     context: int
     addresses: tuple[int, int, int, int, int, int]
+    handle: Callable[[Code, str, int], int]
     refused: Callable[[str, Sequence[int], Sequence[int], int], RunError]
 
 
@@ -141,14 +143,6 @@ class Code(Protocol):
 
     def unload(self) -> None:
         """Gives its memory back, once nothing of it runs or will run."""
-        ...
-
-
-class StreamCode(Code, Protocol):
-    """Machine code for every stream."""
-
-    def function(self, entry: str, shared_bytes: int = 0) -> Any:
-        """The driver's handle of a kernel, of which `int` makes a number, allowed so much dynamic shared memory."""
         ...
 
 
@@ -200,7 +194,7 @@ class Device(Protocol):
         """Compiles a text for this device, or takes what was compiled before. Raises CompileError."""
         ...
 
-    def load(self, compiled: Compiled, variant: Variant | None = None) -> StreamCode:
+    def load(self, compiled: Compiled, variant: Variant | None = None) -> Code:
         """Loads machine code, also while a stream is capturing.
 
         Args:

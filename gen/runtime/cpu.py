@@ -86,6 +86,9 @@ class CpuDevice:
         except MemoryError as error:
             raise DeviceError("The host's memory", f"does not hold {size} bytes more") from error
 
+    def driver_functions(self) -> None:
+        """None: there is no driver."""
+
     def free_bytes(self) -> NoReturn:
         """Raises DeviceError."""
         _refuse("counts free memory")

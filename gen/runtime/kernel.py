@@ -17,7 +17,7 @@ from gen.errors import ArgumentError, GenError, RunError
 from gen.families.base import WIDEST, Extents, Spec, Variant
 from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.families.plans import Step, steps
-from gen.gpu.device import LEGACY_STREAM, Device, Graph, Prepared, StreamCode
+from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, handle_of, make, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
 from gen.runtime.launcher import Launcher, program
@@ -91,10 +91,10 @@ class Loader:
         """Keeps what it builds, beside what the device compiles, in the folder `cache`."""
         self.device = device
         self._cache = cache
-        self._codes: dict[str, StreamCode] = {}
+        self._codes: dict[str, Code] = {}
         self._lock = threading.Lock()
 
-    def code(self, made: Variant) -> StreamCode:
+    def code(self, made: Variant) -> Code:
         """A variant's machine code; the device must be current."""
         text = render(made)
         with self._lock:
@@ -129,7 +129,7 @@ class Kernel:
         self._loader, self._device = loader, loader.device
         self._signature = Signature(chooser.family, chooser.spec)
         self._lock = threading.RLock()
-        self._codes: dict[str, StreamCode] = {}
+        self._codes: dict[str, Code] = {}
         self._ready: dict[tuple[Place | int, ...], Ready] = {}
         self._launcher = loader.launcher(self._signature)
         self._workspace = Workspace(loader.device, self._launcher)
@@ -401,7 +401,7 @@ class Kernel:
             chooser.say_once(choice)
         return choice
 
-    def _code(self, made: Variant) -> StreamCode:
+    def _code(self, made: Variant) -> Code:
         with self._lock:
             if made.name not in self._codes:
                 entered = self._device.enter()

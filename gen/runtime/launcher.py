@@ -37,7 +37,7 @@ from typing import Any
 
 from gen.errors import GenError, RunError
 from gen.families.plans import Step
-from gen.gpu.device import DriverFunctions, Memory, StreamCode
+from gen.gpu.device import Code, DriverFunctions, Memory
 from gen.runtime.arrays import Given, Maker, maker, source_of, span
 from gen.runtime.signature import Results, Signature
 from gen.runtime.workspace import Needed
@@ -126,7 +126,7 @@ class Launcher:
         self._readable: dict[type, bool] = {}
 
     def remember(
-        self, name: str, given: Mapping[str, Given], parameters: Mapping[str, int], code: StreamCode,
+        self, name: str, given: Mapping[str, Given], parameters: Mapping[str, int], code: Code,
         steps: Sequence[Step], scratch: Sequence[Needed], results: Results,
     ) -> bool:  # fmt: skip
         """Keeps what became of a call; whether it did.
@@ -147,7 +147,7 @@ class Launcher:
         scratch_places = {known: -1 - place for place, known in enumerate(needs)}
         launches = tuple(
             (
-                int(code.function(step.entry, step.shared_bytes)), step.grid, step.block, step.shared_bytes,
+                self._functions.handle(code, step.entry, step.shared_bytes), step.grid, step.block, step.shared_bytes,
                 tuple(_packed(step, self._places | scratch_places)),
             )
             for step in steps

@@ -21,7 +21,7 @@ from gen.errors import ArgumentError, GenError, RunError
 from gen.families.base import Extents, Variant
 from gen.families.plans import Step
 from gen.gpu.cuda import refused
-from gen.gpu.device import DriverFunctions
+from gen.gpu.device import Code, DriverFunctions
 from gen.runtime import arrays, launcher
 from gen.runtime.kernel import GRAPH_FROM, Kernel
 from gen.runtime.workspace import MOST_STREAMS
@@ -120,7 +120,7 @@ class RecordingDevice(FakeDevice):
         launch, get, push, pop, capturing, identity = (int(ctypes.cast(one, pointer).value or 0) for one in self._kept)
         addresses = (launch, get, push, pop, capturing, identity)
         return DriverFunctions(
-            CONTEXT, addresses, lambda *what: refused(what[0], what[1], what[2], f"status {what[3]}")
+            CONTEXT, addresses, _handle, lambda name, grid, block, what: refused(name, grid, block, f"status {what}")
         )
 
     def _launch(self, function: int, *what: Any) -> int:
@@ -160,6 +160,11 @@ class RecordingDevice(FakeDevice):
         assert isinstance(found, int)
         identity[0] = found
         return 0
+
+
+def _handle(code: Code, entry: str, shared_bytes: int) -> int:
+    assert isinstance(code, FakeCode)
+    return code.function(entry, shared_bytes)
 
 
 class _RecordingCode(FakeCode):
