@@ -36,7 +36,6 @@ ON_FLAGS = "reduction_sum_f32__flags_tpb128_u4_v16_bpm2"
 ON_INTERLEAVED = "reduction_sum_f32__interleaved_tpb128_u4"
 ON_WIDE = "reduction_sum_f32__interleaved_tpb512_u8"
 ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
-IDENTITY = "return {{ s.parts[0].identity }};"
 
 TAKEN_AS_CONST = "const State* __restrict__ partials,{{ counted }} long long n) {"
 VOLATILE = "volatile float* const lanes = data; lanes[i] += lanes[i + stride];"
@@ -76,18 +75,24 @@ MUTANTS = (
     Mutant("block: last warp left out", ON_GRID, STATE, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
     # identities, which only arrays of one value show
     Mutant(
-        "min: identity the largest finite number", "reduction_min_f32__grid_tpb128_u4_v16_bpm2", STATE, IDENTITY,
-        "return 3.402823466e38f;", WRONG,
+        "min: identity the largest finite number", "reduction_min_f32__grid_tpb128_u4_v16_bpm2", STATE,
+        "", "  return 3.402823466e38f;\n", WRONG, at="identity",
     ),
     Mutant(
-        "max: identity the least finite number", "reduction_max_f32_axis1__rows_tpb128_g8_u4_v16",
-        STATE, IDENTITY, "return -3.402823466e38f;", WRONG,
+        "max: identity the least finite number", "reduction_max_f32_axis1__rows_tpb128_g8_u4_v16", STATE,
+        "", "  return -3.402823466e38f;\n", WRONG, at="identity",
     ),
-    Mutant("min: identity 0", "reduction_min_f64__single_tpb128_u4_v16", STATE, IDENTITY, "return 0.0;", WRONG),
-    Mutant("any: identity true", "reduction_any_bool__grid_tpb128_u4_v16_bpm2", STATE, IDENTITY, "return 1;", WRONG),
     Mutant(
-        "sum of bytes in 16 bits", "reduction_sum_u8__single_tpb128_u4_v16", STATE, "return {{ s.parts[0].combine }};",
-        "return static_cast<unsigned short>({{ s.parts[0].combine }});", WRONG,
+        "min: identity 0", "reduction_min_f64__single_tpb128_u4_v16", STATE,
+        "", "  return 0.0;\n", WRONG, at="identity",
+    ),
+    Mutant(
+        "any: identity true", "reduction_any_bool__grid_tpb128_u4_v16_bpm2", STATE,
+        "", "  return 1;\n", WRONG, at="identity",
+    ),
+    Mutant(
+        "sum of bytes in 16 bits", "reduction_sum_u8__single_tpb128_u4_v16", STATE,
+        "{{ combined(s.parts[0]) }}", "static_cast<unsigned short>({{ combined(s.parts[0]) }})", WRONG, at="combine",
     ),
     # grid: heads, tails and guards
     Mutant("grid: tail dropped [1]", ON_GRID, SHARE, "i = first; i < tail;", "i = first; i < 0;", WRONG),

@@ -16,7 +16,7 @@ from gen.families.reduction.algorithms.grid import FlagsConfig, GridConfig, Stri
 from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
 from gen.families.reduction.shapes import ShapeClass
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.state import is_light, is_sum, state_bytes
+from gen.families.reduction.state import state_of
 
 Choice = tuple[str, Config]
 CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT
@@ -32,7 +32,7 @@ def heuristic_configs(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...
     size = spec.dtype.size
     match one:
         case ShapeClass.FEW:
-            sums = ((128, 2, 16), (32, 2, 16), (64, 4, 16)) if is_sum(spec) else ()
+            sums = ((128, 2, 16), (32, 2, 16), (64, 4, 16)) if state_of(spec).is_sum else ()
             return (
                 _single(spec, 256, min(size, 8), 16), *(_single(spec, *of, BlockReduce.SUMS) for of in sums),
                 _single(spec, 128, 8, 4), _single(spec, 128, min(size, 8), 8), _single(spec, 512, 2, 16),
@@ -95,7 +95,7 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
 
 def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     """Vectors are as wide as is fast, narrower where a thread's columns would take more than its registers hold."""
-    size, per_column = spec.dtype.size, state_bytes(spec)
+    size, per_column = spec.dtype.size, state_of(spec).bytes
     single = max(size, 4)
     narrow = max((v for v in (4, 8, 16) if v >= size and v // size * per_column <= 64), default=single)
     if one is ShapeClass.TALL_COLUMNS:
@@ -129,7 +129,7 @@ def _room_for(state_bytes: int) -> int:
 def _single(
     spec: ReductionSpec, threads: int, unroll: int, vec: int, block_reduce: BlockReduce = BlockReduce.SHARED
 ) -> Choice:  # fmt: skip
-    block_reduce = block_reduce if is_light(spec) else BlockReduce.SHUFFLES
+    block_reduce = block_reduce if state_of(spec).light else BlockReduce.SHUFFLES
     vec = max(vec, spec.dtype.size)
     return "single", SingleConfig(threads_per_block=threads, unroll=unroll, vec_bytes=vec, block_reduce=block_reduce)
 

@@ -26,7 +26,7 @@ from gen.families.reduction.algorithms.common import (
 from gen.families.reduction.oracle import roundings
 from gen.families.reduction.shapes import Form, form
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.state import state_bytes
+from gen.families.reduction.state import state_of
 
 MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
 MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
@@ -34,7 +34,7 @@ MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
 
 def no_shared_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
     """Why the states of all columns of a block find no room in static shared memory."""
-    needed = vec_bytes // spec.dtype.size * state_bytes(spec) * threads
+    needed = vec_bytes // spec.dtype.size * state_of(spec).bytes * threads
     if needed > MOST_SHARED_BYTES:
         return f"the states of a block take {needed} bytes; at most {MOST_SHARED_BYTES} are there"
     return None
@@ -42,7 +42,7 @@ def no_shared_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | N
 
 def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
     """Why the states of a vector's columns leave registers; those of the narrowest vectors may."""
-    own = vec_bytes // spec.dtype.size * state_bytes(spec)
+    own = vec_bytes // spec.dtype.size * state_of(spec).bytes
     if own > MOST_STATE_BYTES and vec_bytes > max(spec.dtype.size, 4):
         return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
     return None

@@ -14,7 +14,7 @@ from gen.families.base import Algorithm, Launch, Plan, Scratch
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.state import is_light, state_bytes, state_text
+from gen.families.reduction.state import state_of
 
 C = TypeVar("C", bound=Config)
 
@@ -40,13 +40,7 @@ class ReductionAlgorithm(Algorithm[ReductionSpec, C]):
 
     @override
     def spec_inputs(self, spec: ReductionSpec) -> Mapping[str, object]:
-        return {
-            "s": state_text(spec),
-            "item_bytes": spec.dtype.size,
-            "light": is_light(spec),
-            "rows": has_rows(spec),
-            "words": state_bytes(spec) // U32.size,
-        }
+        return {"s": state_of(spec), "rows": has_rows(spec)}
 
 
 def has_rows(spec: ReductionSpec) -> bool:
@@ -118,7 +112,7 @@ def scratch(
         states: partial results that it has room for.
         tickets: how many there are; None for the one of a single result.
     """
-    shared, state = (splits - 1).at_most(1), state_bytes(spec)
+    shared, state = (splits - 1).at_most(1), state_of(spec).bytes
     if combine is Combine.FLAGS:
         return (Scratch("slots", shared * states * (state // U32.size * U64.size), zeroed=True, awaited=True),)
     partials = Scratch("partials", shared * states * state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,7 +34,7 @@ from gen.families.reduction.algorithms.common import (
 from gen.families.reduction.oracle import roundings
 from gen.families.reduction.shapes import MOST_GROUPS, Form, form
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.state import chains, is_light, run
+from gen.families.reduction.state import state_of
 
 ALONE = 0
 """Blocks for each multiprocessor: one cluster for a row, whatever its length."""
@@ -80,11 +79,6 @@ class Sharing(ReductionAlgorithm[C]):
             return "it takes elements that follow each other along the reduced axes"
         return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
 
-    def inputs(self, spec: ReductionSpec, config: C) -> Mapping[str, object]:
-        """The states of a thread, and the vectors whose mean is found at once."""
-        items = config.vec_bytes // spec.dtype.size
-        return {"chains": chains(spec, items), "run": run(spec, config.unroll, items)}
-
     def blocks(self, spec: ReductionSpec, config: C) -> Expr:
         """Blocks of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""
         per_block = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
@@ -120,10 +114,10 @@ class Sharing(ReductionAlgorithm[C]):
         """Those of a row of n elements that so many blocks share, with `further` combinations of threads' states."""
         items = config.vec_bytes // spec.dtype.size
         vectors = -(-n // items)
-        states = chains(spec, items)
+        states = state_of(spec).chains(config.vec_bytes)
         tiles = -(-vectors // (config.threads_per_block * config.unroll))
         own = -(-tiles // blocks) * config.unroll * max(items // states, 1) + 2 + states
-        return roundings(spec, n, items * run(spec, config.unroll, items), own + further)
+        return roundings(spec, n, items * state_of(spec).run(config.unroll, config.vec_bytes), own + further)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: C) -> int:
@@ -198,7 +192,7 @@ class Flags(Sharing[FlagsConfig]):
 
     @override
     def tree(self, spec: ReductionSpec, config: FlagsConfig) -> int:
-        return lane_roundings(config.threads_per_block) if is_light(spec) else super().tree(spec, config)
+        return lane_roundings(config.threads_per_block) if state_of(spec).light else super().tree(spec, config)
 
 
 @dataclass(frozen=True, kw_only=True)

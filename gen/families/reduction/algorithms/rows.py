@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,7 +23,7 @@ from gen.families.reduction.algorithms.common import (
 from gen.families.reduction.oracle import roundings
 from gen.families.reduction.shapes import MANY_ROWS, Form, form
 from gen.families.reduction.spec import ReductionSpec
-from gen.families.reduction.state import chains, is_light, is_sum, run
+from gen.families.reduction.state import state_of
 
 MOST_OF_THREAD = 4096
 """Elements of a row for each thread: more threads would be faster by far."""
@@ -83,11 +82,6 @@ class Rows(ReductionAlgorithm[RowsConfig]):
             return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
         return beyond_grid(self.blocks(config).at(extents))
 
-    def inputs(self, spec: ReductionSpec, config: RowsConfig) -> Mapping[str, object]:
-        """The states of a thread, and the vectors whose mean is found at once."""
-        items = config.vec_bytes // spec.dtype.size
-        return {"chains": chains(spec, items), "run": run(spec, config.unroll, items)}
-
     def blocks(self, config: RowsConfig) -> Expr:
         """One for as many rows as it has groups."""
         return size("outer").ceil_div(config.threads_per_block // config.group * config.rows_at_once)
@@ -105,11 +99,11 @@ class Rows(ReductionAlgorithm[RowsConfig]):
     def roundings(self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits) -> int:
         """Vectors of one thread, head and tail, the chains, the group's shuffles or the block's tree."""
         items = config.vec_bytes // spec.dtype.size
-        states = chains(spec, items)
+        states = state_of(spec).chains(config.vec_bytes)
         vectors = -(-extents["n"] // items)
         tree = config.group.bit_length() if config.group <= WARP else block_roundings(config.group)
         own = -(-vectors // config.group) * max(items // states, 1) + 2 * -(-items // config.group) + states
-        return roundings(spec, extents["n"], items * run(spec, config.unroll, items), own + tree)
+        return roundings(spec, extents["n"], items * state_of(spec).run(config.unroll, config.vec_bytes), own + tree)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
@@ -162,13 +156,13 @@ class Single(ReductionAlgorithm[SingleConfig]):
         """A vector holds at least one element; an instruction adds up a warp's integers."""
         if found := holds_no_element(spec, config.vec_bytes):
             return found
-        if config.block_reduce is BlockReduce.SUMS and not is_sum(spec):
+        if config.block_reduce is BlockReduce.SUMS and not state_of(spec).is_sum:
             return "the instruction that adds up a warp's states is there for sums of integers"
         return None
 
     def unsearched(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
         """One thread takes 32 states where two are one operation away."""
-        if config.block_reduce is BlockReduce.SHARED and not is_light(spec):
+        if config.block_reduce is BlockReduce.SHARED and not state_of(spec).light:
             return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
         return None
 
@@ -186,10 +180,6 @@ class Single(ReductionAlgorithm[SingleConfig]):
             return "its one block reduces elements that follow each other to one result"
         return f"its one block takes at most {MOST_OF_BLOCK} elements" if extents["n"] > MOST_OF_BLOCK else None
 
-    def inputs(self, spec: ReductionSpec, config: SingleConfig) -> Mapping[str, object]:
-        """The states of a thread."""
-        return {"chains": chains(spec, config.vec_bytes // spec.dtype.size)}
-
     @override
     def plan(self, spec: ReductionSpec, config: SingleConfig) -> Plan:
         block = (config.threads_per_block, 1, 1)
@@ -198,7 +188,7 @@ class Single(ReductionAlgorithm[SingleConfig]):
     def roundings(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> int:
         """Vectors of one thread, head and tail, the chains, the block's tree or one thread's chains."""
         items = config.vec_bytes // spec.dtype.size
-        states = chains(spec, items)
+        states = state_of(spec).chains(config.vec_bytes)
         vectors = -(-extents["n"] // items)
         rounds = -(-vectors // (config.threads_per_block * config.unroll))
         own = rounds * config.unroll * max(items // states, 1) + 2 + states
