@@ -210,13 +210,18 @@ PEERS: tuple[Peer, ...] = (
 )  # fmt: skip
 
 
-def pothole_of(case: ComparisonCase, rows: Sequence[Row], seconds: float) -> Pothole:
-    """What the rows of a case come to."""
+def not_timed(case: ComparisonCase) -> Pothole:
+    """The row of a case before anything is known of it."""
     problem: dict[str, Any] = {
         "spec": case.spec.to_json(), "shape": list(case.shape), "gap": case.gap, "offset": case.offset,
         "runtime_parameters": dict(case.runtime_parameters),
     }  # fmt: skip
-    empty = Pothole(case.family.name, case.name, shape_class=case.problem.shape_class, problem=problem)
+    return Pothole(case.family.name, case.name, shape_class=case.problem.shape_class, problem=problem)
+
+
+def pothole_of(case: ComparisonCase, rows: Sequence[Row], seconds: float) -> Pothole:
+    """What the rows of a case come to."""
+    empty = not_timed(case)
     mine = next((row for row in rows if row.peer == OURS), None)
     notes = {row.peer: row.note for row in rows if row.note}
     notes["seconds"] = f"{seconds:.1f}"
@@ -461,6 +466,26 @@ def on_gpu(options: argparse.Namespace) -> int:
     return explain(results, limits, options.seconds - (time.monotonic() - start))
 
 
+def on_model(options: argparse.Namespace) -> int:
+    """Counts."""
+    from bench.potholes_by_model import by_model
+
+    command, limits = as_called("python -m bench.potholes"), Limits.of(DEFAULT_ARCH)
+    meta = {
+        "seed": options.seed,
+        "device": f"model of {limits.arch}",
+        "date": date.today().isoformat(),
+        "command": command,
+    }
+    results = Results(meta, [], options.json)
+    for row in by_model(wanted_cases(options), limits, output_home(None), options.alternatives, options.seconds):
+        results.add(row)
+        print(row, flush=True)
+    for line in summary(results.rows):
+        print(line)
+    return 0
+
+
 def explain(results: Results, limits: Limits, seconds: float) -> int:
     """Says why the worst are as slow as they are, as long as there is time, and prints what all comes to."""
     start, home = time.monotonic(), output_home(None)
@@ -493,13 +518,17 @@ def main() -> int:
     parser.add_argument("--tune", type=float, metavar="SECONDS", help="time what tuning for so long gives, too")
     parser.add_argument("--losses", type=float, metavar="RATIO", help="only cases of the file under this ratio")
     parser.add_argument("--json", type=Path, help="keep the results here, and go on where they end")
+    parser.add_argument("--model", action="store_true", help="count on the CPU instead; needs no GPU")
+    parser.add_argument(
+        "--alternatives", type=int, default=0, help="of --model: variants beside the pick (%(default)s)"
+    )
     parser.add_argument("--explain", action="store_true", help="say why the worst of the file lost; needs no GPU")
     options = parser.parse_args()
     if options.explain:
         if options.json is None:
             parser.error("--explain needs --json FILE")
         return explain(read_results(options.json), Limits.of(DEFAULT_ARCH), options.seconds)
-    return on_gpu(options)
+    return on_model(options) if options.model else on_gpu(options)
 
 
 if __name__ == "__main__":
