@@ -25,7 +25,18 @@ from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_family
 from gen.paths import cache_home, output_home
-from gen.report.ladder import TURNS, WORDS, Rung, Time, as_json, climb, listed, looked_at, said_of_problems, timed
+from gen.report.ladder import (
+    COLUMNS_EXPLAINED,
+    ROUNDS,
+    Rung,
+    Time,
+    as_json,
+    climb,
+    listed,
+    looked_at,
+    said_of_problems,
+    timed,
+)
 from gen.toolchain.nvrtc import Nvrtc
 
 
@@ -66,8 +77,8 @@ def measure(file: Path | None) -> dict[str, Any]:
             "date": date.today().isoformat(),
             "compiler": compiler.version,
             "arch": device.limits.arch,
-            "turns": TURNS,
-            "words": WORDS,
+            "turns": ROUNDS,
+            "words": COLUMNS_EXPLAINED,
             "calibration": asdict(device.about),
         }
         content: dict[str, Any] = {"meta": meta, "families": {}}
@@ -124,7 +135,7 @@ def full(content: dict[str, Any], file: Path | None = None) -> str:
         (
             f"Measured on one {calibration['device']} (driver {calibration['driver']}), {meta['date']}, by "
             f"`{_command(meta, file)}`: medians of {meta['turns']} turns behind cold caches; it copies "
-            f"{calibration['copy']:.0f} GB/s. {WORDS} What changed is counted on the CPU run."
+            f"{calibration['copy']:.0f} GB/s. {COLUMNS_EXPLAINED} What changed is counted on the CPU run."
         ),
     ]
     for family, rungs in content["families"].items():

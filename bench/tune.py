@@ -93,7 +93,7 @@ def main() -> int:
                 "statuses": dict(outcome.statuses),
                 "tried": outcome.tried,
                 "left_out": outcome.left_out,
-                "turns": outcome.finals and outcome.finals.turns,
+                "turns": outcome.finals and outcome.finals.rounds,
                 "settled": outcome.finals and outcome.finals.settled,
                 "sm_mhz": outcome.finals and outcome.finals.sm_mhz,
                 "throttled": outcome.finals and outcome.finals.throttled,

@@ -45,14 +45,14 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, TypeVarTuple
 
 from gen.errors import GenError, RunError
 
-STARTS = 3  # times in a row that a process may end before it is ready
+MAX_STARTS = 3  # times in a row that a process may end before it is ready
 START_SECONDS = 600.0  # until it is ready
 END_SECONDS = 60.0  # until a process that was killed has ended: a driver may hold it for so long
 # What others end a process by: a user, a scheduler, the system for want of memory. A fault of its own is none of them.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 # Imported before any process is forked, where it is installed; none of it starts a thread.
 PRELOADED = ["numpy", "cuda.core", "gen.families", "gen.tune.device", "gen.toolchain.compiled", "gen.store.trials"]
-MOMENT = 0.1  # seconds of a wait until the main thread takes a step, between which Ctrl-C is heard
+WAIT_SECONDS = 0.1  # seconds of a wait until the main thread takes a step, between which Ctrl-C is heard
 _PR_SET_PDEATHSIG = 1  # as sys/prctl.h numbers it
 
 S = TypeVar("S")
@@ -418,7 +418,7 @@ class Workers(Generic[S]):
         try:
             worker.kill()
             starts = 1 if worker.stage == "ready" else worker.starts + 1
-            if starts > STARTS:
+            if starts > MAX_STARTS:
                 raise self._unready(worker, reason)
             self._workers[self._workers.index(worker)] = self._start(worker.jobs, starts)
             self.restarts += 1
@@ -427,9 +427,9 @@ class Workers(Generic[S]):
 
     def _unready(self, worker: _Worker, reason: str) -> RunError:
         if worker.stage == "restoring" and self.restore is not None:
-            return RunError(self.restore.what, f"could not be made ready again, {STARTS} times", reason)
+            return RunError(self.restore.what, f"could not be made ready again, {MAX_STARTS} times", reason)
         return RunError(
-            f"The process that {self._doing}", f"ended before it was ready, {STARTS} times", reason,
+            f"The process that {self._doing}", f"ended before it was ready, {MAX_STARTS} times", reason,
             next_step="A script that starts processes must be a file, which begins under if __name__ == '__main__'",
         )  # fmt: skip
 
@@ -550,4 +550,4 @@ def next_of(queue: SimpleQueue[T], deadline: float | None = None) -> T:
 
 def _moment(deadline: float | None) -> float:
     """How long a wait may last until the main thread takes a step."""
-    return MOMENT if deadline is None else min(max(deadline - time.monotonic(), 0.0), MOMENT)
+    return WAIT_SECONDS if deadline is None else min(max(deadline - time.monotonic(), 0.0), WAIT_SECONDS)

@@ -40,7 +40,7 @@ class FakeTuningDevice:
         base_wrong: base computes something else.
         interrupt: the user presses Ctrl-C before this attempt, counted from 1.
         attempts: every attempt, as variant and number of samples it was given.
-        finals: the variants and the turns of every call of `rounds`.
+        finals: the variants and the number of rounds of every call of `rounds`.
         hot: the same of those among many launches, which take `hot_us`.
         seen: every problem opened, with its base.
         open_sessions: those not closed.
@@ -115,15 +115,15 @@ class FakeSession:
             future.set_result(replace(entrant.untimed("ok", ""), times_us=tuple(map(float, times))))
         return future
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+    def rounds(self, entrants: Sequence[Entrant], count: int, *, hot: bool = False) -> Rounds:
         device = self._device
-        (device.hot if hot else device.finals).append(([entrant.name for entrant in entrants], turns))
+        (device.hot if hot else device.finals).append(([entrant.name for entrant in entrants], count))
         time_us = device.hot_us if hot else device.time_us
         for entrant in entrants:
             status = device.spoilt.get(entrant.name) or device.bad.get(entrant.name)
             if status is not None:
                 return Rounds(faults=(entrant.untimed(status, f"among the finalists: {status}"),))
-        disturbed = 1 + device.noise * self._random.random(turns)
+        disturbed = 1 + device.noise * self._random.random(count)
         times = {
             entrant.name: [
                 time_us(entrant.variant) * float(by * (1 + device.own_noise * self._random.random()))
@@ -261,7 +261,7 @@ class DyingSession:
         return replace(entrant.untimed("ok", ""), times_us=(time_of(entrant.name),) * SAMPLES)
 
     def rounds(
-        self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None], *, hot: bool = False
+        self, entrants: Sequence[Entrant], count: int, tell: Callable[[str], None], *, hot: bool = False
     ) -> Rounds:
         for entrant in entrants:
             tell(entrant.name)
@@ -269,7 +269,7 @@ class DyingSession:
             self._bench.do(misdeed)
             if misdeed and "killed" not in misdeed:
                 return Rounds(faults=(entrant.untimed("wrong_result", misdeed),))
-        return Rounds({entrant.name: [time_of(entrant.name) / (2 if hot else 1)] * turns for entrant in entrants})
+        return Rounds({entrant.name: [time_of(entrant.name) / (2 if hot else 1)] * count for entrant in entrants})
 
     def close(self) -> None:
         self._bench.note("close")

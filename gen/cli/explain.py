@@ -74,7 +74,7 @@ def explain(
     """Explain what a variant does and what bounds it; with --vs, what another does differently.
 
     The emitted text is run on the CPU, and every access of every warp is counted: sectors that global memory moves,
-    turns that the banks of shared memory take. Machine code is compiled for the architecture: registers, occupancy,
+    wavefronts of shared memory. Machine code is compiled for the architecture: registers, occupancy,
     and instructions where nvdisasm is installed. From both follows what bounds it. On a GPU with Nsight Compute the
     hardware's counters stand beside what was predicted; else nothing is measured.
     """
@@ -254,6 +254,8 @@ def _each(access: Access, model: MemoryModel) -> str:
     from gen.arch import LINE
 
     if access.space in ("shared", "constant"):
-        return f"{access.wavefronts / access.requests:.4g} of {access.least_wavefronts / access.requests:.3g} turns"
+        return (
+            f"{access.wavefronts / access.requests:.4g} of {access.least_wavefronts / access.requests:.3g} wavefronts"
+        )
     lines = model.load_bytes == LINE and access.kind == "load"
     return f"{access.lines / access.requests:.3g} lines" if lines else f"{access.sectors / access.requests:.3g} sectors"

@@ -45,7 +45,7 @@ def ladder(
     from gen.errors import MissingToolError
     from gen.families.names import find_family
     from gen.gpu.device import find_gpu
-    from gen.report.ladder import WORDS, as_json, climb, listed, looked_at, said_of_problems
+    from gen.report.ladder import COLUMNS_EXPLAINED, as_json, climb, listed, looked_at, said_of_problems
     from gen.tune.problems import read_runtime_parameters
 
     found, home, runtime_parameters = (
@@ -85,7 +85,7 @@ def ladder(
     above = [None, *(step.rung.name for step in steps)]
     show.table(columns, [_row(step, name) for step, name in zip(steps, above, strict=False)])
     show.text()
-    show.text(WORDS)
+    show.text(COLUMNS_EXPLAINED)
 
 
 def _row(step: Step, above: str | None) -> tuple[object, ...]:

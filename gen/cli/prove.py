@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.verdicts import Verdict
 
-FEW = 12  # variants that are compiled in this process
-NAMED = 5  # changed files are named one by one
+MAX_COMPILED_HERE = 12  # variants that are compiled in this process
+MAX_NAMED_FILES = 5  # changed files are named one by one
 STOPPED = "Stopped. What was compiled and built is kept; what was proven is proven again next time."
 
 
@@ -198,10 +198,10 @@ def asked_for(
 
 def name_changed(paths: Sequence[Path]) -> None:
     """Says which files are not what gen writes, and what to do about that."""
-    for path in paths[:NAMED]:
+    for path in paths[:MAX_NAMED_FILES]:
         show.note(f"{path} holds other text than gen writes for {path.stem}: both were run.")
-    if len(paths) > NAMED:
-        show.note(f"And {len(paths) - NAMED} more files.")
+    if len(paths) > MAX_NAMED_FILES:
+        show.note(f"And {len(paths) - MAX_NAMED_FILES} more files.")
     if paths:
         show.note("gen generate writes such files anew. A change that is to stay belongs into the template.")
 
@@ -236,7 +236,7 @@ def compile_all(
     if compiler is None or DEFAULT_ARCH not in compiler.architectures:
         return {}
     texts = {made.name: render(made) for made in variants} | {file.variant.name: file.text for file in files}
-    if len(texts) <= FEW:
+    if len(texts) <= MAX_COMPILED_HERE:
         results = list(compile_each(compiler, texts.items(), DEFAULT_ARCH))
     else:
         with CompileFarm(compiler, width=1) as farm:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gen.tune.rehearse import Prospect, Ranking, Rehearsal, Rehearsed
 
 
-BEST = 5  # predicted variants that are shown
+LISTED_PREDICTIONS = 5  # predicted variants that are shown
 
 
 def rehearse(
@@ -144,10 +144,10 @@ def _show_rankings(rankings: tuple[Ranking, ...], arch: str) -> None:
             show.text(
                 f"{ranking.spec_name}, {ranking.shape_class} ({sizes}): predicted for {arch}, not measured", "bold"
             )
-            rows = [(made.name, f"{found.us:.4g}", found.bound) for made, found in ranking.order[:BEST]]
+            rows = [(made.name, f"{found.us:.4g}", found.bound) for made, found in ranking.order[:LISTED_PREDICTIONS]]
             show.table(("variant", "predicted us", "bound by"), rows)
-            if len(ranking.order) > BEST:
-                show.text(f"and {len(ranking.order) - BEST} more; gen tune --json shows all.")
+            if len(ranking.order) > LISTED_PREDICTIONS:
+                show.text(f"and {len(ranking.order) - LISTED_PREDICTIONS} more; gen tune --json shows all.")
 
 
 def _ranking(ranking: Ranking) -> dict[str, Any]:

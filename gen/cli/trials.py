@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gen.store.trials import Row
 
 
-LISTED = 20
+LISTED_TRIALS = 20
 FORMS = ("t4", "csv", "kernel-tuner")  # of an exported file
 
 
@@ -50,7 +50,7 @@ def trials(
     limit: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, show_default=False, help=f"How many to list, fastest first. Default: {LISTED}."
+            metavar="N", min=1, show_default=False, help=f"How many to list, fastest first. Default: {LISTED_TRIALS}."
         ),
     ] = None,
     export: Annotated[
@@ -107,7 +107,7 @@ def trials(
     elif json:
         show.data([_as_json(row) for row in (rows if limit is None else _fastest_first(rows)[:limit])])
     elif any(chosen.values()) or limit is not None:
-        _list(rows, limit or LISTED)
+        _list(rows, limit or LISTED_TRIALS)
     elif rows:
         _summarise(rows)
     else:

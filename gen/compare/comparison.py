@@ -119,7 +119,7 @@ class Comparison:
                 return
             protocols = self._time_alone(row)
             for peer in peers:
-                self._meet(replace(row, peer=peer.name, note="", seconds=None), peer, protocols)
+                self._compare_with(replace(row, peer=peer.name, note="", seconds=None), peer, protocols)
         except LostError:
             raise
         except GenError as error:
@@ -169,7 +169,7 @@ class Comparison:
         self._tell(row, Caches.HOT, hot)
         return (asked, Caches.HOT)
 
-    def _meet(self, row: Row, peer: Peer, protocols: Sequence[Caches]) -> None:
+    def _compare_with(self, row: Row, peer: Peer, protocols: Sequence[Caches]) -> None:
         """Makes a peer ready, checks it, times it against ours; whatever goes wrong stands in its row."""
         start = time.monotonic()
         contender = None

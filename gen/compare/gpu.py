@@ -98,7 +98,7 @@ class ComparisonGpu:
 
     def time_in_order(self, samples: Sequence[Sample], caches: Caches) -> list[float]:
         """Microseconds, one sample after another in this order."""
-        return self._clock.in_turns(samples, caches)
+        return self._clock.in_order(samples, caches)
 
     def time_us(self, launch: Callable[[], None]) -> float:
         """A quick time, to choose between launches."""

@@ -42,7 +42,7 @@ except ImportError as error:
         "cuda-bindings", "is needed to use a GPU", error, next_step="Run: pip install 'cuda-bindings>=13,<14'"
     ) from error
 
-LEAST = 16  # bytes of an allocation
+MIN_ALLOCATION_BYTES = 16  # bytes of an allocation
 _SUCCESS = bindings.CUresult.CUDA_SUCCESS
 _OUT_OF_MEMORY = bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
 _CAPTURE = bindings.CUstreamCaptureStatus
@@ -228,7 +228,7 @@ class CudaMemory:
 
     def __init__(self, device: CudaDevice, size: int) -> None:
         with _uncaptured():
-            status, address = bindings.cuMemAlloc(max(size, LEAST))
+            status, address = bindings.cuMemAlloc(max(size, MIN_ALLOCATION_BYTES))
         if status == _OUT_OF_MEMORY:
             raise DeviceError("The GPU's memory", f"does not hold {size} bytes more")
         check("cuMemAlloc", status)

@@ -10,8 +10,11 @@ from gen.families.plans import Step, steps
 from gen.gpu.device import LEGACY_STREAM, Device, Graph, KernelAttributes, Memory
 from gen.toolchain.compiled import Compiled
 
-MOVED = 1 << 20  # bytes of scratch that are cheap to have in several places
-SPREAD, STEP = 1 << 16, 15 << 9  # bytes of which such a place is a part, and by which it lies further in than the last
+MAX_MOVED_SCRATCH_BYTES = 1 << 20  # bytes of scratch that are cheap to have in several places
+PLACE_SPREAD_BYTES, PLACE_STEP_BYTES = (
+    1 << 16,
+    15 << 9,
+)  # bytes of which such a place is a part, and by which it lies further in than the last
 
 
 class CudaKernel:
@@ -65,15 +68,15 @@ class CudaKernel:
         for scratch in self._plan.scratch:
             needed = scratch.bytes.at(sizes)
             try:
-                found[scratch.name] = self._address(scratch, needed, place if needed <= MOVED else 0)
+                found[scratch.name] = self._address(scratch, needed, place if needed <= MAX_MOVED_SCRATCH_BYTES else 0)
             except DeviceError:  # no room: it stays where it was
                 found[scratch.name] = self._address(scratch, needed, 0)
         return found
 
     def _address(self, scratch: Scratch, needed: int, place: int) -> int:
         """Of one of its places. Raises DeviceError if there is no memory for it."""
-        key, offset = (scratch.name, place), place * STEP % SPREAD
-        size = needed + SPREAD if place else needed
+        key, offset = (scratch.name, place), place * PLACE_STEP_BYTES % PLACE_SPREAD_BYTES
+        size = needed + PLACE_SPREAD_BYTES if place else needed
         if key not in self._scratch or self._scratch[key].size < size:
             self._scratch[key] = self._device.allocate(size)
             if scratch.zeroed:

@@ -23,7 +23,7 @@ from gen.errors import DeviceError
 
 _log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
-_MOST = 4096  # bytes of what a holder says: the file may be anybody's
+_MAX_HOLDER_BYTES = 4096  # bytes of what a holder says: the file may be anybody's
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _acquire(file: IO[bytes], say: Callable[[str], None], seconds: float | None)
 def _holder(file: IO[bytes]) -> str:
     """Who has the lock, as far as the file tells."""
     try:
-        found = json.loads(os.pread(file.fileno(), _MOST, 0))
+        found = json.loads(os.pread(file.fileno(), _MAX_HOLDER_BYTES, 0))
         holder = Holder(found["pid"], found["user"], found["doing"], found["since"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return "another process"

@@ -40,9 +40,9 @@ GRAPH_LAUNCHES = 50
 LATENCY_US = 20.0  # under this, the time of one launch and that of one of many are two different figures
 FILE = "calibration.json"
 SCHEMA = 1
-_SMALL, _LARGE = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
-_BATCH = 50  # samples queued behind one gate: the driver holds about a thousand launches
-_MOST_LATE = 5  # times that the host may be too late for one batch
+_SLOPE_FROM_BYTES, _SLOPE_TO_BYTES = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
+_BATCH_SAMPLES = 50  # samples queued behind one gate: the driver holds about a thousand launches
+_MAX_LATE_BATCHES = 5  # times that the host may be too late for one batch
 
 
 class Protocol(Enum):
@@ -110,10 +110,10 @@ class Clock:
         self, launch: Callable[[], None], samples: int, protocol: Protocol = Protocol.COLD,
         setup: Callable[[], None] = _nothing,
     ) -> list[float]:  # fmt: skip
-        """Microseconds of isolated launches of one kind. Raises what `in_turns` raises."""
-        return self.in_turns([Sample(launch, setup)] * samples, protocol)
+        """Microseconds of isolated launches of one kind. Raises what `in_order` raises."""
+        return self.in_order([Sample(launch, setup)] * samples, protocol)
 
-    def in_turns(self, samples: Sequence[Sample], protocol: Protocol = Protocol.COLD) -> list[float]:
+    def in_order(self, samples: Sequence[Sample], protocol: Protocol = Protocol.COLD) -> list[float]:
         """Microseconds of isolated launches, each between two events, one after another in this order.
 
         Nothing starts before all of it is queued: a host that is busy, or waits for its turn, is never timed.
@@ -121,7 +121,7 @@ class Clock:
         Raises RunError if the host does not queue it before the gate lets go, time after time.
         """
         times: list[float] = []
-        late, batch = 0, _BATCH
+        late, batch = 0, _BATCH_SAMPLES
         while len(times) < len(samples):
             queued = samples[len(times) : len(times) + batch]
             timer = self._device.timer
@@ -142,7 +142,7 @@ class Clock:
             self._device.synchronize()
             if queueing > GATE_SECONDS:
                 late, batch = late + 1, max(len(pairs) // 2, 1)  # the driver's queue may have been full
-                if late == _MOST_LATE:
+                if late == _MAX_LATE_BATCHES:
                     raise RunError("The host", f"must queue launches within {GATE_SECONDS} s", f"{queueing:.1f} s")
                 continue
             times += [after.us_since(before) for before, after in pairs]
@@ -176,9 +176,9 @@ class Instruments:
         Bandwidths are slopes between 1 and 4 GiB, the best of several grids and of the driver's own copy.
         """
         device, service, clock = self.device, self.service, self.clock
-        source, target = device.allocate(_LARGE), device.allocate(_LARGE)
+        source, target = device.allocate(_SLOPE_TO_BYTES), device.allocate(_SLOPE_TO_BYTES)
         for memory in (source, target):
-            service.random(memory.address, _LARGE, 7, F32)
+            service.random(memory.address, _SLOPE_TO_BYTES, 7, F32)
         grids = [0, *(per_sm * device.limits.multiprocessors for per_sm in (2, 4, 16, 32)), -1]
 
         def bandwidth(factor: int, *works: Callable[[int, int], None]) -> float:
@@ -187,9 +187,9 @@ class Instruments:
                 for grid in grids:
                     small, large = (
                         statistics.median(clock.times(lambda: work(size, _blocks(grid, size)), 7))  # noqa: B023
-                        for size in (_SMALL, _LARGE)
+                        for size in (_SLOPE_FROM_BYTES, _SLOPE_TO_BYTES)
                     )
-                    best = max(best, factor * (_LARGE - _SMALL) / (large - small) / 1e3)
+                    best = max(best, factor * (_SLOPE_TO_BYTES - _SLOPE_FROM_BYTES) / (large - small) / 1e3)
             return best
 
         def copy(size: int, blocks: int) -> None:

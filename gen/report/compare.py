@@ -34,7 +34,7 @@ def parameters(one: Variant, other: Variant) -> tuple[Difference, ...]:
     )
 
 
-MANY = 4  # numbers that are told one by one
+MAX_LISTED_NUMBERS = 4  # numbers that are told one by one
 
 
 def _shown(value: object) -> str:
@@ -44,7 +44,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return " ".join(map(_shown, value)) if len(value) <= MANY else f"{len(value)} numbers"
+        return " ".join(map(_shown, value)) if len(value) <= MAX_LISTED_NUMBERS else f"{len(value)} numbers"
     return str(value)
 
 
@@ -110,8 +110,8 @@ def _costs(one: Explanation, other: Explanation, differ: tuple[Difference, ...])
     before, after = one.found.conflict_degree, other.found.conflict_degree
     if abs(before - after) > 0.05 * before:
         yield (
-            f"Bank conflicts {'fall' if after < before else 'rise'}: shared memory takes {_turns(after)}, and took "
-            f"{_turns(before)}."
+            f"Bank conflicts {'fall' if after < before else 'rise'}: shared memory takes "
+            f"{_wavefronts(after)}, and took {_wavefronts(before)}."
             + (" Rows that are longer by the padding begin in other banks, so that a column meets them all."
                if _only_padded(differ) and after < before else "")
         )  # fmt: skip
@@ -127,8 +127,8 @@ def _costs(one: Explanation, other: Explanation, differ: tuple[Difference, ...])
         )
 
 
-def _turns(degree: float) -> str:
-    return "no more turns than it must" if degree < 1.005 else f"{degree:.3g} times the turns that it must"
+def _wavefronts(degree: float) -> str:
+    return "no more wavefronts than it must" if degree < 1.005 else f"{degree:.3g} times the wavefronts that it must"
 
 
 def _moves(one: Explanation, other: Explanation, *, same_problem: bool) -> Iterator[str]:

@@ -19,7 +19,7 @@ from gen.families.plans import steps
 from gen.paths import cache_home
 
 PROGRAM = "ncu"
-SECONDS = 300  # for a few kernels, which are run several times over
+PROFILER_SECONDS = 300  # for a few kernels, which are run several times over
 
 # Those of instructions leave out that requests are made to wait for each other, and come again.
 LOAD_SECTORS = (
@@ -73,7 +73,7 @@ def counters(
         sys.executable, "-m", "gen.report.counters", json.dumps(request(made, extents, home)),
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PROFILER_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RunError("Nsight Compute", "must count what a kernel does", error) from error
     if "ERR_NVGPUCTRPERM" in done.stdout + done.stderr:

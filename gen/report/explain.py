@@ -189,7 +189,7 @@ METRICS = (
            lambda e: e.found.moved_bytes() / e.work.cells if e.work.cells else None, _plain,
            "The same for each element of the problem."),
     Metric("bank conflict degree", "conflict_degree", lambda e: e.found.conflict_degree, _plain,
-           "Turns that shared memory takes, of those it would take if no two lanes met in a bank."),
+           "Wavefronts that shared memory takes, over those it would take without bank conflicts."),
     Metric("lanes that take part", "active_lanes", lambda e: e.found.active_lanes / WARP, _percent,
            "Of a warp's 32, in an access: the others are past an end, or elsewhere after a branch."),
     Metric("instructions", "instructions",
@@ -275,7 +275,7 @@ def sentences(one: Explanation) -> Iterator[str]:
 _BOUND = {  # what each part of a prediction means
     MEMORY: "It is bound by memory: what must be moved takes longest, so only moving less would help.",
     L2: "It is bound by the second-level cache: sectors that are asked for again, or in parts, pass there each time.",
-    UNITS: "It is bound by the load and store units: requests of many lines, or lanes that meet in a bank, take turns.",
+    UNITS: "It is bound by the load and store units: requests of many lines, and bank conflicts, take several passes.",
     INSTRUCTIONS: "It is bound by the issue of instructions: more work for each, by vectors or unrolling, would help.",
     LATENCY: "It is bound by latency: loads wait for each other, and too few are under way to keep memory busy.",
     STARTS: "It is bound by the start of its blocks: each has little to do, and larger ones would start less often.",
@@ -333,7 +333,7 @@ def _shared(one: Explanation) -> Iterator[str]:
         if access.conflict_degree > 1.05:
             yield (
                 f"Line {access.line} {_verb(access)} shared memory in "
-                f"{access.conflict_degree:.3g} turns where one would do: lanes of a warp meet in the same of the 32 "
+                f"{access.conflict_degree:.3g} wavefronts where one would do: lanes of a warp address the same of 32 "
                 f"banks, and are served one after the other. `{access.source}`"
             )
     if accesses and one.found.conflict_degree <= 1.05:
@@ -345,8 +345,8 @@ def _constant(one: Explanation) -> Iterator[str]:
     for access in accesses:
         if access.conflict_degree > 1.05:
             yield (
-                f"Line {access.line} reads {access.buffer} from constant memory in {access.conflict_degree:.3g} turns: "
-                f"it gives a warp one address at a time. `{access.source}`"
+                f"Line {access.line} reads {access.buffer} from constant memory in "
+                f"{access.conflict_degree:.3g} wavefronts: it gives a warp one address at a time. `{access.source}`"
             )
     if accesses and all(access.conflict_degree <= 1.05 for access in accesses):
         names = ", ".join(dict.fromkeys(access.buffer for access in accesses))
@@ -445,11 +445,11 @@ COUNTERS = (
     ProfilerMetric("sectors loaded", "load_sectors", LOAD_SECTORS, _sum("global", "load", "sectors"), exact=True),
     ProfilerMetric("sectors stored", "store_sectors", STORE_SECTORS, _sum("global", "store", "sectors"), exact=True),
     ProfilerMetric(
-        "turns of shared loads", "shared_load_wavefronts", SHARED_LOAD_WAVEFRONTS,
+        "wavefronts of shared loads", "shared_load_wavefronts", SHARED_LOAD_WAVEFRONTS,
         _sum("shared", "load", "wavefronts"), exact=True,
     ),
     ProfilerMetric(
-        "turns of shared stores", "shared_store_wavefronts", SHARED_STORE_WAVEFRONTS,
+        "wavefronts of shared stores", "shared_store_wavefronts", SHARED_STORE_WAVEFRONTS,
         _sum("shared", "store", "wavefronts"), exact=True,
     ),
     ProfilerMetric("instructions of warps", "warp_instructions", WARP_INSTRUCTIONS, lambda _: None),

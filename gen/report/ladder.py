@@ -23,7 +23,7 @@ _CAUSES = (
     "load_efficiency", "store_efficiency", "conflict_degree", "active_lanes", "moved_over_least", "bytes_in_flight",
     "occupancy",
 )  # fmt: skip
-NOTEWORTHY = 0.04  # a change of a metric by less explains nothing
+MIN_METRIC_CHANGE = 0.04  # a change of a metric by less explains nothing
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ def said_of_problems(problems: Mapping[str, str]) -> str:
     return f"At {usual}{rest}."
 
 
-FAR = 16  # times as many bytes: such problems are not held against each other
-WORDS = (
+MAX_BYTES_RATIO = 16  # times as many bytes: such problems are not held against each other
+COLUMNS_EXPLAINED = (
     "GB/s: the least bytes of the problem over the time. Where a kernel repeats its work, the bytes of each repetition "
     "count, though caches keep what is repeated in one launch: then it may be more than memory gives. A step is over "
     "the kernel before, or the one that is named; in all is over the first of those that follow each other so. "
@@ -248,7 +248,7 @@ def _before(rung: Rung, known: Mapping[str, Rung], last: Rung | None) -> Rung | 
 def _alike(one: Rung, other: Rung) -> bool:
     """Whether GB/s of one problem say something of the other: at sizes too far apart, size is what makes them."""
     fewer, more = sorted((one.least_bytes, other.least_bytes))
-    return more <= FAR * fewer
+    return more <= MAX_BYTES_RATIO * fewer
 
 
 def _changed(one: Rung, other: Rung) -> Iterator[str]:
@@ -288,7 +288,7 @@ def causes(one: Explanation, other: Explanation) -> Iterator[str]:
         if metric.key not in _CAUSES:
             continue
         was, now = metric.of(one), metric.of(other)
-        if was and now and abs(now / was - 1) > NOTEWORTHY:
+        if was and now and abs(now / was - 1) > MIN_METRIC_CHANGE:
             yield f"{metric.name} {metric.shown(was)} -> {metric.shown(now)}"
     if one.predicted.bound != other.predicted.bound:
         yield f"bound by {other.predicted.bound}, no longer by {one.predicted.bound}"
@@ -317,7 +317,7 @@ def as_json(step: Step) -> dict[str, Any]:
     }
 
 
-TURNS = 20  # even, for there and back
+ROUNDS = 20  # even, for there and back
 
 
 def timed(device: TuningDevice, compiler: Compiler, rungs: Sequence[Rung]) -> list[Rung]:
@@ -374,7 +374,7 @@ def _of_problem(
 def _rounds(session: Session, entrants: list[Entrant], found: dict[str, Time]) -> Rounds:
     """Turns of those that stay right; notes the others."""
     while entrants:
-        rounds = session.rounds(entrants, TURNS)
+        rounds = session.rounds(entrants, ROUNDS)
         if not rounds.faults:
             return rounds
         for trial in rounds.faults:

@@ -30,7 +30,7 @@ _ONLY_T4 = (
     "Of what gen trials --export writes, T4 alone is read: not tables (.csv, .csv.gz), which hold medians alone, "
     "nor caches of Kernel Tuner"
 )
-_MOST = 1e300  # JSON holds numbers of any length
+_MAX_NUMBER = 1e300  # JSON holds numbers of any length
 _ALGORITHM = "algorithm"  # the first parameter of a configuration
 
 
@@ -175,7 +175,7 @@ def _compilation(times: Mapping[str, Any]) -> float:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
 
 
 def _micro(milliseconds: float) -> float:

@@ -20,10 +20,10 @@ from gen.errors import CompileError
 from gen.toolchain.compiled import Compiled, Compiler
 from gen.workers import Ended, Report, Workers
 
-LONGEST = 120.0  # seconds for one source
+SOURCE_SECONDS = 120.0  # seconds for one source
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # as malloc.h numbers them
-_KEPT = 1 << 30  # bytes that malloc keeps before it gives any back
-_STEP = 1 << 26  # bytes that it asks for at once
+_KEPT_BYTES = 1 << 30  # bytes that malloc keeps before it gives any back
+_REQUEST_BYTES = 1 << 26  # bytes that it asks for at once
 
 
 class Farm(Protocol):
@@ -51,7 +51,7 @@ class CompileFarm:
         width: how many it compiles at once.
     """
 
-    def __init__(self, compiler: Compiler, *, width: int | None = None, longest: float = LONGEST) -> None:
+    def __init__(self, compiler: Compiler, *, width: int | None = None, longest: float = SOURCE_SECONDS) -> None:
         """Starts nothing before something is to be compiled.
 
         Args:
@@ -99,7 +99,7 @@ def _begin(compiler: Compiler, _: Report) -> Compiler:
     """Lets malloc keep what it has: a compilation touches the same megabytes as the one before it."""
     malloc = ctypes.CDLL(None)
     settings: Sequence[tuple[int, int]] = (
-        (_M_TRIM_THRESHOLD, _KEPT), (_M_MMAP_THRESHOLD, _KEPT), (_M_TOP_PAD, _STEP)
+        (_M_TRIM_THRESHOLD, _KEPT_BYTES), (_M_MMAP_THRESHOLD, _KEPT_BYTES), (_M_TOP_PAD, _REQUEST_BYTES)
     )  # fmt: skip
     for option, value in settings:
         if hasattr(malloc, "mallopt"):  # glibc's

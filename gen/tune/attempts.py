@@ -44,7 +44,9 @@ def identity(entrant: Entrant, problem: Problem, limits: Limits) -> str:
     return repr((code, launches, scratch, plan.constants))
 
 
-KEPT = 4096  # texts, and compiled sources, that are kept for other problems and for variants of the same code
+MAX_KEPT_SOURCES = (
+    4096  # texts, and compiled sources, that are kept for other problems and for variants of the same code
+)
 _COMMENT = re.compile(r"//[^\n]*")
 
 
@@ -91,7 +93,7 @@ class Sources:
         text = self._texts.get(variant.name)
         if text is None:
             text = self._texts[variant.name] = self._make(variant)
-            if len(self._texts) > KEPT:
+            if len(self._texts) > MAX_KEPT_SOURCES:
                 self._texts.popitem(last=False)
         return text
 
@@ -102,7 +104,7 @@ class Sources:
         source = self._found.get(core)
         if source is None or source.future.cancelled():
             source = self._found[core] = Source(self._farm.submit(variant.name, text, self._arch))
-            if len(self._found) > KEPT and next(iter(self._found.values())).future.done():
+            if len(self._found) > MAX_KEPT_SOURCES and next(iter(self._found.values())).future.done():
                 self._found.popitem(last=False)
         return source
 
@@ -137,11 +139,11 @@ class Sources:
         return True
 
 
-SLOWER = 2.0  # samples that much over the best so far end an attempt
-TRYING = 3  # attempts that the device has, or is about to get
-AT_ONCE = 32  # trials of earlier runs, the fastest, that are looked at before a search chooses; the others meanwhile
-READY = 256  # compiled variants that may wait for it
-MADE_ANEW: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
+GIVE_UP_RATIO = 2.0  # of samples over the best time so far, beyond which an attempt ends
+MAX_QUEUED_ATTEMPTS = 3  # that the device has or waits for
+FIRST_RECORDED_TRIALS = 32  # of earlier runs, the fastest, which a search is told before it chooses
+MAX_READY_VARIANTS = 256  # that are compiled and wait for the device
+RETRIED_STATUSES: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
 
 
 def against(variant: Variant, problem: Problem, limits: Limits) -> str | None:
@@ -207,7 +209,7 @@ class Attempts:
         self._first[identity(base, self._problem, self._device.limits)] = base.name
         if self.screen(base.variant):
             self._submit(session, base)
-        for _ in range(AT_ONCE):  # whatever the deadline: it may be the best so far
+        for _ in range(FIRST_RECORDED_TRIALS):  # whatever the deadline: it may be the best so far
             self._remember()
         opening = session.ready()
         opening.add_done_callback(self._ended.put)
@@ -229,7 +231,7 @@ class Attempts:
             over = over or self.best_us <= enough_us or (deadline is not None and time.monotonic() >= deadline)
             if over:
                 self._drop()
-            while self._ready and len(self._trying) < TRYING:
+            while self._ready and len(self._trying) < MAX_QUEUED_ATTEMPTS:
                 self._submit(session, self._ready.popleft())
             idle = over or not self._go_on()
             if idle and not self._compiling and not self._trying:
@@ -264,7 +266,7 @@ class Attempts:
         if not self._more:  # no compiler is to wait while the device catches up
             return self._sources.go_ahead(2 * self._sources.width) or self._remember()
         room = 2 * self._sources.width - len(self._compiling)
-        if room <= 0 or len(self._ready) >= READY:
+        if room <= 0 or len(self._ready) >= MAX_READY_VARIANTS:
             return self._remember()
         if not self._given:
             self._given.extend(self._search.ask(room))
@@ -289,7 +291,7 @@ class Attempts:
     def _recall(self, variant: Variant) -> bool:
         """Whether what became of a variant is recorded; then it is known."""
         found = self._store.find(self._setting, self._problem, self._sources.text(variant), variant)
-        if found is None or found.status in MADE_ANEW:
+        if found is None or found.status in RETRIED_STATUSES:
             return False
         self._asked.add(variant.name)
         self._know(found)
@@ -346,7 +348,7 @@ class Attempts:
             self._twins.setdefault(first, []).append(entrant)
 
     def _submit(self, session: Session, entrant: Entrant) -> None:
-        future = session.submit(entrant, SLOWER * self.best_us)
+        future = session.submit(entrant, GIVE_UP_RATIO * self.best_us)
         self._trying[future] = entrant
         future.add_done_callback(self._ended.put)
 

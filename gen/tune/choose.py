@@ -12,12 +12,12 @@ import numpy as np
 
 from gen.store.trials import Trial
 
-MARGIN = 1.01  # a difference within 1 % is no reason to give up what stands
-# What a simpler one may be slower by and win. Two runs that start from nothing may choose so far apart, and each be as
-# far from the truth: a third of the margin keeps their winners within it of each other.
-TIE = 1.003
-NEAR = 1.03  # of short kernels, what a launch from cold caches may take longer if one among many is that much faster
-TAIL = 4  # a midmean drops one value in so many, at each end
+STAY_RATIO = 1.01  # of a time over the fastest, within which the incumbent stays
+# Within which a simpler variant wins. Two independent runs may each choose a winner that is so much slower than the
+# fastest, and misjudge the fastest by as much: a third of 1 % keeps their winners within 1 % of each other.
+TIE_RATIO = 1.003
+HOT_RATIO = 1.03  # from cold caches, within which short kernels compete by the product of both times
+TAIL_DIVISOR = 4  # a midmean drops this part of the values at each end
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def midmean_interval(values: Sequence[float]) -> Interval:
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = len(ordered)
-    dropped = count // TAIL
+    dropped = count // TAIL_DIVISOR
     kept = count - 2 * dropped
     center = float(ordered[dropped : count - dropped].mean())
     if kept < 2:
@@ -90,48 +90,53 @@ def _outside(count: int) -> int:
 
 
 def paired_ratio(times: Sequence[float], others: Sequence[float]) -> Interval:
-    """The ratio of times that were measured in turns, with its interval; of the turns that both have taken."""
+    """The ratio of times that were measured in the same rounds, with its interval; rounds of one alone do not count."""
     return median_interval([one / other for one, other in zip(times, others, strict=False)])
 
 
 def over(times: Sequence[float], leader: Sequence[float]) -> Interval:
-    """How much longer a finalist takes than another, by the turns that both have taken; finer than a timer's steps.
+    """The ratio of a finalist's times to another's, of the rounds that both have; finer than the steps of a timer.
 
-    Two turns that follow each other are one look, since they share the place in memory.
+    Two rounds that follow each other count as one value, since they share the place in memory.
     """
-    return midmean_interval([one / other for one, other in zip(_looks(times), _looks(leader), strict=False)])
+    return midmean_interval([one / other for one, other in zip(_in_pairs(times), _in_pairs(leader), strict=False)])
 
 
-def _looks(times: Sequence[float]) -> list[float]:
-    """The times of turns, two by two; a single one as it is."""
+def _in_pairs(times: Sequence[float]) -> list[float]:
+    """The sums of the times of two rounds each; a single time as it is."""
     return [sum(times[at : at + 2]) for at in range(0, max(len(times) - 1, 1), 2)]
 
 
 def leader_of(times: Mapping[str, Sequence[float]]) -> str:
-    """The fastest by its midmean, among those that took every turn."""
-    turns = max(map(len, times.values()))
-    centers = {name: midmean_interval(times[name]).center for name in times if len(times[name]) == turns}
+    """The fastest by its midmean, of those that were timed in every round."""
+    rounds = max(map(len, times.values()))
+    centers = {name: midmean_interval(times[name]).center for name in times if len(times[name]) == rounds}
     return min(centers, key=lambda name: (centers[name], name))
 
 
 def margin_of(name: str, incumbent: str | None) -> float:
-    """What a finalist may be slower by than the leader and still win."""
-    return MARGIN if name == incumbent else TIE
+    """The most that the ratio of a finalist's time to the fastest may be for it to win."""
+    return STAY_RATIO if name == incumbent else TIE_RATIO
 
 
 def choose(
     finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], incumbent: str | None = None,
     hot: Mapping[str, Sequence[float]] | None = None,
 ) -> Trial:  # fmt: skip
-    """The winner among finalists, given their times in turns, and those of launches in a graph where they are alike.
+    """The winner among the finalists.
 
-    The fastest by its midmean leads. The previous winner takes its place unless the leader is shown to be over 1 %
-    faster; else the simplest does, by registers, then shared memory, then name, of those that the leader was not over
-    0.3 % faster than. Where that could not be settled, what was measured is the best guess there is: whoever is only
-    not shown to be slower would win the oftener the less is known.
+    The incumbent wins unless the fastest, by its midmean, is shown to be more than 1 % faster. Else the simplest wins,
+    by registers, then shared memory, then name, of those that are at most 0.3 % slower than the fastest by what was
+    measured. Intervals do not decide here: the less is known, the more variants would count as equal.
 
-    With `hot`, who is within 3 % of the leader competes by the product of both times; to stay, the previous winner must
-    be within 3 % of the least product, too.
+    With times in `hot`, those that are within 3 % of the fastest compete by the product of both times. To stay, the
+    incumbent must be within 3 % of the least product, too.
+
+    Args:
+        finalists: all of them were right.
+        times: from cold caches, by name, of the same rounds.
+        incumbent: its name.
+        hot: of one launch among many, by name, where they were taken.
     """
     if hot and any(trial.variant.name in hot for trial in finalists):
         return _choose_for_both(finalists, times, hot, incumbent)
@@ -141,7 +146,7 @@ def choose(
         name = trial.variant.name
         if name == incumbent and behind[name].low <= margin_of(name, incumbent):
             return trial
-    equals = [trial for trial in finalists if behind[trial.variant.name].center <= TIE]
+    equals = [trial for trial in finalists if behind[trial.variant.name].center <= TIE_RATIO]
     return min(equals, key=_simplicity)
 
 
@@ -149,16 +154,16 @@ def _choose_for_both(
     finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], hot: Mapping[str, Sequence[float]],
     incumbent: str | None,
 ) -> Trial:  # fmt: skip
-    """The winner where a single launch counts as much as one among many: of those of which both times are known."""
+    """The winner where a single launch counts as much as one among many, of those of which both times are known."""
     both = {trial.variant.name: trial for trial in finalists if trial.variant.name in hot}
     leader = leader_of({name: times[name] for name in both})
     behind = {name: over(times[name], times[leader]) for name in both}
-    near = [name for name in both if behind[name].center <= NEAR]
+    near = [name for name in both if behind[name].center <= HOT_RATIO]
     products = {name: behind[name].center * midmean_interval(hot[name]).center for name in near}
     least = min(products.values())
-    if incumbent in products and behind[incumbent].low <= MARGIN and products[incumbent] <= NEAR * least:
+    if incumbent in products and behind[incumbent].low <= STAY_RATIO and products[incumbent] <= HOT_RATIO * least:
         return both[incumbent]
-    return min((both[name] for name in products if products[name] <= TIE * least), key=_simplicity)
+    return min((both[name] for name in products if products[name] <= TIE_RATIO * least), key=_simplicity)
 
 
 def _simplicity(trial: Trial) -> tuple[int, int, str]:

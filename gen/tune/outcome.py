@@ -10,7 +10,7 @@ from gen.errors import RunError
 from gen.families.regions import Region
 from gen.store.trials import Problem, Status, Trial
 from gen.store.tuned import Winner
-from gen.tune.choose import MARGIN, Interval, choose, median_interval, midmean_interval, paired_ratio
+from gen.tune.choose import STAY_RATIO, Interval, choose, median_interval, midmean_interval, paired_ratio
 from gen.tune.device import TuningDevice
 from gen.tune.race import Finals, noise
 from gen.tune.search import known
@@ -23,12 +23,12 @@ class Outcome:
     Attributes:
         trials: every variant tried, in order.
         winner: the chosen one; None if nothing was right in time.
-        median_us: of the winner, over the turns of the finals, or its own samples where there was no time for them.
-        against_base: the winner's time over base's, from the same turns; None if base did not finish.
+        median_us: of the winner, over the rounds of the finals; without finals, over its own samples.
+        against_base: the winner's time over base's, from the same rounds; None if base did not finish.
         of_limit: the floor over the median.
         seconds: from start to end.
         left_out: about how many variants the budget did not reach.
-        rounds_us: times of the finalists in turns, by name.
+        rounds_us: times of the finalists by name, one a round.
         interval: of the winner's median time: the 95 % interval.
         noise: of the winner's times over themselves; None without finals.
         finals: clocks and throttling meanwhile, and whether the order was settled.
@@ -91,7 +91,7 @@ def outcome_of(
     problem: Problem, floor_us: float, done: Mapping[str, Trial], finalists: Sequence[Trial], found: Finals,
     base: str, incumbent: str | None, seconds: float, left_out: int,
 ) -> Outcome:  # fmt: skip
-    """Chooses the winner: among the finalists by their turns, else, where there were none, by their few samples."""
+    """Chooses the winner among the finalists by the times of the finals; without finals, by the samples of all."""
     trials = tuple(done.values())
     if finalists:
         winner, times = choose(finalists, found.times_us, tried_as(done, incumbent), found.hot_us), found.times_us
@@ -106,7 +106,7 @@ def outcome_of(
     return Outcome(
         problem,
         trials,
-        _spokesman(winner, trials, incumbent),
+        _named_winner(winner, trials, incumbent),
         interval.center,
         paired_ratio(own, times[base]) if base in times else None,
         floor_us / interval.center,
@@ -140,7 +140,7 @@ def _fastest(right: Sequence[Trial], done: Mapping[str, Trial], incumbent: str |
     found = min(right, key=lambda trial: (trial.median_us, trial.variant.name))
     alike = tried_as(done, incumbent)
     for trial in right:
-        if trial.variant.name == alike and min(trial.times_us) <= MARGIN * max(found.times_us):
+        if trial.variant.name == alike and min(trial.times_us) <= STAY_RATIO * max(found.times_us):
             return trial
     return found
 
@@ -201,8 +201,8 @@ def _timed(outcome: Outcome) -> str:
     return name if name in outcome.rounds_us else outcome.winner.same_as
 
 
-def _spokesman(winner: Trial, trials: Sequence[Trial], incumbent: str | None) -> Trial:
-    """Of all variants with the winner's code, the previous winner, or the first by name: whichever was timed."""
+def _named_winner(winner: Trial, trials: Sequence[Trial], incumbent: str | None) -> Trial:
+    """Of all variants with the winner's machine code, the incumbent, else the first by name: one of them was timed."""
     alike = [winner, *(trial for trial in trials if trial.same_as == winner.variant.name and trial.status == "ok")]
     for trial in alike:
         if trial.variant.name == incumbent:

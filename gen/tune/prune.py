@@ -18,17 +18,18 @@ from gen.toolchain.occupancy import bytes_in_flight, occupancy
 from gen.toolchain.usage import usage
 from gen.tune.device import Entrant
 
-MOST_SPILLED = 32  # bytes a thread
-IN_FLIGHT_PART = 8  # a multiprocessor with less than this part of the bytes it needs in flight reads at a crawl
-LEAST_WARPS = PARTITIONS  # one for each partition of a multiprocessor
-LARGE = 1 << 27  # bytes moved; a problem of less is over before its traffic decides
+MAX_SPILLED_BYTES = 32  # bytes a thread
+IN_FLIGHT_DIVISOR = 8  # a multiprocessor with less than this part of the bytes it needs in flight reads at a crawl
+MIN_WARPS = PARTITIONS  # one for each partition of a multiprocessor
+LARGE_PROBLEM_BYTES = 1 << 27  # bytes moved; a problem of less is over before its traffic decides
 RULES = {
-    "spills": f"a thread spills more than {MOST_SPILLED} bytes",
+    "spills": f"a thread spills more than {MAX_SPILLED_BYTES} bytes",
     "in-flight": (
-        f"the problem moves {LARGE >> 20} MiB or more, and a multiprocessor has less than a {IN_FLIGHT_PART}th of the "
-        "bytes in flight with which it reads at full speed, even if registers set no limit"
+        f"the problem moves {LARGE_PROBLEM_BYTES >> 20} MiB or more, and a multiprocessor has less than a "
+        f"{IN_FLIGHT_DIVISOR}th of the bytes in flight with which it reads at full speed, even if registers set no "
+        "limit"
     ),
-    "occupancy": f"a multiprocessor holds fewer than {LEAST_WARPS} warps, and the grid has more for it",
+    "occupancy": f"a multiprocessor holds fewer than {MIN_WARPS} warps, and the grid has more for it",
     "unsearched": "by policy its algorithm does not try the variant, though it is correct",
 }
 
@@ -57,7 +58,7 @@ class Pruning:
             if not launch.entry and not launch.setup
         ]
         most = max((had for had in found if had is not None), default=None)
-        if most is None or most * IN_FLIGHT_PART >= needed:
+        if most is None or most * IN_FLIGHT_DIVISOR >= needed:
             return None
         return f"at most {most} bytes in flight on a multiprocessor, which needs {needed}"
 
@@ -69,18 +70,18 @@ class Pruning:
         used = [one for one in every if not one.setup]
         if "spills" in self.rules:
             worst = max((one.resources.spill_store_bytes for one in used), default=0)
-            if worst > MOST_SPILLED:
+            if worst > MAX_SPILLED_BYTES:
                 return f"a thread spills {worst} bytes"
         if "occupancy" in self.rules:
             for one in used:
-                if one.occupancy.blocks == one.resident_blocks and one.occupancy.warps < LEAST_WARPS:
+                if one.occupancy.blocks == one.resident_blocks and one.occupancy.warps < MIN_WARPS:
                     return f"only {one.occupancy.warps} warps fit on a multiprocessor: {one.occupancy.limiter}"
         return None
 
     @property
     def _large(self) -> bool:
         work = self.problem.family.work(self.problem.spec, self.problem.extents)
-        return work.bytes_read + work.bytes_written >= LARGE
+        return work.bytes_read + work.bytes_written >= LARGE_PROBLEM_BYTES
 
     def _resident(self, launch: Launch) -> int:
         """Blocks on a multiprocessor, if registers and static shared memory set no limit."""

@@ -1,14 +1,13 @@
-"""The race among those that were tried: halves it until few are left, and times these until their order is settled.
+"""The race among the variants that were tried: heats halve it, finals settle the order of those that are left.
 
-A trial's few samples are enough to drop what is slow, not to tell apart what is fast. So the best are timed again in
-turns, in orders and in memory that change: half of them stays, then half of those, in heats that take equally long, and
-so tell more and more apart; all that are left have taken the same turns, so a heat judges by those of the heats before
-it too. The least of many noisy numbers flatters the one that has it: what was timed from cold caches before the finals
-decides who comes to them, never who wins.
+A trial has few samples: enough to drop what is slow, not to tell apart what is fast. So the fastest variants are timed
+again in rounds, whose order and whose memory change. Each heat takes about the same time and drops the slower half, by
+the times of all heats so far, since all that are left have run in the same rounds. The finals count only their own
+rounds: of many noisy times the least flatters its variant, so earlier times choose the finalists and never the winner.
 
-A short kernel is called once, and also over and over on data that stay in the caches: both count. Dozens that are alike
-from cold caches, to a step of the timer, may be far from alike among many launches. So all that are within 3 % of the
-fastest are timed in graphs of many launches too, and halved by the product of both times.
+A short kernel may be called once, or over and over on data that stay in the caches. From cold caches dozens of short
+kernels differ by less than a step of the timer, and still differ much among many launches. So all that are within 3 %
+of the fastest from cold caches are timed in graphs of many launches too, and halved by the product of both times.
 """
 
 from __future__ import annotations
@@ -21,35 +20,36 @@ from math import inf
 
 from gen.gpu.timing import GRAPH_LAUNCHES
 from gen.store.trials import Trial
-from gen.tune.choose import NEAR, Interval, leader_of, margin_of, midmean_interval, over
+from gen.tune.choose import HOT_RATIO, Interval, leader_of, margin_of, midmean_interval, over
 from gen.tune.device import Entrant, Rounds, Session
 
 FINALISTS = 8
-FIRST_HEAT = 96  # the most that are timed again
+FIRST_HEAT_VARIANTS = 96  # timed again at most
 HEAT_SECONDS = 0.12  # of each heat
-HEAT_TURNS = (3, 200)  # of a heat, at least and at most
-SAMPLE_US = 230.0  # what a sample takes beside the kernel: caches flushed, outputs poisoned
-ROUND = 10  # turns of the finals before it is asked whether their order is settled; even: two share a place in memory
-LEAST_TURNS = 30
-MOST_TURNS = 1000
-MOST_SECONDS = 1.5  # of the finals, once there are as many turns as are needed
-MOST_HOT = 64  # short ones that are timed in graphs too
-HOT_TURNS = 2  # of a look at them, each a graph of many launches
-LAST_TURNS = 4  # of the last look, at those that go to the finals
-BESIDE = 2  # who may come along: the fastest from cold caches, and the incumbent
-HOT_SAMPLE_US = 2000.0  # what a sample of them takes beside the launches, which run twice: the graph is made
-HOT_SHARE = 1 / 3  # of the time that is left, for a look
+HEAT_ROUNDS = (3, 200)  # of a heat, at least and at most
+SAMPLE_OVERHEAD_US = 230.0  # of a sample, beside the kernel: caches are flushed, outputs poisoned
+ROUNDS_PER_CHECK = 10  # of the finals, before it is asked whether the order is settled; even, as pairs share memory
+MIN_ROUNDS = 30  # of the finals
+MAX_ROUNDS = 1000
+MAX_SECONDS = 1.5  # of the finals, once there are MIN_ROUNDS
+MAX_HOT_VARIANTS = 64  # short ones that are timed in graphs too
+HOT_ROUNDS = 2  # of a heat in graphs of many launches
+LAST_HOT_ROUNDS = 4  # of the last such heat, for those that go to the finals
+EXTRA_FINALISTS = 2  # the fastest from cold caches, and the incumbent, stay beside those with the best products
+HOT_SAMPLE_OVERHEAD_US = 2000.0  # of a sample in a graph, beside its launches, which run twice: the graph is made
+HOT_FRACTION = 1 / 3  # of the time that is left, for one heat in graphs
 Faulty = Callable[[Trial], None]
 
 
 @dataclass(frozen=True)
 class Finals:
-    """The finalists in turns.
+    """The times of the finalists.
 
     Attributes:
-        times_us: by name, of those that stayed right; who was settled earlier has fewer, of the first turns.
-        settled: whether more turns would not change who wins.
-        hot_us: of a launch among many, of short ones that are near the fastest; empty where there are none, or no time.
+        times_us: by name, of those that stayed right: one time a round. A finalist whose order was settled early was
+            timed in the first rounds only, and has fewer.
+        settled: whether more rounds would not change which one wins.
+        hot_us: of a launch among many, of short finalists; empty where there are none, or was no time.
         sm_mhz: the lowest and the highest clock seen; 0 where nobody looked.
         throttled: why the GPU held it down, in words.
         foreign: processes of others on the GPU meanwhile, a text each.
@@ -63,19 +63,22 @@ class Finals:
     hot_us: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
-    def turns(self) -> int:
-        """How often the fastest was timed, and all that were in doubt to the end."""
+    def rounds(self) -> int:
+        """How many rounds there were. The fastest was timed in all of them."""
         return max((len(times) for times in self.times_us.values()), default=0)
 
 
 @dataclass
 class _Heats:
-    """The heats of a race, and what they have told so far.
+    """The heats of a race, and the times of all heats so far.
 
     Attributes:
-        times_us: of each, from before.
-        cold_us: from cold caches, of all turns so far.
-        hot_us: among many launches, the same.
+        session: where they are timed.
+        faulty: is told of variants that turn out to be wrong.
+        deadline: of `time.monotonic()`; None: there is none.
+        times_us: of each variant by name, as known before the race.
+        cold_us: from cold caches, of all rounds so far.
+        hot_us: of one launch among many, of all rounds so far.
         foreign: processes of others on the GPU meanwhile.
     """
 
@@ -89,23 +92,26 @@ class _Heats:
 
     @property
     def seconds(self) -> float:
-        """What is left until the deadline."""
+        """Seconds until the deadline."""
         return inf if self.deadline is None else self.deadline - time.monotonic()
 
     def cold(self, left: list[Entrant]) -> list[Entrant]:
-        """Times them once more from cold caches, while there is time; those that are right, fastest first."""
+        """Times variants from cold caches, if there is time. Gives those that are right, fastest first."""
         if left and self.seconds > 0:
-            turn_us = sum(self.times_us[one.name] + SAMPLE_US for one in left)
-            turns = round(1e6 * min(HEAT_SECONDS, self.seconds / 6) / turn_us)
-            rounds, left = _right(self.session, left, min(max(turns, HEAT_TURNS[0]), HEAT_TURNS[1]), self.faulty)
+            round_us = sum(self.times_us[one.name] + SAMPLE_OVERHEAD_US for one in left)
+            count = round(1e6 * min(HEAT_SECONDS, self.seconds / 6) / round_us)
+            rounds, left = _right(self.session, left, min(max(count, HEAT_ROUNDS[0]), HEAT_ROUNDS[1]), self.faulty)
             self._add(rounds, self.cold_us)
         known = {one.name: self._cold(one).center for one in left}
         return sorted(left, key=lambda one: (known[one.name], self.times_us[one.name], one.name))
 
-    def hot(self, left: list[Entrant], turns: int) -> list[Entrant]:
-        """Times them once more among many launches; those that are right. Where none has memory for it, all stay."""
+    def hot(self, left: list[Entrant], count: int) -> list[Entrant]:
+        """Times variants among many launches, in so many rounds. Gives those that are right.
+
+        Where the device has no memory for the graph of any of them, it gives all.
+        """
         faults: list[Trial] = []
-        rounds, right = _right(self.session, left, turns, faults.append, hot=True)
+        rounds, right = _right(self.session, left, count, faults.append, hot=True)
         if not right and not self.hot_us and all(fault.status == "infeasible" for fault in faults):
             return left
         for fault in faults:
@@ -114,23 +120,24 @@ class _Heats:
         return right
 
     def best(self, left: Sequence[Entrant], most: int, incumbent: str | None) -> list[Entrant]:
-        """So many that are near the fastest from cold caches, by all that is known; it and `incumbent` beside them.
+        """The best by the product of both times, at most so many, and beside them the fastest and the incumbent.
 
-        Near is who is not shown to be over 3 % slower. Against the fastest the finals hold the others.
+        Only variants count that are not shown to be more than 3 % slower than the fastest from cold caches. The
+        fastest itself stays because the finals compare all others with it.
         """
         cold = {one.name: self._cold(one) for one in left}
         fastest = min(cold, key=lambda name: (cold[name].center, name), default="")
-        near = [one for one in left if cold[one.name].low <= NEAR * cold[fastest].center]
+        near = [one for one in left if cold[one.name].low <= HOT_RATIO * cold[fastest].center]
         hot = {name: midmean_interval(self.hot_us.get(name, [1.0])).center for name in cold}
         product = {name: cold[name].center * hot[name] for name in cold}
         near.sort(key=lambda one: (product[one.name], one.name))
         stay = [one for one in left if one.name in (incumbent, fastest)]
         return stay + [one for one in near[:most] if one not in stay]
 
-    def in_time(self, left: Sequence[Entrant], turns: int) -> int:
-        """How many of them, from the first, there is time to look at among many launches."""
-        each = (turns * (HOT_SAMPLE_US + 2 * GRAPH_LAUNCHES * self._cold(one).center) / 1e6 for one in left)
-        return sum(seconds <= HOT_SHARE * self.seconds for seconds in accumulate(each))
+    def in_time(self, left: Sequence[Entrant], count: int) -> int:
+        """How many of these variants, from the first, there is time to time among many launches in so many rounds."""
+        each = (count * (HOT_SAMPLE_OVERHEAD_US + 2 * GRAPH_LAUNCHES * self._cold(one).center) / 1e6 for one in left)
+        return sum(seconds <= HOT_FRACTION * self.seconds for seconds in accumulate(each))
 
     def _cold(self, entrant: Entrant) -> Interval:
         return midmean_interval(self.cold_us.get(entrant.name) or [self.times_us[entrant.name]])
@@ -143,10 +150,11 @@ class _Heats:
 
 @dataclass(frozen=True)
 class Halved:
-    """Who goes to the finals.
+    """The finalists.
 
     Attributes:
-        hot_us: by name, of a launch among many: of the last look, or of all if there was no time for that one.
+        left: the finalists, best first.
+        hot_us: by name, of a launch among many: of the last heat in graphs, or of all if there was no time for it.
         foreign: processes of others on the GPU meanwhile, a text each.
     """
 
@@ -159,14 +167,14 @@ def halve(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
     deadline: float | None = None,
 ) -> Halved:  # fmt: skip
-    """The fastest of those given, fastest first, at most so many as go to the finals.
+    """The fastest variants, fastest first, at most FINALISTS.
 
     Args:
         session: where they are timed.
         entrants: by name.
         times_us: of each, as far as known.
-        faulty: is told of those that turn out to be wrong, which go no further.
-        deadline: of `time.monotonic()`; then the order known so far decides.
+        faulty: is told of variants that turn out to be wrong; they are no finalists.
+        deadline: of `time.monotonic()`; then the times known so far decide.
     """
     heats, left = _begin(session, entrants, times_us, faulty, deadline)
     while len(left) > FINALISTS and heats.seconds > 0:
@@ -179,36 +187,36 @@ def halve_short(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
     deadline: float | None = None, incumbent: str | None = None,
 ) -> Halved:  # fmt: skip
-    """The best of short ones, by the product of a launch's time from cold caches and of one's among many.
+    """The best of short kernels, by the product of the times of a launch from cold caches and of one among many.
 
-    All that are near the fastest from cold caches get a look among many launches, as far as there is time, and the
-    better half of them the next, until few are left; one more tells what these take. The variant named `incumbent`
-    takes part to the end. Where there is no time, or none of them stays right, the others that are fastest from cold
-    caches are left.
+    All that are within 3 % of the fastest from cold caches are timed among many launches, as far as there is time. The
+    better half stays, until about FINALISTS are left; these are timed so once more. The incumbent takes part to the
+    end. Where there is no time, or none of these stays right, the finalists are the others that are fastest from cold
+    caches.
     """
     heats, left = _begin(session, entrants, times_us, faulty, deadline, incumbent)
     left = heats.cold(left)
-    racing, looked = heats.best(left, MOST_HOT, incumbent), list[Entrant]()
-    while len(racing) > FINALISTS + BESIDE:
-        fit = heats.in_time(racing, HOT_TURNS)
+    racing, timed = heats.best(left, MAX_HOT_VARIANTS, incumbent), list[Entrant]()
+    while len(racing) > FINALISTS + EXTRA_FINALISTS:
+        fit = heats.in_time(racing, HOT_ROUNDS)
         if fit < FINALISTS:
             break
-        looked = looked or racing[:fit]
-        racing = heats.hot(racing[:fit], HOT_TURNS)
+        timed = timed or racing[:fit]
+        racing = heats.hot(racing[:fit], HOT_ROUNDS)
         if not heats.hot_us:
             break
         most = max(FINALISTS, len(racing) // 2)
         racing = heats.best(racing, most, incumbent)
-        if len(racing) > FINALISTS + BESIDE:
+        if len(racing) > FINALISTS + EXTRA_FINALISTS:
             racing = heats.best(heats.cold(racing), most, incumbent)
-    fit = heats.in_time(racing, LAST_TURNS)
-    needed = len(racing) if looked else min(len(racing), FINALISTS)
-    if fit >= needed > 1 and (heats.hot_us or not looked):
-        looked = looked or racing[:fit]
-        heats.hot_us.clear()  # what decided who comes here flatters who does
-        racing = heats.hot(racing[:fit], LAST_TURNS)
-    best = heats.best(racing, FINALISTS, incumbent) if looked else []
-    best = best or [one for one in left if one not in looked][:FINALISTS]
+    fit = heats.in_time(racing, LAST_HOT_ROUNDS)
+    needed = len(racing) if timed else min(len(racing), FINALISTS)
+    if fit >= needed > 1 and (heats.hot_us or not timed):
+        timed = timed or racing[:fit]
+        heats.hot_us.clear()  # the times that chose these variants flatter them
+        racing = heats.hot(racing[:fit], LAST_HOT_ROUNDS)
+    best = heats.best(racing, FINALISTS, incumbent) if timed else []
+    best = best or [one for one in left if one not in timed][:FINALISTS]
     return Halved(best, heats.hot_us, frozenset(heats.foreign))
 
 
@@ -216,44 +224,45 @@ def _begin(
     session: Session, entrants: Mapping[str, Entrant], times_us: Mapping[str, float], faulty: Faulty,
     deadline: float | None, incumbent: str | None = None,
 ) -> tuple[_Heats, list[Entrant]]:  # fmt: skip
-    """The heats, and the fastest of those given."""
+    """The heats, and the fastest variants, the incumbent first."""
     by_time = sorted(entrants.values(), key=lambda one: (one.name != incumbent, times_us[one.name], one.name))
-    return _Heats(session, faulty, deadline, times_us), by_time[:FIRST_HEAT]
+    return _Heats(session, faulty, deadline, times_us), by_time[:FIRST_HEAT_VARIANTS]
 
 
 def finals(
     session: Session, entrants: Sequence[Entrant], faulty: Faulty, deadline: float | None = None,
     incumbent: str | None = None,
 ) -> tuple[list[Entrant], Finals]:  # fmt: skip
-    """Those that stay right, and their times: turn after turn until it is settled who wins, or enough.
+    """The finalists that stay right, and their times, in rounds until the winner is settled or a limit is reached.
 
-    Who is settled takes no more turns, once all have taken some; whoever leads takes them all. `incumbent` is the name
-    of the incumbent, which may be slower by a larger margin.
+    From MIN_ROUNDS on, only the fastest is timed further and those that may still win: which of the others are too slow
+    is settled. The limits are MAX_ROUNDS, MAX_SECONDS and the deadline of `time.monotonic()`. The incumbent, given by
+    name, may be slower by a larger margin than others and still win.
     """
     left, found, start = list(entrants), Finals({}, settled=False), time.monotonic()
-    racing, turns = left, ROUND
+    racing, count = left, ROUNDS_PER_CHECK
     while racing:
-        rounds, right = _right(session, racing, turns, faulty)
+        rounds, right = _right(session, racing, count, faulty)
         if len(right) < len(racing):  # times beside a kernel that breaks things count for nothing
             left = [entrant for entrant in left if entrant in right or entrant not in racing]
-            found, racing, turns = Finals({}, settled=False), left, ROUND
+            found, racing, count = Finals({}, settled=False), left, ROUNDS_PER_CHECK
             continue
         found = _joined(found, rounds, incumbent)
         now = time.monotonic()
-        enough = found.turns >= LEAST_TURNS and (found.settled or now >= start + MOST_SECONDS)
-        if enough or found.turns >= MOST_TURNS or (deadline is not None and now >= deadline):
+        enough = found.rounds >= MIN_ROUNDS and (found.settled or now >= start + MAX_SECONDS)
+        if enough or found.rounds >= MAX_ROUNDS or (deadline is not None and now >= deadline):
             break
-        if found.turns >= LEAST_TURNS:
+        if found.rounds >= MIN_ROUNDS:
             names = in_doubt(found.times_us, incumbent)
             racing = [entrant for entrant in left if entrant.name in names]
-            turns = min(found.turns, MOST_TURNS - found.turns)
+            count = min(found.rounds, MAX_ROUNDS - found.rounds)
     return left, found
 
 
 def in_doubt(times: Mapping[str, Sequence[float]], incumbent: str | None = None) -> set[str]:
-    """The fastest, and those of which it is neither shown that they are too slow to win, nor that they are not.
+    """The fastest, and those that are not shown to be too slow to win, nor shown to be fast enough.
 
-    None but the fastest, if the incumbent is shown to stay.
+    Only the fastest, if the incumbent is shown to be fast enough to stay.
     """
     leader = leader_of(times)
     ratios = {name: over(times[name], times[leader]) for name in times if name != leader}
@@ -263,17 +272,17 @@ def in_doubt(times: Mapping[str, Sequence[float]], incumbent: str | None = None)
 
 
 def noise(times: Sequence[float]) -> Interval:
-    """How far the times of one variant differ from themselves: each turn's over the next, in the same memory."""
+    """How much the time of one variant varies: the ratio of the times of two rounds that share memory."""
     return midmean_interval([one / other for one, other in zip(times[::2], times[1::2], strict=False)])
 
 
 def _right(
-    session: Session, entrants: list[Entrant], turns: int, faulty: Faulty, *, hot: bool = False
+    session: Session, entrants: list[Entrant], count: int, faulty: Faulty, *, hot: bool = False
 ) -> tuple[Rounds, list[Entrant]]:  # fmt: skip
-    """Rounds of those that stay right, and who they are."""
+    """So many rounds of the variants that stay right, and these variants; `faulty` is told of the others."""
     left = list(entrants)
     while left:
-        rounds = session.rounds(left, turns, hot=hot)
+        rounds = session.rounds(left, count, hot=hot)
         if not rounds.faults:
             return rounds, left
         names = {trial.variant.name for trial in rounds.faults}

@@ -21,17 +21,17 @@ from gen.store.trials import Problem, Trial, Trials
 from gen.store.tuned import Winner, merged, read_winners
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import Sources
-from gen.tune.choose import MARGIN, leader_of, median_interval, midmean_interval, over, paired_ratio
+from gen.tune.choose import STAY_RATIO, leader_of, median_interval, midmean_interval, over, paired_ratio
 from gen.tune.device import TuningDevice
 from gen.tune.outcome import Outcome, winner_of
 from gen.tune.race import Finals, noise
 from gen.tune.run import keep
 from gen.tune.tuner import Options, after, contest, tune
 
-MOST_REGRET = 0.05  # a class whose winner has more is split
-MORE = MARGIN - 1  # regret that is no reason to give up what stands
-SHRINK = (4, 16, 128)  # the parts of the representative that are probed
-SKEW = 64  # how much longer one axis gets, and another shorter
+MAX_REGRET = 0.05  # a class whose winner has more is split
+STAY_REGRET = STAY_RATIO - 1  # regret that is no reason to give up what stands
+SHRINK_DIVISORS = (4, 16, 128)  # the parts of the representative that are probed
+SKEW_FACTOR = 64  # how much longer one axis gets, and another shorter
 
 
 def probes(problem: Problem) -> tuple[Problem, ...]:
@@ -42,11 +42,13 @@ def probes(problem: Problem) -> tuple[Problem, ...]:
     """
     spec, extents = problem.spec, problem.extents
     axes = [axis for axis in _axes(problem) if extents[axis] > 1]
-    changed = [{axis: max(1, round(extents[axis] / part ** (1 / len(axes)))) for axis in axes} for part in SHRINK]
+    changed = [
+        {axis: max(1, round(extents[axis] / part ** (1 / len(axes)))) for axis in axes} for part in SHRINK_DIVISORS
+    ]
     changed.append({axis: extents[axis] - 1 for axis in axes})
     if len(axes) > 1:
         for longer, shorter in ((axes[0], axes[-1]), (axes[-1], axes[0])):
-            changed.append({longer: extents[longer] * SKEW, shorter: max(1, extents[shorter] // SKEW)})
+            changed.append({longer: extents[longer] * SKEW_FACTOR, shorter: max(1, extents[shorter] // SKEW_FACTOR)})
     found = [replace(problem, extents=sizes) for sizes in (_with(problem, change) for change in changed) if sizes]
     least = max(operand.dtype.size & -operand.dtype.size for operand in spec.operands if operand.role != "number")
     if least < WIDEST:
@@ -57,11 +59,11 @@ def probes(problem: Problem) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True)
 class Point:
-    """A problem on which several variants were timed in turns.
+    """A problem on which several variants were timed in the same rounds.
 
     Attributes:
         sizes: all that may bound a region.
-        times_us: by variant, of the same turns; one that is missing was not right there, or not among those timed so.
+        times_us: by variant, of the same rounds; without variants that were not right there, or not timed so.
         unable: variants that were tried and cannot be used there.
     """
 
@@ -72,10 +74,10 @@ class Point:
 
     @classmethod
     def of(cls, problem: Problem, trials: Sequence[Trial], rounds_us: Mapping[str, Sequence[float]]) -> Point:
-        """From all trials of a problem and the turns that some of them took beside each other.
+        """From all trials of a problem, and the rounds in which some of them were timed.
 
-        The few samples of a trial are not held against those: a variant that only they flatter is no fastest. Nor are
-        times of less than what a caller pays.
+        The samples of a trial are not compared with those times: the least of many is too low by luck. Nor are times
+        of launches that are not all that a caller waits for.
         """
         times: dict[str, float] = {}
         leader = leader_of(rounds_us) if rounds_us else ""
@@ -138,7 +140,7 @@ def split(
         incumbents: variants that parts of the class have got before; they stay unless another is over 1 % better.
     """
     cuts = [(size, at) for size in points[0].sizes for at in _places(size, sorted({one.sizes[size] for one in points}))]
-    if worst(winner, points) <= MOST_REGRET or not cuts:
+    if worst(winner, points) <= MAX_REGRET or not cuts:
         return (Part(region, tuple(points), winner, worst(winner, points)),)
     size, at = min(cuts, key=lambda cut: _cost(points, winner, incumbents, *cut))
     found: list[Part] = []
@@ -146,19 +148,21 @@ def split(
         best = _best(side, winner, incumbents)
         regret = worst(best, side)
         found += (
-            [Part(part, tuple(side), best, regret)] if regret <= MOST_REGRET else split(side, winner, part, incumbents)
+            [Part(part, tuple(side), best, regret)] if regret <= MAX_REGRET else split(side, winner, part, incumbents)
         )
     return tuple(found)
 
 
 def _best(points: Sequence[Point], winner: str, incumbents: Collection[str]) -> str:
     """The winner, if it does well on all points; else the variant of the least regret where it has most."""
-    if worst(winner, points) <= MOST_REGRET:
+    if worst(winner, points) <= MAX_REGRET:
         return winner
     names = {name for point in points for name in point.times_us}
     best = min(sorted(names), key=lambda name: worst(name, points), default=winner)
     stays = [
-        name for name in sorted(names.intersection(incumbents)) if worst(name, points) <= worst(best, points) + MORE
+        name
+        for name in sorted(names.intersection(incumbents))
+        if worst(name, points) <= worst(best, points) + STAY_REGRET
     ]
     return min(stays, key=lambda name: worst(name, points), default=best)
 
@@ -192,7 +196,7 @@ def _cost(
     regrets = [worst(name, side) for name, side in zip(chosen, sides, strict=True)]
     lost = sum(len(side) for name, side in zip(chosen, sides, strict=True) if name != winner)
     # Regrets under the limit are as good as none: then the class's winner should keep as much as it can.
-    return sum(regret > MOST_REGRET for regret in regrets), max(0.0, max(regrets) - MOST_REGRET), lost
+    return sum(regret > MAX_REGRET for regret in regrets), max(0.0, max(regrets) - MAX_REGRET), lost
 
 
 def _axes(problem: Problem) -> list[str]:
@@ -218,11 +222,11 @@ def _with(problem: Problem, change: Mapping[str, int]) -> Extents | None:
     return extents if all(extents[name] == measured.get(name) for name in names) else None
 
 
-MEETING_SHARE = 0.2  # of a class's time, for times of all that won beside each other
+COMPARISON_FRACTION = 0.2  # of a class's time, for timing all that won some size in the same rounds
 Tune = Callable[[Problem, str, float | None], Outcome]
 """Tunes a problem, given the winner of its class and a deadline of `time.monotonic()`."""
-Meet = Callable[[Problem, Sequence[str], float | None], tuple[tuple[Trial, ...], Finals]]
-"""Times variants on a problem in turns, given their names and a deadline."""
+TimeTogether = Callable[[Problem, Sequence[str], float | None], tuple[tuple[Trial, ...], Finals]]
+"""Times variants on a problem in the same rounds, given their names and a deadline."""
 
 
 @dataclass(frozen=True)
@@ -270,25 +274,26 @@ def regret_of(
     outcome: Outcome,
     winner: str,
     probe: Tune,
-    meet: Meet,
+    time_together: TimeTogether,
     deadline: float | None = None,
     incumbents: Sequence[str] = (),
 ) -> Regret:
     """Tunes other sizes of an outcome's shape class, and compares the class's winner with the fastest there.
 
-    All is told from times that were taken in turns. Where the winner lags, all that won a size meet on every size.
+    Regrets come from times of the same rounds. Where the winner has too much, all that won a size are timed together on
+    every size.
 
     Args:
         outcome: of the problem that stands for the class.
         winner: of the class, by name.
         probe: tunes one of the other sizes; the class's winner is always timed against the fastest there.
-        meet: times those that won.
-        deadline: of `time.monotonic()`; sizes share equally what is left but for a part, which is for meeting.
+        time_together: times variants on a problem in the same rounds.
+        deadline: of `time.monotonic()`; sizes share equally what is left, but for COMPARISON_FRACTION of it.
         incumbents: variants that parts of the class have got before.
     """
     wanted = probes(outcome.problem)
     outcomes = [outcome]
-    until = None if deadline is None else deadline - MEETING_SHARE * max(deadline - time.monotonic(), 0)
+    until = None if deadline is None else deadline - COMPARISON_FRACTION * max(deadline - time.monotonic(), 0)
     for place, problem in enumerate(wanted):
         now = time.monotonic()
         if until is not None and now >= until:
@@ -296,10 +301,13 @@ def regret_of(
         share = None if until is None else now + (until - now) / (len(wanted) - place)
         outcomes.append(probe(problem, winner, share))
     names = list(dict.fromkeys([winner, *(one.winner.variant.name for one in outcomes if one.winner), *incumbents]))
-    outcomes = [one if _point(one).tells_of(winner) else _met(one, names, meet, deadline) for one in outcomes]
+    outcomes = [
+        one if _point(one).tells_of(winner) else _timed_together(one, names, time_together, deadline)
+        for one in outcomes
+    ]
     known = [point for point in map(_point, outcomes) if point.tells_of(winner)]
-    if known and worst(winner, known) > MOST_REGRET:
-        outcomes = [_met(one, names, meet, deadline) for one in outcomes]
+    if known and worst(winner, known) > MAX_REGRET:
+        outcomes = [_timed_together(one, names, time_together, deadline) for one in outcomes]
     timed = [one for one in outcomes if (point := _point(one)).times_us and point.tells_of(winner)]
     points = tuple(map(_point, timed))
     missed = tuple(problem for problem in wanted if problem not in [point.problem for point in points])
@@ -311,12 +319,14 @@ def _point(outcome: Outcome) -> Point:
     return Point.of(outcome.problem, outcome.trials, outcome.rounds_us if outcome.finals is not None else {})
 
 
-def _met(outcome: Outcome, names: Sequence[str], meet: Meet, deadline: float | None) -> Outcome:
-    """An outcome in which all of these were timed in turns, unless that is known, or there is no time."""
+def _timed_together(
+    outcome: Outcome, names: Sequence[str], time_together: TimeTogether, deadline: float | None
+) -> Outcome:
+    """The outcome with times of all these variants from the same rounds, unless it has them or there is no time."""
     point = _point(outcome)
     if all(point.tells_of(name) for name in names) or (deadline is not None and time.monotonic() >= deadline):
         return outcome
-    return after(outcome, *meet(outcome.problem, names, deadline))
+    return after(outcome, *time_together(outcome.problem, names, deadline))
 
 
 def winners_of(
@@ -371,7 +381,7 @@ def regrets(
             tick=partial(tick, problem),
         )  # fmt: skip
 
-    def meet(problem: Problem, names: Sequence[str], until: float | None) -> tuple[tuple[Trial, ...], Finals]:
+    def time_together(problem: Problem, names: Sequence[str], until: float | None) -> tuple[tuple[Trial, ...], Finals]:
         return contest(problem, names, device, sources, until)
 
     stand = {winner.place: winner for winner in read_winners(home)}
@@ -382,7 +392,7 @@ def regrets(
             share = None if deadline is None else now + max(deadline - now, 0) / (len(classes) - place)
             stands = stand[outcome.place(device)]
             incumbents = [one.variant for one in stand.values() if _is_part(one, stands)]
-            regret = regret_of(outcome, stands.variant, probe, meet, share, incumbents)
+            regret = regret_of(outcome, stands.variant, probe, time_together, share, incumbents)
             found.append(regret)
             if len(regret.points) > 1:
                 new = winners_of(regret, stands, device, farm.version, evidence or {})

@@ -21,7 +21,7 @@ from gen.tune.device import TuningDevice
 from gen.tune.outcome import Interrupted, LostError, Outcome, displaces, winner_of
 from gen.tune.tuner import Options, to_come, tune
 
-EACH = 150  # variants that could be tried while a problem is made ready and its finals are held
+PROBLEM_OVERHEAD_VARIANTS = 150  # variants that could be tried while a problem is made ready and its finals are held
 Winners = tuple[tuned.Winner, ...]
 
 
@@ -83,7 +83,9 @@ def run(
     weights = (
         []
         if budget is None
-        else [EACH + sources.space(problem, complete=options.complete).count for problem in problems]
+        else [
+            PROBLEM_OVERHEAD_VARIANTS + sources.space(problem, complete=options.complete).count for problem in problems
+        ]
     )
 
     def keep(outcome: Outcome, incumbent: str | None) -> None:

@@ -22,8 +22,8 @@ from gen.families.config import Config
 from gen.families.names import find_variant, illegal, unsearched
 from gen.store.trials import Problem, Trial
 
-COUNTED = 2000  # combinations of an algorithm's values that are looked at to count its variants
-KEPT = 4096  # variants of a space that are kept, for other problems of its spec
+COUNTED_COMBINATIONS = 2000  # combinations of an algorithm's values that are looked at to count its variants
+MAX_KEPT_VARIANTS = 4096  # variants of a space that are kept, for other problems of its spec
 
 
 class Search(Protocol):
@@ -78,8 +78,10 @@ class Space:
         first, found = 0, 0.0
         for _, size in self._parts:
             numbers: Sequence[int] = range(first, first + size)
-            if size > COUNTED:
-                numbers = [first + int(number) for number in np.random.default_rng(0).integers(size, size=COUNTED)]
+            if size > COUNTED_COMBINATIONS:
+                numbers = [
+                    first + int(number) for number in np.random.default_rng(0).integers(size, size=COUNTED_COMBINATIONS)
+                ]
             found += size * sum(self.at(number) is not None for number in numbers) / len(numbers)
             first += size
         return max(round(found), 1)
@@ -125,7 +127,7 @@ class Space:
 
     @cached_property
     def _made(self) -> Callable[[int], Variant | None]:
-        return lru_cache(KEPT)(self._make)
+        return lru_cache(MAX_KEPT_VARIANTS)(self._make)
 
     @cached_property
     def _empty(self) -> set[int]:
@@ -227,8 +229,8 @@ def random(space: Space, *, seed: int = 0) -> Search:
     return InOrder(space, np.random.default_rng(seed).permutation(space.size))
 
 
-SAMPLE = 64  # variants that are known before it looks around
-NEAR = 0.05  # a variant this much slower than the fastest is worth looking around too
+FIRST_SAMPLE_VARIANTS = 64  # variants that are known before it looks around
+NEIGHBOUR_MARGIN = 0.05  # a variant this much slower than the fastest is worth looking around too
 
 
 class Climb:
@@ -261,7 +263,7 @@ class Climb:
         if number not in self._seen:
             self._seen.add(number)
             self._met += 1
-        if trial.status != "ok" or not trial.whole or trial.median_us > self._best_us * (1 + NEAR):
+        if trial.status != "ok" or not trial.whole or trial.median_us > self._best_us * (1 + NEIGHBOUR_MARGIN):
             return
         around = [other for other in self._space.near(number) if other not in self._seen]
         if trial.median_us < self._best_us:
@@ -277,7 +279,7 @@ class Climb:
 
     def _next(self) -> Variant | None:
         """A variant that was not given; None where there are no more."""
-        near = self._met >= SAMPLE and self._met % 2 == 1
+        near = self._met >= FIRST_SAMPLE_VARIANTS and self._met % 2 == 1
         while True:
             number = self._near.popleft() if near and self._near else next(self._anywhere, None)
             if number is None:

@@ -30,17 +30,17 @@ _log = logging.getLogger(__name__)
 VECTOR = 16  # bytes: what service kernels move at a time
 RED_ZONE = 4096  # bytes before and behind each array, which no kernel may write
 _ZONE = np.full(RED_ZONE, 0xC5, np.uint8)
-SAMPLES = 3  # of a variant that is worth more than one
-CHEAP_US = 1000.0  # a variant that takes less is looked at once more before it is given up
-CLOSE = 0.6  # one that takes more is worth more samples only within this part of the time to give up at
-SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
-SMALL, SMALL_SETS = 1 << 24, 8  # bytes of a set up to which more of them cost little
-# Of scratch, between which they rotate too: each may suit one of them by luck, more than sets do, so there are many.
-# Prime to the sets, so that all pairs come up.
-PLACES = 61
-LOADED = 128  # kernels of finalists that stay loaded
-WARM_UP = 0.1  # seconds of launches before anything is timed: clocks rise when there is work
-MOST_WARM_UPS = 10  # between looks at the clock
+SAMPLES = 3  # of a variant that is not given up
+SECOND_SAMPLE_US = 1000.0  # a variant that takes less is timed once more before it is given up
+SLOW_GIVE_UP_RATIO = 0.6  # of the time to give up at, beyond which a slower variant has no further sample
+BUFFER_SETS = 3  # of buffers, between which the finalists rotate, as far as memory goes
+SMALL_SET_BYTES, SMALL_BUFFER_SETS = 1 << 24, 8  # sets of at most so many bytes cost little: there are more
+# Of scratch memory, between which finalists rotate too: a place may suit one variant by luck, more than a set of
+# buffers does, so there are many. Coprime to the number of sets, so that all pairs of place and set occur.
+SCRATCH_PLACES = 61
+MAX_LOADED_KERNELS = 128  # kernels of finalists that stay loaded
+WARM_UP_SECONDS = 0.1  # seconds of launches before anything is timed: clocks rise when there is work
+MAX_WARM_UPS = 10  # between looks at the clock
 POISONS = (0xFFC1A5A5, 0x7FA15A5A)  # two NaN patterns: an element that is not written keeps one of them
 _HARMLESS = ("idle", "in step")  # reasons of a low clock that no kernel is timed under
 
@@ -309,7 +309,7 @@ class GpuSession:
         self._uploaded: dict[str, tuple[Memory, Memory]] = {}
         self._kernels: OrderedDict[str, CudaKernel] = OrderedDict()  # those of finalists
         self._kept: list[int] = []
-        self._pairs = 0  # of turns that finalists have taken
+        self._pairs = 0  # of rounds so far
         self._random = np.random.default_rng(0)
         kernel = self._load(base)
         if trusted:
@@ -336,9 +336,9 @@ class GpuSession:
             reason = self._differs(kernel.variant, buffers)
             if reason is not None:
                 return ended("wrong_result", reason)
-            if give_up_us < times[0] < CHEAP_US:  # unless it was disturbed: a trial is kept for good
+            if give_up_us < times[0] < SECOND_SAMPLE_US:  # unless it was disturbed: a trial is kept for good
                 times += self._times(kernel, buffers, 1)
-            if min(times) <= (give_up_us if times[0] < CHEAP_US else CLOSE * give_up_us):
+            if min(times) <= (give_up_us if times[0] < SECOND_SAMPLE_US else SLOW_GIVE_UP_RATIO * give_up_us):
                 times += self._times(kernel, buffers, SAMPLES - len(times))
             reason = (self._differs(kernel.variant, buffers) if len(times) > 1 else None) or buffers.input_changed()
             if reason is not None:
@@ -352,13 +352,13 @@ class GpuSession:
         return self._beside(replace(noted, status="ok", times_us=tuple(times)))
 
     def rounds(
-        self, entrants: Sequence[Entrant], turns: int, tell: Callable[[str], None], *, hot: bool = False
+        self, entrants: Sequence[Entrant], count: int, tell: Callable[[str], None], *, hot: bool = False
     ) -> Rounds:
-        """Times variants in turns, each in an order of its own, two in the same memory, two in the next.
+        """Times variants in so many rounds, each in an order of its own; two rounds share memory, two use the next.
 
-        What a short launch takes hangs on its place in the sequence, on Hopper by a pattern that comes again every few
-        samples: in one order, or there and back, that would tell apart variants that are alike. Later rounds go on with
-        the memory where earlier ones ended.
+        The time of a short launch depends on its place in the sequence, on Hopper by a pattern that repeats every few
+        samples. In a fixed order, or there and back, that would make a difference between equal variants. A later call
+        goes on with the memory after that of the last round.
         """
         clocks, others = [self._bench.clocks()], {*self._bench.others()}
         times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
@@ -371,22 +371,22 @@ class GpuSession:
             self._kernels.move_to_end(entrant.name)
         sets = self._rotation()
         timed = self._hot_times if hot else self._times
-        for turn in range(turns):
-            pair = self._pairs + turn // 2
+        for number in range(count):
+            pair = self._pairs + number // 2
             buffers = sets[pair % len(sets)]
             for place in self._random.permutation(len(entrants)):
                 entrant = entrants[place]
                 tell(entrant.name)
                 try:
-                    times[entrant.name] += timed(self._kernels[entrant.name], buffers, 1, place=pair % PLACES)
+                    times[entrant.name] += timed(self._kernels[entrant.name], buffers, 1, place=pair % SCRATCH_PLACES)
                 except GenError as error:
                     fault = entrant.untimed(_failed(error), f"among the finalists: {error}")
                     return Rounds(faults=(self._beside(fault),))
             clocks.append(self._bench.clocks())
             others.update(self._bench.others())
-        self._pairs += (turns + 1) // 2
+        self._pairs += (count + 1) // 2
         for buffers in sets:
-            buffers.fill_inputs()  # so that each answers for itself
+            buffers.fill_inputs()  # so that each variant answers for itself
         for entrant in entrants:
             tell(entrant.name)
             faults = self._fault(entrant, sets[-1], POISONS[:1])
@@ -412,7 +412,7 @@ class GpuSession:
         try:
             if entrant.name not in self._kernels:
                 self._kernels[entrant.name] = self._load(entrant)
-                if len(self._kernels) > LOADED:
+                if len(self._kernels) > MAX_LOADED_KERNELS:
                     self._kernels.popitem(last=False)
             reason = self._check(self._kernels[entrant.name], buffers, poisons)
             status: Status = "wrong_result"
@@ -425,7 +425,7 @@ class GpuSession:
 
     def _rotation(self) -> list[Buffers]:
         """The sets of buffers between which finalists rotate: one place in memory may suit one of them by luck."""
-        wanted = SMALL_SETS if self._sets[0].size <= SMALL else SETS
+        wanted = SMALL_BUFFER_SETS if self._sets[0].size <= SMALL_SET_BYTES else BUFFER_SETS
         while len(self._sets) < wanted and self._device.free_bytes() > 2 * self._sets[0].size:
             try:
                 self._sets.append(Buffers(self._device, self._service, self._problem))
@@ -473,8 +473,10 @@ class GpuSession:
         """Runs a kernel for a while, so that the clocks are where work brings them."""
         start = time.monotonic()
         (us,) = self._times(kernel, self._sets[0], 1)
-        runs = int(min(max(WARM_UP * 1e6 / max(us, 1.0), 1), MOST_WARM_UPS))  # of slow ones no more than it takes
-        while time.monotonic() < start + WARM_UP:
+        runs = int(
+            min(max(WARM_UP_SECONDS * 1e6 / max(us, 1.0), 1), MAX_WARM_UPS)
+        )  # of slow ones no more than it takes
+        while time.monotonic() < start + WARM_UP_SECONDS:
             self._times(kernel, self._sets[0], runs)
 
     def _check(self, kernel: CudaKernel, buffers: Buffers, poisons: Sequence[int]) -> str | None:

@@ -18,19 +18,19 @@ from gen.families.names import heuristic_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
 from gen.store.trials import Problem, Setting, Trial, Trials
 from gen.toolchain.farm import Farm
-from gen.tune.attempts import MADE_ANEW, READY, Attempts, Sources, against
+from gen.tune.attempts import MAX_READY_VARIANTS, RETRIED_STATUSES, Attempts, Sources, against
 from gen.tune.device import Entrant, Session, TuningDevice
 from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
-from gen.tune.race import FINALISTS, FIRST_HEAT, Finals, finals, halve, halve_short
+from gen.tune.race import FINALISTS, FIRST_HEAT_VARIANTS, Finals, finals, halve, halve_short
 from gen.tune.search import First, Search, Space, exhaustive, known
 
-FINALS_SHARE = 0.2  # of the time until the deadline, for the race
+FINALS_FRACTION = 0.2  # of the time until the deadline, for the race
 FINALS_SECONDS = 3.0  # more than a race needs
 LATE_SECONDS = 0.5  # for the finals of a problem whose share is used up, while the run has time
-WORTH = 1.3  # over the fastest: who takes longer by few samples is not timed again
-HEAT_RUNS = 6  # of each in the first heat: turns, and checks before and after
-AROUND_US = 500.0  # what each of them takes beside the kernel: caches flushed, outputs poisoned and compared
+HEAT_RATIO = 1.3  # of a median over the fastest, beyond which a variant is not timed again
+RUNS_PER_HEAT = 6  # of each variant in the first heat: rounds, and checks before and after
+RUN_OVERHEAD_US = 500.0  # of each run, beside the kernel: caches are flushed, outputs poisoned and compared
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def tune(
     if upcoming is not None:
         device.prepare(upcoming)
     try:
-        until = None if deadline is None else deadline - min(FINALS_SHARE * (deadline - start), FINALS_SECONDS)
+        until = None if deadline is None else deadline - min(FINALS_FRACTION * (deadline - start), FINALS_SECONDS)
         left = attempts.run(session, entrant, deadline=until, enough_us=enough)
-        while deadline is None and sources.go_ahead(READY):
+        while deadline is None and sources.go_ahead(MAX_READY_VARIANTS):
             pass
         if deadline is not None and latest is not None:
             deadline = min(max(deadline, time.monotonic() + LATE_SECONDS), max(latest, deadline))
@@ -151,7 +151,7 @@ def to_come(
             made = asked[0]
             if against(made, problem, device.limits) is None and pruning.before_compiling(made) is None:
                 found = trials.find(setting, problem, sources.text(made), made)
-                yield made if found is None or found.status in MADE_ANEW else None
+                yield made if found is None or found.status in RETRIED_STATUSES else None
             else:
                 yield None
 
@@ -212,11 +212,11 @@ def _race(
 
 
 def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
-    """The fastest, fastest first: those that few samples may have wronged, as many as there is time for."""
+    """The variants that may be the fastest, fastest first: as many as there is time for."""
     ordered = sorted(right, key=lambda trial: (trial.median_us, trial.variant.name))
-    worth = [trial for trial in ordered[:FIRST_HEAT] if trial.median_us <= WORTH * ordered[0].median_us]
+    worth = [trial for trial in ordered[:FIRST_HEAT_VARIANTS] if trial.median_us <= HEAT_RATIO * ordered[0].median_us]
     if seconds is not None:
-        costs = accumulate(HEAT_RUNS * (trial.median_us + AROUND_US) / 1e6 for trial in worth)
+        costs = accumulate(RUNS_PER_HEAT * (trial.median_us + RUN_OVERHEAD_US) / 1e6 for trial in worth)
         worth = worth[: sum(cost <= seconds / 2 for cost in costs)]
     return worth if len(worth) > FINALISTS else ordered[:FINALISTS]
 
@@ -224,14 +224,14 @@ def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
 def contest(
     problem: Problem, names: Iterable[str], device: TuningDevice, sources: Sources, deadline: float | None = None
 ) -> tuple[tuple[Trial, ...], Finals]:
-    """What became of base and of the variants of these names, and the times of those that are right to the end.
+    """Tries base and the variants of these names, and times those that are right in the same rounds.
 
     Args:
-        problem: where they meet.
+        problem: on which they are timed.
         names: those that are no variants of its spec are passed over.
         device: where it runs.
         sources: compiles.
-        deadline: of `time.monotonic()`; then as many turns as there are must do.
+        deadline: of `time.monotonic()`; there are no further rounds then.
 
     Raises:
         CompileError: base does not compile.
@@ -265,6 +265,6 @@ def contest(
 
 
 def after(outcome: Outcome, trials: Iterable[Trial], found: Finals) -> Outcome:
-    """An outcome with the trials and times of a contest on its problem in the place of those it had."""
+    """An outcome with the trials and times of a `contest` on its problem in the place of those it had."""
     by_name = {trial.variant.name: trial for trial in (*outcome.trials, *trials)}
     return replace(outcome, trials=tuple(by_name.values()), rounds_us=found.times_us, finals=found)

@@ -27,7 +27,7 @@ from gen.toolchain.compiled import Compiled
 from gen.workers import Ended, Report, Workers, next_of
 
 Status = Literal["proven", "failed", "skipped"]
-CHUNK = 40  # built together: two translation units, so that two cores have work and progress shows
+VARIANTS_PER_BUILD = 40  # built together: two translation units, so that two cores have work and progress shows
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def _of_one_spec(
     def cases(made: Variant) -> Sequence[Case]:
         return (*first, *edge_cases(made, seed), *last)
 
-    for start in range(0, len(variants), CHUNK):
-        yield from _together(runner, variants[start : start + CHUNK], cases)
+    for start in range(0, len(variants), VARIANTS_PER_BUILD):
+        yield from _together(runner, variants[start : start + VARIANTS_PER_BUILD], cases)
 
 
 def _together(runner: KeepingRunner, variants: Sequence[Variant], cases: CasesOf) -> Iterator[Verdict]:
@@ -151,7 +151,7 @@ def _verdict(runner: KeepingRunner, proof: Proof) -> Verdict:
     return Verdict(proof.variant, "proven", proof.cases)
 
 
-FEW = 6  # variants that are proven before another process has started
+VARIANTS_PER_PROCESS = 6  # variants that are proven before another process has started
 Provers = Workers[tuple["Host", HostRunner]]
 
 
@@ -194,7 +194,7 @@ class Host:
             MissingToolError: there is no g++, or a header is missing.
             RunError: somebody else ended a process, twice.
         """
-        count = min(len(os.sched_getaffinity(0)), len(variants) // FEW)
+        count = min(len(os.sched_getaffinity(0)), len(variants) // VARIANTS_PER_PROCESS)
         if count < 2 and deadline is None:
             yield from verdicts(self.runner(), variants, seed=self.seed, kept=self.kept)
             return
@@ -213,8 +213,8 @@ class Host:
         failed: Future[Verdict] = Future()
         try:
             runner = self.runner()
-            for start in range(0, len(variants), CHUNK):
-                for made in _built(runner, list(variants[start : start + CHUNK]), found):
+            for start in range(0, len(variants), VARIANTS_PER_BUILD):
+                for made in _built(runner, list(variants[start : start + VARIANTS_PER_BUILD]), found):
                     workers.submit(_prove, made, ended=partial(_ended, made)).add_done_callback(found.put)
         except BaseException as error:  # noqa: BLE001  whatever it is, the thread that waits must hear of it
             failed.set_exception(error)

@@ -13,13 +13,13 @@ from gen.families.names import Known, find_spec, find_variant
 from gen.store.trials import Problem
 from gen.store.tuned import FILE, Winner
 from gen.toolchain.farm import Farm
-from gen.tune.choose import MARGIN, Interval, paired_ratio
+from gen.tune.choose import STAY_RATIO, Interval, paired_ratio
 from gen.tune.device import Entrant, Session, TuningDevice
 from gen.tune.tuner import base_of
 
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
-TURNS = 30  # of the first look; each later one has as many as all before
-MOST_TURNS = 240
+FIRST_ROUNDS = 30  # before the first verdict; then as many again as there were, until it is clear
+MAX_ROUNDS = 240
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def verify(
     farm: Farm,
     text: Callable[[Variant], str] = render,
 ) -> Iterator[Check]:
-    """Times the winners of a device in turns with base; writes nothing.
+    """Times the winners of a device in rounds with base; writes nothing.
 
     Args:
         winners: of any device; those of others are left out.
@@ -73,11 +73,11 @@ def verify(
 
 def verdict_of(ratio: Interval) -> Verdict:
     """What the interval of a time over base's shows; a difference within 1 % is none."""
-    if ratio.high < 1 / MARGIN:
+    if ratio.high < 1 / STAY_RATIO:
         return "FASTER"
-    if ratio.low > MARGIN:
+    if ratio.low > STAY_RATIO:
         return "SLOWER"
-    return "SAME" if ratio.low >= 1 / MARGIN and ratio.high <= MARGIN else "UNCLEAR"
+    return "SAME" if ratio.low >= 1 / STAY_RATIO and ratio.high <= STAY_RATIO else "UNCLEAR"
 
 
 def problem_of(winner: Winner, families: Sequence[Family[Any]], known: Known) -> Problem:
@@ -128,12 +128,12 @@ def _check(
 
 
 def _timed(winner: Winner, session: Session, entrants: Sequence[Entrant]) -> Check:
-    """In turns with base until it is clear, or enough."""
+    """Times the winner and base in rounds, until the verdict is clear or there are MAX_ROUNDS."""
     times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
     base, made = times
     others: set[str] = set()
     while True:
-        rounds = session.rounds(entrants, max(TURNS, len(times[base])))
+        rounds = session.rounds(entrants, max(FIRST_ROUNDS, len(times[base])))
         if rounds.faults:
             fault = rounds.faults[0]
             return Check(winner, None, reason=f"{fault.variant.name}: {fault.status}: {fault.reason}")
@@ -142,5 +142,5 @@ def _timed(winner: Winner, session: Session, entrants: Sequence[Entrant]) -> Che
         others.update(rounds.foreign)
         ratio = paired_ratio(times[made], times[base])
         verdict = verdict_of(ratio)
-        if verdict != "UNCLEAR" or len(times[base]) >= MOST_TURNS:
+        if verdict != "UNCLEAR" or len(times[base]) >= MAX_ROUNDS:
             return Check(winner, verdict, ratio, foreign=tuple(sorted(others)))

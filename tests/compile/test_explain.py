@@ -90,7 +90,7 @@ def test_differences_are_told_in_words_for_people() -> None:
     swizzled = "transpose_10_b32__tiled_t32_r8_p0_u1_swz"
     told = data("transposeSmem", "--vs", swizzled, "--shape", "512x512")["changes"]
     assert "swizzle from no to yes" in told[0]
-    assert any("takes no more turns than it must, and took 16.5 times" in line for line in told)
+    assert any("takes no more wavefronts than it must, and took 16.5 times" in line for line in told)
     told = data("stencil_1d", "--vs", "kernel_2dfd")["changes"]
     assert "spec weights from 9 numbers to 81 numbers" in told[0]
     assert "e+" not in " ".join(told)
@@ -162,7 +162,7 @@ def test_constant_memory_is_no_global_load() -> None:
     _, out, _ = run("stencil_1d", "--shape", "65536")
     (row,) = [line for line in out.splitlines() if "load, constant" in line]
     assert "weights[0][x]" in row
-    assert "1 of 1 turns" in row
+    assert "1 of 1 wavefronts" in row
     assert "Constant memory holds weights: all lanes of a warp read the same address at once" in out
     _, out, _ = run("stencil_1d_read_only", "--shape", "65536")
     assert "load, read-only" in out
@@ -230,7 +230,7 @@ def test_what_moved_on_the_gpus_of_the_literature_is_shown() -> None:
         (found,) = data(name, "--arch", "kepler")["moved"]
         (load,) = [a for a in found["accesses"] if (a["space"], a["kind"]) == ("shared", "load")]
         assert load["wavefronts"] == turns * load["requests"]
-        assert f"{turns} of 1 turns" in run(name, "--arch", "kepler")[1]
+        assert f"{turns} of 1 wavefronts" in run(name, "--arch", "kepler")[1]
 
 
 SASS = """

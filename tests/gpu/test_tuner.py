@@ -159,7 +159,7 @@ def test_what_is_noted_with_a_winner(device: IsolatedDevice, farm: CompileFarm, 
     assert outcome.interval is not None
     assert outcome.winner is not None
     assert outcome.finals.hot_us == {} or outcome.winner.variant.name in outcome.finals.hot_us
-    assert outcome.finals.turns % 10 == 0
+    assert outcome.finals.rounds % 10 == 0
     assert outcome.interval.low <= outcome.median_us <= outcome.interval.high
     assert all(trial.registers > 0 for trial in outcome.trials if trial.status == "ok")
 

@@ -66,6 +66,6 @@ def test_contenders_are_timed_in_the_order_given(gpu: FakeDevice, clock: Clock) 
         Sample(lambda name=name: launch(gpu, name), lambda name=name: launch(gpu, f"before {name}"))  # type: ignore[misc]
         for name in "AB"
     )
-    assert clock.in_turns([one, other, other, one], Protocol.HOT) == [2.0] * 4
+    assert clock.in_order([one, other, other, one], Protocol.HOT) == [2.0] * 4
     launched = [what for what in gpu.queue if what in ("A", "B", "before A", "before B")]
     assert launched == ["before A", "A", "before B", "B", "before B", "B", "before A", "A"]

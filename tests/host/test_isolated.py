@@ -17,7 +17,7 @@ from gen.store.trials import Problem
 from gen.toolchain.compiled import Compiled
 from gen.tune.device import Entrant, IsolatedDevice, _Driver
 from gen.tune.search import Space, exhaustive
-from gen.workers import STARTS
+from gen.workers import MAX_STARTS
 from tests.fake_tuning import DyingBench, time_of
 
 STENCIL = find_family(FAMILIES, "stencil")
@@ -136,9 +136,9 @@ def test_a_problem_that_cannot_be_opened_again_is_an_error_in_words(start: Start
     futures = [session.submit(one, 100.0) for one in ENTRANTS]
     assert futures[0].result(60).status == "ok"
     assert futures[1].result(60).status == "launch_failed"
-    with pytest.raises(RunError, match=f"{BASE.name} on .* could not be made ready again, {STARTS} times"):
+    with pytest.raises(RunError, match=f"{BASE.name} on .* could not be made ready again, {MAX_STARTS} times"):
         futures[2].result(60)
-    assert [note.split()[0] for note in notes(tmp_path) if note != "killed"] == ["start", "open"] * (1 + STARTS)
+    assert [note.split()[0] for note in notes(tmp_path) if note != "killed"] == ["start", "open"] * (1 + MAX_STARTS)
 
 
 def test_what_waits_hears_why_a_problem_is_not_open_again(start: Start) -> None:
@@ -193,7 +193,7 @@ def test_where_it_cannot_start_again_all_who_wait_hear_of_it(
         futures[1].result(60)
     with pytest.raises(RunError, match="ended before it was ready"):
         session.submit(THIRD, 1.0).result(60)
-    assert device.restarts == STARTS
+    assert device.restarts == MAX_STARTS
 
 
 @pytest.mark.parametrize("refusal", [BlockingIOError(11, "Resource temporarily unavailable"), EOFError("unexpected")])

@@ -14,7 +14,7 @@ from gen.errors import MissingToolError, ShapeError, UnknownNameError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family
-from gen.report.ladder import TURNS, Rung, as_json, climb, listed, said_of_problems, timed
+from gen.report.ladder import ROUNDS, Rung, as_json, climb, listed, said_of_problems, timed
 from tests.fake_tuning import FakeTuningDevice
 from tests.fakes import FakeCompiler
 
@@ -39,7 +39,7 @@ def test_kernels_of_one_problem_are_timed_in_turns_and_each_problem_is_opened_on
     assert {rung.problem for rung in found.values()} == {
         f"{name} {sorted(extents.items())}" for name, extents in problems
     }
-    assert {turns for _, turns in device.finals} == {TURNS}
+    assert {turns for _, turns in device.finals} == {ROUNDS}
     assert device.open_sessions == 0
     assert (found["naiveGmem"].us, found["transposeSmem"].us) == (40, 20)
     # Names that mean the same kernel and problem have one time; base is timed only where it is a rung.
@@ -193,7 +193,7 @@ def measured() -> dict[str, Any]:
     """What a file holds before its steps are explained."""
     steps = [as_json(step) for step in climb(timed(FakeTuningDevice(time_us=slow), FakeCompiler(), rungs("64x96")))]
     meta: dict[str, Any] = {
-        "command": "python bench/ladder.py", "date": "2026-11-22", "turns": TURNS,
+        "command": "python bench/ladder.py", "date": "2026-11-22", "turns": ROUNDS,
         "calibration": {"device": "Fake GPU", "driver": "1.0", "copy": 4000.0},
     }  # fmt: skip
     return {"meta": meta, "families": {"transpose": steps, "stencil": []}}

@@ -16,7 +16,7 @@ from gen.families.names import base_variants, search_space, variant
 from gen.families.regions import WHOLE, Bound, Region
 from gen.store.trials import Problem, Trial
 from gen.tune.problems import problems
-from gen.tune.regret import MOST_REGRET, Part, Point, probes, split, worst
+from gen.tune.regret import MAX_REGRET, Part, Point, probes, split, worst
 from tests.fake_family import called_variant
 
 TRANSPOSE = problems(FAMILIES, "transpose", {})[0]
@@ -154,8 +154,8 @@ def test_every_point_lies_in_one_part_whose_variant_does_well(points: list[Point
         assert all(part.region.holds(one.sizes) for one in part.points)
         assert part.regret == worst(part.variant, part.points)
         alike = len({tuple(one.sizes.items()) for one in part.points}) == 1
-        assert part.regret <= MOST_REGRET or alike
-        if worst(winner, part.points) <= MOST_REGRET:
+        assert part.regret <= MAX_REGRET or alike
+        if worst(winner, part.points) <= MAX_REGRET:
             assert part.variant == winner
 
 

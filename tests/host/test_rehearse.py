@@ -295,7 +295,7 @@ def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> Non
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_processes_come_to_the_same_verdicts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "FEW", 2)
+    monkeypatch.setattr(proofs, "VARIANTS_PER_PROCESS", 2)
     variants = few()[:4]
     host = Host(H100, cache_home(output_home()))  # what is built is kept, by content
     many = {verdict.variant.name: verdict for verdict in host.verdicts(variants)}
@@ -322,7 +322,7 @@ class AbortingHost(Host):
 
 
 def test_a_variant_that_ends_its_process_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "FEW", 1)
+    monkeypatch.setattr(proofs, "VARIANTS_PER_PROCESS", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     variants = few()[:2]
     found = {

@@ -20,8 +20,8 @@ from gen.families.names import base_variants, find_family, legal_space, search_s
 from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune.device import Entrant
-from gen.tune.prune import IN_FLIGHT_PART, LEAST_WARPS, MOST_SPILLED, RULES, Pruning, read_rules
-from gen.tune.search import SAMPLE, SEARCHES, Climb, Space, exhaustive, find_search, random
+from gen.tune.prune import IN_FLIGHT_DIVISOR, MAX_SPILLED_BYTES, MIN_WARPS, RULES, Pruning, read_rules
+from gen.tune.search import FIRST_SAMPLE_VARIANTS, SEARCHES, Climb, Space, exhaustive, find_search, random
 from gen.tune.tuner import Options
 from tests.fake_family import FakeAlgorithm, FakeFamily, FakeSpec
 
@@ -159,7 +159,7 @@ def test_a_climb_looks_around_the_fastest_of_what_is_known_whoever_gave_it() -> 
     whole = Space(family, FakeSpec("x", ()))
     search = Climb(whole)
     top = WideConfig(a=50, b=50, c=50)
-    configs = [top, *(WideConfig(a=2 * place % 100, b=0, c=place) for place in range(SAMPLE))]
+    configs = [top, *(WideConfig(a=2 * place % 100, b=0, c=place) for place in range(FIRST_SAMPLE_VARIANTS))]
     for place, config in enumerate(configs):
         made = Variant(family, whole.spec, family.algorithms["wide"], config)
         search.tell(Trial(made, "ok", times_us=(5.0 + place,)))
@@ -206,8 +206,11 @@ def compiled(made: Variant, registers: int = 32, spilled: int = 0, shared: int =
 def test_spills_prune_beyond_what_is_harmless() -> None:
     made = exhaustive(Space(REDUCTION, LARGE.spec)).ask(1)[0]
     rules = Pruning(LARGE, H100)
-    assert rules.before_timing(compiled(made, spilled=MOST_SPILLED)) is None
-    assert rules.before_timing(compiled(made, spilled=MOST_SPILLED + 4)) == f"a thread spills {MOST_SPILLED + 4} bytes"
+    assert rules.before_timing(compiled(made, spilled=MAX_SPILLED_BYTES)) is None
+    assert (
+        rules.before_timing(compiled(made, spilled=MAX_SPILLED_BYTES + 4))
+        == f"a thread spills {MAX_SPILLED_BYTES + 4} bytes"
+    )
     assert replace(rules, rules=frozenset()).before_timing(compiled(made, spilled=400)) is None
     assert rules.before_timing(Entrant(made, Compiled(made.name, "sm_90", b"", {}))) is None  # nobody says
 
@@ -225,7 +228,7 @@ def test_too_little_in_flight_prunes_large_problems_alone() -> None:
     for made in few:
         config: Any = made.config
         in_flight = config.threads_per_block * config.unroll * config.vec_bytes * config.blocks_per_sm
-        assert in_flight * IN_FLIGHT_PART < needed
+        assert in_flight * IN_FLIGHT_DIVISOR < needed
     assert all(Pruning(SMALL, H100).before_compiling(made) is None for made in found)
     assert all(replace(rules, rules=frozenset({"spills"})).before_compiling(made) is None for made in found)
     ample = Pruning(LARGE, replace(H100, needed_bytes_in_flight=None))  # of which nobody knows what it needs
@@ -239,6 +242,6 @@ def test_a_multiprocessor_with_hardly_a_warp_prunes_where_the_grid_has_more() ->
     rules = Pruning(LARGE, H100)
     warps = made.plan.launches[0].block[0] // 32
     reason = rules.before_timing(compiled(made, shared=most + 1024))
-    assert (reason is not None) == (warps < LEAST_WARPS)
+    assert (reason is not None) == (warps < MIN_WARPS)
     alone: Extents = {"n": 1}
     assert Pruning(replace(LARGE, extents=alone), H100).before_timing(compiled(made)) is None

@@ -48,7 +48,7 @@ def test_many_are_compiled_in_another_process(few: int, apart: bool, monkeypatch
         here.append(name)
         raise CompileError(name, "not here", Path("not.cu"))
 
-    monkeypatch.setattr("gen.cli.prove.FEW", few)
+    monkeypatch.setattr("gen.cli.prove.MAX_COMPILED_HERE", few)
     monkeypatch.setattr("gen.toolchain.nvrtc.Nvrtc._compile", refuse)
     monkeypatch.setattr(Host, "verdicts", lambda _, variants: (Verdict(made, "proven", 1) for made in variants))
     ended = run("prove", "reduceShfl")

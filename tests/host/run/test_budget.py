@@ -40,7 +40,7 @@ def test_each_problem_gets_a_share_of_the_time_that_is_left(home: Path, monkeypa
     monkeypatch.setattr(module, "tune", tune)
     monkeypatch.setattr(module, "time", clock)
     done = tuned(home, five, budget=65.0)
-    counts = [module.EACH + Space(problem.family, problem.spec).count for problem in five]
+    counts = [module.PROBLEM_OVERHEAD_VARIANTS + Space(problem.family, problem.spec).count for problem in five]
     assert len(set(counts)) > 1
     left = [65.0, 60.0, 30.0, 23.0, 14.0]
     assert shares == pytest.approx([left[n] * counts[n] / sum(counts[n:]) for n in range(5)])

@@ -35,7 +35,7 @@ class Bench:
     """A session on the fake, whose kernels misbehave where they are told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, problem: Problem = PROBLEM, base: Variant = BASE) -> None:
-        monkeypatch.setattr("gen.tune.session.WARM_UP", 0.0)
+        monkeypatch.setattr("gen.tune.session.WARM_UP_SECONDS", 0.0)
         self.gpu = FakeDevice(OracleRunner())
         self.gpu.enter()
         self.faults = self.gpu.after
@@ -48,8 +48,8 @@ class Bench:
     def attempt(self, made: Variant, give_up_us: float = 10.0) -> Trial:
         return self.session.attempt(entrant(made), give_up_us)
 
-    def rounds(self, made: Sequence[Variant], turns: int, *, hot: bool = False) -> Rounds:
-        return self.session.rounds([entrant(one) for one in made], turns, self.told.append, hot=hot)
+    def rounds(self, made: Sequence[Variant], count: int, *, hot: bool = False) -> Rounds:
+        return self.session.rounds([entrant(one) for one in made], count, self.told.append, hot=hot)
 
 
 def spoil(name: str, when: int = 1) -> After:

@@ -1,4 +1,4 @@
-"""Variants in turns on a GPU made of NumPy arrays: orders, places in memory, and who falls."""
+"""Variants in rounds on a GPU made of NumPy arrays: orders, places in memory, and who falls."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_finalists_are_timed_in_orders_and_in_memory_that_change(bench: Bench, m
     assert len(set(places)) == 8  # the second rounds go on where the first ended
     assert places[8] == places[0]
     assert asked[2 : 2 + 8] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert set(asked) == set(range(9))  # two turns in each
+    assert set(asked) == set(range(9))  # two rounds in each
     assert bench.told[2:6] == [*orders[0], *orders[1]]
 
 
@@ -112,13 +112,13 @@ def test_scratch_has_several_places_unless_it_is_large() -> None:
 
 
 def test_large_problems_have_fewer_sets_of_buffers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gen.tune.session.SMALL", 16)
+    monkeypatch.setattr("gen.tune.session.SMALL_SET_BYTES", 16)
     bench.rounds([FIRST], 30)
     assert len(bench.session._sets) == 3
 
 
 def test_a_slow_base_warms_up_by_a_single_run(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr("gen.tune.session.WARM_UP", 0.05)
+    monkeypatch.setattr("gen.tune.session.WARM_UP_SECONDS", 0.05)
     asked: list[int] = []
 
     def times(_launch: Callable[[], None], samples: int, **_: Any) -> list[float]:

@@ -204,7 +204,7 @@ def test_the_first_by_name_speaks_for_all_of_the_same_code_unless_another_won_be
     outcome = tuned(device, trials, FakeFarm(same=same), options=Options(random))
     assert won(outcome) == min(alike)
     line = winner_of(outcome, device, "fake 1.0", {})
-    assert line.evidence["samples"] == outcome.finals.turns if outcome.finals else 0
+    assert line.evidence["samples"] == outcome.finals.rounds if outcome.finals else 0
     assert won(tuned(device, trials, FakeFarm(same=same), incumbent=alike[-1])) == alike[-1]
 
 

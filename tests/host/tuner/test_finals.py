@@ -19,7 +19,15 @@ from gen.tune import race, tuner
 from gen.tune.choose import choose
 from gen.tune.device import Entrant, Rounds
 from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
-from gen.tune.race import FINALISTS, FIRST_HEAT, LAST_TURNS, LEAST_TURNS, MOST_TURNS, ROUND, Finals
+from gen.tune.race import (
+    FINALISTS,
+    FIRST_HEAT_VARIANTS,
+    LAST_HOT_ROUNDS,
+    MAX_ROUNDS,
+    MIN_ROUNDS,
+    ROUNDS_PER_CHECK,
+    Finals,
+)
 from tests.fake_family import called_variant
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.tuner.given import ALL, BASE, FIRST, MAY_WIN, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
@@ -70,35 +78,35 @@ def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials:
     tuned(device, trials)
     assert len(device.finals[0][0]) == 20  # the others take ten times as long
     right = [Trial(made, "ok", times_us=(1e4 + place,)) for place, made in enumerate([*ALL, *ALL, *ALL])]
-    assert len(tuner._first_heat(right, None)) == FIRST_HEAT
-    assert FINALISTS < len(tuner._first_heat(right, 2.0)) < FIRST_HEAT
+    assert len(tuner._first_heat(right, None)) == FIRST_HEAT_VARIANTS
+    assert FINALISTS < len(tuner._first_heat(right, 2.0)) < FIRST_HEAT_VARIANTS
     assert [one.variant for one in tuner._first_heat(right, 0.1)] == ALL[:FINALISTS]
 
 
-def test_who_is_settled_takes_no_more_turns_and_who_leads_takes_them_all(trials: Trials) -> None:
+def test_a_settled_finalist_is_timed_no_more_and_the_fastest_to_the_end(trials: Trials) -> None:
     us = times(_10=5.0, _20=5.05, _30=6.0)
     device = FakeTuningDevice(lambda made: 10 * us(made), own_noise=0.1)
     outcome = tuned(device, trials)
     assert outcome.finals is not None
-    turns = {name: len(found) for name, found in outcome.finals.times_us.items()}
-    assert turns[FIRST] == turns[SECOND] == outcome.finals.turns > LEAST_TURNS
-    assert turns[THIRD] == turns[BASE] == LEAST_TURNS
+    count = {name: len(found) for name, found in outcome.finals.times_us.items()}
+    assert count[FIRST] == count[SECOND] == outcome.finals.rounds > MIN_ROUNDS
+    assert count[THIRD] == count[BASE] == MIN_ROUNDS
     assert outcome.against_base is not None
     assert outcome.against_base.center == pytest.approx(0.25, rel=0.05)
     names, last = device.finals[-1]
-    assert (sorted(names), last > ROUND) == (sorted((FIRST, SECOND)), True)
+    assert (sorted(names), last > ROUNDS_PER_CHECK) == (sorted((FIRST, SECOND)), True)
 
 
 def test_finals_that_take_long_end_unsettled(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     device = FakeTuningDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
     unhurried = tuned(device, trials).finals
     assert unhurried is not None
-    assert unhurried.turns > LEAST_TURNS
+    assert unhurried.rounds > MIN_ROUNDS
     monkeypatch.setattr(race, "time", Ticking(lambda: 10.0 * len(again.finals)))
     again = FakeTuningDevice(times(_10=5.0, _20=5.05), own_noise=0.2)
     outcome = tuned(again, trials)
     assert outcome.finals is not None
-    assert (outcome.finals.turns, outcome.finals.settled) == (LEAST_TURNS, False)
+    assert (outcome.finals.rounds, outcome.finals.settled) == (MIN_ROUNDS, False)
 
 
 def test_processes_of_others_are_noted_whenever_they_are_there(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +120,9 @@ def test_processes_of_others_are_noted_whenever_they_are_there(trials: Trials, m
         noted.set_result(replace(future.result(), foreign=seen.get(entrant.name, ())))
         return noted
 
-    def in_turns(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+    def in_turns(session: FakeSession, entrants: Sequence[Entrant], count: int, *, hot: bool = False) -> Rounds:
         others = "process 5" if hot else "process 3" if len(entrants) > FINALISTS + 2 else "process 4"
-        return replace(rounds(session, entrants, turns, hot=hot), foreign=(others,))
+        return replace(rounds(session, entrants, count, hot=hot), foreign=(others,))
 
     monkeypatch.setattr(FakeSession, "submit", beside)
     monkeypatch.setattr(FakeSession, "rounds", in_turns)
@@ -137,7 +145,7 @@ def test_of_short_ones_the_faster_by_both_times_wins(
     outcome = tuned(device, trials, incumbent=incumbent)
     assert outcome.winner is not None
     assert outcome.winner.variant.name == winner
-    assert device.hot == [([FIRST, SECOND], LAST_TURNS)]
+    assert device.hot == [([FIRST, SECOND], LAST_HOT_ROUNDS)]
     assert winner_of(outcome, device, "fake 1.0", {}).evidence["hot_us"] == device.hot_us(outcome.winner.variant)
 
 
@@ -161,10 +169,10 @@ def test_where_all_that_are_near_break_among_many_launches_the_next_win(
 ) -> None:
     rounds = FakeSession.rounds
 
-    def breaks(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+    def breaks(session: FakeSession, entrants: Sequence[Entrant], count: int, *, hot: bool = False) -> Rounds:
         if hot:
             return Rounds(faults=tuple(one.untimed("launch_failed", "made to") for one in entrants))
-        return rounds(session, entrants, turns)
+        return rounds(session, entrants, count)
 
     monkeypatch.setattr(FakeSession, "rounds", breaks)
     assert won(tuned(FakeTuningDevice(times(_10=10.0, _20=10.02, _30=12.0)), trials)) == THIRD
@@ -180,11 +188,11 @@ def test_the_winner_so_far_is_timed_among_many_launches_wherever_it_is(trials: T
 def test_what_breaks_among_many_launches_never_wins(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = FakeSession.rounds
 
-    def breaks(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+    def breaks(session: FakeSession, entrants: Sequence[Entrant], count: int, *, hot: bool = False) -> Rounds:
         broken = [one for one in entrants if one.name == FIRST] if hot else []
         if broken:
             return Rounds(faults=(broken[0].untimed("launch_failed", "among the finalists: made to"),))
-        return rounds(session, entrants, turns, hot=hot)
+        return rounds(session, entrants, count, hot=hot)
 
     monkeypatch.setattr(FakeSession, "rounds", breaks)
     outcome = tuned(FakeTuningDevice(times(_10=10.0, _20=10.02)), trials)
@@ -233,8 +241,8 @@ def test_finals_that_the_winner_so_far_was_too_late_for_say_nothing_against_it(i
 @pytest.mark.parametrize(("ratio", "stays"), [(1.006, True), (1.03, False)])
 def test_the_winner_so_far_keeps_its_margin_where_another_of_its_code_was_timed(ratio: float, stays: bool) -> None:
     by_name = {made.name: made for made in ALL}
-    turns = [5.0 + 0.001 * (turn % 5) for turn in range(60)]
-    times_us = {FIRST: turns, SECOND: [ratio * one for one in turns]}
+    times = [5.0 + 0.001 * (number % 5) for number in range(60)]
+    times_us = {FIRST: times, SECOND: [ratio * one for one in times]}
     done = {name: Trial(by_name[name], "ok", times_us=tuple(found[:3])) for name, found in times_us.items()}
     done[BASE] = Trial(by_name[BASE], "ok", times_us=(20.0, 20.0, 20.0))
     done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
@@ -251,14 +259,14 @@ def test_the_finals_go_on_until_their_order_is_settled(trials: Trials) -> None:
     calm = tuned(FakeTuningDevice(times(_10=10.0, _20=10.5)), trials)
     assert calm.finals is not None
     assert calm.finals.settled
-    assert calm.finals.turns == LEAST_TURNS
+    assert calm.finals.rounds == MIN_ROUNDS
     near = tuned(FakeTuningDevice(times(_10=10.0, _20=10.06), own_noise=0.05, driver="2"), trials)
     assert near.finals is not None
-    assert LEAST_TURNS < near.finals.turns <= MOST_TURNS
+    assert MIN_ROUNDS < near.finals.rounds <= MAX_ROUNDS
     assert near.interval is not None
     assert near.interval.low <= near.median_us <= near.interval.high
     line = winner_of(near, FakeTuningDevice(), "fake 1.0", {}).evidence
-    assert line["samples"] == near.finals.turns
+    assert line["samples"] == near.finals.rounds
     assert (line["sm_mhz"], line["throttled"]) == ([1900, 1980], ["power limit"])
     assert 0 < line["noise"] < 0.05
 
@@ -295,16 +303,16 @@ class FlatField:
     def monotonic(self) -> float:
         return self.now
 
-    def rounds(self, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+    def rounds(self, entrants: Sequence[Entrant], count: int, *, hot: bool = False) -> Rounds:
         assert not hot
-        pair = self.pairs + np.arange(turns) // 2
-        self.pairs += (turns + 1) // 2
+        pair = self.pairs + np.arange(count) // 2
+        self.pairs += (count + 1) // 2
         times = {}
         for entrant in entrants:
             scratch, buffers = self.luck[entrant.name]
-            slower = 1 + scratch[pair % 7] + buffers[pair % 8] + 0.024 * self.random.standard_normal(turns)
+            slower = 1 + scratch[pair % 7] + buffers[pair % 8] + 0.024 * self.random.standard_normal(count)
             times[entrant.name] = [float(us) for us in 0.032 * np.round(self.truth[entrant.name] * slower / 0.032)]
-            self.now += turns * 160e-6
+            self.now += count * 160e-6
         return Rounds(times)
 
 

@@ -18,7 +18,7 @@ from gen.tune import attempts, tuner
 from gen.tune.attempts import Sources
 from gen.tune.device import Entrant
 from gen.tune.outcome import Interrupted, displaces
-from gen.tune.race import ROUND
+from gen.tune.race import ROUNDS_PER_CHECK
 from gen.tune.search import Climb, InOrder, Search, Space
 from gen.tune.tuner import Options
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice, candidates
@@ -110,7 +110,7 @@ def test_a_search_is_told_of_all_that_is_known_and_of_the_fastest_first(
     (recorder,) = recorders
     fastest = [one.variant.name for one in sorted(earlier.trials, key=lambda one: (one.median_us, one.variant.name))]
     assert recorder.before is not None
-    assert set(fastest[: attempts.AT_ONCE]) <= set(recorder.before)
+    assert set(fastest[: attempts.FIRST_RECORDED_TRIALS]) <= set(recorder.before)
     assert sorted(recorder.told) == sorted(NAMES)
     assert sorted({*found, *recorder.given}) == sorted(NAMES)
     assert {name for name, _ in device.attempts} == set(NAMES) - set(found) - {THIRD}
@@ -185,7 +185,7 @@ def test_a_deadline_leaves_out_the_rest_and_still_has_a_winner(trials: Trials, m
     monkeypatch.setattr(tuner, "time", clock)
     outcome = tuned(device, trials, deadline=20.0)  # a fifth of it is for the finals, 3 s at most
     assert won(outcome) == MAY_WIN[5]
-    assert 17 <= len(outcome.trials) == trials.count() <= 17 + attempts.TRYING
+    assert 17 <= len(outcome.trials) == trials.count() <= 17 + attempts.MAX_QUEUED_ATTEMPTS
     assert outcome.left_out == len(NAMES) - len(outcome.trials)
     assert outcome.finals is not None
 
@@ -201,7 +201,7 @@ def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
     assert won(outcome) == MAY_WIN[5]
     assert len(outcome.trials) < len(NAMES)
     assert outcome.finals is not None
-    assert outcome.finals.turns >= ROUND
+    assert outcome.finals.rounds >= ROUNDS_PER_CHECK
     assert tuned(FakeTuningDevice(), trials, deadline=-1.0, latest=-1.0).finals is None
 
 
@@ -307,7 +307,7 @@ def test_an_interrupt_keeps_what_has_just_ended(trials: Trials, monkeypatch: pyt
         if entrant.name == BASE:
             return ended
         late.append((Future(), ended.result()))
-        if len(late) == attempts.TRYING:
+        if len(late) == attempts.MAX_QUEUED_ATTEMPTS:
             for future, trial in late[:-1]:
                 future.set_result(trial)
             raise KeyboardInterrupt
@@ -316,7 +316,7 @@ def test_an_interrupt_keeps_what_has_just_ended(trials: Trials, monkeypatch: pyt
     monkeypatch.setattr(FakeSession, "submit", end_late)
     with pytest.raises(Interrupted):
         tuned(FakeTuningDevice(), trials)
-    assert trials.count() == 1 + attempts.TRYING - 1
+    assert trials.count() == 1 + attempts.MAX_QUEUED_ATTEMPTS - 1
 
 
 def test_an_interrupt_keeps_what_was_tried_and_a_rerun_goes_on(trials: Trials) -> None:

@@ -12,7 +12,7 @@ from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import attempts, race, tuner
 from gen.tune.device import Entrant, Rounds
-from gen.tune.race import BESIDE, FINALISTS, HOT_TURNS, LAST_TURNS, MOST_HOT, ROUND
+from gen.tune.race import EXTRA_FINALISTS, FINALISTS, HOT_ROUNDS, LAST_HOT_ROUNDS, MAX_HOT_VARIANTS, ROUNDS_PER_CHECK
 from tests.fake_tuning import FakeSession, FakeTuningDevice, candidates
 from tests.host.tuner.given import ALL, H100, PROBLEM, tuned, won
 from tests.host.tuner.test_reruns import Ticking
@@ -37,14 +37,14 @@ def device_of(cold: dict[str, float], hot: dict[str, float], noise: float = 0.0)
 
 
 def samples(device: FakeTuningDevice) -> int:
-    return sum(len(names) * turns for names, turns in device.hot)
+    return sum(len(names) * count for names, count in device.hot)
 
 
 def clock_of(device: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
     """Lets the tuner's clock go on as far as the device's samples take; gives how far that is, in seconds."""
 
     def spent() -> float:
-        cold = sum(len(names) * turns for names, turns in device.finals)
+        cold = sum(len(names) * count for names, count in device.finals)
         return (COLD_US * cold + HOT_US * samples(device)) / 1e6
 
     for module in (attempts, race, tuner):
@@ -69,11 +69,11 @@ def test_halves_go_by_the_product_of_both_times(trials: Trials) -> None:
     by_both = sorted(cold, key=lambda name: cold[name] * hot[name])
     device = device_of(cold, hot)
     assert won(tuned(device, trials)) == by_both[0] == list(cold)[24]
-    fields = [(len(names), turns) for names, turns in device.hot]
-    assert fields[0] == (len(cold), HOT_TURNS)
-    assert fields[-1] == (FINALISTS + 1, LAST_TURNS)
-    assert all(after <= max(FINALISTS, before // 2) + BESIDE for (before, _), (after, _) in pairwise(fields))
-    assert {turns for _, turns in fields[:-1]} == {HOT_TURNS}
+    fields = [(len(names), count) for names, count in device.hot]
+    assert fields[0] == (len(cold), HOT_ROUNDS)
+    assert fields[-1] == (FINALISTS + 1, LAST_HOT_ROUNDS)
+    assert all(after <= max(FINALISTS, before // 2) + EXTRA_FINALISTS for (before, _), (after, _) in pairwise(fields))
+    assert {count for _, count in fields[:-1]} == {HOT_ROUNDS}
     for names, _ in device.hot[1:]:  # the fastest from cold caches is there to hold the others against
         assert set(names) == {*by_both[: len(names) - 1], next(iter(cold))}
     assert next(iter(cold)) in device.finals[-1][0]
@@ -83,7 +83,7 @@ def test_of_more_than_there_may_be_the_fastest_from_cold_caches_are_looked_at(tr
     cold = alike(90)
     device = device_of(cold, {})
     tuned(device, trials)
-    assert set(device.hot[0][0]) == set(list(cold)[:MOST_HOT])
+    assert set(device.hot[0][0]) == set(list(cold)[:MAX_HOT_VARIANTS])
 
 
 def test_the_winner_so_far_takes_every_look(trials: Trials) -> None:
@@ -111,8 +111,8 @@ def test_what_decided_who_comes_to_the_finals_does_not_decide_them(trials: Trial
     device = device_of(alike(50), {}, noise=0.01)
     outcome = tuned(device, trials)
     assert outcome.finals is not None
-    last, turns = device.hot[-1]
-    assert {name: len(times) for name, times in outcome.finals.hot_us.items()} == dict.fromkeys(last, turns)
+    last, count = device.hot[-1]
+    assert {name: len(times) for name, times in outcome.finals.hot_us.items()} == dict.fromkeys(last, count)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_before_a_deadline_as_many_are_looked_at_as_there_is_time_for(
     outcome = tuned(device, trials, deadline=seconds)
     assert least <= samples(device) <= most
     assert outcome.finals is not None
-    assert outcome.finals.turns >= ROUND
-    finals = len(outcome.finals.times_us) * ROUND * COLD_US / 1e6
+    assert outcome.finals.rounds >= ROUNDS_PER_CHECK
+    finals = len(outcome.finals.times_us) * ROUNDS_PER_CHECK * COLD_US / 1e6
     if seconds < 0.6:  # all of them would take longer
-        assert spent() <= seconds + finals + 0.02  # a heat takes a few turns, however little time there is
+        assert spent() <= seconds + finals + 0.02  # a heat takes a few rounds, however little time there is
 
 
 def test_where_no_graph_has_memory_the_fastest_from_cold_caches_wins_and_none_is_given_up(
@@ -139,11 +139,11 @@ def test_where_no_graph_has_memory_the_fastest_from_cold_caches_wins_and_none_is
 ) -> None:
     cold, rounds, short = alike(50), FakeSession.rounds, []
 
-    def without_memory(session: FakeSession, entrants: Sequence[Entrant], turns: int, *, hot: bool = False) -> Rounds:
+    def without_memory(session: FakeSession, entrants: Sequence[Entrant], count: int, *, hot: bool = False) -> Rounds:
         if hot:
             short.append(entrants[0].name)
             return Rounds(faults=(entrants[0].untimed("infeasible", "no memory for a graph"),))
-        return rounds(session, entrants, turns)
+        return rounds(session, entrants, count)
 
     monkeypatch.setattr(FakeSession, "rounds", without_memory)
     outcome = tuned(device_of(cold, {}), trials)

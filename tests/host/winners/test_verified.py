@@ -12,7 +12,7 @@ from gen.families.base import Variant
 from gen.families.regions import Bound, Region
 from gen.store.tuned import FILE, Winner
 from gen.tune.choose import Interval
-from gen.tune.verify import MOST_TURNS, TURNS, Check, verdict_of, verify
+from gen.tune.verify import FIRST_ROUNDS, MAX_ROUNDS, Check, verdict_of, verify
 from tests.fake_tuning import FakeFarm, FakeTuningDevice
 from tests.host.winners.given import BASE, TRANSPOSE, WIDE, timed
 
@@ -38,13 +38,13 @@ def test_a_winner_is_compared_with_base(us: float, verdict: str, bad: bool) -> N
     assert (check.verdict, check.bad) == (verdict, bad)
     assert check.ratio is not None
     assert check.ratio.center == pytest.approx(us / 10)
-    assert device.finals == [([BASE.name, WIDE.name], TURNS)]
+    assert device.finals == [([BASE.name, WIDE.name], FIRST_ROUNDS)]
 
 
 def test_what_is_not_clear_is_timed_longer_and_then_said() -> None:
     device = timed(10.1, own_noise=2.0)
     assert verified(winner_line(WIDE), device).verdict == "UNCLEAR"
-    assert sum(turns for _, turns in device.finals) == MOST_TURNS
+    assert sum(turns for _, turns in device.finals) == MAX_ROUNDS
 
 
 @pytest.mark.parametrize(
