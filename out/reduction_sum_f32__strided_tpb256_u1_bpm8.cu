@@ -15,7 +15,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 256, "unroll": 1}
-// Template: reduction/strided.cu.jinja, with its partials sha256 2cd4e825477b065d
+// Template: reduction/strided.cu.jinja, with its partials sha256 65ef38556b4a19a2
 //
 // Written by gen: change the template, not this file.
 

@@ -42,7 +42,7 @@ VOLATILE = "volatile float* const lanes = data; lanes[i] += lanes[i + stride];"
 
 MUTANTS = (
     # The sum over a warp and a block, which all reductions share.
-    Mutant("block sum: no barrier [5]", ON_SHFL, BLOCK, "  __syncthreads();\n", "", (RACE, UNINITIALISED)),
+    Mutant("block sum: no barrier [5]", ON_SHFL, BLOCK, "", "", (RACE, UNINITIALISED), at="barrier"),
     Mutant("block sum: mask of half a warp", ON_SHFL, BLOCK, "0xffffffffu", "0x0000ffffu", ABSENT),
     Mutant("block sum: first distance 8", ON_SHFL, BLOCK, "distance = 16", "distance = 8", WRONG),
     Mutant("block sum: identity 1", ON_SHFL, BLOCK, ": 0.0f);", ": 1.0f);", WRONG),
@@ -61,15 +61,12 @@ MUTANTS = (
     Mutant("finish: last partial left out", ON_SHFL, BLOCK, "i < count", "i < count - 1", WRONG),
     Mutant("finish: partials added twice", ON_INTERLEAVED, BLOCK, "i += kThreadsPerBlock)", "i += 32)", WRONG),
     Mutant(
-        "finish: whole numbers only", ON_SHFL, BLOCK, "  float sum = 0.0f;\n#pragma", "  int sum = 0;\n#pragma",
-        ("conversion", WRONG),
+        "finish: whole numbers only", ON_SHFL, BLOCK, "float sum = 0.0f;", "int sum = 0;", ("conversion", WRONG),
+        at="sum",
     ),
     Mutant("finish: all threads write", ON_SHFL, BLOCK, "if (threadIdx.x == 0) *out", "*out", RACE),
     # The states of a warp and a block, which all reductions but the literature's share.
-    Mutant(
-        "block: no barrier [5]", ON_GRID, STATE, "  __syncthreads();\n  if (threadIdx.x < 32) {",
-        "  if (threadIdx.x < 32) {", (RACE, UNINITIALISED),
-    ),
+    Mutant("block: no barrier [5]", ON_GRID, STATE, "", "", (RACE, UNINITIALISED), at="barrier"),
     Mutant("block: first distance 8", ON_GRID, STATE, "kCount / 2; dist", "kCount / 4; dist", WRONG),
     Mutant("block: one warp too many", ON_GRID, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("block: last warp left out", ON_GRID, STATE, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
@@ -129,10 +126,7 @@ MUTANTS = (
     ),
     Mutant("grid: vector of the wrong width", ON_GRID, SHARE, '16: "uint4"', '16: "uint2"', REFUSED),
     # grid: the block that comes last
-    Mutant(
-        "grid: no fence after the partial", ON_GRID, GRID,
-        "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
-    ),
+    Mutant("grid: no fence after the partial", ON_GRID, GRID, "", "", RACE, at="partial fence"),
     Mutant(
         "grid: fence of the block only, before the ticket", ON_GRID, GRID, "__threadfence();  // the partial",
         "__threadfence_block();  // the partial", RACE,
@@ -169,14 +163,11 @@ MUTANTS = (
         "grid: last but one takes itself for last", ON_GRID, GRID, ") == {{ blocks }} - 1;", ") == {{ blocks }} - 2;",
         (UNINITIALISED, RACE),
     ),
-    Mutant("grid: all blocks finish", ON_GRID, GRID, "  if (!is_last_block) return;\n", "", (UNINITIALISED, RACE)),
+    Mutant("grid: all blocks finish", ON_GRID, GRID, "", "", (UNINITIALISED, RACE), at="last block"),
+    Mutant("grid: no barrier after the ticket", ON_GRID, GRID, "", "", (UNINITIALISED, RACE), at="ticket barrier"),
     Mutant(
-        "grid: no barrier after the ticket", ON_GRID, GRID, "  __syncthreads();\n  if (!is", "  if (!is",
-        (UNINITIALISED, RACE),
-    ),
-    Mutant(
-        "grid: barrier in divergent code [3]", ON_GRID, GRID, "    {{ of_row }}[{{ block }}] = partial;\n",
-        "    partials[blockIdx.x] = partial;\n    __syncthreads();\n", BARRIER,
+        "grid: barrier in divergent code [3]", ON_GRID, GRID, "",
+        "    partials[blockIdx.x] = partial;\n    __syncthreads();\n", BARRIER, at="leave partial",
     ),
     Mutant("grid: partials by the read-only path", ON_GRID, STATE, "return __ldcg(", "return __ldg(", "read-only path"),
     Mutant(
@@ -195,8 +186,8 @@ MUTANTS = (
         f"{TAKEN_AS_CONST}\n#define partials const_cast<float*>(partials)", "read-only path",
     ),
     Mutant(
-        "grid: one block takes a ticket too", ON_GRID, GRID, "  if ({{ blocks }} == 1) {\n", "  if (false) {\n",
-        OUTSIDE_WRITE,
+        "grid: one block takes a ticket too", ON_GRID, GRID, "if ({{ blocks }} == 1) {", "if (false) {",
+        OUTSIDE_WRITE, at="one block",
     ),
     # grid: a second launch
     Mutant("second pass: last partial left out", ON_SECOND, SECOND, "split < splits;", "split + 1 < splits;", WRONG),
@@ -207,13 +198,15 @@ MUTANTS = (
     Mutant("second pass: all threads write", ON_SECOND, SECOND, "if (threadIdx.x == 0) write", "write", RACE),
     Mutant("second pass: one result for all", ON_SECOND_OF_ROWS, SECOND, "(total, n, result,", "(total, n, 0,",
            (RACE, WRONG)),
-    Mutant("second pass: all threads leave a partial", ON_SECOND, GRID, "  if (threadIdx.x > 0) return;\n", "", RACE),
+    Mutant("second pass: all threads leave a partial", ON_SECOND, GRID, "", "", RACE, at="first thread"),
     Mutant("second pass: blocks share a partial", ON_SECOND, GRID, "{{ own }} = partial;", "partials[0] = partial;",
            RACE),
     Mutant("second pass: blocks of rows share partials", ON_SECOND_OF_ROWS, GRID, "{{ own }} = partial;",
            "partials[split] = partial;", RACE),
-    Mutant("second pass: one block leaves a partial too", ON_SECOND, GRID, "  if ({{ blocks }} > 1) {\n",
-           "  if (true) {\n", OUTSIDE_WRITE),
+    Mutant(
+        "second pass: one block leaves a partial too", ON_SECOND, GRID, "if ({{ blocks }} > 1) {", "if (true) {",
+        OUTSIDE_WRITE, at="shared",
+    ),
     # flags: the last block waits for the others
     Mutant("flags: it looks once", ON_FLAGS, HANDING, "[w] >= kThere;", "[w] >= 0;", (WRONG, AGAIN)),
     Mutant("flags: slots stay as they are", ON_FLAGS, HANDING, "0ull);", "kThere);", (WRONG, AGAIN)),
@@ -239,25 +232,18 @@ MUTANTS = (
     # interleaved
     Mutant(
         "interleaved: barrier in divergent code [3]", ON_INTERLEAVED, INTERLEAVED,
-        "data[i] += data[i + stride];\n    __syncthreads();", "{ data[i] += data[i + stride]; __syncthreads(); }",
-        BARRIER,
+        "data[i] += data[i + stride];", "{ data[i] += data[i + stride]; __syncthreads(); }", BARRIER, at="pair",
     ),
+    Mutant("interleaved: no barrier between steps", ON_INTERLEAVED, INTERLEAVED, "", "", RACE, at="barrier"),
+    Mutant("interleaved: no barrier after the fold [5]", ON_INTERLEAVED, INTERLEAVED, "", "", RACE, at="fold barrier"),
     Mutant(
-        "interleaved: no barrier between steps", ON_INTERLEAVED, INTERLEAVED,
-        "data[i + stride];\n    __syncthreads();\n", "data[i + stride];\n", RACE,
-    ),
-    Mutant(
-        "interleaved: no barrier after the fold [5]", ON_INTERLEAVED, INTERLEAVED, "  }\n  __syncthreads();\n\n",
-        "  }\n\n", RACE,
-    ),
-    Mutant(
-        "interleaved: warps in lock-step [4]", ON_INTERLEAVED, INTERLEAVED, "__syncthreads();\n  }\n  if",
-        "if (stride > 32) __syncthreads();\n  }\n  if", RACE,
+        "interleaved: warps in lock-step [4]", ON_INTERLEAVED, INTERLEAVED, "__syncthreads();",
+        "if (stride > 32) __syncthreads();", RACE, at="barrier",
     ),
     Mutant(
         "interleaved: volatile warps in lock-step [4]", ON_INTERLEAVED, INTERLEAVED,
-        "data[i] += data[i + stride];\n    __syncthreads();",
-        f"{{ {VOLATILE} }}\n    if (stride > 32) __syncthreads();", RACE,
+        "data[i] += data[i + stride];", f"{{ {VOLATILE} }}", RACE,
+        also=(("__syncthreads();\n  }\n  if", "if (stride > 32) __syncthreads();\n  }\n  if"),), at="pair",
     ),
     Mutant(
         "interleaved: unroll drops the tail [1]", ON_WIDE, INTERLEAVED, "  if (i < left) {",
@@ -272,8 +258,8 @@ MUTANTS = (
         "i + u * kThreadsPerBlock <= left", OUTSIDE_READ,
     ),
     Mutant(
-        "interleaved: return before a barrier [3]", ON_INTERLEAVED, INTERLEAVED, "  const int i = threadIdx.x;\n",
-        "  const int i = threadIdx.x;\n  if (0 < left && left <= i) return;\n", BARRIER,
+        "interleaved: return before a barrier [3]", ON_INTERLEAVED, INTERLEAVED, "",
+        "  const int i = threadIdx.x;\n  if (0 < left && left <= i) return;\n", BARRIER, at="thread",
     ),
     Mutant(
         "interleaved: tree past the end", ON_INTERLEAVED, INTERLEAVED, "i < stride && i + stride < left", "i < stride",
@@ -415,7 +401,7 @@ UNCHANGED = (
         "the fence before them orders plain loads too",
     ),
     Unchanged(
-        "interleaved: no barrier after the last step", ON_INTERLEAVED, INTERLEAVED, "data[i + stride];\n    __sync",
-        "data[i + stride];\n    if (stride > 1) __sync", "thread 0 alone takes the last step, and reads its result",
+        "interleaved: no barrier after the last step", ON_INTERLEAVED, INTERLEAVED, "__sync",
+        "if (stride > 1) __sync", "thread 0 alone takes the last step, and reads its result", at="barrier",
     ),
 )  # fmt: skip

@@ -30,9 +30,6 @@ ON_STREAM = "reduction_sum_f32_axis0__stream_tpb128_u4_v16_bpm8"
 ON_STRIDED_TWICE = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8_secondpass"
 ON_STRIDED = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8"
 
-SAYS_SO = "__threadfence();  // the partial results are there before the ticket says so\n"
-OWN = "#pragma unroll\n      for (int item = 0; item < kVecItems; ++item) {\n        own["
-LOADS = "for (; row + (kUnroll - 1) * kRowsY < n; row += stride) {\n      Vector"
 
 MUTANTS = (
     # rows
@@ -59,10 +56,8 @@ MUTANTS = (
     ),
     Mutant(
         "rows: first distance of half a group", ON_ROWS_AT_ONCE, ROWS,
-        "distance = kGroup / 2; distance > 0; distance /= 2) {\n"
-        "    state = combine(state, from_lane(state, distance));\n  }\n{% endif %}\n  return",
-        "distance = kGroup / 4; distance > 0; distance /= 2) {\n"
-        "    state = combine(state, from_lane(state, distance));\n  }\n{% endif %}\n  return", WRONG,
+        "distance = kGroup / 2; distance > 0; distance /= 2) {",
+        "distance = kGroup / 4; distance > 0; distance /= 2) {", WRONG, at="group",
     ),
     Mutant(
         "rows: several at once, unguarded", ON_ROWS_AT_ONCE, ROWS, "if (row < rows && i < vectors) loaded",
@@ -77,10 +72,8 @@ MUTANTS = (
         "if (row < rows && i < vectors) fold", "if (row < rows && i < vectors - 1) fold", WRONG,
     ),
     Mutant(
-        "rows: half of several long ones left out", ON_ROWS_AT_ONCE, ROWS,
-        "for (int r = 0; r < kAtOnce; ++r) {\n    const long long row = first + r * kGroups;\n    State state",
-        "for (int r = 0; r < kAtOnce / 2; ++r) {\n    const long long row = first + r * kGroups;\n    State state",
-        (WRONG, AGAIN),
+        "rows: half of several long ones left out", ON_ROWS_AT_ONCE, ROWS, "for (int r = 0; r < kAtOnce; ++r) {",
+        "for (int r = 0; r < kAtOnce / 2; ++r) {", (WRONG, AGAIN), at="rows one by one",
     ),
     Mutant(
         "rows: a warp's share to each thread of a block", ON_ROWS_OF_BLOCKS, ROWS,
@@ -99,26 +92,22 @@ MUTANTS = (
     ),
     # columns
     Mutant(
-        "columns: no barrier in the tree [5]", ON_COLUMNS, COLUMNS, "    __syncthreads();\n    if (threadIdx.y < half)",
-        "    if (threadIdx.y < half)", (RACE, UNINITIALISED),
+        "columns: no barrier in the tree [5]", ON_COLUMNS, COLUMNS, "", "", (RACE, UNINITIALISED),
+        at="tree barrier",
     ),
     Mutant(
         "columns: tree without its last step", ON_COLUMNS, COLUMNS, "half = kRowsY / 2; half > 0;",
         "half = kRowsY / 2; half > 1;", WRONG,
     ),
-    Mutant(
-        "columns: no barrier after the partials", ON_COLUMNS, COLUMNS,
-        "    __syncthreads();\n    if (threadIdx.x == 0 && threadIdx.y == 0) {",
-        "    if (threadIdx.x == 0 && threadIdx.y == 0) {", RACE,
-    ),
-    Mutant("columns: no fence after the partials", ON_COLUMNS, COLUMNS, f"      {SAYS_SO}", "", RACE),
+    Mutant("columns: no barrier after the partials", ON_COLUMNS, COLUMNS, "", "", RACE, at="partials barrier"),
+    Mutant("columns: no fence after the partials", ON_COLUMNS, COLUMNS, "", "", RACE, at="fence"),
     Mutant(
         "columns: no fence after the ticket", ON_COLUMNS, COLUMNS, "      if (is_last_block) __threadfence();", "     ",
         RACE,
     ),
     Mutant(
-        "columns: no barrier after the ticket", ON_COLUMNS, COLUMNS, "    __syncthreads();\n    if (!is", "    if (!is",
-        (UNINITIALISED, RACE),
+        "columns: no barrier after the ticket", ON_COLUMNS, COLUMNS, "", "", (UNINITIALISED, RACE),
+        at="ticket barrier",
     ),
     Mutant(
         "columns: counter not reset", ON_COLUMNS, COLUMNS, "atomicInc(tickets + matrix * strips + strip, splits - 1)",
@@ -136,22 +125,26 @@ MUTANTS = (
         "columns: last rows unguarded", ON_COLUMNS, COLUMNS, "if (here < n && column + item < columns) loaded",
         "if (column + item < columns) loaded", OUTSIDE_READ,
     ),
-    Mutant("columns: a row too many [2]", ON_SINGLE_ROWS, COLUMNS, LOADS, LOADS.replace("< n", "<= n"), OUTSIDE_READ),
+    Mutant(
+        "columns: a row too many [2]", ON_SINGLE_ROWS, COLUMNS,
+        "for (; row + (kUnroll - 1) * kRowsY < n; row += stride) {",
+        "for (; row + (kUnroll - 1) * kRowsY <= n; row += stride) {", OUTSIDE_READ, at="loop",
+    ),
     Mutant(
         "columns: last tile dropped [1]", ON_COLUMNS, COLUMNS, "for (; row < n; row += stride) {",
         "for (; false; row += stride) {", WRONG,
     ),
     Mutant(
-        "columns: last rows of vectors dropped [1]", ON_COLUMNS, COLUMNS, "    if (row < n) {\n", "    if (false) {\n",
-        WRONG,
+        "columns: last rows of vectors dropped [1]", ON_COLUMNS, COLUMNS, "if (row < n) {", "if (false) {", WRONG,
+        at="last tile",
     ),
     Mutant(
         "columns: a row of vectors too many [2]", ON_COLUMNS, COLUMNS, "if (row + u * kRowsY < n) loaded",
         "if (row + u * kRowsY <= n) loaded", OUTSIDE_READ,
     ),
     Mutant(
-        "columns: vectors of rows that are not there", ON_COLUMNS, COLUMNS, "if (here < n) {\n", "{\n",
-        (UNINITIALISED, WRONG),
+        "columns: vectors of rows that are not there", ON_COLUMNS, COLUMNS, "if (here < n) {", "{",
+        (UNINITIALISED, WRONG), at="last rows",
     ),
     Mutant(
         "columns: vectors where rows begin between them", ON_COLUMNS, COLUMNS, "if (whole && aligned) {",
@@ -161,10 +154,7 @@ MUTANTS = (
         "columns: results past the last", ON_COLUMNS, COLUMNS, "if (result < columns) write", "write",
         (OUTSIDE_WRITE, RACE),
     ),
-    Mutant(
-        "columns: no barrier before the results", ON_COLUMNS, COLUMNS,
-        "results.\n  __syncthreads();", "results.", (RACE, WRONG),
-    ),
+    Mutant("columns: no barrier before the results", ON_COLUMNS, COLUMNS, "", "", (RACE, WRONG), at="results barrier"),
     Mutant(
         "columns: results of other columns", ON_COLUMNS, COLUMNS,
         "place % kVecItems * kThreadsX + place / kVecItems", "place", WRONG,
@@ -186,38 +176,34 @@ MUTANTS = (
     ),
     Mutant(
         "columns: second pass takes every strip for the first", ON_COLUMNS_TWICE, COLUMNS,
-        "of_strip = partials + (matrix * strips + strip) * splits * kStrip;\n  State states",
-        "of_strip = partials;\n  State states", WRONG,
+        "of_strip = partials + (matrix * strips + strip) * splits * kStrip;", "of_strip = partials;", WRONG,
+        at="second pass strip",
     ),
     Mutant(
         "columns: splits leave one partial", ON_COLUMNS_TWICE, COLUMNS, "+ strip) * splits + split) * kStrip;",
         "+ strip) * splits) * kStrip;", RACE,
     ),
     Mutant(
-        "columns: all rows of threads leave partials", ON_COLUMNS_TWICE, COLUMNS,
-        f"    if (threadIdx.y == 0) {{\n{OWN}", f"    if (true) {{\n{OWN}", RACE,
+        "columns: all rows of threads leave partials", ON_COLUMNS_TWICE, COLUMNS, "if (threadIdx.y == 0) {",
+        "if (true) {", RACE, at="first threads",
     ),
     # stream
     Mutant(
-        "stream of rows: no barrier in the tree [5]", ON_STREAM, STREAM,
-        "    __syncthreads();\n    for (int i = threadIdx.x; i < (rows", "    for (int i = threadIdx.x; i < (rows",
-        (RACE, UNINITIALISED),
+        "stream of rows: no barrier in the tree [5]", ON_STREAM, STREAM, "", "", (RACE, UNINITIALISED),
+        at="tree barrier",
     ),
     Mutant(
         "stream of rows: an odd row dropped", ON_STREAM, STREAM, "i < (rows - half) * columns;",
         "i < (rows / 2 - 1) * columns;", WRONG,
     ),
-    Mutant("stream of rows: no fence after the partials", ON_STREAM, STREAM, f"    {SAYS_SO}", "", RACE),
+    Mutant("stream of rows: no fence after the partials", ON_STREAM, STREAM, "", "", RACE, at="fence"),
     Mutant(
         "stream of rows: no fence after the ticket", ON_STREAM, STREAM, "if (is_last_block) __threadfence();", "", RACE,
     ),
+    Mutant("stream of rows: no barrier after the partials", ON_STREAM, STREAM, "", "", RACE, at="partials barrier"),
     Mutant(
-        "stream of rows: no barrier after the partials", ON_STREAM, STREAM,
-        "  __syncthreads();\n  if (threadIdx.x == 0) {\n", "  if (threadIdx.x == 0) {\n", RACE,
-    ),
-    Mutant(
-        "stream of rows: no barrier after the ticket", ON_STREAM, STREAM, "  __syncthreads();\n  if (!is", "  if (!is",
-        (UNINITIALISED, RACE),
+        "stream of rows: no barrier after the ticket", ON_STREAM, STREAM, "", "", (UNINITIALISED, RACE),
+        at="ticket barrier",
     ),
     Mutant(
         "stream of rows: counter not reset", ON_STREAM, STREAM, "atomicInc(ticket, gridDim.x - 1)",
@@ -229,8 +215,8 @@ MUTANTS = (
     Mutant("stream of rows: tail dropped [1]", ON_STREAM, STREAM, "behind + next; i < items;", "behind + next; i < 0;",
            WRONG),
     Mutant(
-        "stream of rows: leftover vectors dropped [1]", ON_STREAM, STREAM, "    if (i < vectors) {\n      Vector",
-        "    if (false) {\n      Vector", WRONG,
+        "stream of rows: leftover vectors dropped [1]", ON_STREAM, STREAM, "if (i < vectors) {", "if (false) {",
+        WRONG, at="last vectors",
     ),
     Mutant(
         "stream of rows: one vector too many [2]", ON_STREAM, STREAM, "if (i + u * stride < vectors) loaded",
@@ -257,16 +243,13 @@ MUTANTS = (
         "strided: blocks read the same", ON_STRIDED, STRIDED, "static_cast<long long>(split) * kThreadsPerBlock",
         "0LL * kThreadsPerBlock", WRONG,
     ),
-    Mutant(
-        "strided: no fence after the partial", ON_STRIDED, STRIDED,
-        "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
-    ),
+    Mutant("strided: no fence after the partial", ON_STRIDED, STRIDED, "", "", RACE, at="fence"),
     Mutant(
         "strided: no fence after the ticket", ON_STRIDED, STRIDED, "if (is_last_block) __threadfence();", "", RACE,
     ),
     Mutant(
-        "strided: no barrier after the ticket", ON_STRIDED, STRIDED, "  __syncthreads();\n  if (!is", "  if (!is",
-        (UNINITIALISED, RACE),
+        "strided: no barrier after the ticket", ON_STRIDED, STRIDED, "", "", (UNINITIALISED, RACE),
+        at="ticket barrier",
     ),
     Mutant(
         "strided: counter not reset", ON_STRIDED, STRIDED, "atomicInc(tickets + result, splits - 1)",
@@ -276,24 +259,20 @@ MUTANTS = (
         "strided: results share partials", ON_STRIDED_TWICE, STRIDED, "partials[result * splits + split] = state;",
         "partials[split] = state;", RACE,
     ),
-    Mutant(
-        "strided: all threads leave a partial", ON_STRIDED_TWICE, STRIDED, "  if (threadIdx.x > 0) return;\n", "", RACE,
-    ),
+    Mutant("strided: all threads leave a partial", ON_STRIDED_TWICE, STRIDED, "", "", RACE, at="first thread"),
 )  # fmt: skip
 
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE = (
     Mutant(
         "columns: column in 31 bits", ON_COLUMNS, COLUMNS,
-        "const long long column = strip * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
-        "const int column = static_cast<int>(strip) * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
-        OVERFLOW,
+        "const long long column = strip * kStrip + threadIdx.x * kVecItems;",
+        "const int column = static_cast<int>(strip) * kStrip + threadIdx.x * kVecItems;", OVERFLOW, at="column",
     ),
     Mutant(
         "columns: column in 32 bits", ON_COLUMNS, COLUMNS,
-        "const long long column = strip * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
-        "const unsigned column = strip * kStrip + threadIdx.x * kVecItems;\n  const Item* const top",
-        (WRONG, UNTOUCHED, RACE),
+        "const long long column = strip * kStrip + threadIdx.x * kVecItems;",
+        "const unsigned column = strip * kStrip + threadIdx.x * kVecItems;", (WRONG, UNTOUCHED, RACE), at="column",
     ),
     Mutant(
         "columns: places within a matrix in 32 bits", ON_COLUMNS, COLUMNS, "top[here * pitch + item]",
@@ -310,17 +289,15 @@ LARGE = (
         "const unsigned first = blockIdx.x", (WRONG, UNTOUCHED, RACE),
     ),
     Mutant(
-        "rows: where a row begins in 32 bits", ON_ROWS_AT_ONCE, ROWS,
-        "Raw*>(in + row * pitch);\n#pragma unroll\n      for (int u",
-        "Raw*>(in + static_cast<unsigned>(row * pitch));\n#pragma unroll\n      for (int u", (WRONG, UNTOUCHED),
+        "rows: where a row begins in 32 bits", ON_ROWS_AT_ONCE, ROWS, "Raw*>(in + row * pitch);",
+        "Raw*>(in + static_cast<unsigned>(row * pitch));", (WRONG, UNTOUCHED), at="row begins",
     ),
 )  # fmt: skip
 
 UNCHANGED = (
     Unchanged(
-        "stream of rows: no barrier after the tree", ON_STREAM, STREAM,
-        "    rows = half;\n  }\n  __syncthreads();\n", "    rows = half;\n  }\n",
-        "each thread reads the states of the first row that it has itself written last",
+        "stream of rows: no barrier after the tree", ON_STREAM, STREAM, "", "",
+        "each thread reads the states of the first row that it has itself written last", at="last barrier",
     ),
     Unchanged(
         "stream of rows: threads that keep no column", ON_STREAM, STREAM, "if (threadIdx.x < active) {", "if (true) {",

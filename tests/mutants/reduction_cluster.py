@@ -15,7 +15,7 @@ MEET = "  __cluster_barrier_arrive();\n  __cluster_barrier_wait();\n"
 
 MUTANTS = (
     # A cluster
-    Mutant("cluster: half of the first barrier", ON_CLUSTER, CLUSTER, BEGUN, "", CLUSTER_BARRIER),
+    Mutant("cluster: half of the first barrier", ON_CLUSTER, CLUSTER, "", "", CLUSTER_BARRIER, at="begun"),
     Mutant("cluster: nobody waits for blocks to begin", ON_CLUSTER, CLUSTER, BEGUN, "", LIFETIME,
            ((MEET, "  __cluster_barrier_wait();\n"),)),
     Mutant("cluster: no barrier before the states are read", ON_CLUSTER, CLUSTER, MEET, "",
@@ -32,8 +32,10 @@ MUTANTS = (
     Mutant("cluster: a rank that there is not", ON_CLUSTER, CLUSTER, "(states, 0)", "(states, kCluster)", INDEX),
     Mutant("cluster: blocks share places", ON_CLUSTER, CLUSTER, "[rank * kWarps + threadIdx.x / 32]",
            "[threadIdx.x / 32]", RACE),
-    Mutant("cluster: all lanes leave a state", ON_CLUSTER, CLUSTER, "  if (threadIdx.x % 32 == 0) {\n    State*",
-           "  {\n    State*", RACE),
+    Mutant(
+        "cluster: all lanes leave a state", ON_CLUSTER, CLUSTER, "if (threadIdx.x % 32 == 0) {", "{", RACE,
+        at="first lanes",
+    ),
     Mutant("cluster: states of the first block only", ON_CLUSTER, CLUSTER, "warp < kCluster * kWarps;",
            "warp < kWarps;", WRONG),
     Mutant("cluster: one state too many", ON_CLUSTERS, CLUSTER, "warp < kCluster * kWarps;",
@@ -47,11 +49,10 @@ MUTANTS = (
            WRONG),
     Mutant("clusters: every block takes a ticket", ON_CLUSTERS, CLUSTER, "if (rank > 0 || threadIdx.x >= 32) return;",
            "if (threadIdx.x >= 32) return;", RACE),
-    Mutant("clusters: no fence after the partial", ON_CLUSTERS, CLUSTER,
-           "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE),
+    Mutant("clusters: no fence after the partial", ON_CLUSTERS, CLUSTER, "", "", RACE, at="fence"),
     Mutant("clusters: no fence after the ticket", ON_CLUSTERS, CLUSTER, "    if (is_last_cluster) __threadfence();",
            "   ", RACE),
-    Mutant("clusters: lanes in lock-step [4]", ON_CLUSTERS, CLUSTER, "  __syncwarp();\n", "", RACE),
+    Mutant("clusters: lanes in lock-step [4]", ON_CLUSTERS, CLUSTER, "", "", RACE, at="ticket shared"),
     Mutant("clusters: counter not reset", ON_CLUSTERS, CLUSTER, "atomicInc({{ ticket }}, clusters - 1)",
            "atomicAdd({{ ticket }}, 1)", AGAIN),
     Mutant("clusters: last partial left out", ON_CLUSTERS, CLUSTER, "i < clusters;", "i + 1 < clusters;", WRONG),

@@ -49,21 +49,18 @@ MUTANTS = (
     Mutant("single: all threads write", ON_SINGLE, SINGLE, "if (threadIdx.x == 0) write", "write", RACE),
     Mutant("single: block of one warp sums half of it", ON_WARP, STATE, "kCount = 32", "kCount = 16", WRONG),
     Mutant("single: half of the warps left out", ON_SINGLE, STATE, "warp<kWarps>", "warp<kWarps / 2>", WRONG),
-    Mutant(
-        "single: no barrier [5]", ON_SINGLE, STATE, "  __syncthreads();\n  if (threadIdx.x < 32) {",
-        "  if (threadIdx.x < 32) {", (RACE, UNINITIALISED),
-    ),
+    Mutant("single: no barrier [5]", ON_SINGLE, STATE, "", "", (RACE, UNINITIALISED), at="barrier"),
     Mutant("single: one warp too many", ON_SINGLE, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("single: mask of half a warp", ON_WARP, STATE, "0xffffffffu, state, d", "0x0000ffffu, state, d", ABSENT),
     Mutant("single: places from the head on", ON_FIRST, SINGLE, '"head + i * kVecItems"', '"i * kVecItems"', WRONG),
     Mutant("single: place of the tail", ON_FIRST, SINGLE, '"lift(in[end], end)"', '"lift(in[end], thread)"', WRONG),
     Mutant(
-        "single: no barrier before the first warp takes over [5]", ON_SHARED, STATE,
-        "  __syncthreads();\n  if (threadIdx.x >= 32)", "  if (threadIdx.x >= 32)", (RACE, UNINITIALISED),
+        "single: no barrier before the first warp takes over [5]", ON_SHARED, STATE, "", "", (RACE, UNINITIALISED),
+        at="lanes barrier",
     ),
     Mutant(
-        "single: no barrier before one thread adds the warps' sums [5]", ON_SUMS, SUMS,
-        "  __syncthreads();\n  if (threadIdx.x == 0) {", "  if (threadIdx.x == 0) {", (RACE, UNINITIALISED),
+        "single: no barrier before one thread adds the warps' sums [5]", ON_SUMS, SUMS, "", "",
+        (RACE, UNINITIALISED), at="barrier",
     ),
     Mutant("single: a warp's sum left out", ON_SUMS, SUMS, "int other = 1;", "int other = 2;", WRONG),
     Mutant(
@@ -72,12 +69,8 @@ MUTANTS = (
     Mutant("single: pieces of a sum that overlap", ON_SUMS, SUMS, "state >> i * kPieceBits", "state >> i * 21", WRONG),
     Mutant("single: pieces of a sum too wide", ON_SUMS, SUMS, "kPieceBits = 22", "kPieceBits = 28", REFUSED),
     Mutant("single: half a warp adds", ON_SUMS, SUMS, "0xffffffffu, piece", "0x0000ffffu, piece", ABSENT),
-    Mutant(
-        "single: no order between lanes", ON_SHARED, STATE, "  __syncwarp();\n", "", (RACE, UNINITIALISED),
-    ),
-    Mutant(
-        "single: all warps take over", ON_SHARED, STATE, "  if (threadIdx.x >= 32) return state;\n", "", (INDEX, RACE),
-    ),
+    Mutant("single: no order between lanes", ON_SHARED, STATE, "", "", (RACE, UNINITIALISED), at="lanes order"),
+    Mutant("single: all warps take over", ON_SHARED, STATE, "", "", (INDEX, RACE), at="first warp"),
     Mutant("single: the last warp left out", ON_SHARED, STATE, "warp < kWarps;", "warp < kWarps - 1;", WRONG),
     Mutant("single: the last lane left out", ON_SHARED, STATE, "lane < 32; ++lane", "lane < 31; ++lane", WRONG),
     Mutant(
@@ -92,9 +85,8 @@ MUTANTS = (
 LARGE: tuple[Mutant, ...] = ()
 UNCHANGED = (
     Unchanged(
-        "single: all lanes of the first warp combine them", ON_SHARED, STATE, "  if (threadIdx.x > 0) return state;\n",
-        "",
-        "the first lane alone writes; the others' reads of the same states are for nothing",
+        "single: all lanes of the first warp combine them", ON_SHARED, STATE, "", "",
+        "the first lane alone writes; the others' reads of the same states are for nothing", at="first thread",
     ),
     Unchanged(
         "single: all lanes of the first warp take part", ON_SINGLE, STATE, "warp<kWarps>", "warp<32>",
