@@ -192,9 +192,11 @@ def _torch(name: str, tensor: Any) -> Given:
 
 
 def _numpy_dtype(name: str, torch_dtype: Any) -> np.dtype[Any]:
-    import ml_dtypes  # names bfloat16 and its kin
-
     word = str(torch_dtype).removeprefix("torch.")
+    try:
+        return np.dtype(word)
+    except TypeError:
+        import ml_dtypes  # slow to import; names bfloat16 and its kin
     try:
         return np.dtype(getattr(ml_dtypes, word, word))
     except TypeError as error:

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from gen.families.plans import Step, steps
 from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, handle_of, make, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
-from gen.runtime.launcher import Launcher, program
+from gen.runtime.launcher import Launcher
+from gen.runtime.loader import Loader
 from gen.runtime.signature import ALIGNMENT, Results, Signature
 from gen.runtime.workspace import Buffers, Needed, Workspace
 
@@ -78,37 +78,6 @@ class Launches:
             self._seen.clear()
         self._seen.add(given)
         return graph
-
-
-class Loader:
-    """Compiles the texts of variants for a device and loads them, each once. Threads may share one.
-
-    Attributes:
-        device: where.
-    """
-
-    def __init__(self, device: Device, cache: Path) -> None:
-        """Keeps what it builds, beside what the device compiles, in the folder `cache`."""
-        self.device = device
-        self._cache = cache
-        self._codes: dict[str, Code] = {}
-        self._lock = threading.Lock()
-
-    def code(self, made: Variant) -> Code:
-        """A variant's machine code; the device must be current."""
-        text = render(made)
-        with self._lock:
-            if text not in self._codes:
-                self._codes[text] = self.device.load(self.device.compile(made.name, text), made)
-            return self._codes[text]
-
-    def launcher(self, signature: Signature) -> Launcher | None:
-        """What repeats calls; None where this device, machine or spec has no such thing."""
-        functions = self.device.driver_functions()
-        if functions is None or signature.numbers:
-            return None
-        module = program(self._cache)
-        return None if module is None else Launcher(module, functions, self.device.index, signature)
 
 
 class Kernel:

@@ -7,14 +7,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from gen.errors import ArgumentError, DeviceError, GenError
-from gen.families import families
+from gen.errors import ArgumentError, DeviceError, GenError, UnknownNameError
+from gen.families import FAMILIES, families
 from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.gpu.device import Device
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
-from gen.runtime.kernel import Kernel, Loader
+from gen.runtime.kernel import Kernel
+from gen.runtime.loader import Loader
 from gen.store.folder import remember as write_down
 
 CPU = "cpu"
@@ -49,7 +50,10 @@ def load(
         DeviceError: there is no such GPU.
     """
     folder = _folder(home)
-    family, meant = family_and_spec(families(), spec, folder)
+    try:
+        family, meant = family_and_spec(FAMILIES, spec, folder)
+    except UnknownNameError:  # those of other packages are found in the metadata of all, which are many files
+        family, meant = family_and_spec(families(), spec, folder)
     if shape is None and runtime_parameters:
         raise ArgumentError(next(iter(runtime_parameters)), "must come with shape: without one every call says it")
     if shape is None:
