@@ -6,6 +6,7 @@ HYPOTHESIS_PROFILE chooses a profile. Without it they are 20 examples where exha
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def pytest_configure(config: pytest.Config) -> None:
     found = "short" if config.option.markexpr == "not exhaustive" else "full"
     always_the_same = " ci" if os.environ.get("CI", "").lower() in ("1", "true") else ""
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or found + always_the_same)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays for good: no garbage collection looks through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

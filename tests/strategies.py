@@ -24,10 +24,19 @@ from gen.families.transpose.values import NUMBERS, PARTS, Values
 from gen.proof.cases import COUNTS, MULTIPROCESSOR_COUNTS, OFFSETS, Case, Content, awkward, draw_extents, draw_shape
 
 C = TypeVar("C", bound=Config)
+T = TypeVar("T")
 
 # Arrays of one value, which hide most faults but those of identities, half as often as the others.
 CONTENTS = tuple(content for content in Content for _ in range(1 if content.value.startswith("all") else 2))
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def not_simplest(strategy: SearchStrategy[T]) -> SearchStrategy[T]:
+    """The same values, for tests of one or two examples: Hypothesis begins with the simplest, such as empty arrays.
+
+    That one is made invalid, so it does not count as an example.
+    """
+    return st.booleans().filter(bool).flatmap(lambda _: strategy)
 
 
 def configs(config: type[C]) -> SearchStrategy[C]:

@@ -72,6 +72,7 @@ class HostRunner:
         self._steps_per_thread = steps_per_thread
         self._registers = dict(registers or {})
         self._paths = dict(paths or {})
+        self._texts: dict[Variant, str] = {}
 
     def on(self, limits: Limits) -> HostRunner:
         """The same code on another device, for instance one of few multiprocessors, where loops over the grid loop."""
@@ -114,8 +115,10 @@ class HostRunner:
     def _source(self, variant: Variant) -> Source:
         entries = tuple(dict.fromkeys(variant.name + launch.entry for launch in variant.plan.launches))
         major, minor = self.limits.compute_capability
+        if variant not in self._texts:
+            self._texts[variant] = self._text(variant)
         return Source(
-            variant.name, self._text(variant), entries, 100 * major + 10 * minor, self._paths.get(variant.name)
+            variant.name, self._texts[variant], entries, 100 * major + 10 * minor, self._paths.get(variant.name)
         )
 
 

@@ -180,8 +180,33 @@ class Marks:
 
     def elements(self, mark: int, size: int) -> Array:
         """The numbers, in order, of the elements of so many bytes of which at least one byte has this mark."""
-        found = [(np.flatnonzero(flags & mark) + start) // size for start, flags in self.pieces()]
-        return distinct(np.concatenate([np.zeros(0, np.int64), *found]))
+        found = [np.zeros(0, np.int64)]
+        batch: list[tuple[int, Array]] = []
+        waiting = 0
+        for start, flags in self.pieces():
+            batch.append((start, flags))
+            waiting += flags.size
+            if waiting >= BATCH_BYTES:
+                found.append(_marked(batch, mark))
+                batch, waiting = [], 0
+        found.append(_marked(batch, mark))
+        return distinct(np.concatenate(found) // size)
+
+
+BATCH_BYTES = 1 << 20  # pieces are of few pages: they are looked through together
+
+
+def _marked(pieces: Sequence[tuple[int, Array]], mark: int) -> Array:
+    """The numbers of the bytes that have this mark, of pieces in order, each of whole pages."""
+    if not pieces:
+        return np.zeros(0, np.int64)
+    flags = np.concatenate([one for _, one in pieces])
+    words = np.flatnonzero(flags.view(np.uint64))  # most bytes are 0
+    word, byte = np.nonzero(flags.reshape(-1, 8)[words] & mark)
+    place = words[word] * 8 + byte
+    ends = np.cumsum([one.size for _, one in pieces])
+    shifts = np.array([start for start, _ in pieces]) - np.concatenate([[0], ends[:-1]])
+    return np.asarray(place + shifts[np.searchsorted(ends, place, side="right")])
 
 
 def distinct(numbers: Array) -> Array:

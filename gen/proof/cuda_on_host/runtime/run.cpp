@@ -385,6 +385,6 @@ extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault*
   const bool enough = Blocks().run_all();
   run.current = nullptr;
   forget_chains();
-  forget_words();
+  forget_many_words();
   return enough ? fault->kind == Kind::kNone ? 0 : 1 : 2;
 }

@@ -219,6 +219,7 @@ Spot locate(uint64_t address);
 bool prepare_shared();
 bool prepare_words();
 void forget_words();
+void forget_many_words();  // unless they are few
 bool prepare_cells(Block& block);
 void release_cells(Block& block);
 

@@ -44,7 +44,9 @@ namespace {
 
 constexpr int kNearReaders = 16;  // of a word that are looked through; further ones are found by their names
 
-constexpr size_t kKeptBytes = size_t(1) << 26;  // notes that may stay in memory between launches
+// Notes that may stay in memory between launches: every word says of which epoch it is. And as many as may keep their
+// addresses: to empty more of them, the system would look through page tables that stay for good.
+constexpr size_t kKeptBytes = size_t(1) << 24, kKeptAddresses = size_t(1) << 30;
 
 char* area;  // mapped page by page when it is touched
 size_t area_bytes, used;
@@ -58,6 +60,12 @@ uint32_t& far_place(const Word& word, uint16_t who) {
 }
 
 int shift_of(int granule) { return granule == 4 ? 2 : granule == 2 ? 1 : 0; }
+
+void give_back() {
+  if (area != nullptr) munmap(area, area_bytes);
+  area = nullptr;
+  area_bytes = used = 0;
+}
 
 Word* take(uint64_t bytes, int shift) {
   Word* first = reinterpret_cast<Word*>(area + used);
@@ -98,14 +106,12 @@ bool prepare_words() {
     if (launch.buffers[i].writable) needed += 2 * (launch.buffers[i].high - launch.buffers[i].low + 2) * sizeof(Word);
   }
   if (needed > area_bytes) {
-    if (area != nullptr) munmap(area, area_bytes);
-    area_bytes = 0;
+    give_back();
     void* mapped = mmap(nullptr, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    area = mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
-    if (area == nullptr) return false;
+    if (mapped == MAP_FAILED) return false;
+    area = static_cast<char*>(mapped);
     area_bytes = needed;
   }
-  if (used > kKeptBytes) forget_words();
   used = 0;
   words.assign(launch.buffer_count, {nullptr, 0});
   for (int64_t i = 0; i < launch.buffer_count; ++i) {
@@ -123,7 +129,12 @@ bool prepare_words() {
 }
 
 void forget_words() {
+  if (area_bytes > kKeptAddresses) give_back();
   if (area != nullptr) madvise(area, area_bytes, MADV_DONTNEED);
+}
+
+void forget_many_words() {
+  if (used > kKeptBytes) forget_words();
 }
 
 void refine(int32_t number) {
