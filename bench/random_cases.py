@@ -41,7 +41,7 @@ from gen.families import FAMILIES
 from gen.families.names import find_family
 from gen.families.reduction import reduction
 from gen.families.stencil import StencilSpec
-from gen.families.stencil.spec import BOUNDARIES, MOST_AXES
+from gen.families.stencil.spec import BOUNDARIES, MAX_AXES
 from gen.families.transpose import TransposeSpec
 
 LEAST_BYTES, MOST_BYTES = 1 << 12, 1 << 31  # of the first input
@@ -258,7 +258,7 @@ def _stencils(random: Random) -> Iterator[RandomCase]:
     family, sizes = find_family(FAMILIES, "stencil"), _Sizes.of(random)
     dtypes, ranks = (
         Deck(random, {F32: 3, F64: 1, F16: 1}),
-        Deck(random, {1: 2, 2: 6, **dict.fromkeys(range(3, MOST_AXES + 1), 3)}),
+        Deck(random, {1: 2, 2: 6, **dict.fromkeys(range(3, MAX_AXES + 1), 3)}),
     )
     forms, radii = Deck(random, FORMS), Deck(random, {1: 5, 2: 3, 3: 1, 4: 2, 5: 1, 6: 1, 7: 1, 8: 1})
     boundaries, steps_deck = Deck(random, dict.fromkeys(BOUNDARIES, 2)), Deck(random, {"one": 5, "few": 2, "many": 3})

@@ -9,27 +9,27 @@
 // Let:      across = (cols + 103) / 104
 // Let:      strips = min(max(min((multiprocessors * 12) / max(inner_across + ((across -
 //           inner_across) * 3), 1), rows / 24), 1), rows)
-// Let:      whole = steps / 12
-// Let:      launches = whole + min(steps % 12, 1)
+// Let:      full_launches = steps / 12
+// Let:      launches = full_launches + min(steps % 12, 1)
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (launches % 2) times; then
-//           in and out change places; then out and spare change places
+//           in_pitch, out_pitch, strips, inner_across), min(full_launches, 1) * (launches % 2)
+//           times; then in and out change places; then out and spare change places
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, spare, rows,
-//           cols, in_pitch, out_pitch, strips, inner_across), min(whole, 1) * (1 - (launches % 2))
-//           times; then in and spare change places
+//           cols, in_pitch, out_pitch, strips, inner_across), min(full_launches, 1) * (1 -
+//           (launches % 2)) times; then in and spare change places
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
-//           out_pitch, out_pitch, strips, inner_across), max(whole, 1) - 1 times; then in and out
-//           change places
+//           out_pitch, out_pitch, strips, inner_across), max(full_launches, 1) - 1 times; then in
+//           and out change places
 // Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out,
-//           rows, cols, (in_pitch * (1 - min(whole, 1))) + (out_pitch * min(whole, 1)), out_pitch,
-//           strips, inner_across, steps % 12), min(steps % 12, 1) times
+//           rows, cols, (in_pitch * (1 - min(full_launches, 1))) + (out_pitch * min(full_launches,
+//           1)), out_pitch, strips, inner_across, steps % 12), min(steps % 12, 1) times
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(launches, 1), 2) - 1) bytes
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 12, "vectors": 1, "warps_per_sm": 12, "waves": 1}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 c9c919ccc6b09e87
+// Template: stencil/temporal.cu.jinja, with its partials sha256 c92306549dd922b2
 //
 // Written by gen: change the template, not this file.
 
@@ -397,16 +397,17 @@ __device__ __forceinline__ void stream(
   const int lane = threadIdx.x;
   const Domain domain = {rows, cols, first_col + lane * kCells};
   const bool writes = kHaloLeft <= lane * kCells && lane * kCells < 32 * kCells - kHaloRight;
-  // Rows from first_inner to end_inner read nothing that lies outside. Rows above and below take
-  // longer, and so the strips that have them are shorter.
+  // Rows from first_inner to end_inner read nothing that lies outside.
   const bool inner = !is_end && aligned(in, in_pitch) && aligned(out, out_pitch);
   const int first_inner = inner ? min(steps * kUp, rows) : rows;
   const int end_inner = max(rows - steps * kDown - 2 * kRound, first_inner);
-  constexpr int kAbove = kSteps * kUp * kEdgeCost;
-  constexpr int kBelow = (kSteps * kDown + 2 * kRound) * kEdgeCost;
+  // Rows above and below take longer. The strips that have them are shorter by as many rows as
+  // would take so long, but keep one at least.
+  const int most = rows / static_cast<int>(strips) - 1;
+  const int above = inner ? min(kSteps * kUp * kEdgeCost, most) : 0;
+  const int below = inner ? min((kSteps * kDown + 2 * kRound) * kEdgeCost, most) : 0;
   const auto row_of = [=](long long strip) {
-    const long long all = inner ? kAbove + rows + kBelow : rows;
-    const long long row = all * strip / strips - (inner ? kAbove : 0);
+    const long long row = (above + rows + below) * strip / strips - above;
     return static_cast<int>(min(max(row, 0LL), static_cast<long long>(rows)));
   };
   const int first_row = row_of(strip), end_row = row_of(strip + 1);

@@ -27,7 +27,7 @@ from gen.families.names import base_variants
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.operators import SEVERAL
 from gen.families.stencil import StencilSpec
-from gen.families.stencil.spec import BOUNDARIES, MOST_AXES
+from gen.families.stencil.spec import BOUNDARIES, MAX_AXES
 from gen.families.transpose import TransposeSpec
 
 COUNT = 500
@@ -96,7 +96,7 @@ def test_every_feature_of_a_transpose_occurs() -> None:
 def test_every_feature_of_a_stencil_occurs() -> None:
     found: list[StencilSpec] = specs("stencil")
     assert {spec.dtype.name for spec in found} == {"f16", "f32", "f64"}
-    assert {len(spec.axes) for spec in found} == set(range(1, MOST_AXES + 1))
+    assert {len(spec.axes) for spec in found} == set(range(1, MAX_AXES + 1))
     assert {boundary for spec in found for boundary in spec.boundaries} == set(BOUNDARIES)
     assert {spec.word[:3] for spec in found} == {"sta", "box", "asy"}
     assert {max(*spec.before, *spec.after) for spec in found} >= set(range(1, 9))

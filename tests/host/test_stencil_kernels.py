@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gen.dtypes import F32, F64
 from gen.families.base import Limits, Variant
-from gen.families.names import illegal, unsearched
+from gen.families.names import illegal, unsearched, variant
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.algorithms.common import reach_of
 from gen.families.stencil.algorithms.temporal import most_registers, registers
@@ -19,6 +19,7 @@ from gen.families.stencil.spec import BOUNDARIES, DTYPES
 from gen.proof.cases import Case, Content, edge_cases
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, prove, unsupported_extents
+from gen.proof.sampled import sampled_cases
 from tests.stencils import (
     FAMILY,
     LINE_SPECS,
@@ -69,6 +70,15 @@ def test_the_last_columns_of_a_row_read_their_mirror_image(
         sizes = {"rows": 3, "cols": cols, "in_pitch": cols, "out_pitch": cols, "steps": 4}
         failure = check(kernels[fused], host_runner.limits, Case(sizes, Content.INTEGERS))
         assert failure is None, str(failure)
+
+
+def test_every_strip_has_rows_where_a_device_holds_more_strips_than_rows_pay_for(host_runner: HostRunner) -> None:
+    temporal = FAMILY.algorithms["temporal"]
+    made = variant(FAMILY, FAMILY.catalogue[0], temporal, temporal.config.from_tag("v2_r24_n3_t4", "temporal"))
+    (aligned,) = (case for case in sampled_cases(FAMILY, made.spec) if case.offset == 0)
+    (proof,) = prove(host_runner, [made], (aligned,))
+    assert proof.failure is None, str(proof.failure)  # such as: a block touches no element
+    assert proof.cases == 1
 
 
 @settings(max_examples=max(settings().max_examples // 10, 1))

@@ -9,7 +9,7 @@ from gen.dtypes import B8, B16, B32, B64, B128, F32, F64, DType
 from gen.errors import SpecError
 from gen.families.base import Operand
 
-MOST_OFFSET, MOST_FIELDS = 1024, 16
+MAX_OFFSET, MAX_FIELDS = 1024, 16
 TILE_EXTENTS = (16, 32)
 NUMBERS = (F32, F64)
 BITS = (B8, B16, B32, B64, B128)
@@ -31,8 +31,8 @@ class OffsetSpec:
 
     def __post_init__(self) -> None:
         _check("probe.shifts", self.shifts, ("read", "write"))
-        if type(self.offset) is not int or not 0 <= self.offset <= MOST_OFFSET:
-            raise SpecError("probe.offset", f"must be a number from 0 to {MOST_OFFSET}", repr(self.offset))
+        if type(self.offset) is not int or not 0 <= self.offset <= MAX_OFFSET:
+            raise SpecError("probe.offset", f"must be a number from 0 to {MAX_OFFSET}", repr(self.offset))
         _check_dtype("probe.dtype", self.dtype, NUMBERS)
 
     @property
@@ -76,8 +76,8 @@ class RecordSpec:
 
     def __post_init__(self) -> None:
         _check("probe.layout", self.layout, ("aos", "soa"))
-        if type(self.fields) is not int or not 2 <= self.fields <= MOST_FIELDS:
-            raise SpecError("probe.fields", f"must be a number from 2 to {MOST_FIELDS}", repr(self.fields))
+        if type(self.fields) is not int or not 2 <= self.fields <= MAX_FIELDS:
+            raise SpecError("probe.fields", f"must be a number from 2 to {MAX_FIELDS}", repr(self.fields))
         _check_dtype("probe.dtype", self.dtype, NUMBERS)
 
     @property

@@ -13,9 +13,9 @@ import numpy as np
 from gen.dtypes import DType, find_dtype
 from gen.errors import SpecError
 from gen.families.base import Array
-from gen.families.stencil.spec import DTYPES, MOST_AXES, MOST_WEIGHTS, Boundary, StencilSpec
+from gen.families.stencil.spec import DTYPES, MAX_AXES, MAX_WEIGHTS_PER_AXIS, Boundary, StencilSpec
 
-MOST_RADIUS = MOST_WEIGHTS // 2
+MAX_RADIUS = MAX_WEIGHTS_PER_AXIS // 2
 
 
 def stencil(
@@ -47,9 +47,9 @@ def stencil(
         raise SpecError("stencil.weights", "must be an array whose rows are equally long", repr(weights)) from error
     except (TypeError, RuntimeError) as error:  # a tensor on a GPU, say, or one that requires gradients
         raise SpecError("stencil.weights", "must be what NumPy makes an array of", error) from error
-    if array.dtype.kind not in "fiu" or array.ndim not in range(1, MOST_AXES + 1):
+    if array.dtype.kind not in "fiu" or array.ndim not in range(1, MAX_AXES + 1):
         got = f"{array.ndim} axes of {array.dtype}"
-        raise SpecError("stencil.weights", f"must be an array of numbers with 1 to {MOST_AXES} axes", got)
+        raise SpecError("stencil.weights", f"must be an array of numbers with 1 to {MAX_AXES} axes", got)
     return StencilSpec(
         word=word,
         weights=tuple(float(weight) for weight in array.reshape(-1)),
@@ -92,9 +92,9 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
         SpecError: the radius would be over 8, or a number is none that makes sense.
     """
     for name, value in (("derivative", derivative), ("order", order)):
-        if not _is_whole(value) or not 1 <= value <= MOST_WEIGHTS:
+        if not _is_whole(value) or not 1 <= value <= MAX_WEIGHTS_PER_AXIS:
             raise SpecError(
-                f"central_difference.{name}", f"must be a whole number from 1 to {MOST_WEIGHTS}", repr(value)
+                f"central_difference.{name}", f"must be a whole number from 1 to {MAX_WEIGHTS_PER_AXIS}", repr(value)
             )
     if order % 2:
         raise SpecError("central_difference.order", "must be even: central differences have no odd errors", order)
@@ -103,11 +103,11 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
         raise SpecError("central_difference.spacing", "must be a positive, finite number", repr(spacing))
     radius = (derivative + 1) // 2 - 1 + order // 2
     _check("central_difference", ndim, 0)
-    if radius > MOST_RADIUS:
-        most = order - 2 * (radius - MOST_RADIUS)
+    if radius > MAX_RADIUS:
+        most = order - 2 * (radius - MAX_RADIUS)
         if most < 2:
-            raise SpecError("central_difference.derivative", f"must be at most {2 * MOST_RADIUS}", derivative)
-        rule = f"must be at most {most} for derivative {derivative}, whose weights reach {MOST_RADIUS} cells then"
+            raise SpecError("central_difference.derivative", f"must be at most {2 * MAX_RADIUS}", derivative)
+        rule = f"must be at most {most} for derivative {derivative}, whose weights reach {MAX_RADIUS} cells then"
         raise SpecError("central_difference.order", rule, order)
     line = _difference(int(derivative), radius, spacing)
     if ndim == 1:
@@ -143,10 +143,10 @@ def _difference(derivative: int, radius: int, spacing: Any) -> Array:
 
 
 def _check(function: str, ndim: int, radius: int) -> None:
-    if not _is_whole(ndim) or not 1 <= ndim <= MOST_AXES:
-        raise SpecError(f"{function}.ndim", f"must be a whole number from 1 to {MOST_AXES}", repr(ndim))
-    if not _is_whole(radius) or not 0 <= radius <= MOST_RADIUS:
-        raise SpecError(f"{function}.radius", f"must be a whole number from 0 to {MOST_RADIUS}", repr(radius))
+    if not _is_whole(ndim) or not 1 <= ndim <= MAX_AXES:
+        raise SpecError(f"{function}.ndim", f"must be a whole number from 1 to {MAX_AXES}", repr(ndim))
+    if not _is_whole(radius) or not 0 <= radius <= MAX_RADIUS:
+        raise SpecError(f"{function}.radius", f"must be a whole number from 0 to {MAX_RADIUS}", repr(radius))
 
 
 def _is_whole(number: object) -> bool:

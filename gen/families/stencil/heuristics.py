@@ -21,29 +21,30 @@ from gen.families.stencil.spec import StencilSpec
 
 Choice = tuple[str, Config]
 
-WIDE = 16  # weights from which a warp should compute as many rows as it can
-MOST = 8  # variants that fuse steps, before what surrounds them
-ROWS = 8192  # that a launch is taken to have
-ISSUED = 0.886  # of the operations on f32 that a device could do
-ROOM, ROOM_F16 = 8, 16  # registers left over with which NVRTC 13.0 spills none, whatever the boundary
-WRITTEN = 1400  # fused multiply-adds of a lane and row, all written out: more take long to compile
-COPIED = 0.712  # of the bandwidth of the memory, while there is arithmetic too
-AROUND = 0.7  # instructions a cell and step beside sums and shuffles
+MANY_WEIGHTS = 16  # weights from which a warp should compute as many rows as it can
+MAX_FUSED_VARIANTS = 8
+ASSUMED_ROWS = 8192  # that a launch is taken to have
+F32_ISSUE_SHARE = 0.886  # of the operations on f32 that a device could do
+# Left over: with so many NVRTC 13.0 spills none, whatever the boundary.
+SPARE_REGISTERS, SPARE_REGISTERS_F16 = 8, 16
+MAX_TERMS_OF_LANE = 1400  # fused multiply-adds of a lane and row, all written out: more take long to compile
+BANDWIDTH_SHARE = 0.712  # of the bandwidth of the memory, while there is arithmetic too
+OTHER_INSTRUCTIONS = 0.7  # instructions a cell and step beside sums and shuffles
 
 
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
-    """Rows through registers: the more neighbours, the more rows share them."""
+    """`stream`: the more neighbours a cell has, the more rows a warp computes."""
     narrow = ((2, 1, 4), (4, 1, 4), (4, 1, 8), (2, 1, 8), (8, 1, 4), (4, 2, 4))
     wide = ((8, 1, 2), (8, 2, 2), (16, 1, 2), (8, 1, 4), (16, 1, 4), (16, 2, 2), (4, 1, 4), (2, 1, 4))
-    if len(spec.taps) <= WIDE and spec.dtype.size > 2 and reach_of(spec).high <= 3:
+    if len(spec.taps) <= MANY_WEIGHTS and spec.dtype.size > 2 and reach_of(spec).high <= 3:
         return _streams(narrow)
-    return _streams(wide if len(spec.taps) > WIDE else (*narrow[1:3], *narrow[:1], *narrow[3:]))
+    return _streams(wide if len(spec.taps) > MANY_WEIGHTS else (*narrow[1:3], *narrow[:1], *narrow[3:]))
 
 
 def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
-    """Fused steps, the fastest by the count first; some launches of single steps, which compile at once."""
+    """Variants that fuse steps, the fastest by the count first, and two that do not, which compile at once."""
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
-    return (*fused[: MOST // 2], *one_step(spec)[:2], *fused[MOST // 2 :])
+    return (*fused[: MAX_FUSED_VARIANTS // 2], *one_step(spec)[:2], *fused[MAX_FUSED_VARIANTS // 2 :])
 
 
 def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
@@ -52,11 +53,11 @@ def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> f
     reach, cells = mirrored_reach_of(spec), config.vectors * cells_of_vector(spec)
     columns = Columns.of(spec, config)
     # Each warp streams a strip of rows, and over what its steps use up above and below.
-    strips = max(limits.multiprocessors * config.warps_per_sm * config.waves * columns.own // ROWS, 1)
-    strip = ROWS / strips
+    strips = max(limits.multiprocessors * config.warps_per_sm * config.waves * columns.own // ASSUMED_ROWS, 1)
+    strip = ASSUMED_ROWS / strips
     repeated = columns.wide / columns.own * (strip + config.steps * (reach.high - 1)) / strip
     shuffled = 2 * reach.side * words / cells
-    slots = _sums(spec, limits) + shuffled + AROUND * words + _rounded(spec)
+    slots = _sums(spec, limits) + shuffled + OTHER_INSTRUCTIONS * words + _rounded(spec)
     busy = config.warps_per_sm / (config.warps_per_sm + 1)
     return _together(slots * repeated / (_slots(limits) * busy), _moved(spec, config.steps, limits))
 
@@ -79,11 +80,11 @@ def _rows(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
         if warps <= limits.blocks_per_multiprocessor  # a block is a warp
     ]
     algorithm = Temporal()
-    tried = [one for one in made if _written(spec, one) <= WRITTEN and is_searched(algorithm, spec, one)]
+    tried = [one for one in made if _written(spec, one) <= MAX_TERMS_OF_LANE and is_searched(algorithm, spec, one)]
     tried.sort(key=lambda config: step_seconds(spec, config, limits))
     # The first is what a device gets on which nothing is tuned: it must not spill, whatever the compiler, and its
     # steps divide what people ask for more often than 6 and 12 do.
-    room = ROOM_F16 if spec.dtype != spec.accumulator else ROOM
+    room = SPARE_REGISTERS_F16 if spec.dtype != spec.accumulator else SPARE_REGISTERS
     safe = [one for one in tried if one.steps in (2, 4, 8) and most_registers(one) - registers(spec, one) >= room]
     tried = [*safe[:1], *(one for one in tried if one not in safe[:1])]
     # More blocks than fit at once, where few fit.
@@ -92,7 +93,7 @@ def _rows(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
         for one in tried[:3]
         if one.warps_per_sm < 16
     ]
-    return tuple(("temporal", config) for config in (*tried[:MOST], *more))
+    return tuple(("temporal", config) for config in (*tried[:MAX_FUSED_VARIANTS], *more))
 
 
 def _written(spec: StencilSpec, config: TemporalConfig) -> int:
@@ -107,7 +108,7 @@ def _lines(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     algorithm = Overlapped()
     tried = [one for one in made if is_searched(algorithm, spec, one)]
     tried.sort(key=lambda config: line_seconds(spec, config, limits))
-    return tuple(("overlapped", config) for config in tried[:MOST])
+    return tuple(("overlapped", config) for config in tried[:MAX_FUSED_VARIANTS])
 
 
 def _together(one: float, other: float) -> float:
@@ -117,7 +118,7 @@ def _together(one: float, other: float) -> float:
 
 def _slots(limits: Limits) -> float:
     """Operations on f32 that a device does in a second."""
-    return ISSUED * limits.multiprocessors * limits.f32_per_clock * limits.clock_hz
+    return F32_ISSUE_SHARE * limits.multiprocessors * limits.f32_per_clock * limits.clock_hz
 
 
 def _sums(spec: StencilSpec, limits: Limits) -> float:
@@ -126,7 +127,7 @@ def _sums(spec: StencilSpec, limits: Limits) -> float:
 
 
 def _moved(spec: StencilSpec, steps: int, limits: Limits) -> float:
-    return 2 * spec.dtype.size / (COPIED * limits.memory_bytes_per_second) / steps
+    return 2 * spec.dtype.size / (BANDWIDTH_SHARE * limits.memory_bytes_per_second) / steps
 
 
 def _rounded(spec: StencilSpec) -> float:

@@ -24,8 +24,8 @@ Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 
 BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 DTYPES = (F16, F32, F64)
-MOST_AXES = 2
-MOST_WEIGHTS = 17  # along an axis: radius 8
+MAX_AXES = 2
+MAX_WEIGHTS_PER_AXIS = 17  # along an axis: radius 8
 AXES = {1: ("cols",), 2: ("rows", "cols")}
 STEPS = "steps"
 
@@ -200,9 +200,9 @@ _OUTSIDE: Mapping[Boundary, str] = {
 def _shape(given: object, weights: int) -> tuple[int, ...]:
     shape = tuple(given) if isinstance(given, list | tuple) else ()
     extents = [int(n) for n in shape if isinstance(n, int | np.integer) and not isinstance(n, bool)]
-    right = len(extents) == len(shape) and 1 <= len(shape) <= MOST_AXES
-    if not right or any(not 1 <= n <= MOST_WEIGHTS for n in extents) or weights != np.prod(extents):
-        rule = f"must be 1 to {MOST_WEIGHTS} along each of 1 or 2 axes, as many as their shape says"
+    right = len(extents) == len(shape) and 1 <= len(shape) <= MAX_AXES
+    if not right or any(not 1 <= n <= MAX_WEIGHTS_PER_AXIS for n in extents) or weights != np.prod(extents):
+        rule = f"must be 1 to {MAX_WEIGHTS_PER_AXIS} along each of 1 or 2 axes, as many as their shape says"
         raise SpecError("stencil.weights", rule, f"{weights} weights of shape {given}")
     return tuple(extents)
 

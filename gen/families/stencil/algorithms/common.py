@@ -207,28 +207,28 @@ def single_steps(
 def stepping(
     spec: StencilSpec, sweep: Sweep, *, fused: int = 1, rest: Callable[[str, str, Expr, Expr], Launch] | None = None
 ) -> Plan:
-    """The plan of `steps` time steps, each launch `fused` of them.
+    """The plan of a call of `steps` time steps, of which each launch computes `fused`.
 
     The input is read once; a spare array and the output then change places so that the last launch writes the output.
-    A spare row is as long as one of the output, pitch included. No step at all is a copy.
+    A row of the spare array is as long as one of the output, pitch included. A call of no time step copies the cells.
 
     Args:
         spec: what is computed.
-        sweep: a launch of `fused` steps.
-        fused: steps of a launch.
-        rest: a launch of fewer, given as its last argument: what is left at the end.
+        sweep: makes a launch of `fused` steps.
+        fused: time steps of a launch.
+        rest: makes the last launch, of the time steps that are left; its last argument says how many.
     """
     steps = size(STEPS)
-    whole = (steps // fused).called("whole") if fused > 1 else steps
+    full = (steps // fused).called("full_launches") if fused > 1 else steps
     left = steps % fused if fused > 1 else constant(0)
-    launches = (whole + left.at_most(1)).called("launches") if fused > 1 else steps
+    launches = (full + left.at_most(1)).called("launches") if fused > 1 else steps
     odd = launches % 2
-    some = whole.at_most(1)
+    some = full.at_most(1)
     first, again = size("in_pitch"), size("out_pitch")
     planned = [
         replace(sweep("in", "out", first), times=some * odd, swap=(("in", "out"), ("out", SPARE))),
         replace(sweep("in", SPARE, first), times=some * (ONE - odd), swap=(("in", SPARE),)),
-        replace(sweep("in", "out", again), times=whole.at_least(1) - 1, swap=(("in", "out"),)),
+        replace(sweep("in", "out", again), times=full.at_least(1) - 1, swap=(("in", "out"),)),
     ]
     if rest is not None:
         pitch = first * (ONE - some) + again * some

@@ -30,9 +30,11 @@ from gen.families.stencil.algorithms.common import (
 from gen.families.stencil.shapes import edge_extents, edge_problems
 from gen.families.stencil.spec import STEPS, StencilSpec
 
-MOST_HELD = 64  # registers of cells: with these NVRTC 13.0 used up to 154 of 255 for sm_90, with 128 all of them
+MAX_CELL_REGISTERS = (
+    64  # registers of cells: with these NVRTC 13.0 used up to 154 of 255 for sm_90, with 128 all of them
+)
 # In additions of f32:
-_ROUNDED = 2  # a cell that is rounded to f16, and back, two at once
+_ROUNDING = 2  # a cell that is rounded to f16, and back, two at once
 _LOOP = 4  # a step's counter and branches
 
 
@@ -80,8 +82,9 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         """A lane's cells leave registers for the rest."""
         cells = _cells(spec, config)
         held = cells * spec.accumulator.size // 4
-        if held > MOST_HELD:
-            return f"a lane's {cells} cells take {held} registers; more than {MOST_HELD} leave too few for the rest"
+        if held > MAX_CELL_REGISTERS:
+            rule = f"more than {MAX_CELL_REGISTERS} leave too few for the rest"
+            return f"a lane's {cells} cells take {held} registers; {rule}"
         return None
 
     @override
@@ -119,7 +122,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
     def arithmetic(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> float:
         """That of the steps, with shuffles, and what closes the loop."""
         reach, words = reach_of(spec), spec.accumulator.size // 4
-        stored = _ROUNDED if spec.dtype != spec.accumulator else 0
+        stored = _ROUNDING if spec.dtype != spec.accumulator else 0
         cells = _cells(spec, config) * (len(spec.taps) * limits.slots(spec.accumulator) + stored)
         shuffled = limits.f32_per_clock / SHUFFLES_PER_CLOCK * words * (reach.left + reach.right)
         a_step = cells + shuffled + _LOOP

@@ -28,9 +28,9 @@ from gen.families.stencil.algorithms.common import (
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
-MOST_AHEAD = 16  # rows of a warp on their way at once
-_ADDRESSES = 24  # registers beside cells
-_MOST_TERMS = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
+MAX_ROWS_AHEAD = 16  # rows of a warp on their way at once
+_OTHER_REGISTERS = 24  # registers beside cells
+_MAX_TERMS_OF_LANE = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
         allowed = max_registers_per_thread(warps)
         if needed > allowed:
             return f"it needs about {needed} registers a thread, and blocks of {warps} warps leave {allowed}"
-        if len(spec.taps) * config.rows * cells_of_vector(spec) > _MOST_TERMS:
+        if len(spec.taps) * config.rows * cells_of_vector(spec) > _MAX_TERMS_OF_LANE:
             return "its code would be too long"
         return None
 
@@ -104,11 +104,11 @@ def registers(spec: StencilSpec, config: StreamConfig) -> int:
     # From where it is loaded until it is the first row of the window that needs them, a row keeps its neighbours.
     widened = reach.high - next((y for y, side in enumerate(neighbours) if side), reach.high)
     window = (reach.high * cells_of_vector(spec) + widened * 2 * reach.side) * words
-    return _ADDRESSES + _ahead(spec, config) * (4 + reach.side * words) + window
+    return _OTHER_REGISTERS + _ahead(spec, config) * (4 + reach.side * words) + window
 
 
 def _ahead(spec: StencilSpec, config: StreamConfig) -> int:
-    return min(MOST_AHEAD, config.rows + reach_of(spec).high - 1)
+    return min(MAX_ROWS_AHEAD, config.rows + reach_of(spec).high - 1)
 
 
 def _tiles(spec: StencilSpec, rows: int, warps_across: int, warps_down: int) -> Tiles:

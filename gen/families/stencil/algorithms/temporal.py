@@ -32,9 +32,9 @@ from gen.families.stencil.algorithms.common import (
 from gen.families.stencil.shapes import edge_problems
 from gen.families.stencil.spec import StencilSpec
 
-MOST_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
+MAX_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 ROWS_AHEAD = 4  # on their way to shared memory
-_UNFOLDED = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
+_MAX_UNROLLED_ROWS = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
 END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
 
@@ -73,7 +73,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
 
     def unsearched(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
         """A round of its loop is no longer than caches of code hold; registers hold the rows of all levels."""
-        if config.steps * mirrored_reach_of(spec).high > _UNFOLDED:
+        if config.steps * mirrored_reach_of(spec).high > _MAX_UNROLLED_ROWS:
             return "a round of its loop would be too long"
         needed, allowed = registers(spec, config), most_registers(config)
         if needed > allowed:
@@ -95,7 +95,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
             least = far + (boundary == "mirror") if boundary in ("reflect", "mirror") else 0
             if 0 < extents[axis] < least:
                 return f"{extents[axis]} {axis} are fewer than the {least} that are mirrored at their ends"
-            if extents[axis] > MOST_EXTENT:
+            if extents[axis] > MAX_EXTENT:
                 return f"it counts {axis} in 32 bits"
         return super().unsupported_extents(spec, config, extents, limits)
 
