@@ -32,6 +32,7 @@ TAGS = {
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
 }
+SPACE_TAGS = {"naive": ("x32_y8_u1", "x32_y2_u2", "x64_y8_u1_wldg", "x32_y8_u1_wconst", "x32_y8_u1_ldcg")}
 LINE_TAGS = {
     "overlapped": ("v2_w2_t4", "v4_w4_t8", "v8_w2_t4"),
     "naive": ("x32_y2_u2",),
@@ -83,12 +84,17 @@ ONE_SIDED = StencilSpec("onesided", (0.5, 0.25, 0.25), (1, 3), F32, "mirror", or
 _ROWS = np.random.default_rng(0).permutation(len(AXES))
 SPECS = (ONE_SIDED, *(_spec(place, (AXES[_ROWS[place]], cols), 4) for place, cols in enumerate(AXES)))
 LINE_SPECS = tuple(_spec(place, (cols,), 7) for place, cols in enumerate(AXES))
+# Of three axes, each with another of those, and each of them once along every axis.
+SPACE_SPECS = tuple(
+    _spec(place, (AXES[place], AXES[_ROWS[place]], AXES[(_ROWS[place] + 7) % len(AXES)]), 2)
+    for place in range(len(AXES))
+)
 
 
 def legal(spec: StencilSpec, name: str | None = None) -> list[Variant]:
     """Variants of every algorithm that takes the spec, or of the one of this name."""
     found = []
-    for algorithm, tags in (TAGS if len(spec.axes) > 1 else LINE_TAGS).items():
+    for algorithm, tags in (LINE_TAGS, TAGS, SPACE_TAGS)[len(spec.axes) - 1].items():
         for tag in tags if name in (None, algorithm) else ():
             config = FAMILY.algorithms[algorithm].config.from_tag(tag, algorithm)
             if illegal(FAMILY.algorithms[algorithm], spec, config) is None:
@@ -134,6 +140,20 @@ def line_cases(draw: st.DrawFn) -> Case:
         draw(st.sampled_from(Content)),
         draw(st.integers(0, 99)),
         draw(st.integers(0, 7)),
+    )
+
+
+@st.composite
+def space_cases(draw: st.DrawFn) -> Case:
+    planes = draw(st.one_of(st.integers(3, 9), st.integers(0, 3)))
+    rows = draw(st.one_of(st.integers(7, 20), st.integers(0, 8)))
+    cols = draw(st.one_of(st.integers(30, 140), st.integers(0, 40)))
+    pitched = planes * rows > 1 and cols > 0
+    gaps = [draw(st.sampled_from((0, 1, 4, 7))) if pitched else 0 for _ in range(2)]
+    sizes = {"planes": planes, "rows": rows, "cols": cols, "in_pitch": cols + gaps[0], "out_pitch": cols + gaps[1]}
+    steps = draw(st.sampled_from((3, 0, 1, 2)))
+    return Case(
+        {**sizes, "steps": steps}, draw(st.sampled_from(Content)), draw(st.integers(0, 99)), draw(st.integers(0, 3))
     )
 
 

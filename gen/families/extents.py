@@ -193,6 +193,19 @@ def _pitch(operand: Operand, layout: Layout) -> dict[str, int]:
     return {operand.pitch: row_bytes // size}
 
 
+def check_gaps(operands: Sequence[Operand], extents: Extents, layouts: Mapping[str, Layout]) -> None:
+    """Raises ShapeError for an array with gaps elsewhere than after its rows, which all are equally long."""
+    for operand in operands:
+        if operand.name not in layouts:
+            continue
+        layout, expected = layouts[operand.name], layout_of(operand, extents).strides
+        if 0 not in layout.shape and any(
+            n > 1 and a != b for n, a, b in zip(layout.shape, layout.strides, expected, strict=True)
+        ):
+            rule = f"must have a gap after its rows at most, and none after other axes: strides {expected}"
+            raise lie_otherwise(operand.name, rule, layout.strides, output=operand.role == "out")
+
+
 def checked_runtime_parameters(family: Family[Any], spec: Spec, stated: Mapping[str, Any]) -> dict[str, int]:
     """Every runtime parameter of a spec: the stated value, else the family's.
 

@@ -14,7 +14,8 @@ from scipy import ndimage
 
 import gen
 from gen.dtypes import F16, F64
-from gen.errors import ArgumentError, GenError, SpecError
+from gen.errors import ArgumentError, GenError, ShapeError, SpecError
+from gen.families.base import Layout
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
 from gen.proof.host import HostRunner
@@ -36,6 +37,28 @@ def test_a_spec_in_one_line_is_scipys_correlation(computing: FakeDevice, tmp_pat
     image = whole_numbers(19, 37)
     kernel = gen.load(gen.stencil(weights, boundary="mirror"), device=computing, home=tmp_path)
     assert np.array_equal(kernel(image), ndimage.correlate(image.astype(np.float64), weights, mode="mirror"))
+
+
+def test_a_spec_of_three_axes_is_scipys_correlation(computing: FakeDevice, tmp_path: Path) -> None:
+    weights = np.random.default_rng(2).integers(-4, 5, (3, 2, 5)).astype(np.float32)
+    cells = whole_numbers(5, 9, 37)
+    kernel = gen.load(gen.stencil(weights, boundary="reflect"), device=computing, home=tmp_path)
+    assert np.array_equal(kernel(cells), ndimage.correlate(cells.astype(np.float64), weights, mode="reflect"))
+    assert np.array_equal(kernel(cells, steps=0), cells)
+    spec = gen.stencil(gen.central_difference(2, 2, ndim=3))
+    assert len(spec.taps) == 7
+    assert np.array_equal(
+        gen.load(spec, device=computing, home=tmp_path)(cells), ndimage.laplace(cells, mode="constant")
+    )
+
+
+def test_planes_that_do_not_follow_each_other_are_refused() -> None:
+    spec = gen.stencil(gen.star(3, 1))
+    within = Layout.of(np.zeros((6, 8, 16), np.float32)[1:-1, 1:-1, 1:-1])
+    with pytest.raises(ShapeError, match="in must have a gap after its rows at most, and none after other axes"):
+        Stencil().extents(spec, {"in": within})
+    found = Stencil().extents(spec, {"in": Layout.of(np.zeros((6, 8, 16), np.float32)[:, :, 1:-1])})
+    assert found == {"planes": 6, "rows": 8, "cols": 14, "in_pitch": 16, "out_pitch": 14, "steps": 1}
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 6, 7])
@@ -137,7 +160,7 @@ class OnTheGpu:
 
 
 WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
-    (lambda: gen.stencil([[[1.0]]]), "stencil.weights must be an array of numbers with 1 to 2 axes"),
+    (lambda: gen.stencil([[[[1.0]]]]), "stencil.weights must be an array of numbers with 1 to 3 axes"),
     (lambda: gen.stencil(["a"]), "stencil.weights must be an array of numbers"),
     (lambda: gen.stencil([[1, 2], [3]]), "stencil.weights must be an array whose rows are equally long"),
     (lambda: gen.stencil(3.0), "(got 0 axes of float64)"),
@@ -146,7 +169,7 @@ WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
     (lambda: gen.stencil([1.0], boundary="periodic"), "stencil.boundary must be one of"),  # type: ignore[arg-type]
     (lambda: gen.stencil([1.0], dtype="int32"), "stencil.dtype must be one of f16, f32, f64 (got 'int32')"),
     (lambda: gen.stencil([1.0], dtype="f33"), "stencil.dtype must be one of f16, f32, f64 (got 'f33')"),
-    (lambda: gen.stencil(gen.star(3, 1)), "star.ndim must be a whole number from 1 to 2 (got 3)"),
+    (lambda: gen.stencil(gen.star(4, 1)), "star.ndim must be a whole number from 1 to 3 (got 4)"),
     (lambda: gen.stencil(gen.box(2, 9)), "box.radius must be a whole number from 0 to 8 (got 9)"),
     (lambda: gen.stencil(gen.central_difference(1, 18)), "order must be a whole number from 1 to 17 (got 18)"),
     (
@@ -167,7 +190,7 @@ WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
     (lambda: gen.stencil(gen.central_difference(17, 2)), "central_difference.derivative must be at most 16 (got 17)"),
     (lambda: gen.stencil(gen.central_difference(1, 2.0)), "order must be a whole number from 1 to 17 (got 2.0)"),  # type: ignore[arg-type]
     (lambda: gen.stencil(gen.star(2, 1.0)), "star.radius must be a whole number from 0 to 8 (got 1.0)"),  # type: ignore[arg-type]
-    (lambda: gen.stencil(gen.box(np.array([1, 2]), 1)), "box.ndim must be a whole number from 1 to 2"),  # type: ignore[arg-type]
+    (lambda: gen.stencil(gen.box(np.array([1, 2]), 1)), "box.ndim must be a whole number from 1 to 3"),  # type: ignore[arg-type]
     (lambda: gen.stencil(OnTheGpu()), "stencil.weights must be what NumPy makes an array of (got use .cpu() first)"),
     (lambda: gen.stencil([1.0], boundary=3), "stencil.boundary must be one of"),  # type: ignore[arg-type]
     (lambda: gen.stencil([1.0], origin=0.5), "stencil.origin must be a whole number"),  # type: ignore[arg-type]

@@ -24,18 +24,21 @@ from tests.stencils import (
     FAMILY,
     LINE_SPECS,
     ONE_SIDED,
+    SPACE_SPECS,
     SPECS,
     cases,
     in_turns,
     line_cases,
     overlapped,
     several,
+    space_cases,
     variants,
 )
 from tests.strategies import not_simplest
 
 VARIANTS = in_turns(SPECS, ("temporal",), ("stream", "queued", "stream", "tiled", "stream", "naive"))
 LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "tiled"))
+SPACE = in_turns(SPACE_SPECS, ("naive",))
 # Of variants that are drawn: each that Hypothesis made of them to find a simpler one would have to be compiled.
 UNSHRUNK = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
@@ -55,7 +58,12 @@ def lines(host_runner: HostRunner) -> dict[Variant, Any]:
     return dict(load(host_runner, LINES, host_runner.limits))
 
 
-@pytest.mark.parametrize("made", [VARIANTS, LINES], ids=["two axes", "lines"])
+@pytest.fixture(scope="module")
+def space(host_runner: HostRunner) -> dict[Variant, Any]:
+    return dict(load(host_runner, SPACE, host_runner.limits))
+
+
+@pytest.mark.parametrize("made", [VARIANTS, LINES, SPACE], ids=["two axes", "lines", "three axes"])
 def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
     for proof in prove(host_runner, made, edges):
         assert proof.failure is None, str(proof.failure)
@@ -87,6 +95,17 @@ def test_kernels_equal_numpy(kernels: dict[Variant, Any], host_runner: HostRunne
     for made in np.random.default_rng(seed).choice(np.array(VARIANTS, object), 6, replace=False):
         if unsupported_extents(made, case, host_runner.limits) is None:
             failure = check(kernels[made], host_runner.limits, case)
+            assert failure is None, str(failure)
+
+
+@settings(max_examples=max(settings().max_examples // 10, 1))
+@given(case=space_cases(), seed=st.integers(0, 10**6))
+def test_kernels_of_three_axes_equal_numpy(
+    space: dict[Variant, Any], host_runner: HostRunner, case: Case, seed: int
+) -> None:
+    for made in np.random.default_rng(seed).choice(np.array(SPACE, object), 6, replace=False):
+        if unsupported_extents(made, case, host_runner.limits) is None:
+            failure = check(space[made], host_runner.limits, case)
             assert failure is None, str(failure)
 
 
@@ -175,7 +194,8 @@ def test_what_the_steps_of_a_line_use_up_is_refused() -> None:
     config = algorithm.config.from_tag("v4_w4_t24", "overlapped")
     assert illegal(algorithm, spec, config) == "24 steps use up 384 of the 512 cells of a warp"
     assert illegal(algorithm, spec, algorithm.config.from_tag("v4_w4_t16", "overlapped")) is None
-    assert "two axes" in str(illegal(algorithm, FAMILY.catalogue[0], algorithm.config()))
+    reason = "it is written for 1 axis, and the spec has 2"
+    assert illegal(algorithm, FAMILY.catalogue[0], algorithm.config()) == reason
 
 
 def test_cells_next_to_an_end_are_of_one_lane() -> None:
@@ -187,3 +207,29 @@ def test_cells_next_to_an_end_are_of_one_lane() -> None:
     assert illegal(algorithm, StencilSpec("l", eight, (17,), F32, "mirror"), config) == reason
     reason = "a lane has 4 cells; 8 next to an end must be of one lane"
     assert illegal(algorithm, StencilSpec("l", eight, (17,), F64, "reflect"), config) == reason
+
+
+def test_three_axes_have_base_and_no_kernels_that_are_written_for_fewer() -> None:
+    spec = SPACE_SPECS[0]
+    assert {FAMILY.base(spec, shape_class)[0] for shape_class in FAMILY.shape_classes(spec)} == {"naive"}
+    for name, known in (
+        ("tiled", "1 or 2 axes"),
+        ("queued", "2 axes"),
+        ("temporal", "2 axes"),
+        ("overlapped", "1 axis"),
+    ):
+        algorithm = FAMILY.algorithms[name]
+        reason = f"it is written for {known}, and the spec has 3"
+        assert {illegal(algorithm, spec, config) for config in algorithm.config.space()} == {reason}
+
+
+def test_the_weights_of_a_large_box_of_three_axes_are_found_in_memory(host_runner: HostRunner) -> None:
+    weights = np.random.default_rng(0).integers(1, 9, (9, 11, 17)) / 8  # more of them than a block has threads
+    spec = StencilSpec("large", tuple(weights.reshape(-1).tolist()), weights.shape, boundary="wrap")
+    naive = FAMILY.algorithms["naive"]
+    made = [
+        variant(FAMILY, spec, naive, naive.config.from_tag(tag, "naive")) for tag in ("x32_y8_u1", "x32_y8_u1_wgmem")
+    ]
+    sizes = {"planes": 3, "rows": 9, "cols": 40, "in_pitch": 40, "out_pitch": 41, "steps": 1}
+    for proof in prove(host_runner, made, (Case(sizes),)):
+        assert proof.failure is None, str(proof.failure)

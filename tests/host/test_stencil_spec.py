@@ -31,8 +31,8 @@ def cells_of(shape: tuple[int, ...], dtype: DType = F32, content: Content = Cont
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[StencilSpec, Array]:
     """A spec of one boundary for all axes, and cells: fewer than the weights reach, too."""
-    axes = draw(st.integers(1, 2))
-    shape = tuple(draw(st.integers(1, 17 if axes == 1 else 6)) for _ in range(axes))
+    axes = draw(st.integers(1, 3))
+    shape = tuple(draw(st.integers(1, (17, 6, 4)[axes - 1])) for _ in range(axes))
     count = int(np.prod(shape))
     spec = StencilSpec(
         "any",
@@ -137,15 +137,16 @@ def in_order(spec: StencilSpec, cells: Array, steps: int) -> Array:
     fma = libm.fused_multiply_add(spec.accumulator)
     for _ in range(steps):
         after = cells.copy()
-        for (row, col), _ in np.ndenumerate(cells):
+        for index, _ in np.ndenumerate(cells):
             total = 0.0
-            for (down, right), weight in spec.taps:
-                places = zip((row + down, col + right), cells.shape, spec.boundaries, strict=True)
+            for offset, weight in spec.taps:
+                near = (place + move for place, move in zip(index, offset, strict=True))
+                places = zip(near, cells.shape, spec.boundaries, strict=True)
                 at = tuple(int(places_inside(np.asarray(place), *axis)) for place, *axis in places)
                 if OUTSIDE in at and "frozen" in spec.boundaries:
                     break
                 total = fma(weight, spec.cval if OUTSIDE in at else float(cells[at]), total)
             else:
-                after[row, col] = spec.accumulator.numpy.type(total)
+                after[index] = spec.accumulator.numpy.type(total)
         cells = after
     return cells

@@ -35,6 +35,7 @@ ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
+ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
 _LAPLACIAN = "stencil_laplacian_029fdcc6_f32"
@@ -117,6 +118,26 @@ MUTANTS = (
     Mutant(
         "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
         "out[row * in_pitch + col] = {{", UNINITIALISED,
+    ),
+    # stencil of three axes
+    Mutant("stencil: plane before the first", ON_SPACE, STENCIL, "plane < 0 || ", "", OUTSIDE_READ),
+    Mutant(
+        "stencil: plane after the last", ON_SPACE, STENCIL, "|| plane >= planes)", "|| plane > planes)", OUTSIDE_READ,
+    ),
+    Mutant(
+        "stencil: planes unguarded", ON_SPACE, STENCIL, '{{ "planes_inside && " if axes == 3 }}', "", OUTSIDE_READ,
+    ),
+    Mutant(
+        "stencil: planes in reverse", ON_SPACE, STENCIL, "plane + z - kFront", "plane - z + kFront",
+        (WRONG, OUTSIDE_READ),
+    ),
+    Mutant(
+        "stencil: rows of blocks of all planes", ON_SPACE, STENCIL, "blockIdx.x / tiles_across % tiles_down",
+        "blockIdx.x / tiles_across", (UNTOUCHED, UNINITIALISED),
+    ),
+    Mutant(
+        "stencil: planes are square", ON_SPACE, STENCIL, '"(plane * rows + row)"', '"(plane * cols + row)"',
+        (WRONG, RACE, OUTSIDE_READ, OUTSIDE_WRITE),
     ),
     Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
     Mutant(

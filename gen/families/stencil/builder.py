@@ -30,7 +30,7 @@ def stencil(
     """The spec of a correlation, as `scipy.ndimage.correlate` has it; `gen.load(spec)` computes it.
 
     Args:
-        weights: an array of one or two axes, up to 17 along each; a weight of 0 reads nothing.
+        weights: an array of one to three axes, up to 17 along each; a weight of 0 reads nothing.
         boundary: what lies outside, one for all axes or one for each: `constant` (cval), `nearest`, `reflect`
             (dcba|abcd), `mirror` (dcb|abcd), `wrap`, or `frozen`: cells whose neighbours lie outside stay as they are.
         dtype: of the cells, as NumPy takes it: float16, which adds in float32, float32 or float64.
@@ -78,7 +78,7 @@ def box(ndim: int, radius: int) -> Array:
 
 
 def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: float = 1.0) -> Array:
-    """Weights of a central difference; with `ndim` 2 the sum of those along both axes: of order 8, 17 points.
+    """Weights of a central difference; with a larger `ndim` the sum of those along all axes.
 
     The weights of least width for which Taylor's series holds up to the error h^order.
 
@@ -110,11 +110,9 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
         rule = f"must be at most {most} for derivative {derivative}, whose weights reach {MAX_RADIUS} cells then"
         raise SpecError("central_difference.order", rule, order)
     line = _difference(int(derivative), radius, spacing)
-    if ndim == 1:
-        return np.asarray(line)
-    weights = np.zeros((2 * radius + 1,) * 2)
-    weights[radius, :] += line
-    weights[:, radius] += line
+    weights = np.zeros((2 * radius + 1,) * ndim)
+    for axis in range(ndim):
+        weights[tuple(slice(None) if other == axis else radius for other in range(ndim))] += line
     return weights
 
 

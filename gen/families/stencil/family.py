@@ -9,9 +9,9 @@ from typing import Any
 from typing_extensions import override
 
 from gen.arch import Limits
-from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Named
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Named
 from gen.families.config import Config
-from gen.families.extents import DenseFamily
+from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
 from gen.families.stencil.algorithms.overlapped import Overlapped
 from gen.families.stencil.algorithms.stream import Stream
@@ -36,6 +36,15 @@ _LAPLACIAN = {
 # A step of transport by upwind differences of second order, a quarter of a cell along both axes: on one side alone.
 _UPWIND = (-1 / 8, 0, 0, 1 / 2, 0, 0, 1 / 4, 1 / 2, -1 / 8)
 _TRANSPORT = StencilSpec("transport", _UPWIND, (3, 3), boundary=("reflect", "mirror"), origin=(1, -1))
+# Heat that spreads in space, not alike in all directions, with another boundary along each axis.
+_SPACE_WEIGHTS = {4: 0.25, 10: 0.125, 12: 0.125, 13: 0.3125, 14: 0.0625, 16: 0.0625, 22: 0.0625}
+_SPACE = StencilSpec(
+    "heat",
+    tuple(_SPACE_WEIGHTS.get(place, 0.0) for place in range(27)),
+    (3, 3, 3),
+    boundary=("constant", "nearest", "mirror"),
+    cval=1.5,
+)
 _FIRST = {"block_y": 1, "unroll": 1}
 
 
@@ -59,7 +68,7 @@ class Stencil(DenseFamily[StencilSpec]):
     # An explicit step of the heat equation, at half the largest stable time step.
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
     extra_proof_specs = MappingProxyType(
-        {"overlapped": StencilSpec("derivative", _SLOPE, (9,)), "temporal": _TRANSPORT}
+        {"naive": _SPACE, "overlapped": StencilSpec("derivative", _SLOPE, (9,)), "temporal": _TRANSPORT}
     )
     templates = templates_root()
     label_help = (
@@ -79,6 +88,12 @@ class Stencil(DenseFamily[StencilSpec]):
     def runtime_parameters(self, spec: StencilSpec) -> Mapping[str, int]:
         """How many time steps a call takes."""
         return {STEPS: 1}
+
+    def extents(self, spec: StencilSpec, layouts: Mapping[str, Layout]) -> Extents:
+        """Every axis, both pitches, and the time steps; planes must follow each other."""
+        found = super().extents(spec, layouts)
+        check_gaps(spec.operands, found, layouts)
+        return found
 
     def oracle(self, spec: StencilSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """The correlation, its terms rounded as the spec says, as often as there are time steps."""

@@ -34,6 +34,8 @@ OTHER_INSTRUCTIONS = 0.7  # instructions a cell and step beside sums and shuffle
 
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
     """`stream`: the more neighbours a cell has, the more rows a warp computes."""
+    if len(spec.axes) > 2:
+        return ()  # nothing is faster than base yet
     narrow = ((2, 1, 4), (4, 1, 4), (4, 1, 8), (2, 1, 8), (8, 1, 4), (4, 2, 4))
     wide = ((8, 1, 2), (8, 2, 2), (16, 1, 2), (8, 1, 4), (16, 1, 4), (16, 2, 2), (4, 1, 4), (2, 1, 4))
     if len(spec.taps) <= MANY_WEIGHTS and spec.dtype.size > 2 and reach_of(spec).high <= 3:
@@ -43,6 +45,8 @@ def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
 
 def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     """Variants that fuse steps, the fastest by the count first, and two that do not, which compile at once."""
+    if len(spec.axes) > 2:
+        return one_step(spec)
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
     return (*fused[: MAX_FUSED_VARIANTS // 2], *one_step(spec)[:2], *fused[MAX_FUSED_VARIANTS // 2 :])
 

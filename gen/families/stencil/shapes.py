@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isqrt
 
 from gen.families.base import Extents
 from gen.families.plans import Tiles
@@ -11,12 +10,14 @@ from gen.families.stencil.spec import STEPS, StencilSpec
 
 ONE_STEP, MANY_STEPS = "1 step", "many steps"
 TUNED_STEPS = 48  # divisible by every number of steps that a launch fuses; few enough to be queued at once
-_REPRESENTATIVE = {1: (1 << 26,), 2: (8192, 8192)}  # extents, by the number of axes
-_PROVABLE = {1: 1 << 20, 2: 1000}  # the largest extents of one and two axes that base is proven at
-_PROVABLE_LEAST = {1: 1 << 12, 2: 64}  # many blocks of base all the same
+# By the number of axes:
+_REPRESENTATIVE = {1: (1 << 26,), 2: (8192, 8192), 3: (512, 512, 512)}
+_PROVABLE = {1: 1 << 20, 2: 1000, 3: 100}  # the largest extents that base is proven at
+_PROVABLE_LEAST = {1: 1 << 12, 2: 64, 3: 16}  # many blocks of base all the same
 _PROVABLE_STEPS = 20
 _PROVABLE_TERMS = 10_000_000  # weights times cells times steps: NumPy takes a fifth of a second
 _ONCE = (1, 2, 1, 1)  # steps for variants whose launches compute one
+_PLANES = (3, 1, 2, 4)  # of edge cases
 
 
 def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int = 0) -> Extents:
@@ -42,7 +43,7 @@ def sizes_for_numpy(spec: StencilSpec, extents: Extents) -> Extents:
     axes = len(spec.axes)
     steps = min(extents.get(STEPS, 1), _PROVABLE_STEPS)
     cells = _PROVABLE_TERMS // (max(len(spec.taps), 1) * max(steps, 1))
-    most = min(max(cells if axes == 1 else isqrt(cells), _PROVABLE_LEAST[axes]), _PROVABLE[axes])
+    most = min(max(int(cells ** (1 / axes)), _PROVABLE_LEAST[axes]), _PROVABLE[axes])
     shape = [min(extents[axis], most) for axis in spec.axes]
     if steps == extents.get(STEPS, 1) and all(extents[axis] <= most for axis in spec.axes):
         return extents
@@ -57,6 +58,9 @@ def cases(spec: StencilSpec) -> Iterator[Extents]:
         for cols, steps in ((255, 3), (1282, 67), (256, 6), (5003, 11)):  # segments of a warp, and several launches
             yield extents_of(spec, (cols,), steps)
         return
+    if len(spec.axes) == 3:
+        yield from _cases_of_planes(spec)
+        return
     shapes = (
         (0, 0), (0, 4), (4, 0), (1, 1), (1, 2), (2, 1), (3, 3), (1, 131), (131, 1), (7, 31), (8, 32), (9, 33),
         (17, 127), (33, 65),
@@ -65,6 +69,17 @@ def cases(spec: StencilSpec) -> Iterator[Extents]:
         yield extents_of(spec, shape, (1, 2, 5, 3, 1, 0, 17)[place % 7])
     yield {"rows": 19, "cols": 37, "in_pitch": 40, "out_pitch": 41, STEPS: 2}
     yield {"rows": 39, "cols": 260, "in_pitch": 264, "out_pitch": 268, STEPS: 7}
+
+
+def _cases_of_planes(spec: StencilSpec) -> Iterator[Extents]:
+    shapes = (
+        (0, 0, 0), (0, 3, 4), (3, 0, 4), (4, 3, 0), (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 3, 3), (17, 1, 33),
+        (1, 9, 65), (2, 17, 31), (9, 8, 32), (5, 33, 7), (8, 7, 130),
+    )  # fmt: skip
+    for place, shape in enumerate(shapes):
+        yield extents_of(spec, shape, (1, 2, 5, 3, 1, 0, 4)[place % 7])
+    yield {"planes": 5, "rows": 11, "cols": 37, "in_pitch": 40, "out_pitch": 41, STEPS: 2}
+    yield {"planes": 6, "rows": 9, "cols": 132, "in_pitch": 136, "out_pitch": 140, STEPS: 3}
 
 
 def edge_extents(cells: int, first: int = 0) -> tuple[int, ...]:
@@ -86,7 +101,7 @@ def edge_problems(
     """
     vector = 16 // spec.dtype.size
     for place, across in enumerate(cols):
-        shape = (rows[place], across) if len(spec.axes) > 1 else (across,)
+        shape = (_PLANES[place], *((rows[place],) if rows else ()), across)[-len(spec.axes) :]
         yield extents_of(spec, shape, steps[place], gap=-across % vector)
 
 

@@ -24,9 +24,9 @@ Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 
 BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 DTYPES = (F16, F32, F64)
-MAX_AXES = 2
 MAX_WEIGHTS_PER_AXIS = 17  # along an axis: radius 8
-AXES = {1: ("cols",), 2: ("rows", "cols")}
+AXES = ("planes", "rows", "cols")  # slowest first: a spec has the last of them
+MAX_AXES = len(AXES)
 STEPS = "steps"
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,23}")
@@ -42,7 +42,7 @@ class StencilSpec:
     Attributes:
         word: what the reader calls it; stands in the label.
         weights: in row-major order, as the kernel's arithmetic rounds them; a weight of 0 reads nothing.
-        shape: extents of the weights, one or two, each up to 17.
+        shape: extents of the weights, one to three, each up to 17.
         dtype: of cells: f16, which adds in f32, f32 or f64.
         boundary: what lies outside; one for all axes, or one for each.
         cval: the value outside along `constant` axes.
@@ -91,7 +91,7 @@ class StencilSpec:
     @property
     def axes(self) -> tuple[str, ...]:
         """The names of the axes, slowest first."""
-        return AXES[len(self.shape)]
+        return AXES[-len(self.shape) :]
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
@@ -105,7 +105,7 @@ class StencilSpec:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The cells before and after; rows of both may be pitched."""
+        """The cells before and after; rows of both may be pitched, and planes follow each other."""
         pitched = len(self.axes) > 1
         return (
             Operand("in", "in", self.dtype, self.axes, pitch="in_pitch" if pitched else ""),
@@ -147,7 +147,7 @@ class StencilSpec:
             for axis, boundary in zip(self.axes, self.boundaries, strict=True)
             if self.differ or axis == self.axes[0]
         )
-        pitches = " Pitches count cells from row to row." if len(self.axes) > 1 else ""
+        pitches = ("", " Pitches count cells from row to row.", _PITCHES_OF_PLANES)[len(self.axes) - 1]
         count = len(self.taps)
         cells = "1 cell" if count == 1 else f"{count} cells"
         return f"Each cell of {where} becomes the weighted sum of {cells} around it, steps times; {outside}.{pitches}"
@@ -187,6 +187,9 @@ class StencilSpec:
         )
 
 
+_PITCHES_OF_PLANES = (
+    " Pitches count cells from row to row; a plane begins a row after the last one of the plane before."
+)
 _OUTSIDE: Mapping[Boundary, str] = {
     "constant": "outside lies {cval}",
     "nearest": "outside lies the nearest cell",
@@ -202,7 +205,7 @@ def _shape(given: object, weights: int) -> tuple[int, ...]:
     extents = [int(n) for n in shape if isinstance(n, int | np.integer) and not isinstance(n, bool)]
     right = len(extents) == len(shape) and 1 <= len(shape) <= MAX_AXES
     if not right or any(not 1 <= n <= MAX_WEIGHTS_PER_AXIS for n in extents) or weights != np.prod(extents):
-        rule = f"must be 1 to {MAX_WEIGHTS_PER_AXIS} along each of 1 or 2 axes, as many as their shape says"
+        rule = f"must be 1 to {MAX_WEIGHTS_PER_AXIS} along each of 1 to {MAX_AXES} axes, as many as their shape says"
         raise SpecError("stencil.weights", rule, f"{weights} weights of shape {given}")
     return tuple(extents)
 

@@ -13,7 +13,7 @@ from gen.arch import Limits
 from gen.dtypes import B8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Work
 from gen.families.config import Config
-from gen.families.extents import DenseFamily, layout_of, lie_otherwise, measure
+from gen.families.extents import DenseFamily, check_gaps, layouts_of, lie_otherwise, measure
 from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
@@ -78,14 +78,8 @@ class Transpose(DenseFamily[MatrixSpec]):
         for operand in spec.operands:
             if operand.pitch and operand.name in layouts:
                 found[operand.pitch] = _pitch(operand.name, layouts[operand.name])
-        planned = {operand.name: layout_of(operand, found) for operand in spec.operands}
-        for name, layout in layouts.items():
-            expected = planned[name].strides
-            if 0 not in layout.shape and any(
-                n > 1 and a != b for n, a, b in zip(layout.shape, layout.strides, expected, strict=True)
-            ):
-                rule = f"must have a gap after its rows at most, and none after other axes: strides {expected}"
-                raise lie_otherwise(name, rule, layout.strides, output=name == "out")
+        check_gaps(spec.operands, found, layouts)
+        planned = layouts_of(spec.operands, found)
         if spec.in_place:
             return {**found, MATRICES: prod(planned["data"].shape[:-2])}
         found |= _canonical(spec, planned)

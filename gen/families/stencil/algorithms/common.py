@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
+from operator import mul
 from typing import TypeVar
 
 from typing_extensions import override
 
+from gen.arch import MAX_THREADS_PER_BLOCK, WARP
 from gen.dtypes import F16, F32, F64, I64, U32, DType
 from gen.families.base import Algorithm, Launch, Plan, Scratch
 from gen.families.config import Config
@@ -64,8 +67,23 @@ class Sides:
         return self.after[-2] if len(self.after) > 1 else 0
 
     @property
+    def front(self) -> int:
+        """In the planes before it."""
+        return self.before[-3] if len(self.before) > 2 else 0
+
+    @property
+    def back(self) -> int:
+        """In the planes after it."""
+        return self.after[-3] if len(self.after) > 2 else 0
+
+    @property
+    def deep(self) -> int:
+        """Planes of all these cells and the one between them."""
+        return self.front + 1 + self.back
+
+    @property
     def high(self) -> int:
-        """Rows of all these cells and the one between them."""
+        """The same down the rows."""
         return self.up + 1 + self.down
 
     @property
@@ -107,11 +125,15 @@ def rim_of(spec: StencilSpec) -> Sides:
 def window_lines(spec: StencilSpec, reach: Sides) -> tuple[str, ...]:
     """The weights of the cells within reach, as the lines of a C++ initializer."""
     weights = dict(spec.taps)
-    rows: list[Sequence[float]] = []
-    for y in range(-reach.up, reach.down + 1):
-        row = (y,) if len(spec.axes) > 1 else ()
-        rows.append([weights.get((*row, x), 0.0) for x in range(-reach.left, reach.right + 1)])
-    return weight_lines(rows, spec.accumulator)
+    lines: list[str] = []
+    for z in range(-reach.front, reach.back + 1):
+        rows = [
+            [weights.get((z, y, x)[-len(spec.axes) :], 0.0) for x in range(-reach.left, reach.right + 1)]
+            for y in range(-reach.up, reach.down + 1)
+        ]
+        plane = weight_lines(rows, spec.accumulator)
+        lines += plane if len(spec.axes) < 3 else ("{", *(f"    {line}" for line in plane), "},")
+    return tuple(lines)
 
 
 def neighbours_of_rows(spec: StencilSpec, reach: Sides) -> list[int]:
@@ -157,6 +179,7 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
             "cval": literal(spec.cval, spec.accumulator),
             "axes": len(spec.axes),
             "boundaries": spec.boundaries,
+            "planes_outside": spec.boundaries[-3] if len(spec.axes) > 2 else "",
             "rows_outside": spec.boundaries[-2] if len(spec.axes) > 1 else "",
             "cols_outside": spec.boundaries[-1],
             "frozen": "frozen" in spec.boundaries,
@@ -165,6 +188,14 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
             "lines": window_lines(spec, reach),
             "copy_threads": COPY_THREADS,
         }
+
+
+def beyond_axes(spec: StencilSpec, *axes: int) -> str | None:
+    """Why an algorithm for so many axes cannot compute a spec; None if it can."""
+    if len(spec.axes) in axes:
+        return None
+    known = " or ".join(map(str, axes)) + (" axis" if axes == (1,) else " axes")
+    return f"it is written for {known}, and the spec has {len(spec.axes)}"
 
 
 def cells_of_vector(spec: StencilSpec) -> int:
@@ -185,20 +216,26 @@ def single_steps(
 ) -> Plan:
     """The plan whose launches compute a time step each, with a block for each tile."""
     in_array = where in (Coefficients.READ_ONLY, Coefficients.GLOBAL)
-    across = ((U32, tiles.across),) if len(spec.axes) > 1 else ()
+    counts = ((), (tiles.across,), (tiles.across, tiles.down))[len(spec.axes) - 1]
 
     def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
         return Launch(
             grid=(tiles.count, ONE, ONE),
             block=block,
-            arguments=(source, target, *((WEIGHTS,) if in_array else ()), *numbers(spec, in_pitch), *across),
+            arguments=(
+                source,
+                target,
+                *((WEIGHTS,) if in_array else ()),
+                *numbers(spec, in_pitch),
+                *((U32, count) for count in counts),
+            ),
             across=tiles.across,
         )
 
     plan = stepping(spec, sweep)
     if not in_array:
         return plan
-    threads = -(-len(spec.weights) // 32) * 32
+    threads = min(-(-len(spec.weights) // WARP) * WARP, MAX_THREADS_PER_BLOCK)
     fill = Launch((ONE, ONE, ONE), (threads, 1, 1), (WEIGHTS,), entry="_weights", setup=True)
     weights = Scratch(WEIGHTS, constant(len(spec.weights) * spec.accumulator.size))
     return replace(plan, launches=(fill, *plan.launches), scratch=(*plan.scratch, weights))
@@ -239,15 +276,20 @@ def stepping(
 
 
 def _bytes(spec: StencilSpec) -> Expr:
-    row = size("out_pitch" if len(spec.axes) > 1 else "cols")
-    return row * spec.dtype.size if len(spec.axes) == 1 else size("rows") * row * spec.dtype.size
+    """Of an array that lies as the output does."""
+    return _product([*spec.axes[:-1], "out_pitch" if len(spec.axes) > 1 else "cols"]) * spec.dtype.size
+
+
+def _product(names: Sequence[str]) -> Expr:
+    """Of these sizes."""
+    first, *others = (size(name) for name in names)
+    return reduce(mul, others, first)
 
 
 def _copy(spec: StencilSpec) -> Launch:
     """Every cell as it is."""
-    cells = size("cols") if len(spec.axes) == 1 else size("rows") * size("cols")
     return Launch(
-        grid=(cells.ceil_div(COPY_THREADS), ONE, ONE),
+        grid=(_product(spec.axes).ceil_div(COPY_THREADS), ONE, ONE),
         block=(COPY_THREADS, 1, 1),
         arguments=("in", "out", *numbers(spec, size("in_pitch"))),
         entry="_copy",

@@ -21,6 +21,7 @@ from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     StencilAlgorithm,
+    beyond_axes,
     cells_of_vector,
     numbers,
     reach_of,
@@ -67,8 +68,8 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
 
     def illegal(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
         """One axis; a segment longer than what its steps use up; neighbours and rims of one lane."""
-        if len(spec.axes) != 1:
-            return "it holds segments of a line: a stencil of two axes streams its rows"
+        if found := beyond_axes(spec, 1):
+            return found
         reach, rim, cells = reach_of(spec), rim_of(spec), _cells(spec, config)
         near = max(reach.side + (spec.boundary == ("mirror",)), rim.left, rim.right)
         if near > cells:

@@ -20,6 +20,7 @@ from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     StencilAlgorithm,
+    beyond_axes,
     cells_of_vector,
     neighbours_of_rows,
     reach_of,
@@ -62,6 +63,10 @@ class Stream(StencilAlgorithm[StreamConfig]):
         "shuffles."
     )
     config = StreamConfig
+
+    @override
+    def illegal(self, spec: StencilSpec, config: StreamConfig) -> str | None:
+        return beyond_axes(spec, 1, 2)
 
     def unsearched(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers for all rows, and code that is not too long."""

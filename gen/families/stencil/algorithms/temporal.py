@@ -20,6 +20,7 @@ from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     StencilAlgorithm,
+    beyond_axes,
     cells_of_vector,
     mirrored_reach_of,
     neighbours_of_rows,
@@ -62,8 +63,8 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
 
     def illegal(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
         """Two axes; a warp wider than what its steps use up."""
-        if len(spec.axes) != 2:
-            return "it streams rows: a stencil of one axis has none"
+        if found := beyond_axes(spec, 2):
+            return found
         columns = Columns.of(spec, config)
         if 2 * columns.halo > columns.wide:
             return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"

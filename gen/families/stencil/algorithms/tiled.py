@@ -19,6 +19,7 @@ from gen.families.stencil.algorithms.common import (
     Coefficients,
     Sides,
     StencilAlgorithm,
+    beyond_axes,
     reach_of,
     single_steps,
     window_lines,
@@ -26,6 +27,7 @@ from gen.families.stencil.algorithms.common import (
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
+_MAX_UNROLLED_TERMS = 343  # of a cell, all written out: more take NVRTC long to compile
 _WEIGHTS_HELP = "where the kernel finds its weights"
 
 
@@ -93,9 +95,13 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         return edge_cases_of(spec, _tiles(spec, config))
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
-        """All weights, those around the others that are 0 too."""
+        """All weights, those around the others that are 0 too, and whether their planes are all written out."""
         reach = Sides(spec.before, spec.after)
-        return {"reach": reach, "lines": window_lines(spec, reach)}
+        return {
+            "reach": reach,
+            "lines": window_lines(spec, reach),
+            "unroll_planes": len(spec.taps) <= _MAX_UNROLLED_TERMS,
+        }
 
     @override
     def plan(self, spec: StencilSpec, config: NaiveConfig) -> Plan:
@@ -116,6 +122,8 @@ class Tiled(StencilAlgorithm[TiledConfig]):
 
     def illegal(self, spec: StencilSpec, config: TiledConfig) -> str | None:
         """The tile must fit in static shared memory."""
+        if found := beyond_axes(spec, 1, 2):
+            return found
         reach, tiles = reach_of(spec), _tiles(spec, config)
         cells = (tiles.tile_rows + reach.high - 1) * (tiles.tile_cols + reach.wide - 1)
         needed = cells * spec.accumulator.size
@@ -149,8 +157,8 @@ class Queued(StencilAlgorithm[QueuedConfig]):
 
     def illegal(self, spec: StencilSpec, config: QueuedConfig) -> str | None:
         """Two axes, and weights along the axes alone."""
-        if len(spec.axes) != 2:
-            return "it goes down rows: a stencil of one axis has none"
+        if found := beyond_axes(spec, 2):
+            return found
         if any(row and col for (row, col), _ in spec.taps):
             return "a thread has no other columns than its own above and below: weights must lie along the axes"
         return None
@@ -172,7 +180,8 @@ def _tiles(spec: StencilSpec, config: NaiveConfig | TiledConfig) -> Tiles:
     """The cells of a block."""
     if len(spec.axes) == 1:
         return Tiles(ONE, size("cols"), 1, config.block_x * config.block_y * config.unroll)
-    return Tiles(size("rows"), size("cols"), config.block_y * config.unroll, config.block_x)
+    planes = size("planes") if len(spec.axes) > 2 else ONE
+    return Tiles(size("rows"), size("cols"), config.block_y * config.unroll, config.block_x, planes)
 
 
 def _column(config: QueuedConfig) -> Tiles:
