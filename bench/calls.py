@@ -11,6 +11,7 @@ With `--stub` nothing but ours is called, on a stand-in for the driver: what rem
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import importlib
 import json
@@ -39,6 +40,19 @@ THREADS, PER_THREAD = 8, 20_000
 MANY = 10**6
 STREAM_BATCH = 500
 
+FLOOR = r"""
+#include <time.h>
+typedef unsigned U;
+typedef int (*Launch)(void*, U, U, U, U, U, U, U, void*, void**, void**);
+double launch_us(Launch launch, void* kernel, const U* shape, void* stream, void** arguments, int count) {
+  struct timespec start, end;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (int i = 0; i < count; ++i)
+    launch(kernel, shape[0], shape[1], shape[2], shape[3], shape[4], shape[5], shape[6], stream, arguments, 0);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  return ((end.tv_sec - start.tv_sec) * 1e6 + (end.tv_nsec - start.tv_nsec) / 1e3) / count;
+}
+"""
 RAW = r"""extern "C" __global__ void nothing(const float* in, float* out, long long n) {}"""
 
 
@@ -154,6 +168,39 @@ def timed(calls: Sequence[tuple[str, Callable[[], object]]], wait: Callable[[], 
         gc.enable()
     return [Row(name, round(statistics.median(found), 3), {"least": round(min(found), 3)})
             for name, found in times.items()]  # fmt: skip
+
+
+def floor(libraries: Libraries, device: Any) -> Row:
+    """The driver's own share: one launch of a kernel of ours, again and again from C."""
+    kernel, x = gen.load("reduction_sum_f32", shape=4096, device=device), libraries.arrays((4096,))
+    out = libraries.arrays(())
+    kernel(x, out=out)
+    (ready,) = kernel._ready.values()
+    (step,) = ready.planned
+    functions = kernel._device.driver_functions()
+    assert functions is not None
+    cells: list[Any] = []
+    for argument in step.arguments:
+        if isinstance(argument, str):
+            cells.append(ctypes.c_uint64({"in": x, "out": out}[argument].data_ptr()))
+        else:
+            cells.append(ctypes.create_string_buffer(argument[0].numpy.type(argument[1]).tobytes(), 16))
+    table = (ctypes.c_void_p * len(cells))(*map(ctypes.addressof, cells))
+    shape = (ctypes.c_uint * 7)(*step.grid, *step.block, step.shared_bytes)
+    with tempfile.TemporaryDirectory(prefix="gen-calls-") as folder:
+        source, library = Path(folder, "floor.c"), Path(folder, "floor.so")
+        source.write_text(FLOOR)
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+        launch_us = ctypes.CDLL(str(library)).launch_us
+    launch_us.restype = ctypes.c_double
+    handle = functions.handle(kernel._code(ready.variant), step.entry, step.shared_bytes)
+    pointers = [ctypes.c_void_p(one) for one in (functions.addresses[0], handle)]
+    times = []
+    for _ in range(ROUNDS):
+        libraries.wait()
+        times.append(launch_us(*pointers, shape, ctypes.c_void_p(1), table, BATCH))
+    least = {"least": round(min(times), 3)}
+    return Row("cuLaunchKernel alone, from C, of a sum of 2^12", round(statistics.median(times), 3), least)
 
 
 def threads(name: str, call: Callable[[int], object], wait: Callable[[], object], count: int) -> Row:
@@ -370,6 +417,7 @@ def main() -> int:
     for case in cases():
         if options.only in case.name:
             keep(timed(list(calls_of(case, libraries, device)), libraries.wait))
+    keep([floor(libraries, device)])
     keep(list(threaded(libraries, device)))
     keep([leaks(libraries, device, options.many)])
     keep([first_used(options.stub)])

@@ -198,9 +198,12 @@ bool read_dlpack(const Launcher* self, const Reader& reader, PyObject* array, bo
   if (made) return true;
   const DLDataType dtype = tensor.dtype;
   if (!is_false(PyObject_GetAttr(array, word_requires_grad))) return false;
-  if ((dtype.code == kDLFloat || dtype.code == kDLComplex) && !is_false(PyObject_CallMethodNoArgs(array, word_is_neg)))
-    return false;
-  if (dtype.code == kDLComplex && !is_false(PyObject_CallMethodNoArgs(array, word_is_conj))) return false;
+  // Numbers that torch is to negate are the imaginary parts of conjugates, each behind a real part as large; or complex.
+  // It is asked no more often than needed, since `is_neg` gives up the GIL.
+  const bool imaginary = dtype.code == kDLFloat && *address % (dtype.bits / 4) != 0;
+  const bool complex = dtype.code == kDLComplex;
+  if ((imaginary || complex) && !is_false(PyObject_CallMethodNoArgs(array, word_is_neg))) return false;
+  if (complex && !is_false(PyObject_CallMethodNoArgs(array, word_is_conj))) return false;
   if (tensor.strides == nullptr && tensor.ndim > 0) return false;
   if (!call->add(dtype.code | dtype.bits << 8 | int64_t{dtype.lanes} << 16) || !call->add(tensor.ndim)) return false;
   for (int axis = 0; axis < tensor.ndim; ++axis)
