@@ -16,11 +16,12 @@ from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8, U64
 from gen.emit.render import render
 from gen.errors import SpecError
 from gen.families.base import Layout, Limits
+from gen.families.config import pairwise
 from gen.families.expr import size
 from gen.families.extents import extents_of, layout_of
-from gen.families.names import base_variants, parse_label, variant
+from gen.families.names import base_variants, parse_label, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec, permutation
-from gen.families.transpose.algorithms.common import inverse_of
+from gen.families.transpose.algorithms.common import Order, inverse_of
 from gen.families.transpose.algorithms.vectors import VectorTileConfig
 from gen.families.transpose.oracle import converted
 from gen.families.transpose.shapes import Axis, canonical
@@ -398,3 +399,19 @@ def test_places_of_32_bits_are_for_arrays_that_have_as_many(shape: tuple[int, ..
     made = variant(FAMILY, spec, "vector_tile", VectorTileConfig(vec_bytes=16, index_bits=32))
     found = made.algorithm.unsupported_extents(spec, made.config, extents_of(FAMILY, spec, shape), limits)
     assert found == says if says is None else says in str(found)
+
+
+@pytest.mark.parametrize("name", ["naive", "tiled", "vector_tile", "window_tile", "shift_tile"])
+def test_edge_cases_leave_the_last_tile_few_of_its_rows_and_columns_or_all_but_few(name: str) -> None:
+    spec = permutation((0, 2, 1), "u1" if name == "shift_tile" else "f4")
+    algorithm: Any = FAMILY.algorithms[name]
+    for config in pairwise(search_space(algorithm, spec)):
+        if getattr(config, "block_order", None) is Order.SQUARE:
+            continue
+        tiles = algorithm.tiles(spec, config)
+        sizes = [*variant(FAMILY, spec, algorithm, config).edge_cases()]
+        for extent, tile in ((tiles.rows, tiles.tile_rows), (tiles.cols, tiles.tile_cols)):
+            last = {(extent.at(one) - 1) % tile + 1 for one in sizes}
+            assert last >= {1, 2, tile - 1, tile}, config.tag
+        whole = [all(one[pitch] % 16 == 0 for pitch in ("in_pitch", "out_pitch")) for one in sizes]
+        assert {True, False} == {*whole}, config.tag

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import combinations
 from typing import TypeVar
@@ -13,7 +13,7 @@ from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, P
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
-from gen.families.transpose.literature import MatrixSpec, repetitions
+from gen.families.transpose.literature import MatrixSpec, MoveSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
 
@@ -24,6 +24,7 @@ MATRICES = "matrices"
 """The extent that says how many square matrices are transposed in place."""
 MAX_DIVIDEND = 2**31 - 2
 """The largest number that templates divide by multiplying."""
+_WHOLE_ROWS = 16  # elements: as many are whole vectors of any element
 
 
 class Order(Enum):
@@ -285,6 +286,29 @@ def turned(
             found.append((wishes, {row: rows, col: cols, **many}))
     wishes, shape = max(found, key=lambda one: one[0])
     return _known(spec, shape, in_gap * wishes[1], out_gap * wishes[2])
+
+
+def tile_edges(spec: MatrixSpec, tiles: Tiles) -> Iterator[Extents]:
+    """Sizes by which the last tile has 1, 2, all but 1 and all of its rows, and another such number of its columns.
+
+    Rows are aligned to 16 bytes in both arrays; where matrices follow each other, or elements are few, also not.
+    """
+    high, wide, halo = tiles.tile_rows, tiles.tile_cols, tiles.rows.at({"rows": 0})
+    # Rows, columns, matrices, elements that divide the pitches.
+    for rows, cols, many, pitch in (
+        (high + 1 - halo, wide - 1, 1, _WHOLE_ROWS),
+        (high + 2 - halo, 2 * wide, 2, _WHOLE_ROWS),
+        (2 * high - 1 - halo, wide + 1, 1, _WHOLE_ROWS),
+        (2 * high - halo, wide + 2, 1, _WHOLE_ROWS),
+        (high + 1 - halo, wide + 1, 3, 1),
+        (high - 1, wide + 2, 1, 1),
+    ):
+        if isinstance(spec, MoveSpec):
+            if not spec.by_tiles:
+                in_pitch, out_pitch = (row + -row % pitch for row in (cols, rows if spec.swaps_axes else cols))
+                yield {"rows": rows, "cols": cols, "in_pitch": in_pitch, "out_pitch": out_pitch}
+        elif turns(spec):
+            yield turned(spec, rows, cols, many, in_gap=-cols % pitch, out_gap=-rows % pitch)
 
 
 def copied(spec: TransposeSpec, run: int, runs: Sequence[int] = (), *, gap: int = 1) -> Extents:

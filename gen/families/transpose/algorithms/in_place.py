@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -58,6 +59,19 @@ class SwapTile(StagedAlgorithm[SwapTileConfig]):
         if (square + _OTHER_REGISTERS) * config.lanes * config.lanes // config.strips > REGISTERS_PER_BLOCK:
             return f"{config.lanes * config.lanes // config.strips} threads with {square} words need too many registers"
         return None
+
+    @override
+    def edge_cases(self, spec: TransposeSpec, config: SwapTileConfig) -> Iterator[Extents]:
+        tile = config.lanes * self.elements(spec, config)
+        (data,) = spec.operands
+        *others, rows = dict.fromkeys(str(axis) for axis in data.axes)
+        for side, many, pitch in ((tile + 1, 1, 16), (2 * tile - 1, 1, 16), (2 * tile, 2, 16), (tile + 2, 1, 1)):
+            yield {
+                **dict.fromkeys(others, 1),
+                **dict.fromkeys(others[-1:], many),
+                rows: side,
+                data.pitch: side + -side % pitch,
+            }
 
     def slow_path_reason(
         self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, alignment: int

@@ -18,6 +18,7 @@ from gen.families.transpose.algorithms.common import (
     matrices,
     only_apart,
     result_bits,
+    tile_edges,
     tiled_launch,
     turned,
     turns,
@@ -136,6 +137,13 @@ class Naive(MatrixAlgorithm[MatrixSpec, NaiveConfig]):
         along, across = ("cols", "rows") if config.order is Lanes.ROW else ("rows", "cols")
         return Tiles(size(across), size(along), config.block_y, config.block_x * config.unroll, matrices(spec))
 
+    def edge_cases(self, spec: MatrixSpec, config: NaiveConfig) -> Iterator[Extents]:
+        """The last blocks have few of their rows and columns, or all but few."""
+        high, wide = config.block_y, config.block_x * config.unroll
+        if config.order is not Lanes.ROW:
+            high, wide = wide, high
+        return tile_edges(spec, Tiles(size("rows"), size("cols"), high, wide))
+
     def plan(self, spec: MatrixSpec, config: NaiveConfig) -> Plan:
         """One launch, repeated."""
         return tiled_launch(spec, self.tiles(spec, config), (config.block_x, config.block_y, 1))
@@ -198,8 +206,9 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
         )
 
     def edge_cases(self, spec: MatrixSpec, config: TiledConfig) -> Iterator[Extents]:
-        """As many tiles down as across, where its order needs that; the last ones whole, or a row and a column less."""
+        """The last tiles in part; of the order that needs as many down as across, whole, or a row and a column less."""
         if config.block_order is not Order.SQUARE:
+            yield from tile_edges(spec, self.tiles(spec, config))
             return
         high, wide = config.height, config.tile_dim * config.unroll
         for tiles, less in ((1, 1), (2, 0), (3, 1), (4, 0)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -27,6 +27,7 @@ from gen.families.transpose.algorithms.common import (
     only_apart,
     only_moves,
     spanned,
+    tile_edges,
     tiled_launch,
 )
 from gen.families.transpose.spec import TransposeSpec
@@ -121,6 +122,10 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
                 return f"an element's index may be {furthest}; with 32 bits it is {_MAX_INDEX} at most"
         return super().unsupported_extents(spec, config, extents, limits)
 
+    @override
+    def edge_cases(self, spec: TransposeSpec, config: VectorTileConfig) -> Iterator[Extents]:
+        return tile_edges(spec, self.tiles(spec, config))
+
     def slow_path_reason(
         self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int
     ) -> str | None:
@@ -209,6 +214,10 @@ class WindowAlgorithm(StagedAlgorithm[W]):
     @abstractmethod
     def tiles(self, spec: TransposeSpec, config: W) -> Tiles:
         """Tiles of the input, which begin up to a halo early."""
+
+    @override
+    def edge_cases(self, spec: TransposeSpec, config: W) -> Iterator[Extents]:
+        return tile_edges(spec, self.tiles(spec, config))
 
     def slow_path_reason(self, spec: TransposeSpec, config: W, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
