@@ -44,14 +44,6 @@ Out = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Target = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="NAME|FAMILY|SPEC",
-        show_default=False,
-        help="A variant by its full name or as the literature calls it, a family, or a spec such as reduction_sum_f32.",
-    ),
-]
 
 
 @dataclass(frozen=True)

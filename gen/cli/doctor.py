@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -67,8 +68,8 @@ class Finding:
         version: as it tells itself; None where there is none, or it does not say.
         needed_for: what gen does with it.
         missing_costs: what cannot be done without it.
-        ok: whether it is there and usable.
         install: how to get it.
+        ok: whether it is there and usable.
         required: whether kernels cannot be compiled or proven without it.
     """
 
@@ -76,120 +77,121 @@ class Finding:
     version: str | None
     needed_for: str
     missing_costs: str
+    install: str
     ok: bool
-    install: str = ""
     required: bool = False
 
 
 def examine() -> tuple[Finding, ...]:
     """Everything that gen stands on, what it needs most first. Never raises; starts no GPU."""
+    from gen.gpu.device import cuda_of_driver
+    from gen.report.counters import profiler
+    from gen.toolchain.headers import headers_for_gpp, headers_version
+    from gen.toolchain.link import find_linker
+    from gen.toolchain.sass import disassembler
+
+    def finding(
+        name: str, version: str | None, needed_for: str, missing_costs: str, install: str, *,
+        least: int = 0, most: int | None = None, ok: bool = True, required: bool = False,
+    ) -> Finding:  # fmt: skip
+        """With the major versions that are usable; where there is no version, it is missing."""
+        major = None if version is None else _major(version)
+        usable = major is not None and least <= major and (most is None or major <= most)
+        return Finding(name, version, needed_for, missing_costs, install, usable and ok, required)
+
+    python, pycuda = platform.python_version(), _has_pycuda()
+    in_tuning = "" if pycuda else "; loading and timing kernels in gen tune"
     return (
-        _python(), _gen(), _nvrtc(), _cuda_core(), _cuda_bindings(), _headers(),
-        _gxx(), _addr2line(), _clang_format(), _driver(), _pycuda(), _nvml(), _linker(), _disassembler(),
-        _profiler(),
+        finding("Python", python, "everything", "everything", "", ok=sys.version_info >= (3, 11), required=True),
+        finding("gen", gen.__version__, "everything", "everything", "", required=True),
+        finding(
+            "NVRTC", _asked(_nvrtc_version), "compiling kernels",
+            "kernels are written and proven, but not compiled, measured or loaded",
+            "pip install 'nvidia-cuda-nvrtc==13.0.*'", required=True,
+        ),
+        finding(
+            "cuda-core", _distribution("cuda-core"), f"calling NVRTC{in_tuning}", "no kernel is compiled",
+            "pip install 'cuda-core>=1.0,<2'", least=1, most=1, required=True,
+        ),
+        finding(
+            "cuda-bindings", _distribution("cuda-bindings"),
+            "cuda-core, which does not work without it; calling kernels", "no kernel is compiled",
+            "pip install 'cuda-bindings>=13,<14'", least=13, most=13, required=True,
+        ),
+        finding(
+            "CUDA headers", _asked(headers_version), "kernels of half precision",
+            "they are neither compiled nor proven",
+            "pip install 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'",
+            ok=headers_for_gpp() is not None, required=True,
+        ),
+        finding(
+            "g++", _says(shutil.which("g++"), "-dumpfullversion"), "proving kernels on the CPU",
+            "nothing is proven without a GPU", f"apt install g++, version {OLDEST_GXX} or newer",
+            least=OLDEST_GXX, required=True,
+        ),
+        finding(
+            "addr2line", _says(shutil.which("addr2line"), "--version"),
+            "naming the line of a kernel that broke a rule on the CPU",
+            "the rule and the kernel are named, the line is not", "apt install binutils",
+        ),
+        finding(
+            "clang-format", _says(_clang_format(), "--version"),
+            "checking that emitted files are formatted (development)",
+            "`make check` cannot run; using gen is not affected", "pip install 'gen-cuda[dev]'",
+        ),
+        finding(
+            "GPU driver (CUDA)", cuda_of_driver(), "running kernels on a GPU",
+            "kernels are compiled and proven, but neither measured nor loaded",
+            "install NVIDIA's driver, of CUDA 13.0 or newer", least=OLDEST_DRIVER,
+        ),
+        Finding(
+            "PyCUDA", _distribution("pycuda"), "loading and timing kernels in gen tune; compiling with nvcc",
+            "cuda-core loads and times kernels instead; --compiler nvcc cannot be used",
+            "pip install 'gen-cuda[pycuda]', which needs nvcc on the PATH", pycuda,
+        ),
+        finding(
+            "nvidia-ml-py", _distribution("nvidia-ml-py"), "seeing clocks, and who else uses the GPU",
+            "trials note neither", "pip install 'gen-cuda[gpu]'",
+        ),
+        finding(
+            "device linker", _asked(lambda: find_linker().version),
+            "kernels that launch kernels: gpuRecursiveReduce and its kin",
+            "they are written, but not compiled, measured or loaded", "pip install 'gen-cuda[link]'",
+        ),
+        finding(
+            "nvdisasm", _says(disassembler(), "--version", "release"),
+            "counting the instructions of machine code, in gen explain",
+            "gen explain counts none, and does not say which cache operators are there",
+            "pip install 'gen-cuda[sass]'",
+        ),
+        finding(
+            "Nsight Compute (ncu)", _says(profiler(), "--version", "Version"),
+            "reading the hardware's counters, in gen explain on a GPU",
+            "gen explain shows only what is counted on the CPU run",
+            "install Nsight Compute, which comes with the CUDA toolkit; on Debian and Ubuntu: "
+            "apt install cuda-nsight-compute-13-0",
+        ),
     )  # fmt: skip
 
 
-def _python() -> Finding:
-    return Finding(
-        "Python", platform.python_version(), "everything", "everything", sys.version_info >= (3, 11), required=True
-    )
-
-
-def _gen() -> Finding:
-    return Finding("gen", gen.__version__, "everything", "everything", True, required=True)
-
-
-def _nvrtc() -> Finding:
-    version = None
+def _asked(version: Callable[[], str]) -> str | None:
+    """The version of what tells it when it is loaded; None where it cannot be."""
     try:
-        from gen.toolchain.nvrtc import nvrtc_version  # half a second: only doctor and compilers pay it
-
-        version = nvrtc_version()
+        return version()
     except (GenError, OSError, RuntimeError):
-        pass
-    return Finding(
-        "NVRTC", version, "compiling kernels", "kernels are written and proven, but not compiled, measured or loaded",
-        version is not None, "pip install 'nvidia-cuda-nvrtc==13.0.*'", required=True,
-    )  # fmt: skip
+        return None
 
 
-def _cuda_core() -> Finding:
-    version = _distribution("cuda-core")
-    return Finding(
-        "cuda-core", version, f"calling NVRTC{'' if _has_pycuda() else '; loading and timing kernels in gen tune'}",
-        "no kernel is compiled", version is not None and _major(version) == 1, "pip install 'cuda-core>=1.0,<2'",
-        required=True,
-    )  # fmt: skip
+def _nvrtc_version() -> str:
+    from gen.toolchain.nvrtc import nvrtc_version  # half a second: only doctor and compilers pay it
+
+    return nvrtc_version()
 
 
-def _cuda_bindings() -> Finding:
-    version = _distribution("cuda-bindings")
-    return Finding(
-        "cuda-bindings", version, "cuda-core, which does not work without it; calling kernels", "no kernel is compiled",
-        version is not None and _major(version) == 13, "pip install 'cuda-bindings>=13,<14'", required=True,
-    )  # fmt: skip
-
-
-def _headers() -> Finding:
-    version, complete = None, False
-    try:
-        from gen.toolchain.headers import headers_for_gpp, headers_version
-
-        version = headers_version()
-        complete = headers_for_gpp() is not None
-    except (GenError, OSError, RuntimeError):
-        pass
-    return Finding(
-        "CUDA headers", version, "kernels of half precision", "they are neither compiled nor proven",
-        complete, "pip install 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'", required=True,
-    )  # fmt: skip
-
-
-def _gxx() -> Finding:
-    version = _says(shutil.which("g++"), "-dumpfullversion")
-    return Finding(
-        "g++", version, "proving kernels on the CPU", "nothing is proven without a GPU",
-        version is not None and _major(version) >= OLDEST_GXX,
-        f"apt install g++, version {OLDEST_GXX} or newer", required=True,
-    )  # fmt: skip
-
-
-def _addr2line() -> Finding:
-    version = _says(shutil.which("addr2line"), "--version")
-    return Finding(
-        "addr2line", version, "naming the line of a kernel that broke a rule on the CPU",
-        "the rule and the kernel are named, the line is not", version is not None, "apt install binutils",
-    )  # fmt: skip
-
-
-def _clang_format() -> Finding:
+def _clang_format() -> str | None:
     # That of gen's own environment comes first: it need not be on the path.
     beside = Path(sys.executable).with_name("clang-format")
-    version = _says(str(beside) if beside.is_file() else shutil.which("clang-format"), "--version")
-    return Finding(
-        "clang-format", version, "checking that emitted files are formatted (development)",
-        "`make check` cannot run; using gen is not affected", version is not None, "pip install 'gen-cuda[dev]'",
-    )  # fmt: skip
-
-
-def _driver() -> Finding:
-    from gen.gpu.device import cuda_of_driver
-
-    version = cuda_of_driver()
-    return Finding(
-        "GPU driver (CUDA)", version, "running kernels on a GPU",
-        "kernels are compiled and proven, but neither measured nor loaded",
-        version is not None and _major(version) >= OLDEST_DRIVER, "install NVIDIA's driver, of CUDA 13.0 or newer",
-    )  # fmt: skip
-
-
-def _pycuda() -> Finding:
-    return Finding(
-        "PyCUDA", _distribution("pycuda"), "loading and timing kernels in gen tune; compiling with nvcc",
-        "cuda-core loads and times kernels instead; --compiler nvcc cannot be used", _has_pycuda(),
-        "pip install 'gen-cuda[pycuda]', which needs nvcc on the PATH",
-    )  # fmt: skip
+    return str(beside) if beside.is_file() else shutil.which("clang-format")
 
 
 def _has_pycuda() -> bool:
@@ -198,51 +200,6 @@ def _has_pycuda() -> bool:
         return find_spec("pycuda") is not None
     except (ImportError, ValueError):  # something stands in its place that is no package
         return False
-
-
-def _nvml() -> Finding:
-    version = _distribution("nvidia-ml-py")
-    return Finding(
-        "nvidia-ml-py", version, "seeing clocks, and who else uses the GPU", "trials note neither",
-        version is not None, "pip install 'gen-cuda[gpu]'",
-    )  # fmt: skip
-
-
-def _linker() -> Finding:
-    version = None
-    try:
-        from gen.toolchain.link import find_linker
-
-        version = find_linker().version
-    except (GenError, OSError, RuntimeError):
-        pass
-    return Finding(
-        "device linker", version, "kernels that launch kernels: gpuRecursiveReduce and its kin",
-        "they are written, but not compiled, measured or loaded", version is not None, "pip install 'gen-cuda[link]'",
-    )  # fmt: skip
-
-
-def _disassembler() -> Finding:
-    from gen.toolchain.sass import disassembler
-
-    version = _says(disassembler(), "--version", "release")
-    return Finding(
-        "nvdisasm", version, "counting the instructions of machine code, in gen explain",
-        "gen explain counts none, and does not say which cache operators are there", version is not None,
-        "pip install 'gen-cuda[sass]'",
-    )  # fmt: skip
-
-
-def _profiler() -> Finding:
-    from gen.report.counters import profiler
-
-    version = _says(profiler(), "--version", "Version")
-    return Finding(
-        "Nsight Compute (ncu)", version, "reading the hardware's counters, in gen explain on a GPU",
-        "gen explain shows only what is counted on the CPU run", version is not None,
-        "install Nsight Compute, which comes with the CUDA toolkit; on Debian and Ubuntu: "
-        "apt install cuda-nsight-compute-13-0",
-    )  # fmt: skip
 
 
 def _major(version: str) -> int:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gen.arch import Limits, MemoryModel
     from gen.families.base import Extents, Variant
     from gen.proof.traffic import Access, Traffic
-    from gen.report.explain import Compared, Explanation
+    from gen.report.counters import Compared
+    from gen.report.explain import Explanation
 
 Arch = Annotated[
     str | None,
@@ -200,8 +201,7 @@ def _show_accesses(made: Variant, found: Traffic) -> None:
 def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, ...]:
     """What the hardware counts of a variant; nothing, and a note that says why, where it cannot."""
     from gen.errors import GenError
-    from gen.report.counters import counters, profiler
-    from gen.report.explain import compared
+    from gen.report.counters import compared, counters, profiler
 
     program = profiler()
     if program is None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gen.gpu.timing import Instruments
     from gen.toolchain.farm import CompileFarm
     from gen.tune.device import IsolatedDevice
 
@@ -46,13 +45,6 @@ def compiler_of(name: str, home: Path) -> Any:
     from gen.gpu.pycuda import Nvcc
 
     return Nvcc(cache_home(home))
-
-
-def instruments_of(index: int, compiler: Any) -> Instruments:
-    """The GPU, in this process."""
-    from gen.gpu.timing import Instruments
-
-    return Instruments.open(index, compiler)
 
 
 def farm_of(compiler: str, home: Path) -> CompileFarm:
@@ -99,11 +91,11 @@ def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, j
     """
     from dataclasses import asdict
 
-    from gen.gpu.timing import store_calibration
+    from gen.gpu.timing import Instruments, store_calibration
 
     home = home_of(out)
     with alone(gpu, None, "gen calibrate"):
-        found = instruments_of(gpu, compiler_of(compiler, home)).calibrate()
+        found = Instruments.open(gpu, compiler_of(compiler, home)).calibrate()
     place = store_calibration(home, found)
     if json:
         show.data(asdict(found))

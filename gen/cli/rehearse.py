@@ -172,7 +172,7 @@ def _by_family(done: Rehearsal) -> dict[str, list[Rehearsed]]:
 def _row(name: str, made: list[Rehearsed]) -> tuple[object, ...]:
     from gen.toolchain.compiled import Compiled
 
-    compiled = [one for one in made if isinstance(one.compiled, Compiled)]
+    compiled = [one.compiled for one in made if isinstance(one.compiled, Compiled)]
     registers = [one.registers for one in compiled]
     verdicts = [one.verdict.status for one in made]
     return (
@@ -219,12 +219,13 @@ def _as_json(done: Rehearsal, would: Sequence[Prospect], compiler: str, device: 
 def _variant(one: Rehearsed) -> dict[str, Any]:
     from gen.errors import CompileError
 
-    failed = str(one.compiled) if isinstance(one.compiled, CompileError) else None
+    code = one.compiled
+    failed = str(code) if isinstance(code, CompileError) else None
     return {
         **as_json(one.verdict),
         "infeasible": one.infeasible,
         "compiled": failed is None,
         "compile_error": failed,
-        "registers": one.registers,
-        "spill_bytes": one.spill_bytes,
+        "registers": 0 if isinstance(code, CompileError) else code.registers,
+        "spill_bytes": 0 if isinstance(code, CompileError) else code.spill_bytes,
     }

@@ -73,17 +73,18 @@ def note(line: str) -> None:
 
 @contextmanager
 def progress(**totals: int) -> Iterator[Callable[[str], None]]:
-    """Bars by name on a terminal's stderr, nothing elsewhere. Gives the function that moves one of them by a step.
+    """Bars by name. Gives the function that moves one of them by a step; any thread may call it."""
+    done, lock = dict.fromkeys(totals, 0), Lock()
+    with bars() as update:
+        for name, total in totals.items():
+            update(name, 0, total)
 
-    Any thread may call it.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        def step(name: str) -> None:
+            with lock:
+                done[name] += 1
+                update(name, done[name], totals[name])
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks = {name: bars.add_task(name, total=total) for name, total in totals.items()}
-        yield lambda name: bars.advance(tasks[name])
+        yield step
 
 
 def hint(line: str) -> None:
@@ -112,7 +113,10 @@ def groups(totals: Mapping[str, int]) -> Iterator[Callable[[str, str], None]]:
 
 @contextmanager
 def bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars that appear as they are needed. Gives the function that sets one: its name, what is done, of how much."""
+    """Bars on a terminal's stderr, nothing elsewhere.
+
+    Gives the function that sets one: its name, what is done, of how much.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)

@@ -7,9 +7,10 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gen.emit.render import render
 from gen.errors import MissingToolError, RunError
@@ -17,6 +18,13 @@ from gen.families import FAMILIES
 from gen.families.base import Extents, Limits, Variant
 from gen.families.plans import steps
 from gen.paths import cache_home
+from gen.proof.traffic import Kind, Space
+
+if TYPE_CHECKING:
+    from gen.report.explain import Explanation
+
+Counted = Mapping[str, Mapping[str, float]]
+"""Values by the symbol of the kernel, and by Nsight Compute's name of the metric."""
 
 PROGRAM = "ncu"
 PROFILER_SECONDS = 300  # for a few kernels, which are run several times over
@@ -49,9 +57,7 @@ def profiler() -> Path | None:
     return Path(on_path) if on_path else next(iter(sorted(Path("/usr/local").glob(f"cuda*/bin/{PROGRAM}"))), None)
 
 
-def counters(
-    program: Path, made: Variant, extents: Extents, limits: Limits, home: Path
-) -> Mapping[str, Mapping[str, float]]:
+def counters(program: Path, made: Variant, extents: Extents, limits: Limits, home: Path) -> Counted:
     """The metrics of every kernel of a variant, by symbol and metric, all its launches together.
 
     Args:
@@ -119,10 +125,89 @@ def parse(text: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def total(found: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) -> float | None:
+def total(found: Counted, metrics: Sequence[str]) -> float | None:
     """The sum of metrics over all kernels; None where none of them was counted."""
     values = [kernel[metric] for kernel in found.values() for metric in metrics if metric in kernel]
     return sum(values) if values else None
+
+
+@dataclass(frozen=True)
+class ProfilerMetric:
+    """A counter of the hardware.
+
+    Attributes:
+        name: for people.
+        key: for JSON.
+        metrics: Nsight Compute's, which are added up.
+        predicted: None where nothing is.
+        scale: by which they are multiplied.
+        exact: whether the prediction counts the same thing, rather than estimates it.
+    """
+
+    name: str
+    key: str
+    metrics: Sequence[str]
+    predicted: Callable[[Explanation], float | None]
+    scale: float = 1.0
+    exact: bool = False
+
+
+def _sum(space: Space, kind: Kind, what: str) -> Callable[[Explanation], float]:
+    return lambda one: sum(getattr(access, what) for access in one.found.of(space, kind))
+
+
+COUNTERS = (
+    ProfilerMetric("sectors loaded", "load_sectors", LOAD_SECTORS, _sum("global", "load", "sectors"), exact=True),
+    ProfilerMetric("sectors stored", "store_sectors", STORE_SECTORS, _sum("global", "store", "sectors"), exact=True),
+    ProfilerMetric(
+        "wavefronts of shared loads", "shared_load_wavefronts", SHARED_LOAD_WAVEFRONTS,
+        _sum("shared", "load", "wavefronts"), exact=True,
+    ),
+    ProfilerMetric(
+        "wavefronts of shared stores", "shared_store_wavefronts", SHARED_STORE_WAVEFRONTS,
+        _sum("shared", "store", "wavefronts"), exact=True,
+    ),
+    ProfilerMetric("instructions of warps", "warp_instructions", WARP_INSTRUCTIONS, lambda _: None),
+    ProfilerMetric("bytes read from memory", "memory_bytes_read", BYTES_READ, lambda one: float(one.work.bytes_read)),
+    ProfilerMetric("bytes written to memory", "memory_bytes_written", BYTES_WRITTEN, lambda _: None),  # some is cached
+    ProfilerMetric("us, by the profiler", "profiled_us", NANOSECONDS, lambda one: one.predicted.us, 1e-3),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A counter of one variant on one problem."""
+
+    counter: ProfilerMetric
+    predicted: float | None
+    counted: float
+
+    @property
+    def difference(self) -> float | None:
+        """By how much what was counted exceeds what was predicted, as a share; None where that says nothing."""
+        if self.predicted is None:
+            return None
+        if self.predicted == 0:
+            return 0.0 if self.counted == 0 else float("inf")
+        return self.counted / self.predicted - 1
+
+    def shown(self) -> tuple[str, str, str, str]:
+        """As a row of text."""
+        predicted = "-" if self.predicted is None else f"{self.predicted:.6g}"
+        difference = "-" if self.difference is None else f"{self.difference:+.1%}"
+        return self.counter.name, predicted, f"{self.counted:.6g}", difference
+
+    def as_json(self) -> dict[str, Any]:
+        """As data."""
+        return {"counter": self.counter.key, "predicted": self.predicted, "counted": self.counted}
+
+
+def compared(one: Explanation, found: Counted) -> Iterator[Compared]:
+    """Every counter that there is."""
+    for counter in COUNTERS:
+        value = total(found, counter.metrics)
+        if value is not None:
+            yield Compared(counter, counter.predicted(one), value * counter.scale)
 
 
 def main() -> None:

@@ -15,9 +15,10 @@ from gen.families.extents import check_runtime_parameters
 from gen.families.names import named_variant, variant
 from gen.report.compare import written
 from gen.report.explain import METRICS, Explanation, explanations, extents_for, is_dense, problem_of
-from gen.store.trials import Problem
+from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiler
-from gen.tune.device import Entrant, Rounds, Session, TuningDevice
+from gen.tune.device import Entrant, TuningDevice
+from gen.tune.race import rounds_of_right
 
 _CAUSES = (
     "load_efficiency", "store_efficiency", "conflict_degree", "active_lanes", "moved_over_least", "bytes_in_flight",
@@ -350,17 +351,20 @@ def _of_problem(
             found[made.name] = Time(None, reason=str(error))
     if base.name not in ready:
         return {made.name: found[base.name] for made in variants}
+
+    def faulty(trial: Trial) -> None:
+        found[trial.variant.name] = Time(None, reason=trial.reason or trial.status)
+
     session = device.open(problem, ready[base.name])
     try:
         session.ready().result()
         entrants = {made.name: ready[made.name] for made in variants if made.name in ready}
         trials = {name: session.submit(entrant, float("inf")) for name, entrant in entrants.items()}
-        for name, future in trials.items():
-            trial = future.result()
-            if trial.status != "ok":
-                found[name] = Time(None, reason=trial.reason or trial.status)
+        for future in trials.values():
+            if future.result().status != "ok":
+                faulty(future.result())
         right = [entrant for name, entrant in entrants.items() if name not in found]
-        rounds = _rounds(session, right, found)
+        rounds, _ = rounds_of_right(session, right, ROUNDS, faulty)
     except GenError as error:
         return {made.name: Time(None, reason=str(error)) for made in variants}
     finally:
@@ -369,15 +373,3 @@ def _of_problem(
     for name, taken in rounds.times_us.items():
         found[name] = Time(median(taken), floor / median(taken))
     return found
-
-
-def _rounds(session: Session, entrants: list[Entrant], found: dict[str, Time]) -> Rounds:
-    """Turns of those that stay right; notes the others."""
-    while entrants:
-        rounds = session.rounds(entrants, ROUNDS)
-        if not rounds.faults:
-            return rounds
-        for trial in rounds.faults:
-            found[trial.variant.name] = Time(None, reason=trial.reason or trial.status)
-        entrants = [entrant for entrant in entrants if entrant.name not in found]
-    return Rounds()

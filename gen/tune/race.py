@@ -100,7 +100,9 @@ class _Heats:
         if left and self.seconds > 0:
             round_us = sum(self.times_us[one.name] + SAMPLE_OVERHEAD_US for one in left)
             count = round(1e6 * min(HEAT_SECONDS, self.seconds / 6) / round_us)
-            rounds, left = _right(self.session, left, min(max(count, HEAT_ROUNDS[0]), HEAT_ROUNDS[1]), self.faulty)
+            rounds, left = rounds_of_right(
+                self.session, left, min(max(count, HEAT_ROUNDS[0]), HEAT_ROUNDS[1]), self.faulty
+            )
             self._add(rounds, self.cold_us)
         known = {one.name: self._cold(one).center for one in left}
         return sorted(left, key=lambda one: (known[one.name], self.times_us[one.name], one.name))
@@ -111,7 +113,7 @@ class _Heats:
         Where the device has no memory for the graph of any of them, it gives all.
         """
         faults: list[Trial] = []
-        rounds, right = _right(self.session, left, count, faults.append, hot=True)
+        rounds, right = rounds_of_right(self.session, left, count, faults.append, hot=True)
         if not right and not self.hot_us and all(fault.status == "infeasible" for fault in faults):
             return left
         for fault in faults:
@@ -242,7 +244,7 @@ def finals(
     left, found, start = list(entrants), Finals({}, settled=False), time.monotonic()
     racing, count = left, ROUNDS_PER_CHECK
     while racing:
-        rounds, right = _right(session, racing, count, faulty)
+        rounds, right = rounds_of_right(session, racing, count, faulty)
         if len(right) < len(racing):  # times beside a kernel that breaks things count for nothing
             left = [entrant for entrant in left if entrant in right or entrant not in racing]
             found, racing, count = Finals({}, settled=False), left, ROUNDS_PER_CHECK
@@ -276,7 +278,7 @@ def noise(times: Sequence[float]) -> Interval:
     return midmean_interval([one / other for one, other in zip(times[::2], times[1::2], strict=False)])
 
 
-def _right(
+def rounds_of_right(
     session: Session, entrants: list[Entrant], count: int, faulty: Faulty, *, hot: bool = False
 ) -> tuple[Rounds, list[Entrant]]:  # fmt: skip
     """So many rounds of the variants that stay right, and these variants; `faulty` is told of the others."""

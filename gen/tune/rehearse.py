@@ -59,19 +59,6 @@ class Rehearsed:
         """Nothing was found wrong."""
         return isinstance(self.compiled, Compiled | UnlinkedError) and self.verdict.status != "failed"
 
-    @property
-    def registers(self) -> int:
-        """Of one thread, in the kernel that takes most; 0 if it did not compile."""
-        return max((used.registers for used in self._resources()), default=0)
-
-    @property
-    def spill_bytes(self) -> int:
-        """Written to local memory by one thread of each kernel, for want of registers."""
-        return sum(used.spill_store_bytes for used in self._resources())
-
-    def _resources(self) -> Iterable[Any]:
-        return self.compiled.resources.values() if isinstance(self.compiled, Compiled) else ()
-
 
 @dataclass(frozen=True)
 class Prospect:

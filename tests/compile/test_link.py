@@ -143,7 +143,7 @@ def test_a_rehearsal_without_a_linker_has_found_nothing_wrong(monkeypatch: pytes
     compiler: Any = SimpleNamespace(compile_many=partial(compile_each, Nvrtc(tmp_path)))
     done = rehearse(VARIANTS[:1], Limits.of(ARCH), compiler, Skips())  # type: ignore[arg-type]
     assert done.ok
-    assert all(isinstance(one.compiled, UnlinkedError) and one.registers == 0 for one in done.variants)
+    assert all(isinstance(one.compiled, UnlinkedError) for one in done.variants)
 
 
 def test_no_linker_names_both(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,8 +247,9 @@ def test_a_kernel_of_which_no_block_fits_has_failed() -> None:
 def test_registers_are_those_of_the_greediest_kernel() -> None:
     variants = (named("reduceShfl"), named("transposeSmem"))
     done = rehearse(variants, H100, FakeCompiler(), InProcess(OracleRunner))
-    assert [one.registers for one in done.variants] == [30, 20]  # the reduction has a finishing kernel
-    assert [one.spill_bytes for one in done.variants] == [8, 0]
+    compiled = [one.compiled for one in done.variants if isinstance(one.compiled, Compiled)]
+    assert [one.registers for one in compiled] == [30, 20]  # the reduction has a finishing kernel
+    assert [one.spill_bytes for one in compiled] == [8, 0]
 
 
 @pytest.mark.usefixtures("few_cases")

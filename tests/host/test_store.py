@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from gen.errors import StoreError
 from gen.families import FAMILIES
-from gen.families.names import find_spec
+from gen.families.names import find_spec, find_variant
 from gen.families.regions import Bound, Region
 from gen.paths import shipped_winners
 from gen.store import folder, tuned
 from gen.store.folder import read_specs, text_of_specs
 from gen.store.tuned import Winner, merged, read_winners, text_of_winners
+from gen.tune.verify import problem_of
 from tests.strategies import json_values
 
 WINNER = {"device": "H100", "spec": "reduction_sum_f32", "shape": "any size", "variant": "reduceShfl"}
@@ -107,6 +108,33 @@ def test_the_winners_that_come_with_gen_can_be_read(tmp_path: Path) -> None:
     assert shipped is not None
     winners = json.loads(shipped.read_text())["winners"]
     assert [winner.variant for winner in read_winners(tmp_path)] == [winner["variant"] for winner in winners]
+
+
+# What gen wrote on 2026-11-22: specs, shape classes and variants by their names, and the problems they won.
+OLDER = (
+    ("probe_aos2_f32", "any size", "records_tpb128_u2", {"n": 1 << 25}),
+    ("reduction_sum_f32", "2^15 to 2^20 elements", "grid_tpb256_u2_v16_bpm8_ldcg", {"n": 1 << 20}),
+    ("reduction_sum_f32", "at most 2^12 elements", "single_tpb128_u4_v16_shared", {"n": 1 << 10}),
+    ("stencil_heat_de794a2b_f32", "many steps", "temporal_v1_r8_n2_t16",
+     {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192, "steps": 48}),
+    ("transpose_10_b32", "aligned rows", "tiled_t64_r8_p1_u1_ocol",
+     {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192}),
+    ("transpose_10_b32", "few columns", "vector_tile_v8_x8_g32_swz_ocol_ldg",
+     {"rows": 1 << 22, "cols": 16, "in_pitch": 16, "out_pitch": 1 << 22}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "shape", "tag", "extents"), OLDER, ids=[one[1] for one in OLDER])
+def test_a_winner_of_an_older_gen_is_still_a_variant_and_of_a_problem(
+    spec: str, shape: str, tag: str, extents: dict[str, int], tmp_path: Path
+) -> None:
+    entry = {"device": "H100", "spec": spec, "shape": shape, "variant": f"{spec}__{tag}", "extents": extents}
+    write(tmp_path, "tuned.json", {"schema": 1, "winners": [entry]})
+    (winner,) = read_winners(tmp_path)
+    known = folder.known_specs(FAMILIES, tmp_path)
+    assert find_variant(FAMILIES, winner.variant, known).name == winner.variant
+    problem = problem_of(winner, FAMILIES, known)
+    assert (problem.spec_name, problem.shape_class, problem.extents) == (spec, shape, extents)
 
 
 @each_file

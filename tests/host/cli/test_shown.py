@@ -134,7 +134,7 @@ def test_doctor_fails_only_for_what_is_required(monkeypatch: pytest.MonkeyPatch)
     required = {finding.name for finding in examine() if finding.required}
     assert required == {"Python", "gen", "NVRTC", "cuda-core", "cuda-bindings", "CUDA headers", "g++"}
     for status in (0, 1):
-        missing = Finding("a tool", None, "this", "that cannot be done", False, "install it so", bool(status))
+        missing = Finding("a tool", None, "this", "that cannot be done", "install it so", False, bool(status))
         monkeypatch.setattr("gen.cli.doctor.examine", lambda missing=missing: (missing,))
         shown = run("doctor")
         assert shown.status == status
