@@ -84,8 +84,8 @@ MUTANTS = (
     ),
     # stencil
     Mutant(
-        "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "if (rows_inside && cols_inside)", "if (true)",
-        OUTSIDE_READ,
+        "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "rows_inside && cols_inside", "true",
+        OUTSIDE_READ, at="inside",
     ),
     Mutant("stencil: row before the first [11]", ON_STENCIL, STENCIL, "row < 0 || ", "", OUTSIDE_READ),
     Mutant("stencil: row after the last [2]", ON_STENCIL, STENCIL, "|| row >= rows)", "|| row > rows)", OUTSIDE_READ),
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "stencil: wraps at row ends and past both ends", ON_STENCIL, STENCIL, "rows_inside && cols_inside",
-        "rows_inside", WRONG,
+        "rows_inside", WRONG, at="inside",
     ),
     Mutant(
         "stencil: another value outside", ON_STENCIL, STENCIL, "|| row >= rows) return {{ cval }};",
@@ -112,12 +112,12 @@ MUTANTS = (
         WRONG,
     ),
     Mutant(
-        "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col"', '"row * cols + col"',
+        "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '" * in_pitch + col"', '" * cols + col"',
         OUTSIDE_READ,
     ),
     Mutant(
-        "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
-        "out[row * in_pitch + col] = {{", UNINITIALISED,
+        "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "* out_pitch + col] = {{",
+        "* in_pitch + col] = {{", UNINITIALISED,
     ),
     # stencil of three axes
     Mutant("stencil: plane before the first", ON_SPACE, STENCIL, "plane < 0 || ", "", OUTSIDE_READ),
@@ -367,16 +367,17 @@ MUTANTS = (
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE = (
     Mutant(
-        "stencil: index of the input in 31 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col"',
+        "stencil: index of the input in 31 bits", ON_STENCIL, STENCIL, 'row_of_plane ~ " * in_pitch + col"',
         '"int(row) * int(in_pitch) + int(col)"', OVERFLOW,
     ),
     Mutant(
-        "stencil: index of the input in 32 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col"',
+        "stencil: index of the input in 32 bits", ON_STENCIL, STENCIL, 'row_of_plane ~ " * in_pitch + col"',
         '"unsigned(row * in_pitch + col)"', (WRONG, UNTOUCHED),
     ),
     Mutant(
-        "stencil: index of the output in 32 bits", ON_STENCIL, STENCIL, "out[row * out_pitch + col] = {{",
-        "out[unsigned(row * out_pitch + col)] = {{", (WRONG, RACE, UNTOUCHED),
+        "stencil: index of the output in 32 bits", ON_STENCIL, STENCIL,
+        "out[{{ row_of_plane }} * out_pitch + col] = {{", "out[unsigned(row * out_pitch + col)] = {{",
+        (WRONG, RACE, UNTOUCHED),
     ),
     Mutant(
         "stencil: columns in 31 bits", ON_STENCIL, STENCIL, "const long long col = tile_col * kBlockX",
