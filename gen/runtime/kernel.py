@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,7 +21,6 @@ from gen.families.plans import Step, steps
 from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, as_bytes, handle_of, make, read, stream_of
 from gen.runtime.dispatch import Choice, Chooser
-from gen.runtime.launcher import Launcher
 from gen.runtime.loader import Loader
 from gen.runtime.signature import ALIGNMENT, Results, Signature
 from gen.runtime.workspace import Buffers, Needed, Workspace
@@ -90,6 +91,14 @@ class Kernel:
     lives as long as this object. Keep it as long as the graph, and replay one graph on one stream at a time.
     """
 
+    def __new__(cls, _: Chooser, loader: Loader, *__: Any) -> Kernel:
+        """One that asks the launcher first, where there is one."""
+        base = loader.base()
+        if base is None:
+            return super().__new__(cls)
+        made: Kernel = base.__new__(_repeating(base))
+        return made
+
     def __init__(
         self, chooser: Chooser, loader: Loader, extents: Extents | None = None, alignment: int = WIDEST
     ) -> None:
@@ -101,6 +110,8 @@ class Kernel:
         self._codes: dict[str, Code] = {}
         self._ready: dict[tuple[Place | int, ...], Ready] = {}
         self._launcher = loader.launcher(self._signature)
+        if self._launcher is not None:
+            self._repeats = self._launcher.repeats  # which goes before `__call__`
         self._workspace = Workspace(loader.device, self._launcher)
         self._others: dict[Spec, Kernel] = {}
         self._bound: Choice | None = None
@@ -163,17 +174,6 @@ class Kernel:
             GenError: an argument is not what the spec takes. Nothing was launched.
             RunError: the device refused a launch.
         """
-        if self._launcher is not None:
-            try:
-                done = self._launcher.call(arguments, out, stream, numbers)
-            except self._launcher.refused as error:
-                raise self._given_up(self._launcher, error) from None
-            if done is not None:
-                return done
-        return self._call(arguments, out, stream, numbers)
-
-    def _call(self, arguments: tuple[Any, ...], out: Any, stream: Any, numbers: dict[str, Any]) -> Any:
-        """Runs the kernel, whatever the arrays are."""
         runtime_parameters = self._signature.checked_runtime_parameters(numbers)
         inputs, values = self._signature.sort(arguments, numbers)
         given: dict[str, Given] = {
@@ -300,16 +300,17 @@ class Kernel:
         ):  # fmt: skip
             ready.remembered.add(kind)
 
-    def _given_up(self, launcher: Launcher, refused: Exception) -> RunError:
-        """The error for a launch that the driver refused the launcher; scratch may be in any state."""
-        stream, error = launcher.error(refused)
+    def _given_up(self, refused: Exception) -> NoReturn:
+        """Raises the error for a launch that the driver refused the launcher; scratch may be in any state."""
+        assert self._launcher is not None
+        stream, error = self._launcher.error(refused)
         entered = self._device.enter()
         try:
             with self._lock:
                 self._discard(self._workspace.on(stream))
         finally:
             self._device.leave(entered)
-        return error
+        raise error from None
 
     def _discard(self, buffers: Buffers) -> None:
         buffers.hold()
@@ -387,6 +388,17 @@ class Kernel:
                 next_step="Ask variant_for(shape), or load it with shape=",
             )  # fmt: skip
         return self._bound
+
+
+@cache
+def _repeating(base: Any) -> type[Any]:
+    """The class of kernels whose calls the launcher gets first, and `__call__` in Python only where it does nothing."""
+    called = inspect.signature(Kernel.__call__)
+    members = {
+        "__module__": Kernel.__module__, "__doc__": Kernel.__doc__, "_by_python": Kernel.__call__,
+        "__signature__": called.replace(parameters=list(called.parameters.values())[1:]),  # without `self`
+    }  # fmt: skip
+    return type(Kernel.__name__, (base, Kernel), members)
 
 
 def _place(given: Given) -> Place:

@@ -2,7 +2,8 @@
 //
 // A `Launcher` belongs to one kernel object. `remember` keeps what became of a call; `call` reads the arrays of another,
 // and launches what was kept if nothing differs that decided it: types, shapes, strides, alignment, counts. Else, or
-// where anything must be refused, it returns None, and Python does the whole call.
+// where anything must be refused, it returns None, and Python does the whole call. `Repeating` is a base of the kernel
+// object's class: called, it asks its launcher first, and Python makes neither a tuple nor a dictionary of arguments.
 //
 // All state is guarded by the GIL, which is released while the driver launches: a full queue makes the driver wait, and
 // what the GPU waits for may be a function of Python. Scratch memory of a stream is a lane: whoever launches with it,
@@ -10,7 +11,9 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <thread>
@@ -21,6 +24,7 @@ namespace {
 constexpr int kMostArrays = 16;        // of one call
 constexpr int kMostNumbers = 1024;     // that describe one call
 constexpr int kMostArguments = 64;     // of one launch
+constexpr int kMostCounts = 8;         // of one call
 constexpr size_t kSlots = 4096;        // of the table of remembered calls
 constexpr int64_t kAlignment = 32;     // bytes: the widest vector of any GPU
 constexpr uint64_t kLegacyStream = 1, kPerThreadStream = 2;
@@ -139,12 +143,22 @@ struct Launcher {
   size_t entries;
 };
 
-PyObject *refused, *word_requires_grad, *word_is_neg, *word_is_conj, *word_data, *word_ptr, *word_device_id, *word_shape,
+PyTypeObject* launcher_type;
+PyObject *refused, *word_out, *word_stream, *word_by_python, *word_given_up, *word_requires_grad, *word_is_neg, *word_is_conj, *word_data, *word_ptr, *word_device_id, *word_shape,
     *word_strides, *word_dtype, *word_cuda_stream;
 
 void let_go(Entry* entry) {
   if (--entry->references == 0) delete entry;
 }
+
+// What a call was given; all borrowed.
+struct Stated {
+  PyObject* const* arguments;
+  Py_ssize_t count;
+  PyObject* out = Py_None;
+  PyObject* stream = Py_None;
+  int64_t counts[kMostCounts];
+};
 
 // One array of a call.
 struct Given {
@@ -254,13 +268,14 @@ bool read(const Launcher* self, PyObject* array, bool made, Call* call, int64_t*
 }
 
 // All of a call that its launches depend on, but addresses. false, maybe with an error set: Python must look at it.
-bool describe(const Launcher* self, PyObject* arguments, PyObject* out, PyObject* numbers, Call* call) {
+bool describe(const Launcher* self, const Stated& stated, Call* call) {
   const Py_ssize_t outputs = self->arrays - self->inputs;
-  if (PyTuple_GET_SIZE(arguments) != self->inputs) return false;
+  if (stated.count != self->inputs) return false;
+  PyObject* out = stated.out;
   const bool several = PyTuple_CheckExact(out);
   if (several ? PyTuple_GET_SIZE(out) != outputs : out != Py_None && outputs != 1) return false;
   for (Py_ssize_t place = 0; place < self->arrays; ++place) {
-    PyObject* array = place < self->inputs ? PyTuple_GET_ITEM(arguments, place)
+    PyObject* array = place < self->inputs ? stated.arguments[place]
                       : several            ? PyTuple_GET_ITEM(out, place - self->inputs)
                                            : out;
     if (place >= self->inputs && array == Py_None) {
@@ -272,20 +287,28 @@ bool describe(const Launcher* self, PyObject* arguments, PyObject* out, PyObject
     given.object = array;
     if (!call->add(static_cast<int64_t>(static_cast<uint64_t>(given.address) % kAlignment))) return false;
   }
-  const Py_ssize_t count = PyTuple_GET_SIZE(self->counts);
-  Py_ssize_t left = PyDict_GET_SIZE(numbers);
-  for (Py_ssize_t place = 0; place < count; ++place) {
-    int64_t value = (*self->usual)[place];
-    if (left > 0) {
-      PyObject* stated = PyDict_GetItemWithError(numbers, PyTuple_GET_ITEM(self->counts, place));
-      if (stated != nullptr) {
-        --left;
-        if (!integer(stated, &value)) return false;
-      }
+  for (size_t place = 0; place < self->usual->size(); ++place)
+    if (!call->add(stated.counts[place])) return false;
+  return true;
+}
+
+// Sorts arguments by name; names are interned wherever they stand in a program. false: there are others.
+bool take_names(const Launcher* self, PyObject* const* values, PyObject* names, Stated* stated) {
+  const Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+  for (size_t place = 0; place < self->usual->size(); ++place) stated->counts[place] = (*self->usual)[place];
+  for (Py_ssize_t at = 0; at < count; ++at) {
+    PyObject* name = PyTuple_GET_ITEM(names, at);
+    if (name == word_out) {
+      stated->out = values[at];
+    } else if (name == word_stream) {
+      stated->stream = values[at];
+    } else {
+      size_t place = 0;
+      while (place < self->usual->size() && PyTuple_GET_ITEM(self->counts, place) != name) ++place;
+      if (place == self->usual->size() || !integer(values[at], &stated->counts[place])) return false;
     }
-    if (!call->add(value)) return false;
   }
-  return left == 0;
+  return true;
 }
 
 uint64_t hash_of(const Call& call) {
@@ -447,24 +470,21 @@ PyObject* not_done() {
   Py_RETURN_NONE;
 }
 
-// call(arguments, out, stream, numbers): the results; None if Python has to do this call.
-PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t count) {
+// call(*arrays, out=None, stream=None, **counts): the results; None if Python has to do this call.
+PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t count, PyObject* names) {
   auto* self = reinterpret_cast<Launcher*>(object);
-  if (count != 4 || !PyTuple_CheckExact(given[0]) || !PyDict_CheckExact(given[3])) {
-    PyErr_SetString(PyExc_TypeError, "call takes a tuple of arguments, out, stream and a dictionary of numbers");
-    return nullptr;
-  }
   if (self->entries == 0) Py_RETURN_NONE;
+  Stated stated{given, count};
   Call call;
-  if (!describe(self, given[0], given[1], given[3], &call)) return not_done();
+  if (!take_names(self, given + count, names, &stated) || !describe(self, stated, &call)) return not_done();
   const uint64_t hash = hash_of(call);
   Entry* entry = (*self->table)[place_of(self, call, hash)];
   if (entry == nullptr || overlaps(self, *entry, call)) return not_done();
   bool complete = true;
   for (Py_ssize_t place = self->inputs; place < self->arrays; ++place) complete &= call.given[place].object != nullptr;
-  const bool chosen = given[2] != Py_None;
+  const bool chosen = stated.stream != Py_None;
   uint64_t stream = 0, current = 0;
-  if (chosen && !chosen_stream(given[2], &stream)) return not_done();
+  if (chosen && !chosen_stream(stated.stream, &stream)) return not_done();
   if ((!chosen || !complete) && !current_stream(self, *call.reader, &current)) return not_done();
   if (!chosen) stream = current;
   if (!complete && stream != current) return not_done();  // memory is made in the order of another stream
@@ -599,15 +619,19 @@ PyObject* launcher_forget(PyObject* object, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// remember(name, arguments, out, numbers, spans, launches, needs, makers): whether such calls are done here now.
+// remember(name, arrays, out, counts, spans, launches, needs, makers): whether such calls are done here now.
 PyObject* launcher_remember(PyObject* object, PyObject* arguments_of) {
   auto* self = reinterpret_cast<Launcher*>(object);
-  PyObject *name, *arguments, *out, *numbers, *spans, *launches, *needs, *makers;
-  if (!PyArg_ParseTuple(arguments_of, "OO!OO!O!O!O!O!", &name, &PyTuple_Type, &arguments, &out, &PyDict_Type, &numbers,
+  PyObject *name, *arrays, *out, *counts, *spans, *launches, *needs, *makers;
+  if (!PyArg_ParseTuple(arguments_of, "OO!OO!O!O!O!O!", &name, &PyTuple_Type, &arrays, &out, &PyTuple_Type, &counts,
                         &PyTuple_Type, &spans, &PyTuple_Type, &launches, &PyTuple_Type, &needs, &PyTuple_Type, &makers))
     return nullptr;
+  Stated stated{reinterpret_cast<PyTupleObject*>(arrays)->ob_item, PyTuple_GET_SIZE(arrays), out};
+  bool known = PyTuple_GET_SIZE(counts) == static_cast<Py_ssize_t>(self->usual->size());
+  for (size_t place = 0; known && place < self->usual->size(); ++place)
+    known = integer(PyTuple_GET_ITEM(counts, place), &stated.counts[place]);
   Call call;
-  if (2 * self->entries >= kSlots || !describe(self, arguments, out, numbers, &call)) {
+  if (!known || 2 * self->entries >= kSlots || !describe(self, stated, &call)) {
     PyErr_Clear();
     Py_RETURN_FALSE;
   }
@@ -722,8 +746,9 @@ PyObject* launcher_new(PyTypeObject* type, PyObject* arguments, PyObject* /*name
                         &functions[4], &functions[5], &context, &device, &inputs, &PyTuple_Type, &written, &PyTuple_Type,
                         &returned, &PyTuple_Type, &counts, &PyTuple_Type, &usual))
     return nullptr;
-  if (PyTuple_GET_SIZE(written) > kMostArrays || PyTuple_GET_SIZE(usual) != PyTuple_GET_SIZE(counts)) {
-    PyErr_SetString(PyExc_ValueError, "a call has at most 16 arrays, and each count a usual value");
+  if (PyTuple_GET_SIZE(written) > kMostArrays || PyTuple_GET_SIZE(usual) > kMostCounts ||
+      PyTuple_GET_SIZE(usual) != PyTuple_GET_SIZE(counts)) {
+    PyErr_SetString(PyExc_ValueError, "a call has at most 16 arrays and 8 counts, each of a usual value");
     return nullptr;
   }
   auto* self = reinterpret_cast<Launcher*>(type->tp_alloc(type, 0));
@@ -767,13 +792,73 @@ void launcher_free(PyObject* object) {
   Py_DECREF(type);
 }
 
+// A base of the class of kernel objects.
+struct Repeating {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* launcher;  // or null
+};
+
+// Tells the kernel object that the driver refused a launch; it raises what users are to see.
+PyObject* give_up(PyObject* kernel) {
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  PyErr_NormalizeException(&type, &error, &trace);
+  PyObject* result = PyObject_CallMethodOneArg(kernel, word_given_up, error);
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(trace);
+  return result;
+}
+
+PyObject* repeating_call(PyObject* object, PyObject* const* given, size_t flags, PyObject* names) {
+  auto* self = reinterpret_cast<Repeating*>(object);
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (self->launcher != nullptr && Py_IS_TYPE(self->launcher, launcher_type)) {
+    PyObject* result = launcher_call(self->launcher, given, count, names);
+    if (result == nullptr) return PyErr_ExceptionMatches(refused) ? give_up(object) : nullptr;
+    if (result != Py_None) return result;
+    Py_DECREF(result);
+  }
+  std::vector<PyObject*> all{object};
+  all.insert(all.end(), given, given + count + (names == nullptr ? 0 : PyTuple_GET_SIZE(names)));
+  return PyObject_VectorcallMethod(word_by_python, all.data(), count + 1, names);
+}
+
+PyObject* repeating_new(PyTypeObject* type, PyObject* /*arguments*/, PyObject* /*names*/) {
+  PyObject* made = type->tp_alloc(type, 0);
+  if (made != nullptr) reinterpret_cast<Repeating*>(made)->vectorcall = repeating_call;
+  return made;
+}
+
+void repeating_free(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  Py_XDECREF(reinterpret_cast<Repeating*>(object)->launcher);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyMemberDef repeating_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Repeating, vectorcall), READONLY, nullptr},
+    {"_repeats", T_OBJECT, offsetof(Repeating, launcher), 0, "The launcher that is asked first."},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot repeating_slots[] = {{Py_tp_new, reinterpret_cast<void*>(repeating_new)},
+                                 {Py_tp_dealloc, reinterpret_cast<void*>(repeating_free)},
+                                 {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                 {Py_tp_members, repeating_members},
+                                 {0, nullptr}};
+
+PyType_Spec repeating_spec = {"gen_launcher.Repeating", sizeof(Repeating), 0,
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL, repeating_slots};
+
 // METH_FASTCALL functions have another type than PyMethodDef names; Python casts them back.
-PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)) {
+PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
 PyMethodDef launcher_methods[] = {
-    {"call", fast(launcher_call), METH_FASTCALL, "call(arguments, out, stream, numbers): the results, or None."},
+    {"call", fast(launcher_call), METH_FASTCALL | METH_KEYWORDS, "The results of a call; None if it is Python's."},
     {"remember", launcher_remember, METH_VARARGS, "Keeps what became of a call."},
     {"forget", launcher_forget, METH_NOARGS, "Forgets every call."},
     {"learn", launcher_learn, METH_VARARGS, "Says how arrays of a class are read."},
@@ -796,17 +881,21 @@ PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "gen_launcher", nullptr,
 
 PyMODINIT_FUNC PyInit_gen_launcher() {
   const struct { PyObject** place; const char* word; } words[] = {
+      {&word_out, "out"}, {&word_stream, "stream"}, {&word_by_python, "_by_python"}, {&word_given_up, "_given_up"},
       {&word_requires_grad, "requires_grad"}, {&word_is_neg, "is_neg"}, {&word_is_conj, "is_conj"},
       {&word_data, "data"}, {&word_ptr, "ptr"}, {&word_device_id, "device_id"}, {&word_shape, "shape"},
       {&word_strides, "strides"}, {&word_dtype, "dtype"}, {&word_cuda_stream, "cuda_stream"}};
   for (const auto& one : words)
     if ((*one.place = PyUnicode_InternFromString(one.word)) == nullptr) return nullptr;
   PyObject* module = PyModule_Create(&module_definition);
-  PyObject* type = PyType_FromSpec(&launcher_spec);
+  PyObject *type = PyType_FromSpec(&launcher_spec), *base = PyType_FromSpec(&repeating_spec);
   refused = PyErr_NewException("gen_launcher.Refused", nullptr, nullptr);
-  if (module == nullptr || type == nullptr || refused == nullptr) return nullptr;
+  if (module == nullptr || type == nullptr || base == nullptr || refused == nullptr) return nullptr;
+  launcher_type = reinterpret_cast<PyTypeObject*>(type);
+  Py_INCREF(type);
   Py_INCREF(refused);
-  if (PyModule_AddObject(module, "Launcher", type) < 0 || PyModule_AddObject(module, "Refused", refused) < 0)
+  if (PyModule_AddObject(module, "Launcher", type) < 0 || PyModule_AddObject(module, "Repeating", base) < 0 ||
+      PyModule_AddObject(module, "Refused", refused) < 0)
     return nullptr;
   return module;
 }

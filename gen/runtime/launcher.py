@@ -105,22 +105,18 @@ class Launcher:
     """The launcher of one kernel object; implements `gen.runtime.workspace.Lanes`.
 
     Attributes:
-        call: of arguments, out, stream and numbers: the results, or None where Python must do the call. Raises
-            `refused` where the driver refuses a launch.
-        refused: an exception.
+        repeats: what the program knows of it: the `_repeats` of the kernel object.
     """
 
     def __init__(self, module: Any, functions: DriverFunctions, device: int, signature: Signature) -> None:
         self._signature, self._functions = signature, functions
-        self.refused: type[Exception] = module.Refused
         arrays = signature.arrays
         returned = [place for place, x in enumerate(arrays) if x.role == ("out" if signature.outputs else "inout")]
-        self._launcher = module.Launcher(
+        self.repeats = self._launcher = module.Launcher(
             functions.addresses, functions.context, device, len(signature.inputs),
             tuple(x.role != "in" for x in arrays), tuple(returned),
             tuple(map(sys.intern, signature.runtime_parameters)), tuple(signature.runtime_parameters.values()),
         )  # fmt: skip
-        self.call = self._launcher.call
         self._places = {x.name: place for place, x in enumerate(arrays)}
         self._slots: dict[str, int] = {}  # of scratch, by name
         self._readable: dict[type, bool] = {}
@@ -161,9 +157,8 @@ class Launcher:
             tuple(given[x.name].array if x.name in given else None for x in operands)
             for operands in (signature.inputs, signature.outputs)
         )
-        done = self._launcher.remember(
-            name, arrays, out, dict(parameters), spans, launches, tuple(needs.values()), makers
-        )
+        counts = tuple(parameters[known] for known in signature.runtime_parameters)
+        done = self._launcher.remember(name, arrays, out, counts, spans, launches, tuple(needs.values()), makers)
         return bool(done)
 
     def forget(self) -> None:

@@ -6,16 +6,17 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from gen.emit.render import render
 from gen.errors import StoreError
 from gen.families.base import Variant
-from gen.gpu.device import Code, Device
+from gen.gpu.device import Code, Device, DriverFunctions
 from gen.paths import templates_root
 from gen.runtime.launcher import Launcher, program
 from gen.runtime.signature import Signature
@@ -46,11 +47,21 @@ class Loader:
 
     def launcher(self, signature: Signature) -> Launcher | None:
         """What repeats calls; None where this device, machine or spec has no such thing."""
-        functions = self.device.driver_functions()
-        if functions is None or signature.numbers:
+        if self._functions is None or self._program is None or signature.numbers:
             return None
-        module = program(self._folder)
-        return None if module is None else Launcher(module, functions, self.device.index, signature)
+        return Launcher(self._program, self._functions, self.device.index, signature)
+
+    def base(self) -> Any | None:
+        """The class to derive from for calls that a launcher gets first; None without one."""
+        return None if self._program is None else self._program.Repeating
+
+    @cached_property
+    def _functions(self) -> DriverFunctions | None:
+        return self.device.driver_functions()
+
+    @cached_property
+    def _program(self) -> Any | None:
+        return None if self._functions is None else program(self._folder)
 
 
 def text_of(made: Variant, folder: Path) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import inspect
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -255,6 +258,19 @@ def test_a_repeated_call_is_launched_by_the_launcher(device: RecordingDevice, li
     assert again.array.__array_interface__["data"][0] in device.raw[-1][5]
 
 
+def test_a_kernel_with_a_launcher_looks_like_one_without(device: RecordingDevice) -> None:
+    kernel, other = gen.load(SUM, device=device), gen.load(SUM, device=FakeDevice())
+    assert type(other) is Kernel
+    assert type(kernel) is not Kernel
+    assert isinstance(kernel, Kernel)
+    assert (type(kernel).__name__, kernel.__doc__, repr(kernel)) == ("Kernel", Kernel.__doc__, repr(other))
+    assert inspect.signature(kernel) == inspect.signature(other)
+    gone = weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert gone() is None
+
+
 def test_whatever_differs_is_not_repeated(device: RecordingDevice, library: Any) -> None:
     kernel, out = gen.load(TRANSPOSE, device=device), library.array(aligned((50, 40)))
     for _ in range(2):
@@ -369,13 +385,13 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
     device.handles, device.sizes = [("name", "_entry")], {("name", "_entry"): (-1, 4, -1)}
     array = library.array(aligned((3,)))
     launch = (1, (2, 3, 4), (5, 6, 7), 8, (0, b"1234", -1))
-    assert one.remember("name", (array,), (), {}, ((0, 12),), (launch, launch), ((0, 16),), (None,))
-    assert one.call((array,), None, 3, {}) is None  # no memory yet
+    assert one.remember("name", (array,), (), (), ((0, 12),), (launch, launch), ((0, 16),), (None,))
+    assert one.call(array, stream=3) is None  # no memory yet
     one.hold(3)
-    assert one.call((array,), None, 3, {}) is None
+    assert one.call(array, stream=3) is None
     one.settle(3, ((4096, 16),))
     device.during = one.forget  # while it is used
-    assert one.call((array,), None, 3, {}) is array
+    assert one.call(array, stream=3) is array
     expected = (
         "name",
         "_entry",
@@ -386,7 +402,7 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
         3,
     )
     assert device.raw == [expected, expected]
-    assert one.call((array,), None, 3, {}) is None
+    assert one.call(array, stream=3) is None
 
 
 def test_another_context_is_put_back(device: RecordingDevice, library: Any) -> None:
