@@ -17,6 +17,7 @@ from gen.families.extents import DenseFamily, check_gaps, layouts_of, lie_otherw
 from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
+from gen.families.transpose.algorithms.gather import Gather
 from gen.families.transpose.algorithms.in_place import SwapTile
 from gen.families.transpose.algorithms.packed import RUN, Packed, longest_run
 from gen.families.transpose.algorithms.skinny import Interleave, Skinny, Small, Squares
@@ -31,7 +32,7 @@ from gen.paths import templates_root
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
     Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), Squares(), RowCopy(),
-    FlatCopy(), Packed(), SwapTile(),
+    FlatCopy(), Packed(), Gather(), SwapTile(),
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.config import Config
 from gen.families.transpose.algorithms.common import Order
 from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig
+from gen.families.transpose.algorithms.gather import GatherConfig
 from gen.families.transpose.algorithms.in_place import SwapTileConfig
 from gen.families.transpose.algorithms.packed import PackedConfig
 from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SkinnyConfig, SmallConfig, SquaresConfig
@@ -21,6 +22,8 @@ from gen.families.transpose.spec import TransposeSpec
 _LAST = LoadModifier.EVICT_LAST
 _STAYS = StoreModifier.EVICT_LAST
 _COUNTS = (3, 8, 16, 4, 2)  # of few rows or columns
+_APART = (ShapeClass.FEW_ROWS, ShapeClass.FEW_COLS, ShapeClass.PACKED, ShapeClass.ODD, ShapeClass.ODD_LITTLE)
+"""Classes of which base moves pieces or tiles, that may be too few, or mostly outside: then elements go one by one."""
 
 
 def base(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config]:
@@ -106,6 +109,9 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     yield base(spec, shape_class)
     if not moves:
         return
+    if shape_class in _APART:
+        yield "gather", GatherConfig(unroll=4)
+        yield "gather", GatherConfig()
     found = {
         ShapeClass.COPY: _copies,
         ShapeClass.RUNS: _runs,

@@ -13,6 +13,7 @@ from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import TRANSPOSE, tuned, winner
 
 FEW = "few columns"
+ROWS = 1 << 20  # so many that pieces of several KiB fill a large device
 BY_VECTORS = f"{TRANSPOSE}__vector_tile_v16_x8_g16_swz_ocol_ldg"
 OF_16 = f"{TRANSPOSE}__interleave_cols_n16_tpb64_stel"
 OF_3, ANY = f"{TRANSPOSE}__interleave_cols_n3_tpb128_stel", f"{TRANSPOSE}__skinny_cols_b16384_tpb256"
@@ -22,12 +23,12 @@ NOTHING = f"because nothing is tuned for {TRANSPOSE} ({FEW}) on Fake GPU; gen tu
 def test_untuned_it_is_what_is_made_for_as_many_columns(backend: FakeDevice) -> None:
     kernel = gen.load(TRANSPOSE, device=backend)
     for cols in (2, 3, 4, 8, 16):
-        assert kernel.variant_for((4096, cols)) == f"{TRANSPOSE}__interleave_cols_n{cols}_tpb128_stel"
-        assert kernel.why_for((4096, cols)) == f"what is often fast, {NOTHING}"
-    assert kernel.variant_for((4096, 12)) == f"{BY_VECTORS}_stel"
-    assert kernel.variant_for((4096, 5)) == ANY
-    assert kernel.variant_for((4095, 3)) == ANY  # a column of the output begins between vectors
-    assert kernel.why_for((4096, 5)) == f"base, {NOTHING}"
+        assert kernel.variant_for((ROWS, cols)) == f"{TRANSPOSE}__interleave_cols_n{cols}_tpb128_stel"
+        assert kernel.why_for((ROWS, cols)) == f"what is often fast, {NOTHING}"
+    assert kernel.variant_for((ROWS, 12)) == f"{BY_VECTORS}_stel"
+    assert kernel.variant_for((ROWS, 5)) == ANY
+    assert kernel.variant_for((ROWS - 1, 3)) == ANY  # a column of the output begins between vectors
+    assert kernel.why_for((ROWS, 5)) == f"base, {NOTHING}"
 
 
 def test_a_winner_that_would_move_elements_one_by_one(
@@ -36,22 +37,22 @@ def test_a_winner_that_would_move_elements_one_by_one(
     caplog.set_level(logging.INFO, "gen")
     home = tuned(tmp_path, winner(BY_VECTORS, spec=TRANSPOSE, shape=FEW))
     kernel = gen.load(TRANSPOSE, device=backend, home=home)
-    assert kernel.variant_for((4096, 16)) == kernel.variant_for((4096, 32)) == BY_VECTORS
-    assert kernel.variant_for((4096, 3)) == OF_3
+    assert kernel.variant_for((ROWS, 16)) == kernel.variant_for((ROWS, 32)) == BY_VECTORS
+    assert kernel.variant_for((ROWS, 3)) == OF_3
     reason = "in_pitch is 3, no multiple of the 4 elements of its vectors"
-    assert kernel.why_for((4096, 3)) == f"what is often fast, because {BY_VECTORS} is slow at these sizes: {reason}"
-    assert kernel.variant_for((4096, 17)) == ANY
-    assert kernel.why_for((4096, 17)).startswith(f"base, because {BY_VECTORS} is slow at these sizes: in_pitch is 17")
+    assert kernel.why_for((ROWS, 3)) == f"what is often fast, because {BY_VECTORS} is slow at these sizes: {reason}"
+    assert kernel.variant_for((ROWS, 17)) == ANY
+    assert kernel.why_for((ROWS, 17)).startswith(f"base, because {BY_VECTORS} is slow at these sizes: in_pitch is 17")
     assert f"{BY_VECTORS} is slow at these sizes: {reason}. {OF_3} is used" in caplog.text
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
 def test_a_winner_that_takes_other_sizes(backend: FakeDevice, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kernel = gen.load(TRANSPOSE, device=backend, home=tuned(tmp_path, winner(OF_16, spec=TRANSPOSE, shape=FEW)))
-    assert kernel.variant_for((4096, 16)) == OF_16
-    assert kernel.variant_for((4096, 3)) == OF_3
-    assert kernel.variant_for((4096, 5)) == ANY
-    assert kernel.why_for((4096, 5)) == (
+    assert kernel.variant_for((ROWS, 16)) == OF_16
+    assert kernel.variant_for((ROWS, 3)) == OF_3
+    assert kernel.variant_for((ROWS, 5)) == ANY
+    assert kernel.why_for((ROWS, 5)) == (
         f"base, because {OF_16} cannot take these sizes: there are 5 cols; it takes 16"
     )
     assert f"{OF_16} cannot take these sizes: there are 3 cols; it takes 16. {OF_3} is used" in caplog.text
@@ -60,17 +61,18 @@ def test_a_winner_that_takes_other_sizes(backend: FakeDevice, tmp_path: Path, ca
 def test_what_was_measured_for_a_part_of_a_class_is_used_there(backend: FakeDevice, tmp_path: Path) -> None:
     part = winner(BY_VECTORS, spec=TRANSPOSE, shape=FEW, within={"cols": [0, 3]})
     kernel = gen.load(TRANSPOSE, device=backend, home=tuned(tmp_path, part))
-    assert kernel.variant_for((4096, 3)) == BY_VECTORS
-    assert kernel.variant_for((4096, 4)) == f"{TRANSPOSE}__interleave_cols_n4_tpb128_stel"
+    assert kernel.variant_for((ROWS, 3)) == BY_VECTORS
+    assert kernel.variant_for((ROWS, 4)) == f"{TRANSPOSE}__interleave_cols_n4_tpb128_stel"
 
 
 def test_an_array_between_vectors_gets_another_kernel(backend: FakeDevice, tmp_path: Path) -> None:
     home = tuned(tmp_path, winner(BY_VECTORS, spec=TRANSPOSE, shape=FEW))
     kernel = gen.load(TRANSPOSE, device=backend, home=home)
-    memory = np.zeros(4096 * 16 + 8, np.float32)
+    rows = ROWS // 8
+    memory = np.zeros(rows * 16 + 8, np.float32)
     start = -memory.__array_interface__["data"][0] % 16 // 4
     for place, variant in ((0, BY_VECTORS), (1, ANY), (2, ANY), (4, BY_VECTORS)):
-        kernel(OnDevice(memory[start + place : start + place + 4096 * 16].reshape(4096, 16)))
+        kernel(OnDevice(memory[start + place : start + place + rows * 16].reshape(rows, 16)))
         assert backend.launched[-1].variant == variant
 
 

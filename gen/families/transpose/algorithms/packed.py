@@ -16,7 +16,7 @@ from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.transpose.algorithms.common import MatrixAlgorithm, Order, only_moves
+from gen.families.transpose.algorithms.common import MatrixAlgorithm, Order, few_pieces, only_moves
 from gen.families.transpose.algorithms.vectors import Spread
 from gen.families.transpose.spec import TransposeSpec
 
@@ -223,6 +223,12 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         if elements > MAX_BOX_ELEMENTS:
             return f"a box has {elements} elements; it takes {MAX_BOX_ELEMENTS} at most"
         return super().unsupported_extents(spec, config, extents, limits)
+
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: PackedConfig, extents: Extents, alignment: int
+    ) -> str | None:
+        """There must be enough boxes."""
+        return few_pieces(spec, extents)
 
     def shared_bytes(self, spec: TransposeSpec, config: PackedConfig) -> Expr:
         """Of a block: the tile, whose parts begin at whole words, and what is known of each part."""

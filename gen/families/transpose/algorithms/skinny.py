@@ -23,6 +23,7 @@ from gen.families.transpose.algorithms.common import (
     between_vectors,
     divisors,
     extents_of_batch,
+    few_pieces,
     inverse_of,
     matrices,
     only_turns,
@@ -107,6 +108,15 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
                 yield turned(spec, length, few, many, out_gap=gap)
             else:
                 yield turned(spec, few, length, many, in_gap=gap)
+
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, alignment: int
+    ) -> str | None:
+        """There must be enough tiles, and matrices that fill a good part of them."""
+        matrix = extents["rows"] * extents["cols"] * spec.dtype.size
+        if spec.batches and matrix < config.piece // 4:
+            return f"a matrix has {matrix} bytes, and a block's tile {config.piece}"
+        return few_pieces(spec, extents)
 
     def length(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Of a tile along the long side, a multiple of `TILE_LENGTH_MULTIPLE`."""

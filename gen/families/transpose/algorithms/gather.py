@@ -1,0 +1,129 @@
+"""Elements one by one, in the order of the output: whatever the axes, no thread is idle and no tile is mostly empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from gen.dtypes import U32, U64, DType
+from gen.families.base import Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.expr import ONE, Expr, size
+from gen.families.transpose.algorithms.common import (
+    MAX_DIVIDEND,
+    MatrixAlgorithm,
+    copied,
+    inverse_of,
+    only_moves,
+    turned,
+    turns,
+)
+from gen.families.transpose.algorithms.packed import Axes, axes_of, product
+from gen.families.transpose.spec import TransposeSpec
+
+_INDICES = 2**32  # elements are found by numbers of 32 bits
+_MANY = 1 << 20  # elements, from which on a large device has enough threads where each moves several
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatherConfig(Config):
+    """How `gather` lays threads over the output."""
+
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="elements of each thread, a block's threads apart")
+
+
+class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
+    """A thread an element, numbered as in the output."""
+
+    name = "gather"
+    template = "transpose/gather.cu.jinja"
+    summary = (
+        "Elements are numbered in the order of the output, whose rows are written side by side. A thread divides the "
+        "number of its element by the extents of the axes, one after another, to find it in the input."
+    )
+    config = GatherConfig
+    takes = TransposeSpec
+
+    def illegal(self, spec: TransposeSpec, config: GatherConfig) -> str | None:
+        """Elements are moved as they are, to another array."""
+        if len(spec.axes) < 2:
+            return "an array of one axis has nothing to divide by"
+        return only_moves(spec)
+
+    def unsupported_extents(
+        self, spec: TransposeSpec, config: GatherConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Elements are numbered, and found, in 32 bits."""
+        elements, piece = self.elements(spec).at(extents), config.threads_per_block * config.unroll
+        if elements > MAX_DIVIDEND - piece:
+            return f"it numbers {elements} elements; it takes {MAX_DIVIDEND - piece} at most"
+        axes, pitch = lying(spec), extents[_out_row(spec)]
+        steps = zip(axes.extents, axes.in_strides, strict=True)
+        furthest = 1 + sum(max(extent.at(extents) - 1, 1) * step.at(extents) for extent, step in steps)
+        rows = elements // max(axes.extents[axes.order[-1]].at(extents), 1)
+        furthest = max(furthest, max(rows, 1) * pitch)
+        if furthest > _INDICES:
+            return f"an element's index may be {furthest}; it takes {_INDICES} at most"
+        return super().unsupported_extents(spec, config, extents, limits)
+
+    def edge_cases(self, spec: TransposeSpec, config: GatherConfig) -> Iterator[Extents]:
+        """Elements of which the last block has 1, 2, all but 1 and all; pitched rows."""
+        piece = config.threads_per_block * config.unroll
+        make = turned if turns(spec) else lambda one, rows, cols, **_: copied(one, cols, (rows,))
+        yield make(spec, 1, piece + 1)
+        yield make(spec, 2, piece // 2 + 1, in_gap=3)
+        yield make(spec, 3, piece - 1, out_gap=5)
+        yield make(spec, piece // 4, 8)
+
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: GatherConfig, extents: Extents, alignment: int
+    ) -> str | None:
+        """Elements must be enough for many threads."""
+        elements = self.elements(spec).at(extents)
+        if config.unroll > 1 and elements < _MANY:
+            return f"{elements} elements are few: a thread should have one of them"
+        return None
+
+    def elements(self, spec: TransposeSpec) -> Expr:
+        """Of the array."""
+        return product(lying(spec).extents)
+
+    def inputs(self, spec: TransposeSpec, config: GatherConfig) -> Mapping[str, object]:
+        """The axes, and which of the input's each of the output's is."""
+        order = lying(spec).order
+        return {"axes": len(order), "order": order}
+
+    @override
+    def plan(self, spec: TransposeSpec, config: GatherConfig) -> Plan:
+        axes = lying(spec)
+        given: list[str | tuple[DType, Expr]] = ["in", "out"]
+        for axis in axes.order[1:]:
+            extent = axes.extents[axis]
+            given += [(U32, extent), (U64, inverse_of(extent).called(f"extent{axis}_inverse"))]
+        given += [(U32, axes.in_strides[axis]) for axis in axes.order]
+        elements = self.elements(spec)
+        launch = Launch(
+            grid=(elements.ceil_div(config.threads_per_block * config.unroll), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=(*given, (U32, size(_out_row(spec))), (U32, elements)),
+        )
+        return Plan((launch,))
+
+    def bytes_in_flight(self, spec: TransposeSpec, config: GatherConfig) -> int:
+        """All elements of a thread: no load need wait for a store, since the arrays do not overlap."""
+        return config.unroll * spec.dtype.size
+
+
+def lying(spec: TransposeSpec) -> Axes[Expr]:
+    """The axes of a spec, as `axes_of` has them, and of a matrix."""
+    if spec.axes == (1, 0):
+        return Axes((size("rows"), size("cols")), (size("in_pitch"), ONE), (ONE, size("out_pitch")), (1, 0))
+    return axes_of(spec)
+
+
+def _out_row(spec: TransposeSpec) -> str:
+    """The extent that is the pitch of the output's rows."""
+    return spec.operands[1].pitch

@@ -1,0 +1,116 @@
+"""Elements one by one: any permutation is NumPy's, up to the largest that 32 bits find, and little problems get it."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gen.dtypes import B8, B16, B32, B64, B128
+from gen.families.base import Kernel, Limits
+from gen.families.extents import extents_of, layout_of
+from gen.families.names import variant
+from gen.families.transpose import Transpose, TransposeSpec
+from gen.families.transpose.algorithms.common import LITTLE_BYTES, MAX_DIVIDEND
+from gen.families.transpose.algorithms.gather import Gather, GatherConfig
+from gen.proof.cases import Case
+from gen.proof.host import HostRunner
+from gen.proof.prover import check
+from gen.proof.sampled import check_sampled
+from gen.runtime.dispatch import Chooser
+
+FAMILY, GATHER, LIMITS = Transpose(), Gather(), Limits.of("sm_90")
+ORDERS = ((1, 0), (0, 1), (2, 0, 1), (0, 3, 1, 2), (4, 3, 2, 1, 0), (5, 0, 6, 2, 1, 4, 3))
+
+
+@cache
+def specs() -> tuple[TransposeSpec, ...]:
+    dtypes = (B8, B16, B32, B64, B128)
+    return tuple(TransposeSpec(axes, dtypes[place % 5]) for place, axes in enumerate(ORDERS))
+
+
+@pytest.fixture(scope="module")
+def kernels(host_runner: HostRunner) -> dict[TransposeSpec, Kernel]:
+    """One of each order of axes."""
+    made = [variant(FAMILY, spec, GATHER, GatherConfig(threads_per_block=128, unroll=2)) for spec in specs()]
+    return dict(zip(specs(), host_runner.load(made), strict=True))
+
+
+@settings(max_examples=max(settings().max_examples // 2, 1))
+@given(st.sampled_from(ORDERS), st.data())
+def test_any_permutation_of_any_view_is_numpys(
+    kernels: dict[TransposeSpec, Kernel], host_runner: HostRunner, axes: tuple[int, ...], data: st.DataObject
+) -> None:
+    (spec,) = (one for one in specs() if one.axes == axes)
+    most = 40 if len(axes) < 4 else 5
+    source, result = spec.operands
+    known = {str(name): data.draw(st.integers(0, most) | st.just(1)) for name in source.axes}
+    for operand in (source, result):
+        known[operand.pitch] = known[str(operand.axes[-1])] + data.draw(st.sampled_from((0, 0, 1, 7)))
+    extents = FAMILY.extents(spec, {one.name: layout_of(one, known) for one in spec.operands})
+    failure = check(kernels[spec], host_runner.limits, Case(extents, offset=data.draw(st.sampled_from((0, 1)))))
+    assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "gap"),
+    [
+        ((1, 0), (46_340, 46_341), 0), ((1, 0), (3, 715_827_000), 700_000_000), ((2, 0, 1), (1289, 1289, 1291), 0),
+        ((1, 0, 2), (65_537, 5, 6551), 6550),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_largest_that_it_takes_is_right_wherever_it_is_looked_at(
+    host_runner: HostRunner, axes: tuple[int, ...], shape: tuple[int, ...], gap: int
+) -> None:
+    spec, config = TransposeSpec(axes, B8), GatherConfig()
+    (kernel,) = host_runner.load([variant(FAMILY, spec, GATHER, config)])
+    known = dict(zip(map(str, spec.operands[0].axes), shape, strict=True))
+    pitches = {one.pitch: known[str(one.axes[-1])] + (gap if one.role == "in" else 0) for one in spec.operands}
+    extents = FAMILY.extents(spec, {one.name: layout_of(one, known | pitches) for one in spec.operands})
+    assert GATHER.unsupported_extents(spec, config, extents, LIMITS) is None
+    assert 2**30 < prod(shape) < 2**31
+    failure = check_sampled(kernel, host_runner.limits, Case(extents))
+    assert failure is None, str(failure)
+
+
+def test_it_says_what_32_bits_do_not_find() -> None:
+    spec = TransposeSpec((1, 0), B8)
+    for rows, cols, gap, says in (
+        (1 << 16, 1 << 15, 0, f"it numbers {2**31} elements; it takes {MAX_DIVIDEND - 256} at most"),
+        (
+            5,
+            1 << 20,
+            1 << 30,
+            f"an element's index may be {4 * ((1 << 20) + (1 << 30)) + (1 << 20)}; it takes {2**32} at most",
+        ),
+    ):
+        extents = {"rows": rows, "cols": cols, "in_pitch": cols + gap, "out_pitch": rows}
+        found = GATHER.unsupported_extents(spec, GatherConfig(), extents, LIMITS)
+        assert found is not None
+        assert says in found
+
+
+@pytest.mark.parametrize(
+    ("axes", "dtype", "shape"),
+    [
+        ((1, 0), B8, (5, 3256)), ((1, 0), B16, (331, 64)), ((2, 1, 0), B16, (2, 174, 32)),
+        ((0, 3, 2, 1), B32, (13, 4, 3, 256)), ((3, 0, 4, 1, 2), B16, (8, 4, 1, 264, 479)),
+    ],
+)  # fmt: skip
+def test_little_problems_of_pieces_get_it_untuned_and_large_ones_do_not(
+    axes: tuple[int, ...], dtype: object, shape: tuple[int, ...]
+) -> None:
+    spec = TransposeSpec(axes, dtype)  # type: ignore[arg-type]
+    chooser = Chooser(FAMILY, spec, (), "", LIMITS)
+    little = extents_of(FAMILY, spec, shape)
+    assert prod(shape) * spec.dtype.size < LITTLE_BYTES
+    chosen = chooser.choose(little).variant
+    assert chosen.algorithm.name == "gather"
+    assert chosen.algorithm.slow_path_reason(spec, chosen.config, little, 16) is None
+    places = [place for place, extent in enumerate(shape) if extent == max(shape)]
+    large = extents_of(FAMILY, spec, tuple(n * 1000 if place in places else n for place, n in enumerate(shape)))
+    assert chooser.choose(large).variant.algorithm.name != "gather"
