@@ -18,9 +18,9 @@ import typer
 from typer.core import TyperCommand
 
 from gen.cli import gpu as gpus
-from gen.cli import show
+from gen.cli import output
 from gen.cli.app import errors_told
-from gen.cli.common import Invocation, OptionError, Out, families_of, home_of
+from gen.cli.common import Invocation, OptionError, Out, families_of, home_of, option
 from gen.cli.gpu import Gpu
 
 if TYPE_CHECKING:
@@ -59,41 +59,26 @@ def bench(
     family: Annotated[
         str | None, typer.Argument(metavar="FAMILY", show_default=False, help="A family. Default: all.")
     ] = None,
-    peers: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,...", show_default=False, help="Whom to measure against. Default: all."),
-    ] = None,
+    peers: Annotated[str | None, option("--peers", "NAME,...", "Whom to measure against. Default: all.")] = None,
     cases: Annotated[
         str, typer.Option(metavar="public|FILE", help="The public cases, or those in a file of JSON.")
     ] = "public",
     case: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT", show_default=False, help="Only cases whose name holds this, or matches it; repeatable."
-        ),
+        list[str] | None, option("--case", "TEXT", "Only cases whose name holds this, or matches it; repeatable.")
     ] = None,
     protocol: Annotated[
         str, typer.Option(metavar="cold|dirty|hot", help="What the caches hold before a launch.")
     ] = "cold",
     seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--tune",
-            metavar="SECONDS",
-            show_default=False,
-            help="Tune each case first, for so long. Default: what is tuned.",
-        ),
+        float | None, option("--tune", "SECONDS", "Tune each case first, for so long. Default: what is tuned.")
     ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", show_default=False, help="The time that the whole run may take."),
-    ] = None,
+    budget: Annotated[float | None, option("--budget", "SECONDS", "The time that the whole run may take.")] = None,
     json: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Keep the results here, in the place of older ones of the same case, peer and protocol. Rows of other "
+        option(
+            "--json",
+            "FILE",
+            "Keep the results here, in the place of older ones of the same case, peer and protocol. Rows of other "
             "peers stay if our kernel is the same one still, and takes as long within 5 %.",
         ),
     ] = None,
@@ -107,24 +92,23 @@ def bench(
     ] = False,
     part: Annotated[
         str | None,
-        typer.Option(
-            metavar="K/N",
-            show_default=False,
-            help="Only the K-th of N parts of the cases: on N GPUs, N runs with the same --json make one table.",
+        option(
+            "--part",
+            "K/N",
+            "Only the K-th of N parts of the cases: on N GPUs, N runs with the same --json make one table.",
         ),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Compare with an earlier run; exit status 1 if a kernel of ours is slower now or fails, 2 if there is "
+        option(
+            "--against",
+            "FILE",
+            "Compare with an earlier run; exit status 1 if a kernel of ours is slower now or fails, 2 if there is "
             "nothing to compare.",
         ),
     ] = None,
     families: Annotated[
-        list[str] | None,
-        typer.Option("--family", metavar="MODULE:NAME", help="A family from outside gen; repeatable."),
+        list[str] | None, typer.Option("--family", metavar="MODULE:NAME", help="A family from outside gen; repeatable.")
     ] = None,
     gpu: Gpu = 0,
     out: Out = None,
@@ -155,9 +139,9 @@ def bench(
     names = tuple(peer.name for peer in asked)
     if protocol not in [known.value for known in Protocol]:
         raise OptionError("--protocol", "must be cold, dirty or hot", protocol)
-    for option, value in (("--budget", budget), ("--tune", seconds)):
+    for name, value in (("--budget", budget), ("--tune", seconds)):
         if value is not None and not value > 0:
-            raise OptionError(option, "must be a positive number of seconds", value)
+            raise OptionError(name, "must be a positive number of seconds", value)
     wanted = select_cases(
         public_cases() if cases == "public" else read_cases(Path(cases), families_of(ctx)), family, case
     )
@@ -174,10 +158,10 @@ def bench(
     if before is not None and wanted:
         check_common(before, wanted, protocol)
     if list_cases:
-        show.verbatim(text_of_cases(wanted))
+        output.verbatim(text_of_cases(wanted))
         return
     if not wanted:
-        show.text("Nothing is missing.")
+        output.text("Nothing is missing.")
         return
     if json is not None:
         check_writable(json)
@@ -248,9 +232,9 @@ def _measure(
     from bench.results import Results, read_results
     from bench.table import COLUMNS, lines, text_of
 
-    show.text(f"{run.device}, driver {run.driver}; " + _limits(run.calibration))
+    output.text(f"{run.device}, driver {run.driver}; " + _limits(run.calibration))
     for name, reason in bench.comparisons.missing.items():
-        show.text(f"Without {name}: {reason}")
+        output.text(f"Without {name}: {reason}")
     if before is not None and before.device != run.device:
         rule = f"was measured on {before.device}: nothing can be compared with it here"
         raise OptionError("--against", rule, run.device)
@@ -261,23 +245,23 @@ def _measure(
         if missing_under is not None:
             cases = missing_in(cases, kept, missing_under, peers)
     if not cases:
-        show.text("Nothing is missing.")
+        output.text("Nothing is missing.")
         return None
-    show.text("  ".join(COLUMNS))
+    output.text("  ".join(COLUMNS))
     rows: list[Row] = []
     budget = None if end is None else end - time.monotonic()
     for _, found in bench.rows(cases, budget, tune):
         rows += found
         for line in lines(Results(tuple(found))):
-            show.text("  ".join(text_of(line)))
+            output.text("  ".join(text_of(line)))
         for row in found:
             if row.note:
-                show.text(f"{row.peer}: {row.note}", indent=4)
+                output.text(f"{row.peer}: {row.note}", indent=4)
         if file is not None:
             _keep(file, run, rows, cases)
     for case in bench.left_out:
         why = "for want of time" if bench.lost is None else "as the device was lost"
-        show.text(f"Left out {why}: {case.name}")
+        output.text(f"Left out {why}: {case.name}")
     return Results().with_run(run, rows)
 
 
@@ -311,16 +295,18 @@ def _end(results: Results, *, tuned: bool) -> None:
     untuned = timed & {row.case for row in ours if row.untuned}
     compiled = [row.seconds for row in results.rows if row.peer == "torch.compile" and row.seconds]
     ready = [row.seconds for row in ours if row.seconds]
-    show.text()
-    show.verbatim(summary(results))
+    output.text()
+    output.verbatim(summary(results))
     if ready:
         what = "Tuning and loading" if tuned else "Loading, without tuning,"
         line = f"{what} took gen {sum(ready) / len(ready):.1f} s a case"
         if compiled:
             line += f"; torch.compile, whose caches were empty, {sum(compiled) / len(compiled):.1f} s to compile one"
-        show.text(line + ".")
+        output.text(line + ".")
     if untuned:
-        show.text(f"{len(untuned)} of {len(timed)} cases ran untuned: python -m bench --tune SECONDS tunes them first.")
+        output.text(
+            f"{len(untuned)} of {len(timed)} cases ran untuned: python -m bench --tune SECONDS tunes them first."
+        )
 
 
 def _compare(found: Sequence[Difference], results: Results) -> bool:
@@ -339,14 +325,14 @@ def _compare(found: Sequence[Difference], results: Results) -> bool:
         )
         for one in found
     ]  # fmt: skip
-    show.table(("case", "protocol", "us before", "us now", "change"), rows)
+    output.table(("case", "protocol", "us before", "us now", "change"), rows)
     for one in found:
         if one.note:
-            show.text(f"{one.case} ({one.protocol}): {one.note}")
+            output.text(f"{one.case} ({one.protocol}): {one.note}")
     measured = {row.case for row in results.rows if row.peer == OURS and row.ours_us is not None}
     new = measured - {one.case for one in found}
     if new:
-        show.text(f"{len(new)} of {len(measured)} cases have no time there to compare with.")
+        output.text(f"{len(new)} of {len(measured)} cases have no time there to compare with.")
     return any(one.change.value in ("SLOWER", "BROKEN") for one in found)
 
 

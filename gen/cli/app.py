@@ -25,9 +25,9 @@ from gen.cli import (
     ladder,
     prove,
     resources,
+    show,
     trials,
     tune,
-    tuned,
 )
 from gen.cli.common import Invocation, status_of
 from gen.errors import GenError
@@ -133,7 +133,7 @@ explain.add_to(app)
 ladder.add_to(app)
 tune.add_to(app)
 gpu.add_to(app)
-tuned.add_to(app)
+show.add_to(app)
 trials.add_to(app)
 compare.add_to(app)
 doctor.add_to(app)

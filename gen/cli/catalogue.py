@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.cli import show
+from gen.cli import output
 from gen.cli.common import Json, Out, families_of, find, home_of
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def list_families(
     known = families_of(ctx)
     listed = [_family(one) for one in ((find_family(known, family),) if family else known)]
     if json:
-        show.data({"families": listed})
+        output.data({"families": listed})
         return
     for place, one in enumerate(listed):
         if place:
-            show.text()
+            output.text()
         _show_family(one)
 
 
@@ -64,7 +64,7 @@ def render(
     if not json:
         sys.stdout.write(text)
         return
-    show.data(
+    output.data(
         {
             "name": variant.name,
             "family": variant.family.name,
@@ -161,15 +161,15 @@ def _plan(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _show_family(family: dict[str, Any]) -> None:
-    show.text(f"{family['name']}: {family['summary']}", "bold")
+    output.text(f"{family['name']}: {family['summary']}", "bold")
     for spec in family["specs"]:
-        show.text(f"spec {spec['name']}: {spec['summary']}", indent=2)
+        output.text(f"spec {spec['name']}: {spec['summary']}", indent=2)
     for algorithm in family["algorithms"]:
-        show.text()
+        output.text()
         counts = f"{algorithm['legal_configs']} legal configs, of which tuning tries {algorithm['searched_configs']}"
         legal = algorithm["why_none"] or counts
-        show.text(f"algorithm {algorithm['name']}, {legal}", "bold", indent=2)
-        show.text(algorithm["summary"], indent=2)
+        output.text(f"algorithm {algorithm['name']}, {legal}", "bold", indent=2)
+        output.text(algorithm["summary"], indent=2)
         rows = [
             (
                 parameter["name"],
@@ -180,11 +180,11 @@ def _show_family(family: dict[str, Any]) -> None:
             )
             for parameter in algorithm["parameters"]
         ]
-        show.table(("parameter", "in a tag", "values", "base", "meaning"), rows, indent=2)
+        output.table(("parameter", "in a tag", "values", "base", "meaning"), rows, indent=2)
     if family["named_variants"]:
-        show.text()
+        output.text()
         named = [(one["name"], one["variant"]) for one in family["named_variants"]]
-        show.table(("kernel of the literature", "variant"), named, indent=2)
+        output.table(("kernel of the literature", "variant"), named, indent=2)
 
 
 def _word(value: object) -> str:

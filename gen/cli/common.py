@@ -22,6 +22,11 @@ class OptionError(GenError):
     """An option, or options together, that make no sense."""
 
 
+def option(name: str, metavar: str, meaning: str) -> Any:
+    """An option whose default is stated by its meaning."""
+    return typer.Option(name, metavar=metavar, show_default=False, help=meaning)
+
+
 def folder_of(option: str) -> Callable[[str], Path]:
     """Reads a folder's option. Path("") is ".": a variable of the shell that is not set would fill the current one."""
 
@@ -96,10 +101,10 @@ def limits_for(arch: str | None, device: GpuInfo | None = None) -> Limits:
 
 def note_stand_in(limits: Limits) -> None:
     """Says whose figures are taken where an architecture is in no table; once in a run of a command."""
-    from gen.cli import show
+    from gen.cli import output
 
     if limits.stand_in is not None:
-        show.note(limits.stand_in)
+        output.note(limits.stand_in)
 
 
 def check_feasible(variant: Variant, limits: Limits) -> None:

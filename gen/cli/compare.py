@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import gpu as gpus
-from gen.cli import show
-from gen.cli.common import Json, OptionError, Out, families_of, home_of
+from gen.cli import output
+from gen.cli.common import Json, OptionError, Out, families_of, home_of, option
 from gen.cli.explain import Counts
 from gen.cli.gpu import Gpu
 
@@ -37,10 +37,10 @@ def compare(
     count: Counts = None,
     peers: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,...",
-            show_default=False,
-            help="Whom to compare with: torch, torch.compile, cupy, cupyx, jax. Default: all that are installed.",
+        option(
+            "--peers",
+            "NAME,...",
+            "Whom to compare with: torch, torch.compile, cupy, cupyx, jax. Default: all that are installed.",
         ),
     ] = None,
     gpu: Gpu = 0,
@@ -84,12 +84,12 @@ def compare(
         work = family.work(spec, case.extents)
         limits = {one.value: device.about.floor_us(work, one) for one in (Protocol.COLD, Protocol.HOT)}
     if json:
-        show.data(_as_json(case, rows, limits, device.name, device.driver, comparisons.missing))
+        output.data(_as_json(case, rows, limits, device.name, device.driver, comparisons.missing))
     else:
-        show.text(f"{case.name} on {device.name}, driver {device.driver}")
+        output.text(f"{case.name} on {device.name}, driver {device.driver}")
         _print(rows, limits)
         for peer, reason in comparisons.missing.items():
-            show.note(f"Without {peer}: {reason}")
+            output.note(f"Without {peer}: {reason}")
     if comparisons.lost is not None:
         raise comparisons.lost
     if any(row.peer == OURS and (row.ours_us is None or row.note.startswith((WRONG, FAILED))) for row in rows):
@@ -112,10 +112,10 @@ def _print(rows: Sequence[Row], limits: Mapping[str, float]) -> None:
         verdict = f"noise {100 * row.noise:.1f} %" if ours else _VERDICTS.get(row.verdict, "too few samples")
         cells.append((who, row.protocol, digits(us), limit, ratio, verdict))
     if cells:
-        show.table(("contender", "protocol", "us", "of the limit", "its time / gen's", "verdict"), cells)
+        output.table(("contender", "protocol", "us", "of the limit", "its time / gen's", "verdict"), cells)
     notes = dict.fromkeys((row.peer, row.note) for row in rows if row.note)
     for peer, note in notes:
-        show.text(f"{peer}: {note}", indent=2)
+        output.text(f"{peer}: {note}", indent=2)
 
 
 def _as_json(

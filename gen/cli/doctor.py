@@ -16,7 +16,7 @@ from pathlib import Path
 import typer
 
 import gen
-from gen.cli import show
+from gen.cli import output
 from gen.cli.common import Json
 from gen.errors import GenError
 
@@ -34,7 +34,7 @@ def doctor(json: Json = False) -> None:
     findings = examine()
     missing = [finding for finding in findings if not finding.ok]
     if json:
-        show.data({"findings": [asdict(finding) for finding in findings]})
+        output.data({"findings": [asdict(finding) for finding in findings]})
     else:
         rows = [
             (
@@ -45,12 +45,12 @@ def doctor(json: Json = False) -> None:
             )
             for finding in findings
         ]
-        show.table(("what", "version", "state", "needed for"), rows)
+        output.table(("what", "version", "state", "needed for"), rows)
         for finding in missing:
-            show.text()
+            output.text()
             how = "too old, or unusable" if finding.version else "missing"
-            show.text(f"{finding.name} is {how}. What that costs: {finding.missing_costs}.")
-            show.text(finding.install, indent=2)
+            output.text(f"{finding.name} is {how}. What that costs: {finding.missing_costs}.")
+            output.text(finding.install, indent=2)
     if any(finding.required for finding in missing):
         raise typer.Exit(1)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.arch import DEFAULT_ARCH
-from gen.cli import show
-from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of, limits_for
+from gen.cli import output
+from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of, limits_for, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,30 +22,23 @@ if TYPE_CHECKING:
 
 Arch = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--arch",
-        metavar="SM",
-        show_default=False,
-        help=f"The architecture to look at. Default: the GPU's, with its counters, or {DEFAULT_ARCH}. fermi, "
+        "SM",
+        f"The architecture to look at. Default: the GPU's, with its counters, or {DEFAULT_ARCH}. fermi, "
         "fermi-uncached and kepler, on which the literature measured: what moves there, and no more.",
     ),
 ]
 Shape = Annotated[
     str | None,
-    typer.Option(
-        "--shape",
-        metavar="SHAPE",
-        show_default=False,
-        help="Of the first input: 8192x8192, 2^28. Default: the largest that stands for a shape class.",
+    option(
+        "--shape", "SHAPE", "Of the first input: 8192x8192, 2^28. Default: the largest that stands for a shape class."
     ),
 ]
 Counts = Annotated[
     list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="NAME=N",
-        show_default=False,
-        help="A runtime parameter of the call: steps=100 of a stencil, nreps=20 of a copy; repeatable.",
+    option(
+        "--param", "NAME=N", "A runtime parameter of the call: steps=100 of a stencil, nreps=20 of a copy; repeatable."
     ),
 ]
 
@@ -63,9 +56,7 @@ def explain(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A full name, or what the literature calls the kernel: reduceShfl.")
     ],
-    vs: Annotated[
-        str | None, typer.Option("--vs", metavar="OTHER", show_default=False, help="Another, to compare with.")
-    ] = None,
+    vs: Annotated[str | None, option("--vs", "OTHER", "Another, to compare with.")] = None,
     shape: Shape = None,
     count: Counts = None,
     arch: Arch = None,
@@ -129,21 +120,21 @@ def explain(
         if vs is not None:
             content["parameters"] = [vars(row) for row in parameters(*variants)]
             content["changes"] = list(changes(*found))
-        show.data(content)
+        output.data(content)
         return
     if vs is None:
         _show(found[0])
         _show_counters(counted[0], limits.arch)
         return
     names_at = " and ".join(f"{made.variant.name} at {made.problem}" for made in found)
-    show.text(f"{names_at}, on {limits.arch}", "bold")
-    show.text()
+    output.text(f"{names_at}, on {limits.arch}", "bold")
+    output.text()
     for sentence in changes(*found):
-        show.text(sentence)
-    show.text()
+        output.text(sentence)
+    output.text()
     rows = [("problem", found[0].problem, found[1].problem)] * (found[0].problem != found[1].problem)
     rows += [(row.name, row.one, row.other) for row in (*parameters(*variants), *metrics(*found))]
-    show.table(("", name, vs), rows)
+    output.table(("", name, vs), rows)
     for one, beside in zip(found, counted, strict=True):
         _show_counters(beside, one.variant.name)
 
@@ -163,14 +154,14 @@ def _show_moves(
             }
             for made, extents, one in zip(variants, sizes, found, strict=True)
         ]  # fmt: skip
-        show.data({"moved": content})
+        output.data({"moved": content})
         return
     for made, extents, one in zip(variants, sizes, found, strict=True):
-        show.text(f"{made.name} on {arch}, at {problem_of(made, extents)}: what moves", "bold")
+        output.text(f"{made.name} on {arch}, at {problem_of(made, extents)}: what moves", "bold")
         for kind in ("load", "store"):
             share = one.efficiency(kind)
             if share is not None:
-                show.text(f"{kind.capitalize()}s are {share:.2%} efficient.")
+                output.text(f"{kind.capitalize()}s are {share:.2%} efficient.")
         _show_accesses(made, one)
 
 
@@ -187,13 +178,13 @@ def _show_accesses(made: Variant, found: Traffic) -> None:
         )
         for a in found.accesses
     ]
-    show.table(("line", "what", "how", "requests", "lanes", "a request", "text"), rows)
+    output.table(("line", "what", "how", "requests", "lanes", "a request", "text"), rows)
     if found.traced < found.blocks:
-        show.text()
-        show.text(f"Counted on {found.traced} of {found.blocks} blocks, and scaled.")
+        output.text()
+        output.text(f"Counted on {found.traced} of {found.blocks} blocks, and scaled.")
         results = {operand.name for operand in made.spec.operands if operand.role != "in"}
         if not any(access.buffer in results and access.kind != "load" for access in found.accesses):
-            show.text(
+            output.text(
                 "The block that is done last was none of those: what that one does, the results too, is left out."
             )
 
@@ -205,36 +196,36 @@ def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, .
 
     program = profiler()
     if program is None:
-        show.note("Nothing is counted on the GPU: Nsight Compute (ncu) is not installed.")
+        output.note("Nothing is counted on the GPU: Nsight Compute (ncu) is not installed.")
         return ()
     try:
         return tuple(compared(one, counters(program, one.variant, one.extents, limits, home)))
     except GenError as error:
-        show.note(f"Nothing is counted on the GPU: {error}")
+        output.note(f"Nothing is counted on the GPU: {error}")
         return ()
 
 
 def _show_counters(rows: Sequence[Compared], where: str) -> None:
     if rows:
-        show.text()
-        show.text(f"Counted by the hardware, {where}", "bold")
-        show.table(("counter", "predicted", "counted", "difference"), [row.shown() for row in rows])
+        output.text()
+        output.text(f"Counted by the hardware, {where}", "bold")
+        output.table(("counter", "predicted", "counted", "difference"), [row.shown() for row in rows])
 
 
 def _show(one: Explanation) -> None:
     from gen.report.explain import METRICS, sentences
 
     sizes = ", ".join(f"{size} {extent}" for size, extent in one.extents.items())
-    show.text(f"{one.variant.name} on {one.limits.arch}, at {sizes}", "bold")
-    show.text(one.variant.algorithm.description(one.variant.config))
-    show.text()
+    output.text(f"{one.variant.name} on {one.limits.arch}, at {sizes}", "bold")
+    output.text(one.variant.algorithm.description(one.variant.config))
+    output.text()
     for sentence in sentences(one):
-        show.text(sentence)
-    show.text()
+        output.text(sentence)
+    output.text()
     values = [(metric, metric.of(one)) for metric in METRICS]
     rows = [(metric.name, metric.shown(value), metric.meaning) for metric, value in values if value is not None]
-    show.table(("metric", "value", "meaning"), rows)
-    show.text()
+    output.table(("metric", "value", "meaning"), rows)
+    output.text()
     _show_accesses(one.variant, one.found)
 
 

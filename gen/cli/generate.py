@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.cli import show
+from gen.cli import output
 from gen.cli.common import Json, OptionError, Out, families_of, folder_of, home_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def generate(
         raise OptionError("--all DIR", "cannot be combined with --out: it names the folder itself")
     else:
         folder, variants, others = _folder(every), _every(families), {}
-    with show.progress(kernels=len(variants)) as tick:
+    with output.progress(kernels=len(variants)) as tick:
         files = dict(others)
         for variant in variants:
             files[f"{variant.name}.cu"] = render(variant)
@@ -71,7 +71,7 @@ def generate(
     elsewhere = MAKE_ROOM if every is None else "Make room, or name another folder with --all"
     done = write(folder, files, prefixes_of(families), elsewhere)
     if json:
-        show.data(
+        output.data(
             {
                 "folder": str(folder),
                 "changed": list(done.changed),
@@ -82,7 +82,7 @@ def generate(
         return
     _name("wrote", done.changed)
     _name("removed", done.removed)
-    show.text(
+    output.text(
         f"{folder}: {len(files)} files, {len(done.changed)} written, {len(done.unchanged)} as they were, "
         f"{len(done.removed)} removed"
     )
@@ -102,18 +102,18 @@ def _folder(path: Path) -> Path:
 
 def _check(folder: Path, difference: str, files: int, json: bool) -> None:
     if json:
-        show.data({"folder": str(folder), "stale": bool(difference), "diff": difference})
+        output.data({"folder": str(folder), "stale": bool(difference), "diff": difference})
     elif difference:
-        show.verbatim(difference)
+        output.verbatim(difference)
     else:
-        show.text(f"{folder}: {files} files, all as gen would write them")
+        output.text(f"{folder}: {files} files, all as gen would write them")
     if difference:
-        show.note(f"{folder} is stale. The same gen generate without --check writes it anew.")
+        output.note(f"{folder} is stale. The same gen generate without --check writes it anew.")
         raise typer.Exit(1)
 
 
 def _name(what: str, names: tuple[str, ...]) -> None:
     for name in names[:_MOST_NAMED]:
-        show.text(f"{what} {name}")
+        output.text(f"{what} {name}")
     if len(names) > _MOST_NAMED:
-        show.text(f"{what} {len(names) - _MOST_NAMED} more")
+        output.text(f"{what} {len(names) - _MOST_NAMED} more")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.cli import show
+from gen.cli import output
 from gen.cli.common import Json, OptionError, Out, home_of
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterato
     if found is None or not found.uuid:
         yield
         return
-    with alone_on(found.uuid, doing, say=show.note, seconds=seconds):
+    with alone_on(found.uuid, doing, say=output.note, seconds=seconds):
         for other in others_on(found.uuid):
-            show.note(f"Beside this run, {other} is on the GPU: times may be off.")
+            output.note(f"Beside this run, {other} is on the GPU: times may be off.")
         yield
 
 
@@ -98,12 +98,12 @@ def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, j
         found = Instruments.open(gpu, compiler_of(compiler, home)).calibrate()
     place = store_calibration(home, found)
     if json:
-        show.data(asdict(found))
+        output.data(asdict(found))
         return
-    show.text(f"{found.device}, driver {found.driver}")
+    output.text(f"{found.device}, driver {found.driver}")
     rows = [("read", f"{found.read:.0f} GB/s"), ("write", f"{found.write:.0f} GB/s"),
             ("copy, read and written", f"{found.copy:.0f} GB/s"),
             ("empty kernel between events", f"{found.empty_pair_us:.2f} us"),
             ("empty kernel in a graph", f"{found.empty_node_us:.2f} us")]  # fmt: skip
-    show.table(("what", "at best"), rows)
-    show.text(f"kept in {place}")
+    output.table(("what", "at best"), rows)
+    output.text(f"kept in {place}")

@@ -8,8 +8,8 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
-from gen.cli import show
-from gen.cli.common import Json, Out, families_of, home_of, limits_for
+from gen.cli import output
+from gen.cli.common import Json, Out, families_of, home_of, limits_for, option
 from gen.cli.explain import Counts, Shape
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def ladder(
     shape: Shape = None,
     count: Counts = None,
     arch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SM", show_default=False, help=f"Predict for it. Default: measure on the GPU, or {DEFAULT_ARCH}."
-        ),
+        str | None, option("--arch", "SM", f"Predict for it. Default: measure on the GPU, or {DEFAULT_ARCH}.")
     ] = None,
     out: Out = None,
     json: Json = False,
@@ -59,7 +56,7 @@ def ladder(
     told = [rung.name for rung in rungs if rung.extents and runtime_parameters.keys() & rung.extents.keys()]
     if 0 < len(told) < len(rungs):
         spelled = ", ".join(f"{name}={value}" for name, value in runtime_parameters.items())
-        show.note(f"{spelled} holds for {', '.join(told)}; the others count no such thing, and do their work once.")
+        output.note(f"{spelled} holds for {', '.join(told)}; the others count no such thing, and do their work once.")
     if device is not None:
         rungs = _timed(rungs, home)
     try:
@@ -67,10 +64,10 @@ def ladder(
     except MissingToolError as error:
         if device is None:
             raise
-        show.note(f"Nothing explains the steps: {error}")
+        output.note(f"Nothing explains the steps: {error}")
     steps = list(climb(rungs))
     if json:
-        show.data({
+        output.data({
             "family": found.name,
             "arch": limits.arch,
             "device": device.name if device else None,
@@ -79,13 +76,13 @@ def ladder(
         })  # fmt: skip
         return
     where = f"measured on {device.name}" if device else f"predicted for {limits.arch}: nothing was measured"
-    show.text(f"{found.name}, {where}", "bold")
-    show.text(said_of_problems({rung.name: rung.sizes for rung in rungs}))
+    output.text(f"{found.name}, {where}", "bold")
+    output.text(said_of_problems({rung.name: rung.sizes for rung in rungs}))
     columns = ("kernel", "us", "GB/s", "step", "published", "in all", "what changed")
     above = [None, *(step.rung.name for step in steps)]
-    show.table(columns, [_row(step, name) for step, name in zip(steps, above, strict=False)])
-    show.text()
-    show.text(COLUMNS_EXPLAINED)
+    output.table(columns, [_row(step, name) for step, name in zip(steps, above, strict=False)])
+    output.text()
+    output.text(COLUMNS_EXPLAINED)
 
 
 def _row(step: Step, above: str | None) -> tuple[object, ...]:

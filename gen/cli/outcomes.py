@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gen.cli import show
+from gen.cli import output
 from gen.errors import GenError
 
 if TYPE_CHECKING:
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 def report(done: Run) -> None:
     """Shows a line for each problem, what was wrong, and what was left out."""
-    show.text(f"{done.device}, driver {done.driver}")
+    output.text(f"{done.device}, driver {done.driver}")
     columns = ("problem", "winner", "us", "of limit", "over base", "tried", "right", "wrong", "failed", "seconds")
     if done.outcomes:
-        show.table(columns, [_row(outcome) for outcome in done.outcomes])
+        output.table(columns, [_row(outcome) for outcome in done.outcomes])
     for outcome in done.outcomes:
         for trial in outcome.trials:
             if trial.status in ("wrong_result", "launch_failed", "compile_failed", "timeout") and not trial.same_as:
-                show.text(f"{trial.variant.name}: {trial.status}: {trial.reason}", indent=2)
+                output.text(f"{trial.variant.name}: {trial.status}: {trial.reason}", indent=2)
     tried = sum(outcome.tried for outcome in done.outcomes)
     if done.outcomes:
-        show.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
+        output.text(f"{tried} variants in {done.seconds:.1f} s: {tried / done.seconds:.0f} a second, proven and timed.")
     for outcome in done.outcomes:
         if outcome.foreign:
-            show.text(f"{beside(outcome.foreign)} while {outcome.problem} was tuned: its times may be off.")
+            output.text(f"{beside(outcome.foreign)} while {outcome.problem} was tuned: its times may be off.")
     for outcome in done.outcomes:
         if outcome.left_out:
-            show.text(f"Left out for want of time: about {outcome.left_out} variants of {outcome.problem}.")
+            output.text(f"Left out for want of time: about {outcome.left_out} variants of {outcome.problem}.")
     for problem in done.left_out:
-        show.text(f"Left out for want of time: {problem}.")
+        output.text(f"Left out for want of time: {problem}.")
 
 
 def beside(others: Sequence[str]) -> str:
@@ -106,25 +106,25 @@ def insist(problems: Sequence[Problem], home: Path, device: str, *, json: bool) 
         )  # fmt: skip
     rows = [(winner.spec, winner.words, winner.variant.partition("__")[2]) for winner in kept if winner is not None]
     if json:
-        show.data([{"spec": spec, "for": words, "variant": variant} for spec, words, variant in rows])
+        output.data([{"spec": spec, "for": words, "variant": variant} for spec, words, variant in rows])
     else:
-        show.table(("spec", "for", "winner"), rows)
+        output.table(("spec", "for", "winner"), rows)
 
 
 def report_checks(checks: Sequence[Check], *, json: bool) -> bool:
     """Shows what became of winners; whether all is well."""
     if json:
-        show.data([_check_as_json(check) for check in checks])
+        output.data([_check_as_json(check) for check in checks])
     elif not checks:
-        show.text("Nothing is tuned for this GPU that could be verified.")
+        output.text("Nothing is tuned for this GPU that could be verified.")
     else:
         columns = ("spec", "for", "winner", "verdict", "time over base", "95 % interval")
-        show.table(columns, [_check_row(check) for check in checks])
+        output.table(columns, [_check_row(check) for check in checks])
         for check in checks:
             if check.reason:
-                show.text(f"{check.winner.variant}: {check.reason}", indent=2)
+                output.text(f"{check.winner.variant}: {check.reason}", indent=2)
             if check.foreign:
-                show.text(f"{check.winner.variant}: {beside(check.foreign)}: its times may be off.", indent=2)
+                output.text(f"{check.winner.variant}: {beside(check.foreign)}: its times may be off.", indent=2)
     return not any(check.bad for check in checks)
 
 
@@ -132,7 +132,7 @@ def report_regrets(regrets: Sequence[Regret]) -> None:
     """Shows what classes' winners lose on sizes that were not tuned, and what was split off."""
     if not regrets:
         return
-    show.text()
+    output.text()
     rows = []
     for regret in [one for one in regrets if one.points]:
         worst = max(regret.points, key=lambda point: point.regret(regret.winner))
@@ -144,21 +144,21 @@ def report_regrets(regrets: Sequence[Regret]) -> None:
             )
         )  # fmt: skip
     if rows:
-        show.table(("spec", "class", "winner", "other sizes", "worst regret", "at", "after splitting"), rows)
+        output.table(("spec", "class", "winner", "other sizes", "worst regret", "at", "after splitting"), rows)
     for regret in regrets:
         for part in regret.special:
             name = f"{regret.outcome.problem.spec_name}, {regret.outcome.problem.shape_class}, {part.region.words}"
-            show.text(f"Split off: {name}: {part.variant.partition('__')[2]}")
+            output.text(f"Split off: {name}: {part.variant.partition('__')[2]}")
         if regret.partly:
-            show.text(
+            output.text(
                 f"On {regret.partly} sizes there was no time for all variants: the regret of "
                 f"{regret.winner.partition('__')[2]} may be more."
             )
         others = sorted({one for outcome in regret.outcomes for one in outcome.foreign})
         if others:
-            show.text(f"{beside(others)} while the regret of {regret.winner.partition('__')[2]} was measured.")
+            output.text(f"{beside(others)} while the regret of {regret.winner.partition('__')[2]} was measured.")
         for problem in regret.left_out:
-            show.text(f"Left out for want of time: {problem}.")
+            output.text(f"Left out for want of time: {problem}.")
 
 
 def regret_as_json(regret: Regret) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.arch import DEFAULT_ARCH
-from gen.cli import show
+from gen.cli import output
 from gen.cli.common import Json, Out, families_of, find, home_of
 from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
 
@@ -87,7 +87,7 @@ def prove(
     pool = ThreadPoolExecutor(1)
     host = Host(limits, cache_home(home), seed, read(home))
     try:
-        with show.progress(proven=asked.count) as tick:
+        with output.progress(proven=asked.count) as tick:
             for variants, files in asked.parts():
                 by_name: dict[str, Verdict] = {}
                 compiling = pool.submit(compile_all, compiler, variants, files)
@@ -106,15 +106,15 @@ def prove(
     found += asked.unreadable
     keep_failures(home, found)
     if json:
-        show.data({"seed": seed, **count(found), "variants": [as_json(verdict) for verdict in found]})
+        output.data({"seed": seed, **count(found), "variants": [as_json(verdict) for verdict in found]})
     else:
-        show.table(
+        output.table(
             ("variant", "cases", "verdict"),
             [(v.called, v.cases, v.status + (f": {v.kind}" if v.kind else "")) for v in found],
         )
         show_reasons(found)
-        show.text()
-        show.text(", ".join(f"{number} {status}" for status, number in count(found).items()))
+        output.text()
+        output.text(", ".join(f"{number} {status}" for status, number in count(found).items()))
     name_changed(asked.changed)
     if any(verdict.status == "failed" for verdict in found):
         raise typer.Exit(1)
@@ -199,11 +199,11 @@ def asked_for(
 def name_changed(paths: Sequence[Path]) -> None:
     """Says which files are not what gen writes, and what to do about that."""
     for path in paths[:MAX_NAMED_FILES]:
-        show.note(f"{path} holds other text than gen writes for {path.stem}: both were run.")
+        output.note(f"{path} holds other text than gen writes for {path.stem}: both were run.")
     if len(paths) > MAX_NAMED_FILES:
-        show.note(f"And {len(paths) - MAX_NAMED_FILES} more files.")
+        output.note(f"And {len(paths) - MAX_NAMED_FILES} more files.")
     if paths:
-        show.note("gen generate writes such files anew. A change that is to stay belongs into the template.")
+        output.note("gen generate writes such files anew. A change that is to stay belongs into the template.")
 
 
 def compiler_at_hand(cache: Path) -> Nvrtc | None:
@@ -259,7 +259,7 @@ def keep_failures(home: Path, verdicts: Sequence[Verdict]) -> None:
     new = keep(home, [Kept.of(v.variant, v.failure) for v in verdicts if v.failure is not None])
     if new:
         cases = "1 failing case is" if len(new) == 1 else f"{len(new)} failing cases are"
-        show.note(f"{cases} kept in {home / FILE}, and tried first from now on.")
+        output.note(f"{cases} kept in {home / FILE}, and tried first from now on.")
 
 
 def count(verdicts: Sequence[Verdict]) -> dict[str, int]:
@@ -286,6 +286,6 @@ def show_reasons(verdicts: Sequence[Verdict]) -> None:
         if verdict.reason:
             reasons.setdefault((verdict.status, verdict.reason), []).append(verdict.called)
     for (status, reason), (first, *others) in reasons.items():
-        show.text()
-        show.text(f"{first}{f' and {len(others)} more' if others else ''} {status}:")
-        show.verbatim(reason.rstrip("\n") + "\n")
+        output.text()
+        output.text(f"{first}{f' and {len(others)} more' if others else ''} {status}:")
+        output.verbatim(reason.rstrip("\n") + "\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gen.arch import DEFAULT_ARCH, Limits
-from gen.cli import show
+from gen.cli import output
 from gen.cli.common import families_of, home_of, limits_for
 from gen.cli.prove import STOPPED, as_json, keep_failures, show_reasons
 from gen.errors import UnknownNameError
@@ -52,7 +52,9 @@ def rehearse(
             known = ", ".join(compiler.architectures)
             raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", arch)
         # What the GPU here is does not stand in the way of a rehearsal.
-        show.note(f"{compiler.version} does not compile for {limits.arch}: this rehearses for {DEFAULT_ARCH} instead.")
+        output.note(
+            f"{compiler.version} does not compile for {limits.arch}: this rehearses for {DEFAULT_ARCH} instead."
+        )
         limits = Limits.of(DEFAULT_ARCH)
     variants = of_specs(
         families, target, lambda name: family_and_spec(families, name, home, to_tune(families, name)),
@@ -61,11 +63,11 @@ def rehearse(
     host = Host(limits, cache_home(home), kept=read(home))
     specs = Counter(made.spec_name for made in variants)
     with (
-        show.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as bar,
-        show.groups({spec: 3 * count for spec, count in specs.items()}) as line,
+        output.progress(emitted=len(variants), compiled=len(variants), proven=len(variants)) as bar,
+        output.groups({spec: 3 * count for spec, count in specs.items()}) as line,
     ):
         counts = ", ".join(f"{spec} {count}" for spec, count in specs.items())
-        show.hint(f"Variants to emit, compile and prove: {counts}")
+        output.hint(f"Variants to emit, compile and prove: {counts}")
 
         def tick(step: str, made: Variant) -> None:
             bar(step)
@@ -83,13 +85,15 @@ def rehearse(
     over = deadline is not None and time.monotonic() >= deadline
     rankings = () if target is None or over else tuple(rank(done.variants, host.runner(), limits, deadline=deadline))
     if json:
-        show.data({**_as_json(done, would, compiler.version, device), "predicted": [_ranking(one) for one in rankings]})
+        output.data(
+            {**_as_json(done, would, compiler.version, device), "predicted": [_ranking(one) for one in rankings]}
+        )
     else:
         _show(done, compiler.version)
         _show_prospects(would, target, limits.arch, device)
         _show_rankings(rankings, limits.arch)
     if not done.variants:
-        show.note(
+        output.note(
             "Nothing was rehearsed: the budget was over before the first variants, which are built together, were "
             "proven. Give --budget more, or leave it out."
         )
@@ -102,52 +106,52 @@ def _show(done: Rehearsal, compiler: str) -> None:
 
     rows = [_row(name, made) for name, made in _by_family(done).items()]
     columns = ("family", "emitted", "compiled", "registers", "spill", "proven", "failed", "skipped", "cases")
-    show.table(columns, rows)
+    output.table(columns, rows)
     unlinked = [one.compiled for one in done.variants if isinstance(one.compiled, UnlinkedError)]
     for one in done.variants:
         if isinstance(one.compiled, CompileError) and one.compiled not in unlinked[1:]:
-            show.text()
-            show.verbatim(f"{one.compiled}\n")
+            output.text()
+            output.verbatim(f"{one.compiled}\n")
     if len(unlinked) > 1:
-        show.text(f"{len(unlinked) - 1} more are not linked for the same reason.")
+        output.text(f"{len(unlinked) - 1} more are not linked for the same reason.")
     show_reasons([one.verdict for one in done.variants])
-    show.text()
+    output.text()
     for spec, count in Counter(made.spec_name for made in done.left_out).items():
-        show.text(f"Left out for want of time: {count} {'variant' if count == 1 else 'variants'} of {spec}.")
+        output.text(f"Left out for want of time: {count} {'variant' if count == 1 else 'variants'} of {spec}.")
     if len(done.variants) > 1 and not done.left_out:
-        show.text("The base and named variants, and configs in which every pair of parameter values meets.")
+        output.text("The base and named variants, and configs in which every pair of parameter values meets.")
     if done.variants:
-        show.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
+        output.text(f"Compiled for {done.arch} with {compiler}; proven on the CPU against NumPy.")
     infeasible = sum(one.infeasible is not None for one in done.variants)
     if infeasible:
-        show.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
+        output.text(f"{infeasible} of these variants cannot run on {done.arch}; gen tune --json says why.")
 
 
 def _show_prospects(would: Sequence[Prospect], target: str | None, arch: str, device: GpuInfo | None) -> None:
     here = "there is no GPU here" if device is None else f"this was a rehearsal for {arch} beside a {device.name}"
-    show.text()
+    output.text()
     if not would:  # no time to count
-        show.text(f"Nothing was measured: {here}.")
+        output.text(f"Nothing was measured: {here}.")
         return
     command = f"gen tune {target or ''}".rstrip()
-    show.text(f"Nothing was measured: {here}. On a GPU, {command} measures:")
+    output.text(f"Nothing was measured: {here}. On a GPU, {command} measures:")
     for prospect in would:
-        show.text(_prospect(prospect), indent=2)
-    show.text(f"and keeps the fastest variant of each shape class. Feasible means: can run on {arch}.")
+        output.text(_prospect(prospect), indent=2)
+    output.text(f"and keeps the fastest variant of each shape class. Feasible means: can run on {arch}.")
 
 
 def _show_rankings(rankings: tuple[Ranking, ...], arch: str) -> None:
     for ranking in rankings:
         if ranking.order:
-            show.text()
+            output.text()
             sizes = ", ".join(f"{size} {extent}" for size, extent in ranking.extents.items())
-            show.text(
+            output.text(
                 f"{ranking.spec_name}, {ranking.shape_class} ({sizes}): predicted for {arch}, not measured", "bold"
             )
             rows = [(made.name, f"{found.us:.4g}", found.bound) for made, found in ranking.order[:LISTED_PREDICTIONS]]
-            show.table(("variant", "predicted us", "bound by"), rows)
+            output.table(("variant", "predicted us", "bound by"), rows)
             if len(ranking.order) > LISTED_PREDICTIONS:
-                show.text(f"and {len(ranking.order) - LISTED_PREDICTIONS} more; gen tune --json shows all.")
+                output.text(f"and {len(ranking.order) - LISTED_PREDICTIONS} more; gen tune --json shows all.")
 
 
 def _ranking(ranking: Ranking) -> dict[str, Any]:

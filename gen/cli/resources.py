@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.arch import DEFAULT_ARCH
-from gen.cli import show
+from gen.cli import output
 from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of, limits_for
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def resources(
     found = usage(variant, compiled, limits, extents)
     needed = limits.needed_bytes_in_flight
     if json:
-        show.data(
+        output.data(
             {
                 "name": variant.name,
                 "arch": arch,
@@ -82,14 +82,14 @@ def _as_json(used: Usage) -> dict[str, Any]:
 
 
 def _show(name: str, arch: str, extents: Extents, found: tuple[Usage, ...], needed: int | None) -> None:
-    show.text(f"{name} on {arch}", "bold")
+    output.text(f"{name} on {arch}", "bold")
     columns = ("kernel", "threads", "registers", "spilled", "shared", "blocks", "warps", "occupancy", "limiter")
-    show.table(columns, [_row(name, used) for used in found])
+    output.table(columns, [_row(name, used) for used in found])
     for used in found:
         if used.bytes_in_flight is not None:
             sizes = ", ".join(f"{size} {extent}" for size, extent in extents.items())
-            show.text()
-            show.text(
+            output.text()
+            output.text(
                 f"{used.bytes_in_flight} bytes in flight on a multiprocessor, by {used.resident_blocks} blocks, at "
                 f"{sizes}; " + _goal(arch, needed)
             )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from gen.cli import show
-from gen.cli.common import Json, OptionError, Out, families_of, find, home_of
+from gen.cli import output
+from gen.cli.common import Json, OptionError, Out, families_of, find, home_of, option
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -53,22 +53,16 @@ def trials(
             metavar="N", min=1, show_default=False, help=f"How many to list, fastest first. Default: {LISTED_TRIALS}."
         ),
     ] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Write them to a file instead of listing them."),
-    ] = None,
+    export: Annotated[Path | None, option("--export", "FILE", "Write them to a file instead of listing them.")] = None,
     form: Annotated[
         str | None,
-        typer.Option(
-            metavar="|".join(FORMS),
-            show_default=False,
-            help="Of that file: T4 results, a table, or a cache of Kernel Tuner. Default: by its name, else T4.",
+        option(
+            "--form",
+            "|".join(FORMS),
+            "Of that file: T4 results, a table, or a cache of Kernel Tuner. Default: by its name, else T4.",
         ),
     ] = None,
-    read: Annotated[
-        Path | None,
-        typer.Option("--import", metavar="FILE", show_default=False, help="Take trials from a file of T4 results."),
-    ] = None,
+    read: Annotated[Path | None, option("--import", "FILE", "Take trials from a file of T4 results.")] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -105,7 +99,7 @@ def trials(
     if export is not None:
         give(rows, export, form, json=json)
     elif json:
-        show.data([_as_json(row) for row in (rows if limit is None else _fastest_first(rows)[:limit])])
+        output.data([_as_json(row) for row in (rows if limit is None else _fastest_first(rows)[:limit])])
     elif any(chosen.values()) or limit is not None:
         _list(rows, limit or LISTED_TRIALS)
     elif rows:
@@ -123,13 +117,13 @@ def _answer_none(place: Path, export: Path | None, json: bool) -> None:
             str(place), "must hold trials for --export to write; gen tune records them on a GPU", "no file"
         )
     if json:
-        show.data([])
+        output.data([])
     else:
         _say_none(place)
 
 
 def _say_none(place: Path) -> None:
-    show.text(f"No trial is recorded in {place}. On a machine with a GPU, gen tune records them.")
+    output.text(f"No trial is recorded in {place}. On a machine with a GPU, gen tune records them.")
 
 
 def _check_target(ctx: typer.Context, target: str | None, home: Path, rows: Sequence[Row]) -> None:
@@ -214,12 +208,12 @@ def _list(rows: Sequence[Row], limit: int) -> None:
         for row in ordered[:limit]
     ]  # fmt: skip
     if not ordered:
-        show.text("No trial is like that: gen trials alone lists what was tuned.")
+        output.text("No trial is like that: gen trials alone lists what was tuned.")
         return
     columns = ("variant", "sizes", "status", "us", "registers", "spills", "shared", "notes", "ended")
-    show.table(columns, lines)
+    output.table(columns, lines)
     if len(ordered) > limit:
-        show.text(f"{len(ordered) - limit} more; --limit shows them.")
+        output.text(f"{len(ordered) - limit} more; --limit shows them.")
 
 
 def _summarise(rows: Sequence[Row]) -> None:
@@ -238,9 +232,9 @@ def _summarise(rows: Sequence[Row]) -> None:
                 "" if best is None else _clean(best.variant.partition("__")[2] or best.variant),
             )
         )  # fmt: skip
-    show.table(("device", "spec", "sizes", "trials", "right", "failed", "best us", "by"), lines)
+    output.table(("device", "spec", "sizes", "trials", "right", "failed", "best us", "by"), lines)
     if lines:
-        show.text("Name a spec to list its trials, fastest first; gen show says which variants were chosen.")
+        output.text("Name a spec to list its trials, fastest first; gen show says which variants were chosen.")
 
 
 def _at(row: Row) -> str:
@@ -283,9 +277,9 @@ def take(home: Path, place: Path, *, json: bool) -> None:
     finally:
         store.close()
     if json:
-        show.data({"trials": len(rows), "new": new})
+        output.data({"trials": len(rows), "new": new})
     else:
-        show.text(f"{new} trials of {len(rows)} are new.")
+        output.text(f"{new} trials of {len(rows)} are new.")
 
 
 def give(rows: Sequence[Row], place: Path, form: str | None, *, json: bool) -> None:
@@ -305,6 +299,6 @@ def give(rows: Sequence[Row], place: Path, form: str | None, *, json: bool) -> N
     except OSError as error:
         raise StoreError(str(place), "cannot be written", error.strerror, next_step="Name another file") from error
     if json:
-        show.data({"trials": len(rows), "file": str(place), "form": form})
+        output.data({"trials": len(rows), "file": str(place), "form": form})
     else:
-        show.text(f"{len(rows)} trials are in {place}.")
+        output.text(f"{len(rows)} trials are in {place}.")

@@ -11,8 +11,8 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
-from gen.cli import outcomes, show
-from gen.cli.common import Json, OptionError, Out, families_of, home_of, note_stand_in
+from gen.cli import outcomes, output
+from gen.cli.common import Json, OptionError, Out, families_of, home_of, note_stand_in, option
 from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.rehearse import rehearse
@@ -48,50 +48,36 @@ def tune(
     ] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--shape",
-            metavar="SHAPE",
-            show_default=False,
-            help="Of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
+            "SHAPE",
+            "Of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
         ),
     ] = None,
     count: Counts = None,
     budget: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--budget",
-            metavar="TIME",
-            show_default=False,
-            help="The time that the whole run may take, compiling included: 60s, 5m, 1h; a bare number is seconds. "
+            "TIME",
+            "The time that the whole run may take, compiling included: 60s, 5m, 1h; a bare number is seconds. "
             "Default: 170s for every catalogue, no bound for what is named.",
         ),
     ] = None,
     stop_at: Annotated[
         float | None,
-        typer.Option(
-            "--stop-at",
-            metavar="FRACTION",
-            show_default=False,
-            help="End the search of a problem at this fraction of the limit: 0.98.",
-        ),
+        option("--stop-at", "FRACTION", "End the search of a problem at this fraction of the limit: 0.98."),
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--search",
-            metavar="exhaustive|random|climb",
-            show_default=False,
-            help="In which order variants are tried. Default: climb where time is bounded, else exhaustive.",
+            "exhaustive|random|climb",
+            "In which order variants are tried. Default: climb where time is bounded, else exhaustive.",
         ),
     ] = None,
     shape_class: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class",
-            metavar="WORDS",
-            show_default=False,
-            help="Only this shape class, in the words of gen show; repeatable.",
-        ),
+        list[str] | None, option("--class", "WORDS", "Only this shape class, in the words of gen show; repeatable.")
     ] = None,
     alignment: Annotated[
         int, typer.Option(metavar="BYTES", help="Tune for arrays whose addresses no more than so many bytes divide.")
@@ -108,11 +94,10 @@ def tune(
     ] = False,
     prune: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--prune",
-            metavar="RULE",
-            show_default=False,
-            help="Do not time variants that cannot be fast: spills, in-flight, occupancy, unsearched; all or none; "
+            "RULE",
+            "Do not time variants that cannot be fast: spills, in-flight, occupancy, unsearched; all or none; "
             "repeatable. Default: all.",
         ),
     ] = None,
@@ -120,11 +105,10 @@ def tune(
     compiler: CompilerName = "nvrtc",
     arch: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--arch",
-            metavar="SM",
-            show_default=False,
-            help="Measure nothing, and rehearse for this architecture. Without a GPU that is so anyway, for "
+            "SM",
+            "Measure nothing, and rehearse for this architecture. Without a GPU that is so anyway, for "
             f"{DEFAULT_ARCH}.",
         ),
     ] = None,
@@ -216,7 +200,7 @@ def _measure(
         gpus.alone(gpu, budget),
         gpus.farm_of(compiler, home) as farm,
         gpus.device_of(gpu, compiler, home) as device,
-        show.bars() as bar,
+        output.bars() as bar,
     ):
 
         def tick(problem: Problem, count: int, every: int) -> None:
@@ -240,13 +224,13 @@ def _measure(
             )  # fmt: skip
     begun = bool(done.outcomes)
     if not begun:
-        show.note(
+        output.note(
             f"Nothing was measured: the budget of {budget:g} s was over when the GPU and the compilers were ready, "
             f"after {ready:.1f} s. The winners so far stay, and base where there is none. Give --budget more than that."
         )
     if json:
         told = {"regrets": [outcomes.regret_as_json(one) for one in lost]} if regret else {}
-        show.data({**outcomes.as_json(done), **told})
+        output.data({**outcomes.as_json(done), **told})
     else:
         outcomes.report(done)
         outcomes.report_regrets(lost)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.cli import show
+from gen.cli import output
 from gen.emit.folder import base_of_catalogue
 from gen.errors import CompileError, MissingToolError, UnknownNameError
 from gen.families import FAMILIES
@@ -215,7 +215,7 @@ def test_where_no_bars_are_seen_a_line_tells_of_each_group_that_is_complete(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     said: list[str] = []
-    with show.groups({"first": 2, "second": 1}) as step:
+    with output.groups({"first": 2, "second": 1}) as step:
         for name in ("first", "second", "first"):
             step(name, f"all of the {name}")
             said.append(capsys.readouterr().err)
