@@ -91,7 +91,8 @@ def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, j
     """
     from dataclasses import asdict
 
-    from gen.gpu.timing import Instruments, store_calibration
+    from gen.gpu.timing import Instruments
+    from gen.store.folder import store_calibration
 
     home = home_of(out)
     with alone(gpu, None, "gen calibrate"):

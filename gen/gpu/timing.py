@@ -12,23 +12,18 @@ still when the next kernel reads the same input. Reading four times the cache in
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from math import inf
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gen.dtypes import B32, F32
-from gen.emit.folder import alone, read, write_if_changed
-from gen.errors import RunError, StoreError
+from gen.errors import RunError
 from gen.families.base import Work
 from gen.gpu.device import Device, Graph
 from gen.gpu.service import GATE_SECONDS, THREADS, Service
-from gen.paths import lock_of
 from gen.toolchain.compiled import Compiler
 
 if TYPE_CHECKING:
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
 METHOD = "cold 6"
 GRAPH_LAUNCHES = 50
 LATENCY_US = 20.0  # under this, the time of one launch and that of one of many are two different figures
-FILE = "calibration.json"
-SCHEMA = 1
 _SLOPE_FROM_BYTES, _SLOPE_TO_BYTES = 1 << 30, 1 << 32  # bytes between which bandwidths are slopes
 _BATCH_SAMPLES = 50  # samples queued behind one gate: the driver holds about a thousand launches
 _MAX_LATE_BATCHES = 5  # times that the host may be too late for one batch
@@ -223,48 +216,3 @@ class Instruments:
 def _blocks(grid: int, size: int) -> int:
     """The grid meant: -1 stands for a thread a vector."""
     return -(-size // (16 * THREADS)) if grid < 0 else grid
-
-
-def stored_calibration(home: Path, device: Device) -> Calibration | None:
-    """The calibration of this device under this driver that `home` holds; None without one."""
-    for found in _read(home):
-        if (found.device, found.driver) == (device.name, device.driver):
-            return found
-    return None
-
-
-def store_calibration(home: Path, calibration: Calibration) -> Path:
-    """Writes a calibration into `home`, over an earlier one of its device."""
-    with alone(lock_of(home)):
-        others = [found for found in _read(home) if found.device != calibration.device]
-        ordered = sorted((*others, calibration), key=lambda found: found.device)
-        content = {"schema": SCHEMA, "calibrations": [asdict(found) for found in ordered]}
-        write_if_changed(home / FILE, json.dumps(content, indent=1) + "\n")
-    return home / FILE
-
-
-def _read(home: Path) -> list[Calibration]:
-    text = read(home / FILE)
-    if text is None:
-        return []
-    try:
-        content = json.loads(text)
-        if content["schema"] != SCHEMA:
-            raise ValueError(content["schema"])
-        return [_calibration(entry) for entry in content["calibrations"]]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise StoreError(
-            str(home / FILE), "is not what gen writes", error, next_step="Remove it, and run gen calibrate"
-        ) from error
-
-
-def _calibration(entry: Mapping[str, Any]) -> Calibration:
-    """One that was stored. Raises ValueError for figures that no device has."""
-    found = Calibration(**entry)
-    figures = {**entry}
-    texts = (figures.pop("device"), figures.pop("driver"))
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError(texts)
-    if not all(type(figure) is float and 0 < figure < inf for figure in figures.values()):
-        raise ValueError(figures)
-    return found

@@ -1,10 +1,12 @@
-"""What belongs into the folder of results: base and tuned variants of every catalogue, and the specs by name."""
+"""What belongs into the folder of results: variants of every catalogue, specs by name, and calibrations of devices."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ from gen.emit.folder import alone, base_of_catalogue, write_if_changed
 from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
 from gen.families.base import Family, Spec, Variant
 from gen.families.names import Known, find_variant, parse_label
+from gen.gpu.device import Device
+from gen.gpu.timing import Calibration
 from gen.paths import lock_of
 from gen.store import tuned
+from gen.store.tuned import read_json
 
 
 def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Variant, ...]:
@@ -103,17 +108,54 @@ def read_specs(home: Path) -> Mapping[str, Mapping[str, Any]]:
 
     Raises StoreError if the file is not what gen writes.
     """
-    place, again = (
-        home / SPECS_FILE,
-        "Mend it, or move it away and run gen generate, which writes that of the catalogue anew",
-    )
+    place = home / SPECS_FILE
+    again = "Mend it, or move it away and run gen generate, which writes that of the catalogue anew"
+    found: dict[str, Any] = read_json(place, SPECS_SCHEMA, "specs", dict, again) if place.is_file() else {}
+    if not all(isinstance(spec, dict) for spec in found.values()):
+        raise StoreError(str(place), "must have an object for each spec", next_step=again)
+    return found
+
+
+CALIBRATION_FILE = "calibration.json"
+CALIBRATION_SCHEMA = 1
+
+
+def stored_calibration(home: Path, device: Device) -> Calibration | None:
+    """The calibration of this device under this driver that `home` holds; None without one."""
+    for found in _calibrations(home):
+        if (found.device, found.driver) == (device.name, device.driver):
+            return found
+    return None
+
+
+def store_calibration(home: Path, calibration: Calibration) -> Path:
+    """Writes a calibration into `home`, over an earlier one of its device."""
+    with alone(lock_of(home)):
+        others = [found for found in _calibrations(home) if found.device != calibration.device]
+        ordered = sorted((*others, calibration), key=lambda found: found.device)
+        content = {"schema": CALIBRATION_SCHEMA, "calibrations": [asdict(found) for found in ordered]}
+        write_if_changed(home / CALIBRATION_FILE, json.dumps(content, indent=1) + "\n")
+    return home / CALIBRATION_FILE
+
+
+def _calibrations(home: Path) -> list[Calibration]:
+    place, again = home / CALIBRATION_FILE, "Remove it, and run gen calibrate"
     if not place.is_file():
-        return {}
+        return []
+    entries = read_json(place, CALIBRATION_SCHEMA, "calibrations", list, again)
     try:
-        content = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(str(place), "must be JSON", error, next_step=again) from error
-    specs = content.get("specs") if isinstance(content, dict) and content.get("schema") == SPECS_SCHEMA else None
-    if not isinstance(specs, dict) or not all(isinstance(spec, dict) for spec in specs.values()):
-        raise StoreError(str(place), f"must have schema {SPECS_SCHEMA} and specs", next_step=again)
-    return specs
+        return [_calibration(entry) for entry in entries]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(str(place), "is not what gen writes", error, next_step=again) from error
+
+
+def _calibration(entry: Mapping[str, Any]) -> Calibration:
+    """One that was stored. Raises ValueError for figures that no device has."""
+    found = Calibration(**entry)
+    figures = {**entry}
+    texts = (figures.pop("device"), figures.pop("driver"))
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(texts)
+    if not all(type(figure) is float and 0 < figure < inf for figure in figures.values()):
+        raise ValueError(figures)
+    return found

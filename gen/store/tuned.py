@@ -57,18 +57,34 @@ def read_winners(home: Path) -> tuple[Winner, ...]:
 
 
 def _parse(place: Traversable) -> tuple[Winner, ...]:
-    again = "Tune again, or restore the file"
+    winners = read_json(place, SCHEMA, "winners", list, "Tune again, or restore the file")
+    return tuple(_winner(place, number, entry) for number, entry in enumerate(winners))
+
+
+def read_json(place: Traversable, schema: int, key: str, kind: type, next_step: str) -> Any:
+    """What a JSON file of this schema holds under a key.
+
+    Args:
+        place: the file.
+        schema: that it must have.
+        key: of its content.
+        kind: of that: `list` or `dict`.
+        next_step: what a user may do about another file.
+
+    Raises:
+        StoreError: it is another file.
+    """
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(str(place), "must be JSON", error, next_step=again) from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise StoreError(str(place), "must be JSON", error, next_step=next_step) from error
+    if not isinstance(content, dict) or content.get("schema") != schema:
         found = content.get("schema") if isinstance(content, dict) else type(content).__name__
-        raise StoreError(str(place), f"must have schema {SCHEMA}", repr(found), next_step=again)
-    winners = content.get("winners")
-    if not isinstance(winners, list):
-        raise StoreError(str(place), "must have a list of winners", type(winners).__name__, next_step=again)
-    return tuple(_winner(place, number, entry) for number, entry in enumerate(winners))
+        raise StoreError(str(place), f"must have schema {schema}", repr(found), next_step=next_step)
+    if not isinstance(content.get(key), kind):
+        got = type(content.get(key)).__name__
+        raise StoreError(str(place), f"must have a {kind.__name__} of {key}", got, next_step=next_step)
+    return content[key]
 
 
 def _winner(place: Traversable, number: int, entry: object) -> Winner:

@@ -20,8 +20,9 @@ from gen.gpu.device import Device, Memory, bytes_at, find_gpu
 from gen.gpu.kernel import CudaKernel
 from gen.gpu.nvml import Clocks, Nvml
 from gen.gpu.service import Rows, Service
-from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, Instruments, store_calibration, stored_calibration
+from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, Instruments
 from gen.proof.oracle import Allowance, disagreement, sharpened
+from gen.store.folder import store_calibration, stored_calibration
 from gen.store.trials import Problem, Status, Trial
 from gen.toolchain.compiled import Compiler
 from gen.tune.device import Entrant, Rounds

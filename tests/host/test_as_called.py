@@ -64,5 +64,5 @@ def test_a_program_that_needs_a_gpu_says_so_before_all_else(
     assert ended(program.main) == 1
     out, err = capsys.readouterr()
     says = "needs an NVIDIA GPU with its driver (got none). Run it where there is one; here, gen doctor says what is"
-    called = "python -m bench.sanitize" if name == "sanitize" else f"python bench/{name}.py"
+    called = f"python -m bench.{name}" if name in ("potholes", "sanitize") else f"python bench/{name}.py"
     assert (out, err) == ("", f"error: {called} {says} missing\n")

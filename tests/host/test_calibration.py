@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gen.errors import StoreError
-from gen.gpu.timing import Calibration, store_calibration, stored_calibration
+from gen.gpu.timing import Calibration
+from gen.store.folder import store_calibration, stored_calibration
 from tests.fake_device import FakeDevice
 
 FIGURES = {"read": 3200.5, "write": 3300.0, "copy": 3000.0, "empty_pair_us": 3.5, "empty_node_us": 0.9}
