@@ -536,7 +536,7 @@ class Pair:
 
     devices: tuple[RecordingDevice, RecordingDevice]
     kernels: tuple[Kernel, Kernel]
-    memory: Any = field(default_factory=lambda: aligned((1 << 20,), np.uint8))
+    memory: Any = field(default_factory=lambda: aligned((1 << 26,), np.uint8))
 
 
 @st.composite
