@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 import gen
-from bench.program import as_called, ended
+from bench.program import as_called, ended, need_gpu
 
 ROOT = Path(__file__).resolve().parent.parent
 BATCH, ROUNDS = 200, 60  # calls in a row, fewer than the driver queues; turns
@@ -393,11 +393,8 @@ def main() -> int:
     if options.first_use:
         first_use(options.first_use)
         return 0
+    gpu = need_gpu("python bench/calls.py")
     libraries, device = opened(None)
-    from gen.gpu.device import find_gpu
-
-    gpu = find_gpu()
-    assert gpu is not None
     meta = {"command": as_called("python bench/calls.py"), "date": date.today().isoformat(), "device": gpu.name,
             "driver": gpu.driver}  # fmt: skip
     meta |= {

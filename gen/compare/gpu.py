@@ -41,11 +41,11 @@ class ComparisonGpu:
         index: the driver's number of it.
     """
 
-    def __init__(self, bench: CalibratedGpu) -> None:
+    def __init__(self, gpu: CalibratedGpu) -> None:
         """Takes the instruments of the process that drives the GPU."""
-        self.backend: Device = bench.device
-        self.arch, self.index = bench.device.limits.arch, bench.device.index
-        self._bench, self._service, self._clock = bench, bench.service, bench.clock
+        self.backend: Device = gpu.device
+        self.arch, self.index = gpu.device.limits.arch, gpu.device.index
+        self._gpu, self._service, self._clock = gpu, gpu.service, gpu.clock
 
     def array(self, shape: Shape, element: DType) -> SharedArray:
         """New memory, full of NaN or large numbers."""
@@ -107,11 +107,11 @@ class ComparisonGpu:
 
     def limit_us(self, work: Work, caches: Caches) -> float:
         """The least time of such work, by the calibration."""
-        return self._bench.about.floor_us(work, caches)
+        return self._gpu.about.floor_us(work, caches)
 
     def clock_mhz(self) -> int:
         """The clock of the multiprocessors; 0 where NVML cannot tell."""
-        return self._bench.clocks().sm_mhz
+        return self._gpu.clocks().sm_mhz
 
     def synchronize(self) -> None:
         """Waits for all that is queued. Raises RunError if a launch failed on the way."""

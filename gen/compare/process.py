@@ -58,14 +58,14 @@ class LibrariesFactory:
 
 
 def compare(
-    bench: CalibratedGpu, report: Report, case: ComparisonCase, peers: Sequence[Peer], caches: Caches, home: Path,
+    gpu: CalibratedGpu, report: Report, case: ComparisonCase, peers: Sequence[Peer], caches: Caches, home: Path,
     tuned_seconds: float,
 ) -> None:  # fmt: skip
     """A job of that process: one case."""
-    Comparison(ComparisonGpu(bench), case, caches, report).run(peers, home, tuned_seconds)
+    Comparison(ComparisonGpu(gpu), case, caches, report).run(peers, home, tuned_seconds)
 
 
-def import_peer(_bench: CalibratedGpu, _report: Report, peer: Peer) -> tuple[str, str]:
+def import_peer(_gpu: CalibratedGpu, _report: Report, peer: Peer) -> tuple[str, str]:
     """A job of that process: gives the version of a peer's library, or why it cannot be imported."""
     try:
         return peer.version(), ""

@@ -11,13 +11,17 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gen.errors import GenError, RunError
 from gen.families.base import Limits, Variant
 from gen.store.trials import Problem, Status, Trial
 from gen.toolchain.compiled import Compiled
 from gen.workers import Ended, Last, Report, Restore, Workers
+
+if TYPE_CHECKING:
+    from gen.gpu.timing import Calibration
+    from gen.tune.session import CalibratedGpu, GpuSession
 
 ATTEMPT_SECONDS = 10.0  # in which an attempt must end, and a sample of a finalist
 OTHER_SECONDS = 600.0  # for all else, where no kernel in doubt runs: NumPy may take its time
@@ -112,58 +116,16 @@ class TuningDevice(Protocol):
         ...
 
 
-class LocalSession(Protocol):
-    """A problem made ready in the process that drives the device: inputs there, base proven against NumPy."""
-
-    def attempt(self, entrant: Entrant, give_up_us: float) -> Trial:
-        """What `Session.submit` asks for."""
-        ...
-
-    def rounds(
-        self, entrants: Sequence[Entrant], count: int, tell: Callable[[str], None], *, hot: bool = False
-    ) -> Rounds:
-        """What `Session.rounds` asks for; `tell` is told the name of the variant that comes next."""
-        ...
-
-    def close(self) -> None:
-        """Gives the device's memory back."""
-        ...
-
-
-class LocalDevice(Protocol):
-    """The device in the process that drives it."""
-
-    name: str
-    driver: str
-    limits: Limits
-
-    def open(self, problem: Problem, base: Entrant) -> LocalSession:
-        """Makes a problem ready. Raises RunError if base is wrong."""
-        ...
-
-    def prepare(self, problem: Problem) -> None:
-        """What `TuningDevice.prepare` announces."""
-        ...
-
-    def floor_us(self, problem: Problem) -> float:
-        """The least time of such a problem, by the device's calibration."""
-        ...
-
-    def alive(self) -> bool:
-        """Whether the device still answers: after a kernel that reads where no memory is, it answers nothing."""
-        ...
-
-
 class IsolatedDevice:
     """A device in a process that may die; implements `TuningDevice`.
 
     Attributes:
         name, driver, limits: the device's.
-        about: its calibration, or whatever else the local device has by that name.
+        about: its calibration.
         workers: the one process.
     """
 
-    def __init__(self, factory: Callable[[], LocalDevice], *, watchdog: float = ATTEMPT_SECONDS) -> None:
+    def __init__(self, factory: Callable[[], CalibratedGpu], *, watchdog: float = ATTEMPT_SECONDS) -> None:
         """Starts the process.
 
         Args:
@@ -207,7 +169,7 @@ class IsolatedDevice:
         self, job: Callable[..., Any], *arguments: Any, seconds: float, ended: Callable[[Ended], Any],
         reported: Callable[[Any], object],
     ) -> Future[Any]:  # fmt: skip
-        """Queues a job, which is given the local device, what it may report to, and the arguments.
+        """Queues a job, which is given the GPU, what it may report to, and the arguments.
 
         Args:
             job: a function of a module.
@@ -296,10 +258,10 @@ def _fault(entrant: Entrant, how: Ended, reason: str) -> Trial:
 class _Driver:
     """The state of the process: the device, and the problem that is open on it."""
 
-    def __init__(self, factory: Callable[[], LocalDevice], report: Report) -> None:
+    def __init__(self, factory: Callable[[], CalibratedGpu], report: Report) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
         self._device, self._report = factory(), report
-        self._session: LocalSession | None = None
+        self._session: GpuSession | None = None
         self._unopened: GenError = RunError("The GPU", "has no problem open")  # why there is no session
 
     def do(self, job: Callable[..., Any], *arguments: Any) -> Any:
@@ -320,9 +282,9 @@ class _Driver:
             raise failed
         return value
 
-    def describe(self) -> tuple[str, str, Limits, Any]:
+    def describe(self) -> tuple[str, str, Limits, Calibration]:
         device = self._device
-        return device.name, device.driver, device.limits, getattr(device, "about", None)
+        return device.name, device.driver, device.limits, device.about
 
     def floor_us(self, problem: Problem) -> float:
         return self._device.floor_us(problem)
@@ -352,7 +314,7 @@ class _Driver:
     def run(self, job: Callable[..., Any], *arguments: Any) -> Any:
         return job(self._device, self._report, *arguments)
 
-    def _open_session(self) -> LocalSession:
+    def _open_session(self) -> GpuSession:
         if self._session is None:
             raise self._unopened
         return self._session

@@ -191,7 +191,7 @@ class Buffers:
 
 
 class CalibratedGpu:
-    """A GPU with what measuring takes, on which variants are tried; implements `LocalDevice`.
+    """A GPU with what measuring takes, on which variants are tried, in the process that drives it.
 
     Attributes:
         name, driver, limits: the device's.
@@ -299,9 +299,9 @@ class GpuSession:
     smaller ones (`trusted`), and the others must give base's bits.
     """
 
-    def __init__(self, bench: CalibratedGpu, problem: Problem, base: Entrant, *, trusted: bool = False) -> None:
-        self._bench, self._problem = bench, problem
-        self._device, self._service, self._clock = bench.device, bench.service, bench.clock
+    def __init__(self, gpu: CalibratedGpu, problem: Problem, base: Entrant, *, trusted: bool = False) -> None:
+        self._gpu, self._problem = gpu, problem
+        self._device, self._service, self._clock = gpu.device, gpu.service, gpu.clock
         self._sets = [Buffers(self._device, self._service, problem)]
         self._references = {
             array.operand.name: self._device.allocate(array.size) for array in self._sets[0].written
@@ -348,7 +348,7 @@ class GpuSession:
             return self._beside(entrant.untimed(_failed(error), str(error)))
         except GenError as error:
             return ended("launch_failed", str(error))
-        seen = self._bench.clocks()
+        seen = self._gpu.clocks()
         noted = replace(_with_resources(entrant, kernel), sm_mhz=seen.sm_mhz, throttled=", ".join(seen.reasons))
         return self._beside(replace(noted, status="ok", times_us=tuple(times)))
 
@@ -361,7 +361,7 @@ class GpuSession:
         samples. In a fixed order, or there and back, that would make a difference between equal variants. A later call
         goes on with the memory after that of the last round.
         """
-        clocks, others = [self._bench.clocks()], {*self._bench.others()}
+        clocks, others = [self._gpu.clocks()], {*self._gpu.others()}
         times: dict[str, list[float]] = {entrant.name: [] for entrant in entrants}
         for entrant in entrants:
             if entrant.name not in self._kernels:
@@ -383,8 +383,8 @@ class GpuSession:
                 except GenError as error:
                     fault = entrant.untimed(_failed(error), f"among the finalists: {error}")
                     return Rounds(faults=(self._beside(fault),))
-            clocks.append(self._bench.clocks())
-            others.update(self._bench.others())
+            clocks.append(self._gpu.clocks())
+            others.update(self._gpu.others())
         self._pairs += (count + 1) // 2
         for buffers in sets:
             buffers.fill_inputs()  # so that each variant answers for itself
@@ -437,7 +437,7 @@ class GpuSession:
     def _prove(self, base: CudaKernel) -> None:
         """Compares base with NumPy on the host; run once more, on the other poison, it must give the same bits."""
         problem, variant, buffers = self._problem, base.variant, self._sets[0]
-        self._expected = self._bench.expected(problem, buffers)
+        self._expected = self._gpu.expected(problem, buffers)
         roundings = variant.algorithm.roundings(variant.spec, variant.config, problem.extents, self._device.limits)
         self._run(base, buffers, POISONS[0])
         for array in buffers.written:
@@ -468,7 +468,7 @@ class GpuSession:
         """After a kernel that was wrong: inputs as they were. What base gave must still be there."""
         with suppress(GenError):  # where the device no longer answers
             buffers.fill_inputs()
-            self._bench.spoilt = self._bench.spoilt or self._digests() != self._kept
+            self._gpu.spoilt = self._gpu.spoilt or self._digests() != self._kept
 
     def _warm_up(self, kernel: CudaKernel) -> None:
         """Runs a kernel for a while, so that the clocks are where work brings them."""
@@ -568,7 +568,7 @@ class GpuSession:
 
     def _beside(self, trial: Trial) -> Trial:
         """The trial with who else was on the GPU: whatever went wrong may be theirs."""
-        return replace(trial, foreign=self._bench.others())
+        return replace(trial, foreign=self._gpu.others())
 
 
 def _parts(planned: Sequence[Step]) -> tuple[list[Step], list[Step]]:
