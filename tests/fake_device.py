@@ -124,7 +124,7 @@ class FakeDevice:
         self.loaded: list[str] = []
         self.prepared: list[str] = []
         self.allocations: list[FakeMemory] = []
-        self.zeroed: list[tuple[int, int, int]] = []
+        self.zeroed: list[tuple[int, int, int | None]] = []
         self.waits: list[tuple[int, int]] = []
         self.synchronized: list[int] = []
         self.foreign: dict[int, int | None] = {}
@@ -210,7 +210,7 @@ class FakeDevice:
         self.download(content, address)
         return content
 
-    def zero(self, address: int, size: int, stream: int = 1) -> None:
+    def zero(self, address: int, size: int, stream: int | None = 1) -> None:
         self.zeroed.append((address, size, stream))
         self.upload(address, np.zeros(size, np.uint8))
 

@@ -166,10 +166,18 @@ class CudaDevice:
         """Queues the driver's own copy on the device."""
         call("cuMemcpyDtoDAsync", target, source, size, stream)
 
-    def zero(self, address: int, size: int, stream: int = LEGACY_STREAM) -> None:
-        """Queues setting bytes to 0; a node of the graph where the stream is capturing."""
-        if size:
+    def zero(self, address: int, size: int, stream: int | None = LEGACY_STREAM) -> None:
+        """Queues setting bytes to 0, a node of the graph if the stream is capturing; without a stream does it now."""
+        if size and stream is not None:
             call("cuMemsetD8Async", address, 0, size, stream)
+        elif size:
+            with _uncaptured():
+                own = call("cuStreamCreate", bindings.CUstream_flags.CU_STREAM_NON_BLOCKING)
+                try:
+                    call("cuMemsetD8Async", address, 0, size, own)
+                    call("cuStreamSynchronize", own)
+                finally:
+                    call("cuStreamDestroy", own)
 
     def capture(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> CudaGraph:
         """A graph of what is put on a stream."""

@@ -231,8 +231,8 @@ class Device(Protocol):
         """Queues the driver's own copy on the device."""
         ...
 
-    def zero(self, address: int, size: int, stream: int = LEGACY_STREAM) -> None:
-        """Queues setting bytes to 0."""
+    def zero(self, address: int, size: int, stream: int | None = LEGACY_STREAM) -> None:
+        """Queues setting bytes to 0; without a stream it is done when this returns, also while one is capturing."""
         ...
 
     def capture(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> Graph:

@@ -109,7 +109,7 @@ class CpuDevice:
         """Copies bytes."""
         ctypes.memmove(target, source, size)
 
-    def zero(self, address: int, size: int, stream: int = LEGACY_STREAM) -> None:
+    def zero(self, address: int, size: int, stream: int | None = LEGACY_STREAM) -> None:
         """Sets bytes to 0."""
         ctypes.memset(address, 0, size)
 

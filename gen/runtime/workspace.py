@@ -58,7 +58,7 @@ class Buffers:
             self._lanes.settle(self._lane, self._held)
 
     def addresses(self, needed: tuple[Needed, ...], stream: int) -> Mapping[str, int]:
-        """Addresses by name, as large as is needed; what must be zero is zeroed on the stream when it is new.
+        """Addresses by name, as large as is needed; what must be zero is zeroed when it is new, before any graph.
 
         What a call needs nothing of has no memory and address 0.
         """
@@ -69,7 +69,7 @@ class Buffers:
             if held is None or held.size < one.size:
                 new = self._device.allocate(one.size)
                 if one.zeroed:
-                    self._device.zero(new.address, new.size, stream)
+                    self._device.zero(new.address, new.size, None if self._of_graph else stream)
                 self._give_up(one.name)
                 self._held[one.name] = new
         return {one.name: self._held[one.name].address if one.size else 0 for one in needed}
@@ -104,8 +104,8 @@ class Workspace:
     def on(self, stream: int) -> Buffers:
         """The buffers of a stream.
 
-        A graph that the stream is being captured into has buffers that nothing else uses, and zeroes them whenever it
-        is replayed. They live as long as this object.
+        A graph that the stream is being captured into has buffers that nothing else uses, which are zero before its
+        first replay, and after every one. They live as long as this object.
         """
         capture = self._device.capture_of(stream)
         if capture:

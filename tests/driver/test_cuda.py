@@ -148,6 +148,10 @@ def test_graphs(device: CudaDevice) -> None:
     def queue(stream: int) -> None:
         assert device.capture_of(stream) == 42
         allocated.append(device.allocate(100))
+        device.upload(allocated[-1].address, np.ones(100, np.uint8))
+        device.zero(allocated[-1].address, 100, None)  # not when the graph is replayed
+        assert not bytes_at(device, allocated[-1].address, 100).any()
+        device.upload(allocated[-1].address, np.ones(100, np.uint8))
         prepared.launch({"to": memory.address}, {}, stream)
 
     graph = device.capture(queue, lambda: closed.append(True))
@@ -155,6 +159,7 @@ def test_graphs(device: CudaDevice) -> None:
     assert graph.time_us() == pytest.approx(1000)
     graph.replay()
     assert numbers(device, memory) == [45]
+    assert bytes_at(device, allocated[-1].address, 100).all()
     graph.close()
     assert closed == [True]
 
