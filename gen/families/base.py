@@ -402,6 +402,13 @@ class Family(ABC, Generic[S]):
     def cases(self, spec: S) -> Iterator[Extents]:
         """Awkward sizes, small enough for the CPU run."""
 
+    def far_cases(self, spec: S) -> Iterator[Extents]:
+        """Sizes of few elements, whose rows lie so far apart that elements have numbers beyond 2^33.
+
+        They are run whole, on memory that exists where it is touched.
+        """
+        return iter(())
+
     @abstractmethod
     def base(self, spec: S, shape_class: str) -> tuple[str, Config]:
         """Algorithm and config that a spec gets without any tuning: they take every size of the class."""

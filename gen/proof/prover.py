@@ -13,7 +13,7 @@ from gen.families.base import Expected, Kernel, Limits, Runner, Variant
 from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill, has_elements
 from gen.proof.failures import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure, smallest
 from gen.proof.oracle import disagreement, sharpened
-from gen.proof.sampled import can_sample, check_sampled, sampled_cases
+from gen.proof.sampled import can_sample, check_sampled, far_cases, sampled_cases
 
 CasesOf = Callable[[Variant], Sequence[Case]]
 """Says on which cases a variant is proven."""
@@ -184,4 +184,4 @@ def _cases(variant: Variant, cases: Sequence[Case] | CasesOf | None) -> Sequence
     if cases is not None:
         return cases(variant) if callable(cases) else cases
     family, spec = variant.family, variant.spec
-    return (*cases_of(family, spec), *edge_cases(variant), *sampled_cases(family, spec))
+    return (*cases_of(family, spec), *edge_cases(variant), *sampled_cases(family, spec), *far_cases(family, spec))

@@ -1,4 +1,6 @@
-"""More than 2^32 elements: chosen blocks of the full grid, over memory that exists where it is touched.
+"""Indices beyond 2^32: chosen blocks of the full grid, over memory that exists where it is touched.
+
+So are elements that are few and lie far apart, by `Family.far_cases`: there all blocks run, all results are compared.
 
 The first and the last blocks run, those about element 2^31 and 2^32, those one such step before others, and a few at
 random. Every rule of the CPU run holds. What these blocks write is compared with NumPy, element by element, through
@@ -40,6 +42,8 @@ from gen.proof.storage import Share, Storage, levels_of
 EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
 MULTIPROCESSORS = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
 FEWER = 2**14 + 1  # where all is aligned: strips of a stencil that cost more at the rim are not cut to nothing there
+FEW_MULTIPROCESSORS = 2  # where the elements are few, and all blocks run
+FEW_ELEMENTS = 2**20  # of every array: they are looked at whole
 WHOLE_VECTORS = 64  # elements: rows of a multiple are whole vectors of any element, whole words of any vector
 WHOLE = 256  # blocks: a launch of as many runs whole
 RANDOM_BLOCKS = 4
@@ -73,6 +77,12 @@ def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Ca
             yield Case(
                 extents, Content.INTEGERS, number + 1000 * seed, offset, multiprocessors=multiprocessors, sampled=True
             )
+
+
+def far_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
+    """Problems of few elements that lie far apart, as the family has them; `seed` chooses what they hold."""
+    for number, extents in enumerate(family.far_cases(spec)):
+        yield Case(extents, Content.INTEGERS, number + 1000 * seed, number % 2, FEW_MULTIPROCESSORS, sampled=True)
 
 
 def _large(spec: Spec) -> Iterator[tuple[Extents, int]]:
@@ -177,6 +187,7 @@ class _Sample:
         self._copies: dict[str, str] = {}  # those that are whole by now, and whose they are
         layouts = self._family.layouts(self._spec, case.extents)
         self._buffers = {o.name: self._operand(o, layouts[o.name], k) for k, o in enumerate(self._arrays)}
+        self._few = all(prod(layout.shape) <= FEW_ELEMENTS for layout in layouts.values())
         self._finding: _Finding | None = None
         self._last_is_idle = False
         for scratch in self._plan.scratch:
@@ -186,7 +197,7 @@ class _Sample:
         """Runs every launch of the plan, until something is wrong."""
         for step in steps(self._plan, self._sizes):
             count = prod(step.grid)
-            blocks = self._chosen(count) if count > WHOLE else tuple(range(count))
+            blocks = self._chosen(count) if count > WHOLE and not self._few else tuple(range(count))
             storage = {name: self._storage(buffer, step) for name, buffer in self._buffers.items()}
             counters = self._counters(step) if len(blocks) < count else ()
             for counter in counters:
@@ -218,6 +229,8 @@ class _Sample:
         """What is wrong with what was touched and written."""
         if self._finding is not None:
             return self._finding
+        if self._few:
+            return self._wrong_anywhere()
         for operand in self._arrays:
             found = self._reach(operand)
             if found is None and operand.role != "in":
@@ -225,6 +238,17 @@ class _Sample:
                 found = self._wrong_total(operand) if alone else self._wrong(operand)
             if found is not None:
                 return found
+        return None
+
+    def _wrong_anywhere(self) -> _Finding | None:
+        """Whether results of few elements, all of which were computed, are what NumPy says."""
+        inputs = {operand.name: self._pristine(operand) for operand in self._arrays if operand.role != "out"}
+        expected = self._family.oracle(self._spec, inputs, self._case.extents)
+        for operand in self._arrays:
+            if operand.role != "in":
+                found = self._compare(operand, expected[operand.name], self._buffers[operand.name].view(), [])
+                if found is not None:
+                    return found
         return None
 
     def _operand(self, operand: Operand, layout: Layout, place: int) -> _Buffer:

@@ -22,7 +22,7 @@ from gen.proof.failures import REFUSED, UNTRIED, Failure, Kept, cases_for
 from gen.proof.host import HostRunner
 from gen.proof.launches import check_registers
 from gen.proof.prover import AdjustableRunner, CasesOf, Proof, prove
-from gen.proof.sampled import sampled_cases
+from gen.proof.sampled import far_cases, sampled_cases
 from gen.toolchain.compiled import Compiled
 from gen.workers import Ended, Report, Workers, next_of
 
@@ -111,7 +111,7 @@ def _of_one_spec(
 ) -> Iterator[Verdict]:
     family, spec = variants[0].family, variants[0].spec
     first = (*cases_for(kept, variants[0]), *cases_of(family, spec, seed))
-    last = tuple(sampled_cases(family, spec, seed))
+    last = (*sampled_cases(family, spec, seed), *far_cases(family, spec, seed))
 
     def cases(made: Variant) -> Sequence[Case]:
         return (*first, *edge_cases(made, seed), *last)

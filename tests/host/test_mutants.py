@@ -22,7 +22,7 @@ from gen.proof.build import VARIANTS_PER_UNIT
 from gen.proof.cases import cases_of
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove, unsupported_extents
-from gen.proof.sampled import sampled_cases
+from gen.proof.sampled import far_cases, sampled_cases
 from tests.mutants import LARGE_MUTANTS, MUTANTS, UNCHANGED
 from tests.mutants.change import REFUSED, Mutant, Unchanged, apply
 from tests.outside.scan_family.scan import Scan
@@ -145,7 +145,7 @@ def test_mutant_is_caught_on_a_large_problem(
     record_property("mutant", "caught")
     made = built(mutant)
     assert body(made, mutant.variant) != body(whole(mutant.variant), mutant.variant)
-    (proof,) = prove(runner, [made], tuple(sampled_cases(made.family, made.spec)))
+    (proof,) = prove(runner, [made], (*sampled_cases(made.family, made.spec), *far_cases(made.family, made.spec)))
     assert proof.failure is not None, "nothing was reported"
     assert proof.failure.kind in detectors(mutant), str(proof.failure)
 

@@ -27,7 +27,7 @@ from gen.proof.host import HostRunner
 from gen.proof.memory import FAR, PATTERN_BYTES, Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.prover import prove, unsupported_extents
-from gen.proof.sampled import EDGES, check_sampled, sampled_cases
+from gen.proof.sampled import EDGES, FEW_ELEMENTS, check_sampled, far_cases, sampled_cases
 from tests.fake_family import FakeFamily, FakeSpec, fake_variant
 from tests.outside.scan_family.scan import Scan
 
@@ -109,6 +109,28 @@ def test_problems_whose_results_are_few_but_not_one_are_left_out() -> None:
         assert spec is not None
         (case,) = sampled_cases(family, spec)
         assert np.prod(family.layouts(spec, case.extents)["out"].shape, dtype=object) >= results
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "label"),
+    [
+        ("grid", "sum_f32_axis1"), ("flags", "max_f64_axis0"), ("rows", "argmin_f32_axism1"), ("strided", "sum_i8"),
+        ("columns", "sum_f32_axis0"), ("columns", "prod_f16_axis1"), ("strided", "sum_f32_axis0x2"),
+    ],
+)  # fmt: skip
+def test_rows_that_lie_far_apart_are_reduced_whole(algorithm: str, label: str, host_runner: HostRunner) -> None:
+    family = Reduction()
+    spec = family.from_label(label)
+    assert spec is not None
+    for case in far_cases(family, spec):
+        layout = family.layouts(spec, case.extents)["in"]
+        reach = sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
+        assert reach > 2**33 * layout.dtype.itemsize
+        assert np.prod(layout.shape) < FEW_ELEMENTS
+    made = variant(family, spec, algorithm, family.algorithms[algorithm].config())
+    (proof,) = prove(host_runner, [made], tuple(far_cases(family, spec)))
+    assert proof.failure is None, str(proof.failure)
+    assert proof.cases > 0
 
 
 @pytest.mark.parametrize("keepdims", [False, True])

@@ -33,6 +33,8 @@ ON_SINGLES = "reduction_sum_f32__grid_tpb128_u4_v4_bpm2"  # more than 2^15 vecto
 ON_SECOND = "reduction_sum_f32__grid_tpb128_u8_v16_bpm2_secondpass"
 ON_SECOND_OF_ROWS = "reduction_sum_f32_axis1__grid_tpb128_u8_v16_bpm8_secondpass"
 ON_FLAGS = "reduction_sum_f32__flags_tpb128_u4_v16_bpm2"
+ON_GRID_OF_ROWS = "reduction_sum_f32_axis1__grid_tpb128_u4_v16_bpm2"
+ON_FLAGS_OF_ROWS = "reduction_sum_f32_axis1__flags_tpb128_u4_v16_bpm2"
 ON_INTERLEAVED = "reduction_sum_f32__interleaved_tpb128_u4"
 ON_WIDE = "reduction_sum_f32__interleaved_tpb512_u8"
 ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
@@ -314,6 +316,14 @@ MUTANTS = (
 
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE = (
+    Mutant(
+        "grid: where a row begins in 32 bits", ON_GRID_OF_ROWS, GRID, "in + row * pitch",
+        "in + static_cast<unsigned>(row * pitch)", OUTSIDE_READ,
+    ),
+    Mutant(
+        "flags: where a row begins in 31 bits", ON_FLAGS_OF_ROWS, FLAGS, "in + row * pitch",
+        "in + static_cast<int>(row * pitch)", OUTSIDE_READ,
+    ),
     Mutant("grid: i of 31 bits", ON_SINGLES, SHARE, "  long long i = part", "  int i = part", OUTSIDE_READ),
     Mutant("grid: i of 32 bits", ON_SINGLES, SHARE, "  long long i = part", "  unsigned i = part", "hang"),
     Mutant(

@@ -265,6 +265,18 @@ MUTANTS = (
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE = (
     Mutant(
+        "columns: where a matrix begins in 32 bits", ON_COLUMNS, COLUMNS, "in + matrix * matrix_pitch",
+        "in + static_cast<unsigned>(matrix * matrix_pitch)", OUTSIDE_READ,
+    ),
+    Mutant(
+        "strided: offset in 32 bits", ON_STRIDED, STRIDED, "offset += places[axis] * strides[axis];",
+        "offset += static_cast<unsigned>(places[axis] * strides[axis]);", OUTSIDE_READ,
+    ),
+    Mutant(
+        "strided: offset in 31 bits", ON_STRIDED_TWICE, STRIDED, "offset += places[axis] * strides[axis];",
+        "offset += static_cast<int>(places[axis] * strides[axis]);", OUTSIDE_READ,
+    ),
+    Mutant(
         "columns: column in 31 bits", ON_COLUMNS, COLUMNS,
         "const long long column = strip * kStrip + threadIdx.x * kVecItems;",
         "const int column = static_cast<int>(strip) * kStrip + threadIdx.x * kVecItems;", OVERFLOW, at="column",

@@ -115,6 +115,10 @@ class Reduction(Family[ReductionSpec]):
         return shapes.cases(spec)
 
     @override
+    def far_cases(self, spec: ReductionSpec) -> Iterator[Extents]:
+        return shapes.far_cases(spec)
+
+    @override
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
         return heuristics.base(spec, shapes.ShapeClass(shape_class))
 

@@ -276,6 +276,8 @@ _MATRICES = (
     (2, 9001, 1), (1, 5, 3), (1, 700, 3), (1, 1000, 8), (1, 333, 37), (1, 260, 64), (1, 9, 300), (1, 17, 1029),
     (3, 40, 5), (2, 9, 130), (1, 5, 1), (1, 33, 1), (1, 1021, 1), (1, 33 * 1031, 1),
 )  # fmt: skip
+# Rows, and elements from one to the next, a multiple of every vector's: the last begins beyond element 2^33.
+_FAR_ROWS, _FAR = 67, 2**27 + 4096
 _APART = ((1, 300, 1), (1, 1021, 1), (7, 13, 1), (1, 9, 30))  # elements that do not follow each other
 _KEPT: tuple[tuple[int, ...], ...] = (
     (),
@@ -358,6 +360,19 @@ def cases(spec: ReductionSpec) -> Iterator[Extents]:
         yield problem(spec, several)
         first = spec.axis[0]
         yield problem(spec, (*several[:first], 131, *several[first + 1 :]))  # enough for several blocks a result
+
+
+def far_cases(spec: ReductionSpec) -> Iterator[Extents]:
+    """Few elements in rows that lie far apart: the last one begins beyond element 2^33."""
+    if spec.axis is None:
+        yield problem(spec, (_FAR_ROWS, 13), gap=_FAR)
+    elif spec.axis:
+        yield lying(spec, _FAR_ROWS, 4103, 1, gap=_FAR - 4103)
+        yield lying(spec, 1, _FAR_ROWS, 261, gap=_FAR - 261)
+        yield lying(spec, 3, _FAR_ROWS, 5, gap=_FAR)
+        several = _several(spec)
+        if several is not None:
+            yield problem(spec, (_FAR_ROWS, *several[1:]), gap=_FAR)
 
 
 def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: int = 1) -> Extents:
