@@ -258,7 +258,8 @@ def test_roundings_are_counted_where_something_is_rounded(data: st.DataObject) -
     found = made.algorithm.roundings(made.spec, made.config, case.extents, limits)
     moved_only = all(operand.dtype.kind == "bits" for operand in made.spec.operands)
     to_the_last_bit = moved_only or made.family.name == "stencil"
-    assert found == 0 if to_the_last_bit else 0 < found < 40_000
+    least = 0 if case.extents.get("n", 2) < 2 else 1  # a sum of one element is that
+    assert found == 0 if to_the_last_bit else least <= found < 40_000
 
 
 def test_a_template_is_given_text_numbers_and_frozen_records() -> None:

@@ -40,6 +40,8 @@ ON_WIDE = "reduction_sum_f32__interleaved_tpb512_u8"
 ON_SHFL = "reduction_sum_f32__shfl_tpb128_u2"
 
 TAKEN_AS_CONST = "const State* __restrict__ partials,{{ counted }} long long n) {"
+ON_VARIANCE = "reduction_var_f32__flags_tpb128_u8_v16_bpm2"
+ON_ROWS_OF_SUMS = "reduction_sum_f32_axis1__rows_tpb128_g8_u4_v16"
 VOLATILE = "volatile float* const lanes = data; lanes[i] += lanes[i + stride];"
 
 MUTANTS = (
@@ -92,6 +94,22 @@ MUTANTS = (
     Mutant(
         "sum of bytes in 16 bits", "reduction_sum_u8__single_tpb128_u4_v16", STATE,
         "{{ combined(s.parts[0]) }}", "static_cast<unsigned short>({{ combined(s.parts[0]) }})", WRONG, at="combine",
+    ),
+    # signs, which a bound of more roundings than there are would hide where results are small
+    Mutant(
+        "moments: the mean moves away", ON_VARIANCE, STATE, "(apart, share, a.mean)", "(apart, -share, a.mean)", WRONG,
+    ),
+    Mutant(
+        "moments: squares of one set less those of the other", ON_VARIANCE, STATE,
+        "a.m2 + b.m2", "a.m2 - b.m2", WRONG,
+    ),
+    Mutant(
+        "moments: squares less those between means", ON_VARIANCE, STATE,
+        "(apart * apart,", "(-apart * apart,", WRONG,
+    ),
+    Mutant(
+        "sum: the other way round", ON_ROWS_OF_SUMS, STATE,
+        "{{ combined(s.parts[0]) }}", "a - b", WRONG, at="combine",
     ),
     # grid: heads, tails and guards
     Mutant("grid: tail dropped [1]", ON_GRID, SHARE, "i = first; i < tail;", "i = first; i < 0;", WRONG),

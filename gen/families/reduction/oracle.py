@@ -16,6 +16,7 @@ the accumulator's range.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -26,6 +27,7 @@ from gen.families.exact import sums_are_exact
 from gen.families.reduction.operators import Operator, Rounds, real_type
 from gen.families.reduction.shapes import reduced_axes, result_shape
 from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.state import state_of
 
 MERGE = 8
 """Roundings of a mean, in units of the largest magnitude, in each merge of two sets' moments."""
@@ -194,21 +196,103 @@ def _sum(rows: Array, wide: type, term: Callable[..., Array], *each: Array) -> A
     return found
 
 
-def roundings(spec: ReductionSpec, elements: int, items: int, combinations: int) -> int:
+def chain(count: int) -> int:
+    """Roundings where so many numbers are added one after another: adding the first to the identity is exact."""
+    return max(count - 1, 0)
+
+
+def tree(count: int) -> int:
+    """Roundings on a path where pairs of so many numbers are added, then pairs of their sums, down to one."""
+    return chain(count).bit_length()
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the thread that reads most does by itself.
+
+    Attributes:
+        additions: to sums, on the longest path from an element.
+        merges: of the moments of two sets, on the longest path.
+        run: most elements whose moments are found at once.
+    """
+
+    additions: int
+    merges: int
+    run: int = 1
+
+    @classmethod
+    def of_vectors(cls, spec: ReductionSpec, vec_bytes: int, loads: int, folds: int, ends: int, run: int = 1) -> Share:
+        """The share of a thread that reads vectors.
+
+        Args:
+            spec: what is computed.
+            vec_bytes: of a vector, whose items are added to several states, side by side, which are added at the end.
+            loads: vectors.
+            folds: how often moments of vectors are merged.
+            ends: elements that no vector holds, which are added one by one.
+            run: vectors whose moments are found at once.
+        """
+        items, chains = vec_bytes // spec.dtype.size, state_of(spec).chains(vec_bytes)
+        additions = chain(loads * (items // chains) + ends) + (chains - 1 if loads else 0)
+        return cls(additions, chain(folds + ends), items * run)
+
+    @classmethod
+    def of_tiles(cls, spec: ReductionSpec, n: int, unroll: int, vec_bytes: int, team: int, parts: int = 1) -> Share:
+        """The share of a thread that reads a row by `read_share` of the templates.
+
+        Args:
+            spec: what is computed.
+            n: elements of the row.
+            unroll: vectors that a thread loads at once.
+            vec_bytes: of a vector.
+            team: threads that share a tile.
+            parts: teams that share the row.
+        """
+        items, run = vec_bytes // spec.dtype.size, state_of(spec).run(unroll, vec_bytes)
+        loads, folds = loads_of_thread(n // items, unroll, team, parts, run)
+        ends = 2 * -(-min(items - 1, n) // (team * parts))  # before the first vector, and behind the last
+        return cls.of_vectors(spec, vec_bytes, loads, folds, ends, run)
+
+
+def loads_of_thread(count: int, unroll: int, team: int, parts: int = 1, run: int = 1) -> tuple[int, int]:
+    """How many of `count` loads the thread has that has most, and how often it folds some of them into its state.
+
+    Tiles of `team` x `unroll` are dealt to `parts` teams in turns. A thread folds `run` loads at once, but those of the
+    last tile, where that is not full, one by one.
+    """
+    tiles, left = divmod(count, team * unroll)
+    rounds, more = divmod(tiles, parts)  # full tiles of every team, and how many teams have one more
+    last, folds = min(unroll, -(-left // team)), unroll // run
+    loads_at_last = unroll if more else last
+    folds_at_last = max(min(last, unroll - 1), folds if more or left > (unroll - 1) * team else 0)
+    return rounds * unroll + loads_at_last, rounds * folds + folds_at_last
+
+
+def roundings(spec: ReductionSpec, elements: int, share: Share, combinations: int) -> int:
     """The h of gamma_h.
+
+    Of so many elements no more than one less are added to what is not the identity. An element that is converted or
+    squared is rounded before it is added. A root rounds once, a quotient twice: its divisor, the number of elements, is
+    converted.
 
     Args:
         spec: what is computed.
         elements: reduced to one result.
-        items: elements that a run of `fold` adds at once, before it merges their moments.
-        combinations: of states on the longest path from an element to the result.
-
-    The lift (a square, a narrower type) and the result (a quotient, a root) may each round too.
+        share: what a thread does before it hands on its state.
+        combinations: of states of threads and blocks, on the longest path to the result.
     """
-    kinds = {operator.rounds for operator in spec.operators}
-    most = combinations + (0 if spec.op == ("sum",) else 4)
-    if Rounds.MOMENTS in kinds:
-        most = 2 * items + MERGE * combinations + 8
-    if Rounds.PRODUCT in kinds:
-        most = max(most, elements + 4)  # every multiplication rounds the one result
-    return most if kinds != {Rounds.NEVER} else 0
+    converted = any(part.converts for part in state_of(spec).parts)
+    additions = min(share.additions + combinations, chain(elements))
+    merges = min(share.merges + combinations, chain(elements))
+    most = 0
+    for operator in spec.operators:
+        match operator.rounds:
+            case Rounds.SUM:
+                lifted = converted + (operator.name in ("sumsq", "norm"))
+                finished = {"mean": 2, "norm": 1}.get(operator.name, 0)
+                most = max(most, lifted + additions + finished)
+            case Rounds.PRODUCT:  # every multiplication, and every conversion, rounds the one result
+                most = max(most, elements * (1 + converted))
+            case Rounds.MOMENTS:
+                most = max(most, 2 * share.run + MERGE * merges + 8)
+    return most

@@ -16,6 +16,7 @@ from gen.families.reduction.algorithms.common import (
     Combine,
     ReductionAlgorithm,
     beyond_resident,
+    combine_roundings,
     few_second_passes,
     has_rows,
     holds_no_element,
@@ -23,7 +24,7 @@ from gen.families.reduction.algorithms.common import (
     not_resident,
     shared_plan,
 )
-from gen.families.reduction.oracle import roundings
+from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import Form, form
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
@@ -145,14 +146,15 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
             second=(n, inner, (U32, strips)),
         )
 
+    @override
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
-        """The rows of one thread, the threads below each other, the partials of one thread, those again."""
+        n, threads = extents["n"], config.rows_y
         splits = self.splits(spec, config).at({**extents, **limits.sizes()})
-        tiles = -(-extents["n"] // (config.rows_y * config.unroll))
-        own = -(-tiles // splits) * config.unroll
-        tree = config.rows_y.bit_length()
-        finish = -(-splits // config.rows_y) + tree if splits > 1 else 0
-        return roundings(spec, extents["n"], config.unroll, own + tree + finish)
+        own, folds = loads_of_thread(n, config.unroll, threads, splits, run=config.unroll)
+        runs = extents["inner"] % (config.vec_bytes // spec.dtype.size) == 0  # else some columns fill no vector
+        share = Share(chain(own), chain(folds if runs else own), config.unroll)
+        combined = combine_roundings(config.combine, splits, threads, tree)
+        return roundings(spec, n, share, tree(min(threads, n)) + combined)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: ColumnsConfig) -> int:
@@ -233,16 +235,17 @@ class Stream(ReductionAlgorithm[StreamConfig]):
         numbers = ((I64, size("n")), (I32, size("inner")), (I32, self.active(config)))
         return shared_plan(spec, config.combine, block, numbers, splits=blocks, states=blocks * size("inner"))
 
+    @override
     def roundings(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
-        """The vectors of one thread, the block's tree, head and tail, the last block's partials and its tree."""
         sizes = {**extents, **limits.sizes()}
         blocks, active, columns = self.blocks(spec, config).at(sizes), self.active(config).at(sizes), extents["inner"]
-        items = config.vec_bytes // spec.dtype.size
-        own = -(-extents["n"] * columns // (blocks * active * items)) + 1
-        tree = (active * items // columns).bit_length() + 2 * items
-        teams = max(config.threads_per_block // columns, 1)
-        finish = -(-blocks // teams) + teams.bit_length() if teams > 1 else blocks
-        return roundings(spec, extents["n"], config.unroll, own + tree + finish)
+        n, items = extents["n"], config.vec_bytes // spec.dtype.size
+        own, folds = loads_of_thread(n * columns // items, config.unroll, blocks * active, run=config.unroll)
+        share = Share(chain(own), chain(folds), config.unroll)
+        ends = 2 * -(-(items - 1) // columns)  # of a column, before the first vector and behind the last
+        combined = tree(min(active * items // columns, n)) + ends
+        combined += combine_roundings(config.combine, blocks, max(config.threads_per_block // columns, 1), tree)
+        return roundings(spec, n, share, combined)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: StreamConfig) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from gen.dtypes import U32, U64, DType, LoadModifier
 from gen.families.base import Algorithm, Launch, Plan, Scratch
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr
+from gen.families.reduction.oracle import chain, tree
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -22,6 +23,8 @@ SEVERAL_WAVES = 64
 """Blocks for each multiprocessor that come one after another: several times what it holds."""
 LANE_CHAINS = 4
 """Chains in which one thread combines the states of a warp: `kLaneChains` in the template."""
+TAKEN_AT_ONCE = 4
+"""States that a thread waits for at once: `kBatch` in the template."""
 
 
 class Combine(Enum):
@@ -160,11 +163,31 @@ def shared_plan(
     return Plan((launch, last), memory)
 
 
-def block_roundings(threads_per_block: int) -> int:
-    """Combinations on a path through a block: five shuffles in each warp, five over the warps' states."""
-    return 5 + 5 * (threads_per_block > WARP)
+def block_roundings(states: int) -> int:
+    """Roundings of a block reduce by shuffles of so many states: those of each warp, then those of the warps."""
+    return tree(min(states, WARP)) + tree(-(-states // WARP))
 
 
-def lane_roundings(threads_per_block: int) -> int:
-    """Combinations where a lane takes a state of each warp, and one thread those of all lanes in chains."""
-    return threads_per_block // WARP - 1 + WARP // LANE_CHAINS + LANE_CHAINS
+def lane_roundings(states: int) -> int:
+    """The same where a lane takes a state of each warp, and one thread those of all lanes, in chains."""
+    lanes = min(states, WARP)
+    return chain(-(-states // WARP)) + chain(-(-lanes // LANE_CHAINS)) + chain(min(lanes, LANE_CHAINS))
+
+
+def combine_roundings(combine: Combine, splits: int, threads: int, block_reduce: Callable[[int], int]) -> int:
+    """Roundings on a path from the partial result of a block to the result.
+
+    Args:
+        combine: the combine strategy.
+        splits: blocks of a result.
+        threads: of the block that combines partial results, as far as they share those of one result.
+        block_reduce: roundings of its block reduce, by the number of states.
+    """
+    if splits == 1:
+        return 0
+    if combine is Combine.FLAGS:  # those taken over at once are added first, then to what the thread has
+        own = -(-(splits - 1) // threads)
+        taken = chain(min(own, TAKEN_AT_ONCE)) + -(-own // TAKEN_AT_ONCE)
+    else:
+        taken = chain(-(-splits // threads))
+    return taken + block_reduce(min(splits, threads))

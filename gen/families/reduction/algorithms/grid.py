@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from typing_extensions import override
@@ -21,6 +22,7 @@ from gen.families.reduction.algorithms.common import (
     arguments,
     beyond_resident,
     block_roundings,
+    combine_roundings,
     few_second_passes,
     has_rows,
     holds_no_element,
@@ -31,7 +33,7 @@ from gen.families.reduction.algorithms.common import (
     scratch,
     shared_plan,
 )
-from gen.families.reduction.oracle import roundings
+from gen.families.reduction.oracle import Share, chain, roundings, tree
 from gen.families.reduction.shapes import MOST_GROUPS, Form, form
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
@@ -99,25 +101,18 @@ class Sharing(ReductionAlgorithm[C]):
             spec, combine, block, numbers, splits=blocks, states=most, groups=size("outer"), tickets=most, second=(n,)
         )
 
-    def tree(self, spec: ReductionSpec, config: C) -> int:
-        """Combinations on a path through a block."""
-        return block_roundings(config.threads_per_block)
+    def block_reduce(self, spec: ReductionSpec, states: int) -> int:
+        """Roundings of the block reduce of so many states."""
+        return block_roundings(states)
 
+    @override
     def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the chains, two blocks' trees, the partials of one thread."""
+        n, threads = extents["n"], config.threads_per_block
         blocks = self.blocks(spec, config).at({**extents, **limits.sizes()})
-        tree = self.tree(spec, config)
-        finish = -(-blocks // config.threads_per_block) + tree if blocks > 1 else 0
-        return self.roundings_after(spec, config, extents["n"], blocks, tree + finish)
-
-    def roundings_after(self, spec: ReductionSpec, config: C, n: int, blocks: int, further: int) -> int:
-        """Those of a row of n elements that so many blocks share, with `further` combinations of threads' states."""
-        items = config.vec_bytes // spec.dtype.size
-        vectors = -(-n // items)
-        states = state_of(spec).chains(config.vec_bytes)
-        tiles = -(-vectors // (config.threads_per_block * config.unroll))
-        own = -(-tiles // blocks) * config.unroll * max(items // states, 1) + 2 + states
-        return roundings(spec, n, items * state_of(spec).run(config.unroll, config.vec_bytes), own + further)
+        reduce = partial(self.block_reduce, spec)
+        combined = combine_roundings(self.combine(config), blocks, threads, reduce)
+        share = Share.of_tiles(spec, n, config.unroll, config.vec_bytes, threads, blocks)
+        return roundings(spec, n, share, reduce(min(threads, n)) + combined)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: C) -> int:
@@ -191,8 +186,8 @@ class Flags(Sharing[FlagsConfig]):
         return Combine.FLAGS
 
     @override
-    def tree(self, spec: ReductionSpec, config: FlagsConfig) -> int:
-        return lane_roundings(config.threads_per_block) if state_of(spec).light else super().tree(spec, config)
+    def block_reduce(self, spec: ReductionSpec, states: int) -> int:
+        return lane_roundings(states) if state_of(spec).light else block_roundings(states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,15 +282,18 @@ class Cluster(Sharing[ClusterConfig]):
             return Plan((launch,))
         return Plan((launch,), scratch(spec, Combine.TICKET, clusters, most if rows else clusters, tickets))
 
+    @override
     def roundings(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> int:
-        """Those of a thread, a warp, the warps' states of a lane, a warp again; the partials of a lane, a warp."""
+        n, threads = extents["n"], config.threads_per_block
         clusters = self.clusters(spec, config).at({**extents, **limits.sizes()})
-        warp = block_roundings(WARP)
-        warps = config.blocks_per_cluster * config.threads_per_block // WARP
-        end = -(-clusters // WARP) + warp if clusters > 1 else 0
-        return self.roundings_after(
-            spec, config, extents["n"], clusters * config.blocks_per_cluster, warp + -(-warps // WARP) + warp + end
-        )
+        blocks = clusters * config.blocks_per_cluster
+        share = Share.of_tiles(spec, n, config.unroll, config.vec_bytes, threads, blocks)
+        # One warp takes the states of all warps of the cluster, and that of the last cluster those of the others.
+        tiles = -(-n // (threads * config.unroll * (config.vec_bytes // spec.dtype.size)))
+        warps = min(config.blocks_per_cluster, tiles) * threads // WARP
+        combined = chain(-(-warps // WARP)) + tree(min(warps, WARP))
+        combined += combine_roundings(Combine.TICKET, clusters, WARP, tree)
+        return roundings(spec, n, share, tree(min(WARP, n)) + combined)
 
     def _most(self, spec: ReductionSpec, config: ClusterConfig) -> Expr:
         """Clusters that there may be of a row."""
@@ -355,13 +353,13 @@ class Strided(ReductionAlgorithm[StridedConfig]):
             second=(n,),
         )
 
+    @override
     def roundings(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> int:
-        """The elements of one thread, two blocks' trees, the partials of one thread."""
+        n, threads = extents["n"], config.threads_per_block
         splits = self.splits(config).at({**extents, **limits.sizes()})
-        own = -(-extents["n"] // (splits * config.threads_per_block))
-        tree = block_roundings(config.threads_per_block)
-        finish = -(-splits // config.threads_per_block) + tree if splits > 1 else 0
-        return roundings(spec, extents["n"], 1, own + tree + finish)
+        own = chain(-(-n // (splits * threads)))
+        combined = combine_roundings(config.combine, splits, threads, block_roundings)
+        return roundings(spec, n, Share(own, own), block_roundings(min(threads, n)) + combined)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: StridedConfig) -> int:

@@ -20,6 +20,7 @@ from gen.families.base import Extents, Launch, Limits, Named, Plan, Scratch, bey
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.reduction.algorithms.common import ReductionAlgorithm, block_roundings
+from gen.families.reduction.oracle import Share, chain, roundings, tree
 from gen.families.reduction.shapes import Form, form
 from gen.families.reduction.spec import ReductionSpec
 
@@ -104,11 +105,12 @@ class BlockPartials(ReductionAlgorithm[C]):
         )
         return Plan((copy, self.main(spec, config), last), (Scratch("work", n * spec.dtype.size), partials))
 
+    @override
     def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
-        """The data blocks, the block's tree, the partials of one thread, the last block's tree."""
-        finish = -(-self.blocks(config).at(extents) // config.threads_per_block)
-        tree = max(config.threads_per_block.bit_length() - 1, block_roundings(config.threads_per_block))
-        return config.folded + tree + finish + block_roundings(config.threads_per_block)
+        n, threads = extents["n"], config.threads_per_block
+        blocks = self.blocks(config).at(extents)
+        second = chain(-(-blocks // threads)) + block_roundings(min(blocks, threads))
+        return roundings(spec, n, Share(chain(min(config.folded, -(-n // threads))), 0), tree(min(threads, n)) + second)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: C) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from typing_extensions import override
@@ -20,7 +20,7 @@ from gen.families.reduction.algorithms.common import (
     lane_roundings,
     outputs,
 )
-from gen.families.reduction.oracle import roundings
+from gen.families.reduction.oracle import Share, loads_of_thread, roundings
 from gen.families.reduction.shapes import MANY_ROWS, Form, form
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
@@ -96,14 +96,13 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         )
         return Plan((launch,))
 
+    @override
     def roundings(self, spec: ReductionSpec, config: RowsConfig, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the chains, the group's shuffles or the block's tree."""
-        items = config.vec_bytes // spec.dtype.size
-        states = state_of(spec).chains(config.vec_bytes)
-        vectors = -(-extents["n"] // items)
-        tree = config.group.bit_length() if config.group <= WARP else block_roundings(config.group)
-        own = -(-vectors // config.group) * max(items // states, 1) + 2 * -(-items // config.group) + states
-        return roundings(spec, extents["n"], items * state_of(spec).run(config.unroll, config.vec_bytes), own + tree)
+        n = extents["n"]
+        share = Share.of_tiles(spec, n, config.unroll, config.vec_bytes, config.group)
+        if config.rows_at_once > 1:  # short rows are read without runs
+            share = replace(share, merges=max(share.merges, config.unroll + config.vec_bytes // spec.dtype.size))
+        return roundings(spec, n, share, block_roundings(min(config.group, n)))
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
@@ -185,17 +184,13 @@ class Single(ReductionAlgorithm[SingleConfig]):
         block = (config.threads_per_block, 1, 1)
         return Plan((Launch((ONE, ONE, ONE), block, ("in", *outputs(spec), (I32, size("n")))),))
 
+    @override
     def roundings(self, spec: ReductionSpec, config: SingleConfig, extents: Extents, limits: Limits) -> int:
-        """Vectors of one thread, head and tail, the chains, the block's tree or one thread's chains."""
-        items = config.vec_bytes // spec.dtype.size
-        states = state_of(spec).chains(config.vec_bytes)
-        vectors = -(-extents["n"] // items)
-        rounds = -(-vectors // (config.threads_per_block * config.unroll))
-        own = rounds * config.unroll * max(items // states, 1) + 2 + states
-        tree = block_roundings(config.threads_per_block)
-        if config.block_reduce is BlockReduce.SHARED:
-            tree = lane_roundings(config.threads_per_block)
-        return roundings(spec, extents["n"], items, own + tree)
+        n, threads, items = extents["n"], config.threads_per_block, config.vec_bytes // spec.dtype.size
+        loads, _ = loads_of_thread(n // items, config.unroll, threads)
+        share = Share.of_vectors(spec, config.vec_bytes, loads, folds=loads, ends=int(items > 1))
+        by_lanes = config.block_reduce is BlockReduce.SHARED
+        return roundings(spec, n, share, (lane_roundings if by_lanes else block_roundings)(min(threads, n)))
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: SingleConfig) -> int:
