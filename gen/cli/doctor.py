@@ -86,6 +86,7 @@ def examine() -> tuple[Finding, ...]:
     """Everything that gen stands on, what it needs most first. Never raises; starts no GPU."""
     from gen.gpu.device import cuda_of_driver
     from gen.report.counters import profiler
+    from gen.runtime import launcher
     from gen.toolchain.headers import headers_for_gpp, headers_version
     from gen.toolchain.link import find_linker
     from gen.toolchain.sass import disassembler
@@ -128,6 +129,10 @@ def examine() -> tuple[Finding, ...]:
             "g++", _says(shutil.which("g++"), "-dumpfullversion"), "proving kernels on the CPU",
             "nothing is proven without a GPU", f"apt install g++, version {OLDEST_GXX} or newer",
             least=OLDEST_GXX, required=True,
+        ),
+        Finding(
+            "Python's headers", python, "repeating calls of kernels in a few microseconds", "a call takes about 30 us",
+            "apt install python3-dev, and g++", launcher.lacking() is None,
         ),
         finding(
             "addr2line", _says(shutil.which("addr2line"), "--version"),

@@ -68,24 +68,31 @@ def program(folder: Path) -> Any | None:
         return sys.modules.get(NAME)
 
 
+def lacking() -> str | None:
+    """What is missing to build the program; None if nothing is."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "a Python with its global lock"
+    if which("g++") is None:
+        return "g++"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return None if header.is_file() else str(header)
+
+
 def _built(cache: Cache) -> Path:
     """The program's file. Raises GenError if it cannot be built."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise GenError("The launcher", "needs the global lock of Python")
     source = files("gen.runtime").joinpath("launcher.cpp").read_bytes()
     include = sysconfig.get_path("include")
     key = content_key({"source": source, "flags": FLAGS, "python": str(sysconfig.get_config_var("EXT_SUFFIX"))})
     found = cache.file(key)
     if found is not None:
         return found
-    gpp = which("g++")
-    if gpp is None or not Path(include, "Python.h").is_file():
-        lacking = "g++" if gpp is None else f"{include}/Python.h"
-        raise GenError("The launcher", f"needs {lacking} to be built")
+    missing = lacking()
+    if missing is not None:
+        raise GenError("The launcher", f"needs {missing} to be built")
     with tempfile.TemporaryDirectory(prefix="gen-launcher-") as made:
         text, library = Path(made, "launcher.cpp"), Path(made, "launcher.so")
         text.write_bytes(source)
-        command = [gpp, *FLAGS, f"-I{include}", "-o", str(library), str(text)]
+        command = ["g++", *FLAGS, f"-I{include}", "-o", str(library), str(text)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
             raise GenError("The launcher", "does not compile", done.stderr.strip())
