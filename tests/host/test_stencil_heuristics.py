@@ -10,12 +10,14 @@ import pytest
 import gen
 from gen.arch import Limits, known_architectures
 from gen.dtypes import F16, F32, F64, DType
+from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.algorithms.overlapped import OverlappedConfig
 from gen.families.stencil.algorithms.temporal import TemporalConfig, most_registers, registers
 from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary
+from gen.runtime.dispatch import Chooser
 from tests.stencils import FAMILY
 
 FORMS = {"star": gen.star, "box": gen.box}
@@ -24,6 +26,8 @@ EACH = [(form, radius) for form in FORMS for radius in range(1, 5)]
 
 H100 = Limits.of("sm_90")
 H200 = replace(H100, memory_bytes_per_second=4.917e12)  # as its driver says
+
+SHORT_ROWS = ("naive_x4_y32_u1", "naive_x8_y32_u1")
 
 
 def tags(spec: StencilSpec, shape_class: str, limits: Limits = H200) -> list[str]:
@@ -37,14 +41,15 @@ def test_every_star_and_box_has_fused_steps_among_the_first(boundary: Boundary, 
         spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
         many = tags(spec, MANY_STEPS)
         assert many[0].startswith("temporal"), (form, radius)
-        assert len(many) == len(set(many)) <= 13
+        assert len(many) == len(set(many)) <= 15
 
 
 def test_one_step_streams_unless_the_code_would_be_too_long() -> None:
     for form, radius in EACH:
         first = tags(gen.stencil(FORMS[form](2, radius)), ONE_STEP)
-        assert all(tag.startswith("stream") for tag in first)
-        assert first or (form, radius) == ("box", 4)
+        assert [tag for tag in first if tag not in SHORT_ROWS] == [tag for tag in first if tag.startswith("stream")]
+        assert tuple(first[-2:]) == SHORT_ROWS
+        assert first[0].startswith("stream") or (form, radius) == ("box", 4)
 
 
 @pytest.mark.parametrize(
@@ -123,3 +128,28 @@ def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, 
         first = next(iter(heuristic_variants(FAMILY, spec, MANY_STEPS, H200)))
         assert isinstance(first.config, TemporalConfig)
         assert most_registers(first.config) - registers(spec, first.config) >= 8, (form, radius)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "steps", "name"),
+    [  # cases that lost to others on an H200, and neighbours that won
+        (gen.stencil(gen.star(2, 2)), (1_500_000, 3), 1, "naive_x4_y32_u1"),
+        (gen.stencil(gen.star(2, 7)), (65536, 12), 1, "naive_x8_y32_u1"),
+        (gen.stencil(gen.star(2, 1), dtype="f64"), (15, 257), 1, "naive_x32_y8_u1"),
+        (gen.stencil(gen.star(2, 3)), (5, 75704), 1, "naive_x32_y8_u1"),
+        (gen.stencil(gen.box(2, 4)), (127, 98), 110, "naive_x32_y8_u1"),
+        (gen.stencil(gen.box(2, 5), dtype="f64"), (16, 380), 43, "naive_x32_y8_u1"),
+        (gen.stencil(gen.star(2, 1)), (8192, 8192), 1, "stream"),
+        (gen.stencil(gen.box(2, 1)), (2_236_304, 128), 1, "stream"),
+        (gen.stencil(gen.box(2, 1)), (13, 11136), 190, "temporal"),
+        (gen.stencil(gen.star(2, 1)), (2048, 2048), 1000, "temporal"),
+        (gen.stencil(gen.star(2, 5)), (16384, 2328), 12, "temporal"),
+    ],
+)
+def test_untuned_little_arrays_and_short_rows_get_a_thread_a_cell(
+    spec: StencilSpec, shape: tuple[int, ...], steps: int, name: str
+) -> None:
+    extents = {**extents_of(FAMILY, spec, shape), STEPS: steps}
+    chosen = Chooser(FAMILY, spec, (), "", H100).choose(extents).variant
+    assert chosen.name.partition("__")[2].startswith(name)
+    assert chosen.algorithm.slow_path_reason(spec, chosen.config, extents, 16) is None

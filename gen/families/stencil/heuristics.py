@@ -7,7 +7,6 @@ of the device from its limits; which share of them is reached was set with what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import product
 
 from gen.arch import SHUFFLES_PER_CLOCK, Limits
@@ -17,6 +16,7 @@ from gen.families.stencil.algorithms.common import cells_of_vector, mirrored_rea
 from gen.families.stencil.algorithms.overlapped import Overlapped, OverlappedConfig
 from gen.families.stencil.algorithms.stream import StreamConfig
 from gen.families.stencil.algorithms.temporal import Columns, Temporal, TemporalConfig, most_registers, registers
+from gen.families.stencil.algorithms.tiled import NaiveConfig
 from gen.families.stencil.spec import StencilSpec
 
 Choice = tuple[str, Config]
@@ -33,14 +33,10 @@ OTHER_INSTRUCTIONS = 0.7  # instructions a cell and step beside sums and shuffle
 
 
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
-    """`stream`: the more neighbours a cell has, the more rows a warp computes."""
+    """`stream`: the more neighbours a cell has, the more rows a warp computes; then what is for short rows."""
     if len(spec.axes) > 2:
         return ()  # nothing is faster than base yet
-    narrow = ((2, 1, 4), (4, 1, 4), (4, 1, 8), (2, 1, 8), (8, 1, 4), (4, 2, 4))
-    wide = ((8, 1, 2), (8, 2, 2), (16, 1, 2), (8, 1, 4), (16, 1, 4), (16, 2, 2), (4, 1, 4), (2, 1, 4))
-    if len(spec.taps) <= MANY_WEIGHTS and spec.dtype.size > 2 and reach_of(spec).high <= 3:
-        return _streams(narrow)
-    return _streams(wide if len(spec.taps) > MANY_WEIGHTS else (*narrow[1:3], *narrow[:1], *narrow[3:]))
+    return (*_streams(spec), *_short_rows(spec))
 
 
 def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
@@ -48,7 +44,8 @@ def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     if len(spec.axes) > 2:
         return one_step(spec)
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
-    return (*fused[: MAX_FUSED_VARIANTS // 2], *one_step(spec)[:2], *fused[MAX_FUSED_VARIANTS // 2 :])
+    half = MAX_FUSED_VARIANTS // 2
+    return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_short_rows(spec))
 
 
 def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
@@ -139,7 +136,18 @@ def _rounded(spec: StencilSpec) -> float:
     return 2.0 if spec.dtype != spec.accumulator else 0.0
 
 
-def _streams(shapes: Iterable[tuple[int, int, int]]) -> tuple[Choice, ...]:
+def _short_rows(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Narrow blocks, where an array has rows."""
+    return tuple(("naive", NaiveConfig(block_x=lanes, block_y=32)) for lanes in (4, 8) if len(spec.axes) > 1)
+
+
+def _streams(spec: StencilSpec) -> tuple[Choice, ...]:
+    narrow = ((2, 1, 4), (4, 1, 4), (4, 1, 8), (2, 1, 8), (8, 1, 4), (4, 2, 4))
+    wide = ((8, 1, 2), (8, 2, 2), (16, 1, 2), (8, 1, 4), (16, 1, 4), (16, 2, 2), (4, 1, 4), (2, 1, 4))
+    shapes: tuple[tuple[int, int, int], ...] = wide
+    if len(spec.taps) <= MANY_WEIGHTS:
+        plain = spec.dtype.size > 2 and reach_of(spec).high <= 3
+        shapes = narrow if plain else (*narrow[1:3], *narrow[:1], *narrow[3:])
     return tuple(
         ("stream", StreamConfig(rows=rows, warps_across=across, warps_down=down)) for rows, across, down in shapes
     )

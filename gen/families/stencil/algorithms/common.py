@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
+from math import prod
 from operator import mul
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from typing_extensions import override
 
 from gen.arch import MAX_THREADS_PER_BLOCK, WARP
 from gen.dtypes import F16, F32, F64, I64, U32, DType
-from gen.families.base import Algorithm, Launch, Plan, Scratch
+from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
@@ -23,6 +24,11 @@ C = TypeVar("C", bound=Config)
 
 SPARE, WEIGHTS = "spare", "weights"  # scratch memory
 COPY_THREADS = 256  # of a block that copies
+# What `naive` takes, by fits to times on an H200 (bench/potholes-h200.json, bench/stencil-nvidia-h200.json): for a
+# launch, for each term of a cell one after the other, and for each cell and term where the device is full.
+_LAUNCH_US, _TERM_US, _CELL_US, _CELL_TERM_US = 2.0, 0.01, 3.2e-6, 0.19e-6
+LITTLE_CELLS = 1 << 19  # so few that each should have a thread, on a large device
+_LANES_OF_SHORT_ROW = 8  # that `naive` gives it at least
 VECTOR_BYTES = 16
 _LINE_CHARACTERS = 88  # of weights
 
@@ -294,3 +300,16 @@ def _copy(spec: StencilSpec) -> Launch:
         arguments=("in", "out", *numbers(spec, size("in_pitch"))),
         entry="_copy",
     )
+
+
+def cells_of(spec: StencilSpec, extents: Extents) -> int:
+    """Cells of an array."""
+    return prod(extents[axis] for axis in spec.axes)
+
+
+def single_step_us(spec: StencilSpec, extents: Extents) -> float:
+    """About what one launch of `naive` takes for one time step, on a large device."""
+    threads = -(-extents["cols"] // _LANES_OF_SHORT_ROW) * _LANES_OF_SHORT_ROW
+    threads *= prod(extents[axis] for axis in spec.axes[:-1])
+    each = (_CELL_US + _CELL_TERM_US * len(spec.taps)) * (spec.accumulator.size // 4)
+    return _LAUNCH_US + _TERM_US * len(spec.taps) + threads * each

@@ -18,9 +18,11 @@ from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
+    LITTLE_CELLS,
     VECTOR_BYTES,
     StencilAlgorithm,
     beyond_axes,
+    cells_of,
     cells_of_vector,
     neighbours_of_rows,
     reach_of,
@@ -30,6 +32,7 @@ from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
 MAX_ROWS_AHEAD = 16  # rows of a warp on their way at once
+_FEW_LANES = 4  # a part of those of a warp, of which rows should fill more
 _OTHER_REGISTERS = 24  # registers beside cells
 _MAX_TERMS_OF_LANE = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
 
@@ -76,6 +79,18 @@ class Stream(StencilAlgorithm[StreamConfig]):
             return f"it needs about {needed} registers a thread, and blocks of {warps} warps leave {allowed}"
         if len(spec.taps) * config.rows * cells_of_vector(spec) > _MAX_TERMS_OF_LANE:
             return "its code would be too long"
+        return None
+
+    def slow_path_reason(self, spec: StencilSpec, config: StreamConfig, extents: Extents, alignment: int) -> str | None:
+        """Warps of many cells need many cells, and long rows.
+
+        On an H200 it took 6 to 36 us for 8 to 400 thousand cells, and 572 for rows of 3 (bench/potholes-h200.json).
+        """
+        cells, lanes = cells_of(spec, extents), WARP * cells_of_vector(spec)
+        if cells < LITTLE_CELLS:
+            return f"{cells} cells are few for a large device: each should have a thread"
+        if len(spec.axes) > 1 and extents["cols"] * _FEW_LANES < lanes:
+            return f"rows of {extents['cols']} cells fill few of the {lanes} that a warp has side by side"
         return None
 
     @override

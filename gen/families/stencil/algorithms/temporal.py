@@ -27,6 +27,7 @@ from gen.families.stencil.algorithms.common import (
     numbers,
     reach_of,
     rim_of,
+    single_step_us,
     stepping,
     window_lines,
 )
@@ -37,6 +38,10 @@ MAX_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 ROWS_AHEAD = 4  # on their way to shared memory
 _MAX_UNROLLED_ROWS = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
+# Of a warp for each multiply-add of a lane, by a fit to nine times on an H200 (bench/potholes-h200.json) of 2 to 9.
+_CLOCKS_A_TERM, _CLOCKS_PER_US = 4.0, 1700.0
+_LAUNCH_US, _WORSE = 2.0, 1.2
+_MULTIPROCESSORS = 132  # of a large device: sizes are judged by those of an H100 or H200
 END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
 
 
@@ -99,6 +104,15 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
             if extents[axis] > MAX_EXTENT:
                 return f"it counts {axis} in 32 bits"
         return super().unsupported_extents(spec, config, extents, limits)
+
+    def slow_path_reason(
+        self, spec: StencilSpec, config: TemporalConfig, extents: Extents, alignment: int
+    ) -> str | None:
+        """Strips must be long beside the rows that fused steps repeat, and rows beside a warp."""
+        fused, single = launch_us(spec, config, extents), config.steps * single_step_us(spec, extents)
+        if fused > _WORSE * single:
+            return f"a launch of {config.steps} steps takes about {fused:.0f} us, and single ones {single:.0f} us"
+        return None
 
     def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
         """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""
@@ -205,6 +219,14 @@ class _Blocks:
     def count(self) -> Expr:
         """Blocks of a grid: those at the ends of the rows have shorter strips, and more of them."""
         return self.strips * (self.inner + (self.across - self.inner) * END_STRIPS)
+
+
+def launch_us(spec: StencilSpec, config: TemporalConfig, extents: Extents) -> float:
+    """About what a launch takes on a large device: what its warps do, row after row of a strip."""
+    strips = _Blocks.of(spec, config).strips.at({**extents, "multiprocessors": _MULTIPROCESSORS})
+    rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
+    terms = len(spec.taps) * config.steps * _cells(spec, config) * (spec.accumulator.size // 4)
+    return _LAUNCH_US + rows * terms * _CLOCKS_A_TERM / _CLOCKS_PER_US
 
 
 def registers(spec: StencilSpec, config: TemporalConfig) -> int:

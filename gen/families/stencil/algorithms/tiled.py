@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from gen.arch import WARP
 from gen.dtypes import LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Plan
 from gen.families.config import Config, choice, load_modifier, tunable
@@ -35,8 +36,8 @@ _WEIGHTS_HELP = "where the kernel finds its weights"
 class NaiveConfig(Config):
     """How `naive` lays threads over the cells."""
 
-    block_x: int = tunable("x", (32, 64, 128), base=32, help="threads of a block along a row")
-    block_y: int = tunable("y", (2, 4, 8), base=8, help="threads of a block down the rows")
+    block_x: int = tunable("x", (4, 8, 32, 64, 128), base=32, help="threads of a block along a row")
+    block_y: int = tunable("y", (2, 4, 8, 32), base=8, help="threads of a block down the rows")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG)
     coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
@@ -44,6 +45,11 @@ class NaiveConfig(Config):
     def unsearched(self) -> str | None:
         """Weights in memory and operators are for comparison: they are offered where everything else is plain."""
         plain = self.load_modifier is LoadModifier.DEFAULT
+        narrow = self.block_x < WARP
+        if narrow != (self.block_y == WARP):
+            return "blocks have 32 rows of threads where a row has 4 or 8 of them"
+        if narrow and not (plain and self.unroll == 1 and self.coefficients is Coefficients.LITERAL):
+            return "narrow blocks are for short rows, and are offered where everything else is plain"
         if self.unroll > 1 and not plain:
             return "a cache operator goes with unroll 1"
         if self.coefficients is not Coefficients.LITERAL and (self.unroll > 1 or self.block_y != 8 or not plain):
@@ -93,6 +99,12 @@ class Naive(StencilAlgorithm[NaiveConfig]):
     @override
     def edge_cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
         return edge_cases_of(spec, _tiles(spec, config))
+
+    def slow_path_reason(self, spec: StencilSpec, config: NaiveConfig, extents: Extents, alignment: int) -> str | None:
+        """Narrow blocks are for short rows."""
+        if config.block_x < WARP and extents["cols"] > 2 * config.block_x:
+            return f"rows of {extents['cols']} cells are long: warps should lie along them"
+        return None
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
         """All weights, those around the others that are 0 too, and whether their planes are all written out."""
