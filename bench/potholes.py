@@ -451,7 +451,12 @@ def on_gpu(options: argparse.Namespace) -> int:
             print(f"Without {name}: {reason}")
         results = resumed(options.json, meta)
         if options.losses is not None:
-            lost = {row.case for row in results.rows if row.ratio is not None and row.ratio < options.losses}
+            asked_for = {case.name for case in cases}
+            lost = {
+                row.case
+                for row in results.rows
+                if row.case in asked_for and row.ratio is not None and row.ratio < options.losses
+            }
             results.rows = [row for row in results.rows if row.case not in lost or row.tuned_us is not None]
             cases = tuple(case for case in cases if case.name in lost)
         measure(comparisons, cases, results, options.seconds - (time.monotonic() - start), ahead, tune)
