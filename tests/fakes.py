@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gen.errors import CompileError, UnlinkedError
 from gen.families.base import Array, Limits, Variant
+from gen.proof.verdicts import KeepingRunner, Verdict, verdicts
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune.verdicts import KeepingRunner, Verdict, verdicts
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner
 
 
@@ -52,7 +52,7 @@ class InProcess:
     seed: int = 0
 
     def verdicts(self, variants: Sequence[Variant], _deadline: float | None = None) -> Iterator[Verdict]:
-        """As `gen.tune.verdicts.Host` does."""
+        """As `gen.proof.verdicts.Host` does."""
         return verdicts(self.runner(), variants, seed=self.seed)
 
 

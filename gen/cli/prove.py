@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gen.arch import Limits
     from gen.emit.kernel_file import KernelFile
     from gen.families.base import Family, Variant
+    from gen.proof.verdicts import Verdict
     from gen.toolchain.compiled import Compiled
     from gen.toolchain.nvrtc import Nvrtc
-    from gen.tune.verdicts import Verdict
 
 MAX_COMPILED_HERE = 12  # variants that are compiled in this process
 MAX_NAMED_FILES = 5  # changed files are named one by one
@@ -77,7 +77,7 @@ def prove(
     from gen.arch import Limits
     from gen.paths import cache_home
     from gen.proof.failures import read
-    from gen.tune.verdicts import Host, with_registers
+    from gen.proof.verdicts import Host, with_registers
     from gen.workers import result_of
 
     families, home, limits = families_of(ctx), home_of(out), Limits.of(DEFAULT_ARCH)
@@ -163,9 +163,9 @@ def asked_for(
     """
     from gen.emit.kernel_file import SUFFIX, changed_files, kernels_in, read_kernel
     from gen.families.names import Takes
+    from gen.proof.verdicts import Verdict
     from gen.runtime.dispatch import family_and_spec
     from gen.tune.select import select
-    from gen.tune.verdicts import Verdict
 
     known = [family.name for family in families]
     others = [*known, *(named.name for family in families for named in family.named)]

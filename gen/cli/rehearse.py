@@ -34,6 +34,7 @@ def rehearse(
     from gen.gpu.device import find_gpu
     from gen.paths import cache_home
     from gen.proof.failures import read
+    from gen.proof.verdicts import Host
     from gen.runtime.dispatch import family_and_spec
     from gen.store.folder import known_specs
     from gen.toolchain.farm import CompileFarm
@@ -42,7 +43,6 @@ def rehearse(
     from gen.tune.rehearse import prospects, rank
     from gen.tune.rehearse import rehearse as rehearsed
     from gen.tune.select import of_specs
-    from gen.tune.verdicts import Host
 
     deadline = None if budget is None else time.monotonic() + budget
     families, home, device = families_of(ctx), home_of(out), find_gpu()

@@ -15,11 +15,11 @@ from gen.errors import CompileError, RunError, UnlinkedError
 from gen.families.base import Extents, Family, Limits, Spec, Variant
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
+from gen.proof.verdicts import Verdict, with_registers
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.usage import usage
 from gen.tune.predict import Prediction, predict
 from gen.tune.select import feasible
-from gen.tune.verdicts import Verdict, with_registers
 from gen.workers import result_of
 
 

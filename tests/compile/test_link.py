@@ -18,6 +18,7 @@ from gen.errors import CompileError, MissingToolError, UnlinkedError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_variant
+from gen.proof.verdicts import Verdict
 from gen.toolchain import link as module
 from gen.toolchain import nvrtc
 from gen.toolchain.compiled import Resources, compile_each, instructions
@@ -25,7 +26,6 @@ from gen.toolchain.headers import find_program, headers_folder
 from gen.toolchain.link import JitLinker, Linked, Linker, NvccLinker, find_library
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.rehearse import rehearse
-from gen.tune.verdicts import Verdict
 
 NAMES = ("gpuRecursiveReduce", "gpuRecursiveReduceNosync", "gpuRecursiveReduce2")
 VARIANTS = tuple(find_variant(FAMILIES, name, {}) for name in NAMES)

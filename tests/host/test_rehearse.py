@@ -22,14 +22,14 @@ from gen.families.base import Family, Limits, Spec, Variant
 from gen.families.config import pairs
 from gen.families.names import base_variants, find_family, find_spec, find_variant, illegal, named_variant, search_space
 from gen.paths import cache_home, output_home
+from gen.proof import verdicts as proofs
 from gen.proof.cases import cases_of, edge_cases
 from gen.proof.prover import unsupported_extents
+from gen.proof.verdicts import Host, Verdict, verdicts, with_registers
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune import verdicts as proofs
 from gen.tune.problems import to_tune
 from gen.tune.rehearse import prospects, rehearse
 from gen.tune.select import select
-from gen.tune.verdicts import Host, Verdict, verdicts, with_registers
 from tests.fakes import FakeCompiler, InProcess, OracleRunner
 
 H100 = Limits.of("sm_90")
@@ -38,7 +38,7 @@ H100 = Limits.of("sm_90")
 @pytest.fixture
 def few_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Proofs are on a part of their cases."""
-    monkeypatch.setattr("gen.tune.verdicts.cases_of", lambda *asked: tuple(cases_of(*asked))[::9])
+    monkeypatch.setattr("gen.proof.verdicts.cases_of", lambda *asked: tuple(cases_of(*asked))[::9])
 
 
 def named(name: str) -> Variant:

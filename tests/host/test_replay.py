@@ -18,7 +18,7 @@ from gen.paths import output_home
 from gen.proof.cases import Case, Content
 from gen.proof.failures import FILE, MOST_TRIALS, WRONG, Failure, Kept, cases_for, keep, read, smallest
 from gen.proof.prover import prove
-from gen.tune.verdicts import verdicts
+from gen.proof.verdicts import verdicts
 from tests.host.numpy_kernel import Buffers, NumpyKernel, NumpyRunner, flip, last
 from tests.strategies import cases
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gen.proof.cases import cases_of
-from gen.tune.verdicts import Host, Verdict, verdicts
+from gen.proof.verdicts import Host, Verdict, verdicts
 from tests.fakes import OracleRunner
 
 
@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def oracle(monkeypatch: pytest.MonkeyPatch) -> OracleRunner:
     """Proofs run on NumPy, on few cases."""
     runner = OracleRunner()
-    monkeypatch.setattr("gen.tune.verdicts.cases_of", lambda *asked: tuple(cases_of(*asked))[::9])
+    monkeypatch.setattr("gen.proof.verdicts.cases_of", lambda *asked: tuple(cases_of(*asked))[::9])
 
     def prove(host: Host, variants: Any, _deadline: float | None = None) -> Iterator[Verdict]:
         return verdicts(runner, variants, seed=host.seed, kept=host.kept)

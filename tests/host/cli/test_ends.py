@@ -145,7 +145,7 @@ def test_ctrl_c_in_a_rehearsal_says_what_is_kept(monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
-    monkeypatch.setattr("gen.tune.verdicts.Host.verdicts", interrupted)
+    monkeypatch.setattr("gen.proof.verdicts.Host.verdicts", interrupted)
     for command in (("tune", "transpose_10_b32"), ("prove", "reduceShfl")):
         stopped = run(*command)
         assert stopped.status == 130

@@ -17,7 +17,7 @@ from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_variant
-from gen.tune.verdicts import Host, Verdict
+from gen.proof.verdicts import Host, Verdict
 from tests.fakes import OracleRunner
 from tests.host.cli.command import CHECKOUT, run
 
@@ -249,7 +249,7 @@ def test_several_names_are_proven_each_variant_once() -> None:
 @pytest.mark.usefixtures("built")
 def test_the_text_that_failed_is_kept_where_the_reason_says(monkeypatch: pytest.MonkeyPatch) -> None:
     text, line = spoiled(NAIVE)
-    monkeypatch.setattr("gen.tune.verdicts.render", lambda _: text)
+    monkeypatch.setattr("gen.proof.verdicts.render", lambda _: text)
     (found,) = run("prove", NAIVE.name, "--json").data["variants"]
     assert f"{NAIVE.name}.cu:{line}: `" in found["reason"]
     assert Path(found["reason"].rpartition("in the text of ")[2]).read_text() == text
