@@ -36,8 +36,9 @@ from bench.program import as_called, ended, need_gpu
 
 ROOT = Path(__file__).resolve().parent.parent
 BATCH, ROUNDS = 200, 60  # calls in a row, fewer than the driver queues; turns
-THREADS, PER_THREAD = 8, 20_000
+THREADS = 8
 MANY = 10**6
+PER_THREAD = 50  # of those calls, each thread makes one
 STREAM_BATCH = 500
 
 FLOOR = r"""
@@ -154,14 +155,14 @@ def batch_us(call: Callable[[], object], wait: Callable[[], object], count: int 
     return (time.perf_counter_ns() - start) / count / 1000
 
 
-def timed(calls: Sequence[tuple[str, Callable[[], object]]], wait: Callable[[], object]) -> list[Row]:
+def timed(calls: Sequence[tuple[str, Callable[[], object]]], wait: Callable[[], object], rounds: int) -> list[Row]:
     """A row a call: the median of all its turns."""
     times: dict[str, list[float]] = {name: [] for name, _ in calls}
     for _, call in calls:
         batch_us(call, wait, 20)
     gc.disable()
     try:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for name, call in calls:
                 times[name].append(batch_us(call, wait))
     finally:
@@ -170,7 +171,7 @@ def timed(calls: Sequence[tuple[str, Callable[[], object]]], wait: Callable[[], 
             for name, found in times.items()]  # fmt: skip
 
 
-def floor(libraries: Libraries, device: Any) -> Row:
+def floor(libraries: Libraries, device: Any, rounds: int) -> Row:
     """The driver's own share: one launch of a kernel of ours, again and again from C."""
     kernel, x = gen.load("reduction_sum_f32", shape=4096, device=device), libraries.arrays((4096,))
     out = libraries.arrays(())
@@ -196,21 +197,21 @@ def floor(libraries: Libraries, device: Any) -> Row:
     handle = functions.handle(kernel._code(ready.variant), step.entry, step.shared_bytes)
     pointers = [ctypes.c_void_p(one) for one in (functions.addresses[0], handle)]
     times = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         libraries.wait()
         times.append(launch_us(*pointers, shape, ctypes.c_void_p(1), table, BATCH))
     least = {"least": round(min(times), 3)}
     return Row("cuLaunchKernel alone, from C, of a sum of 2^12", round(statistics.median(times), 3), least)
 
 
-def threads(name: str, call: Callable[[int], object], wait: Callable[[], object], count: int) -> Row:
+def threads(name: str, call: Callable[[int], object], wait: Callable[[], object], count: int, calls: int) -> Row:
     """Threads that call at once, each with a number of its own: the time of all, over the calls of all."""
     barrier = threading.Barrier(count + 1)
 
     def work(number: int) -> None:
         call(number)
         barrier.wait()
-        for left in range(PER_THREAD, 0, -1):
+        for left in range(calls, 0, -1):
             call(number)
             if left % STREAM_BATCH == 0:
                 wait()
@@ -225,10 +226,10 @@ def threads(name: str, call: Callable[[int], object], wait: Callable[[], object]
     seconds = time.perf_counter() - start
     for worker in workers:
         worker.join()
-    return Row(f"{name}: {count} threads on {count} streams", round(1e6 * seconds / count / PER_THREAD, 3), {})
+    return Row(f"{name}: {count} threads on {count} streams", round(1e6 * seconds / count / calls, 3), {})
 
 
-def threaded(libraries: Libraries, device: Any) -> Iterator[Row]:
+def threaded(libraries: Libraries, device: Any, calls: int) -> Iterator[Row]:
     """One thread, then eight, ours and torch's, all with arrays of their own."""
     torch = libraries.torch
     kernel = gen.load("reduction_sum_f32", shape=4096, device=device)
@@ -248,9 +249,9 @@ def threaded(libraries: Libraries, device: Any) -> Iterator[Row]:
             return torch.sum(x, 0, out=out)
 
     for count in (1, THREADS):
-        yield threads("gen sum of 2^12: bound, out=, stream=", ours, libraries.wait, count)
+        yield threads("gen sum of 2^12: bound, out=, stream=", ours, libraries.wait, count, calls)
         if hasattr(torch, "compile"):
-            yield threads("torch sum of 2^12: out=", theirs, libraries.wait, count)
+            yield threads("torch sum of 2^12: out=", theirs, libraries.wait, count, calls)
 
 
 def resident_bytes() -> int:
@@ -385,6 +386,7 @@ def main() -> int:
     parser.add_argument("--stub", action="store_true", help="without a GPU, on a stand-in for its driver")
     parser.add_argument("--only", default="", help="only cases whose name holds this")
     parser.add_argument("--many", type=int, default=MANY, help="how many calls are watched for memory that stays")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of every call")
     parser.add_argument("--first-use", metavar="HOME", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.stub and "gen-calls-stub-" not in os.environ.get("LD_LIBRARY_PATH", ""):
@@ -413,9 +415,9 @@ def main() -> int:
 
     for case in cases():
         if options.only in case.name:
-            keep(timed(list(calls_of(case, libraries, device)), libraries.wait))
-    keep([floor(libraries, device)])
-    keep(list(threaded(libraries, device)))
+            keep(timed(list(calls_of(case, libraries, device)), libraries.wait, options.rounds))
+    keep([floor(libraries, device, options.rounds)])
+    keep(list(threaded(libraries, device, options.many // PER_THREAD)))
     keep([leaks(libraries, device, options.many)])
     keep([first_used(options.stub)])
     return 0
