@@ -32,7 +32,10 @@ TAGS = {
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
 }
-SPACE_TAGS = {"naive": ("x32_y8_u1", "x32_y2_u2", "x64_y8_u1_wldg", "x32_y8_u1_wconst", "x32_y8_u1_ldcg")}
+SPACE_TAGS = {
+    "march": ("w4_u2_z16_s3", "w8_u1_z64_s2", "w4_u1_z16_s4_stcs", "w4_u4_z16_s2"),
+    "naive": ("x32_y8_u1", "x32_y2_u2", "x64_y8_u1_wldg", "x32_y8_u1_wconst", "x32_y8_u1_ldcg"),
+}
 LINE_TAGS = {
     "overlapped": ("v2_w2_t4", "v4_w4_t8", "v8_w2_t4"),
     "naive": ("x32_y2_u2",),

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+import gen
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
-from gen.families.base import Variant
+from gen.families.base import Array, Variant
 from gen.families.names import search_space, unsearched, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
+from gen.families.stencil.algorithms.march import MarchConfig
+from gen.families.stencil.algorithms.march import registers as registers_of_march
 from gen.families.stencil.algorithms.temporal import TemporalConfig, most_registers, registers
 from gen.toolchain.nvrtc import Nvrtc
 
@@ -56,6 +59,24 @@ def test_a_segment_and_its_neighbours_spill_nothing(weights: int, dtype: DType, 
     made = variant(FAMILY, spec, overlapped, overlapped.config.from_tag(tag, "overlapped"))
     compiled = Nvrtc(None).compile(made.name, render(made), "sm_90")
     assert compiled.spill_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "dtype", "tag"),
+    [
+        (gen.star(3, 1), "float32", "w8_u2_z64_s3"),
+        (gen.star(3, 1), "float32", "w4_u4_z64_s3"),
+        (gen.box(3, 1), "float64", "w8_u2_z64_s3"),
+    ],
+)
+def test_sums_of_planes_spill_nothing(weights: Array, dtype: str, tag: str) -> None:
+    spec, march = gen.stencil(weights, dtype=dtype), FAMILY.algorithms["march"]
+    config = march.config.from_tag(tag, "march")
+    assert isinstance(config, MarchConfig)
+    made = variant(FAMILY, spec, march, config)
+    compiled = Nvrtc(None).compile(made.name, render(made), "sm_90")
+    assert compiled.spill_bytes == 0
+    assert compiled.resources[made.name].registers <= registers_of_march(spec, config)
 
 
 def test_cells_that_take_too_many_registers_are_unsearched() -> None:

@@ -44,6 +44,16 @@ def test_every_star_and_box_has_fused_steps_among_the_first(boundary: Boundary, 
         assert len(many) == len(set(many)) <= 15
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_stars_and_boxes_of_three_axes_march(dtype: str) -> None:
+    for form in FORMS:
+        for radius in (1, 2):
+            spec = gen.stencil(FORMS[form](3, radius), dtype=dtype)
+            for shape_class in (ONE_STEP, MANY_STEPS):
+                first = tags(spec, shape_class)
+                assert first[0].startswith("march") or (form, radius) == ("box", 2), dtype
+
+
 def test_one_step_streams_unless_the_code_would_be_too_long() -> None:
     for form, radius in EACH:
         first = tags(gen.stencil(FORMS[form](2, radius)), ONE_STEP)

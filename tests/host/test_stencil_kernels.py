@@ -38,7 +38,7 @@ from tests.strategies import not_simplest
 
 VARIANTS = in_turns(SPECS, ("temporal",), ("stream", "queued", "stream", "tiled", "stream", "naive"))
 LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "tiled"))
-SPACE = in_turns(SPACE_SPECS, ("naive",))
+SPACE = in_turns(SPACE_SPECS, ("march",), ("naive",))
 # Of variants that are drawn: each that Hypothesis made of them to find a simpler one would have to be compiled.
 UNSHRUNK = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
@@ -127,8 +127,8 @@ def test_any_spec_equals_numpy(host_runner: HostRunner, made: list[Variant], eac
 
 
 def test_the_specs_are_of_every_kind() -> None:
-    assert {made.algorithm.name for made in (*VARIANTS, *LINES)} == set(FAMILY.algorithms)
-    for name, proven in (("temporal", VARIANTS), ("stream", VARIANTS), ("overlapped", LINES)):
+    assert {made.algorithm.name for made in (*VARIANTS, *LINES, *SPACE)} == set(FAMILY.algorithms)
+    for name, proven in (("temporal", VARIANTS), ("stream", VARIANTS), ("overlapped", LINES), ("march", SPACE)):
         specs = [made.spec for made in proven if made.algorithm.name == name and isinstance(made.spec, StencilSpec)]
         assert {spec.dtype for spec in specs} == set(DTYPES), name
         for axis in range(len(specs[0].axes)):

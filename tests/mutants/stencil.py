@@ -25,6 +25,7 @@ TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
 OVERLAPPED = "stencil/overlapped.cu.jinja"
+MARCH = "stencil/march.cu.jinja"
 FETCH, EDGE = "stencil/_fetch.cu.jinja", "stencil/_edge.cu.jinja"
 
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
@@ -36,6 +37,7 @@ ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
+ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_z16_s3")
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
 _LAPLACIAN = "stencil_laplacian_029fdcc6_f32"
@@ -119,6 +121,32 @@ MUTANTS = (
         "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "* out_pitch + col] = {{",
         "* in_pitch + col] = {{", UNINITIALISED,
     ),
+    # march
+    Mutant("march: no barrier between planes", ON_MARCH, MARCH, "", "", (RACE, UNINITIALISED), at="barrier"),
+    Mutant("march: a plane is used before it has come", ON_MARCH, MARCH, '"n"(kRing - 2)', '"n"(kRing - 1)', IN_FLIGHT),
+    Mutant(
+        "march: each plane comes too late", ON_MARCH, MARCH, "fetch(plane + kRing - 1);",
+        "fetch(plane + kRing - 2);", UNINITIALISED,
+    ),
+    Mutant(
+        "march: products and sums rounded apart", ON_MARCH, MARCH, "(kWeights[z][y][x],", "(1.0f, kWeights[z][y][x] *",
+        WRONG, at="terms",
+    ),
+    Mutant("march: the planes' sums change places", ON_MARCH, MARCH, "held[kDeep - 1 - z]", "held[0]", WRONG),
+    Mutant("march: writes planes of the block before", ON_MARCH, MARCH, "done < first_plane || ", "", OUTSIDE_WRITE),
+    Mutant(
+        "march: last rows unguarded", ON_MARCH, MARCH, " || row >= rows", "", (OUTSIDE_WRITE, RACE), at="finished",
+    ),
+    Mutant("march: one plane too few", ON_MARCH, MARCH, "planes) + kBack;", "planes);", WRONG),
+    Mutant(
+        "march: a vector past the end of a row", ON_MARCH, MARCH, "0 <= col && col + kCells <= cols", "0 <= col",
+        (OUTSIDE_READ, WRONG), at="vectors",
+    ),
+    Mutant(
+        "march: columns beyond the last are written", ON_MARCH, MARCH, "if (own_col + i < cols) out", "out",
+        (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant("march: the first lane looks at itself", ON_MARCH, MARCH, "lane * kCells < d) w", "false) w", WRONG),
     # stencil of three axes
     Mutant("stencil: plane before the first", ON_SPACE, STENCIL, "plane < 0 || ", "", OUTSIDE_READ),
     Mutant(

@@ -13,6 +13,7 @@ from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layou
 from gen.families.config import Config
 from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
+from gen.families.stencil.algorithms.march import March
 from gen.families.stencil.algorithms.overlapped import Overlapped
 from gen.families.stencil.algorithms.stream import Stream
 from gen.families.stencil.algorithms.temporal import Temporal
@@ -23,7 +24,7 @@ from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
 from gen.families.stencil.spec import DTYPES, STEPS, StencilSpec
 from gen.paths import templates_root
 
-_ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal(), Overlapped())
+_ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Temporal(), Overlapped(), March())
 # What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
 _SLOPE = (1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280)
 _CURVATURE = (-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)
@@ -68,7 +69,12 @@ class Stencil(DenseFamily[StencilSpec]):
     # An explicit step of the heat equation, at half the largest stable time step.
     catalogue = (StencilSpec("heat", (0, 0.125, 0, 0.125, 0.5, 0.125, 0, 0.125, 0)),)
     extra_proof_specs = MappingProxyType(
-        {"naive": _SPACE, "overlapped": StencilSpec("derivative", _SLOPE, (9,)), "temporal": _TRANSPORT}
+        {
+            "naive": _SPACE,
+            "march": _SPACE,
+            "overlapped": StencilSpec("derivative", _SLOPE, (9,)),
+            "temporal": _TRANSPORT,
+        }
     )
     templates = templates_root()
     label_help = (

@@ -18,6 +18,7 @@ _PROVABLE_STEPS = 20
 _PROVABLE_TERMS = 10_000_000  # weights times cells times steps: NumPy takes a fifth of a second
 _ONCE = (1, 2, 1, 1)  # steps for variants whose launches compute one
 _PLANES = (3, 1, 2, 4)  # of edge cases
+_MAX_PLANES = 80  # of an edge case: more take the CPU run long
 
 
 def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int = 0) -> Extents:
@@ -93,19 +94,28 @@ def edge_extents(cells: int, first: int = 0) -> tuple[int, ...]:
 
 
 def edge_problems(
-    spec: StencilSpec, cols: Sequence[int], rows: Sequence[int] = (), steps: Sequence[int] = _ONCE
+    spec: StencilSpec,
+    cols: Sequence[int],
+    rows: Sequence[int] = (),
+    steps: Sequence[int] = _ONCE,
+    planes: Sequence[int] = _PLANES,
 ) -> Iterator[Extents]:
-    """A problem for each entry of `cols`, with the entries of `rows` and `steps` at the same place.
+    """A problem for each entry of `cols`, with the entries of `rows`, `steps` and `planes` at the same place.
 
     All rows begin at multiples of 16 bytes, so that vectors are loaded and stored.
     """
     vector = 16 // spec.dtype.size
     for place, across in enumerate(cols):
-        shape = (_PLANES[place], *((rows[place],) if rows else ()), across)[-len(spec.axes) :]
+        shape = (planes[place], *((rows[place],) if rows else ()), across)[-len(spec.axes) :]
         yield extents_of(spec, shape, steps[place], gap=-across % vector)
 
 
-def edge_cases_of(spec: StencilSpec, tiles: Tiles) -> Iterator[Extents]:
-    """Problems of which the last tiles have 1, 2, all but 1 and all of their columns, and others of their rows."""
+def edge_cases_of(spec: StencilSpec, tiles: Tiles, planes: int = 1) -> Iterator[Extents]:
+    """Problems of which the last tiles have 1, 2, all but 1 and all of their columns, and others of their rows.
+
+    Where a block computes several planes, the last has one of them.
+    """
     high = tiles.tile_rows
-    return edge_problems(spec, edge_extents(tiles.tile_cols), (2 * high, high + 1, high + 2, 2 * high - 1))
+    rows = (2 * high, high + 1, high + 2, 2 * high - 1)
+    last = (_PLANES[0], planes + 1 if 1 < planes < _MAX_PLANES else _PLANES[1], *_PLANES[2:])
+    return edge_problems(spec, edge_extents(tiles.tile_cols), rows, planes=last)

@@ -28,6 +28,7 @@ COPY_THREADS = 256  # of a block that copies
 # launch, for each term of a cell one after the other, and for each cell and term where the device is full.
 _LAUNCH_US, _TERM_US, _CELL_US, _CELL_TERM_US = 2.0, 0.01, 3.2e-6, 0.19e-6
 LITTLE_CELLS = 1 << 19  # so few that each should have a thread, on a large device
+_FEW_LANES = 4  # a part of those of a warp, of which rows should fill more
 _LANES_OF_SHORT_ROW = 8  # that `naive` gives it at least
 VECTOR_BYTES = 16
 _LINE_CHARACTERS = 88  # of weights
@@ -145,9 +146,18 @@ def window_lines(spec: StencilSpec, reach: Sides) -> tuple[str, ...]:
 def neighbours_of_rows(spec: StencilSpec, reach: Sides) -> list[int]:
     """How many neighbours on each side are read of every row within reach."""
     return [
-        max((abs(offset[-1]) for offset, _ in spec.taps if len(offset) == 1 or offset[0] == y), default=0)
+        max((abs(offset[-1]) for offset, _ in spec.taps if len(offset) == 1 or offset[-2] == y), default=0)
         for y in range(-reach.up, reach.down + 1)
     ]
+
+
+def neighbours_of_loaded_rows(spec: StencilSpec, reach: Sides, rows: int) -> tuple[int, ...]:
+    """The same of every row that a warp loads which computes so many: row j is row j - i of the window of its row i."""
+    window = neighbours_of_rows(spec, reach)
+    return tuple(
+        max((window[j - output] for output in range(rows) if 0 <= j - output < reach.high), default=0)
+        for j in range(rows + reach.high - 1)
+    )
 
 
 def weight_lines(rows: Sequence[Sequence[float]], dtype: DType) -> tuple[str, ...]:
@@ -305,6 +315,16 @@ def _copy(spec: StencilSpec) -> Launch:
 def cells_of(spec: StencilSpec, extents: Extents) -> int:
     """Cells of an array."""
     return prod(extents[axis] for axis in spec.axes)
+
+
+def too_small_for_warps(spec: StencilSpec, extents: Extents) -> str | None:
+    """Why an array is too small for warps that have a vector of cells in each lane; None if it is not."""
+    cells, lanes = cells_of(spec, extents), WARP * cells_of_vector(spec)
+    if cells < LITTLE_CELLS:
+        return f"{cells} cells are few for a large device: each should have a thread"
+    if len(spec.axes) > 1 and extents["cols"] * _FEW_LANES < lanes:
+        return f"rows of {extents['cols']} cells fill few of the {lanes} that a warp has side by side"
+    return None
 
 
 def single_step_us(spec: StencilSpec, extents: Extents) -> float:

@@ -18,21 +18,20 @@ from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
-    LITTLE_CELLS,
     VECTOR_BYTES,
     StencilAlgorithm,
     beyond_axes,
-    cells_of,
     cells_of_vector,
+    neighbours_of_loaded_rows,
     neighbours_of_rows,
     reach_of,
     single_steps,
+    too_small_for_warps,
 )
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
 MAX_ROWS_AHEAD = 16  # rows of a warp on their way at once
-_FEW_LANES = 4  # a part of those of a warp, of which rows should fill more
 _OTHER_REGISTERS = 24  # registers beside cells
 _MAX_TERMS_OF_LANE = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
 
@@ -86,12 +85,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
 
         On an H200 it took 6 to 36 us for 8 to 400 thousand cells, and 572 for rows of 3 (bench/potholes-h200.json).
         """
-        cells, lanes = cells_of(spec, extents), WARP * cells_of_vector(spec)
-        if cells < LITTLE_CELLS:
-            return f"{cells} cells are few for a large device: each should have a thread"
-        if len(spec.axes) > 1 and extents["cols"] * _FEW_LANES < lanes:
-            return f"rows of {extents['cols']} cells fill few of the {lanes} that a warp has side by side"
-        return None
+        return too_small_for_warps(spec, extents)
 
     @override
     def edge_cases(self, spec: StencilSpec, config: StreamConfig) -> Iterator[Extents]:
@@ -99,13 +93,8 @@ class Stream(StencilAlgorithm[StreamConfig]):
 
     def inputs(self, spec: StencilSpec, config: StreamConfig) -> Mapping[str, object]:
         """How many rows are on their way at once, and how many neighbours are read of every row."""
-        reach = reach_of(spec)
-        window = neighbours_of_rows(spec, reach)
-        neighbours = [  # row j is row j - output of the window of each output
-            max((window[j - output] for output in range(config.rows) if 0 <= j - output < reach.high), default=0)
-            for j in range(config.rows + reach.high - 1)
-        ]
-        return {"ahead": _ahead(spec, config), "neighbours": tuple(neighbours)}
+        neighbours = neighbours_of_loaded_rows(spec, reach_of(spec), config.rows)
+        return {"ahead": _ahead(spec, config), "neighbours": neighbours}
 
     @override
     def plan(self, spec: StencilSpec, config: StreamConfig) -> Plan:
