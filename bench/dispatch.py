@@ -30,7 +30,7 @@ from gen.runtime.dispatch import Chooser
 from gen.store.trials import Problem
 from gen.store.tuned import Winner
 from gen.tune.attempts import Sources
-from gen.tune.tuner import contest
+from gen.tune.tuner import time_variants
 
 if TYPE_CHECKING:
     from gen.tune.device import TuningDevice
@@ -100,7 +100,7 @@ def measure(case: Case, device: TuningDevice, sources: Sources) -> Row:
     heuristic_configs = [
         made.name for made in heuristic_variants(FAMILY, case.spec, problem.shape_class, device.limits)
     ]
-    trials, found = contest(
+    trials, found = time_variants(
         problem, [name, chosen.variant.name, *heuristic_configs], device, sources, time.monotonic() + SECONDS
     )  # fmt: skip
     wrong = [trial for trial in trials if trial.status not in ("ok", "infeasible")]

@@ -21,7 +21,7 @@ from gen.families.base import Limits, Variant
 from gen.families.names import base_variants
 from gen.store.trials import Problem, Status, Trial
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune.attempts import against
+from gen.tune.attempts import why_unable
 from gen.tune.device import Entrant, Rounds
 from gen.tune.search import Space, exhaustive
 
@@ -294,7 +294,7 @@ def candidates(problem: Problem, limits: Limits) -> tuple[list[Variant], list[Tr
     unfit: dict[str, Trial] = {}
     space = Space(problem.family, problem.spec)
     for made in (*base_variants(problem.family, problem.spec), *exhaustive(space).ask(space.size)):
-        reason = against(made, problem, limits)
+        reason = why_unable(made, problem, limits)
         if reason is None:
             fit[made.name] = made
         else:

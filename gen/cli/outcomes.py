@@ -96,7 +96,7 @@ def insist(problems: Sequence[Problem], home: Path, device: str, *, json: bool) 
     """Shows the winner that `home` holds of each problem. Raises UntunedError, naming all that have none."""
     from gen.store.tuned import read_winners
 
-    found = {winner.place: winner for winner in read_winners(home)}
+    found = {winner.key: winner for winner in read_winners(home)}
     kept = [found.get((p.spec_name, p.shape_class, device, p.region)) for p in problems]
     missing = [_words(problem) for problem, winner in zip(problems, kept, strict=True) if winner is None]
     if missing:

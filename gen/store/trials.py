@@ -105,8 +105,8 @@ class Trial:
         return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
     @property
-    def whole(self) -> bool:
-        """Whether its times are all that a caller pays: not where a call makes a private copy first, untimed."""
+    def is_full_time(self) -> bool:
+        """Whether its times are all that a caller waits for: not where a call makes a private copy first, untimed."""
         return not any(launch.setup for launch in self.variant.plan.launches)
 
 

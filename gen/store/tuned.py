@@ -41,8 +41,8 @@ class Winner:
         return ", ".join(part for part in (self.shape, self.region.words) if part)
 
     @property
-    def place(self) -> tuple[str, str, str, Region]:
-        """What there is one winner for."""
+    def key(self) -> tuple[str, str, str, Region]:
+        """Spec, shape class, device and region: there is one winner for each."""
         return self.spec, self.shape, self.device, self.region
 
 
@@ -117,7 +117,7 @@ def text_of_winners(winners: Iterable[Winner]) -> str:
 
 def merged(old: Iterable[Winner], new: Iterable[Winner]) -> tuple[Winner, ...]:
     """All winners, a new one in the place of the old one of its device, spec, shape class and region."""
-    return tuple({winner.place: winner for winner in (*old, *new)}.values())
+    return tuple({winner.key: winner for winner in (*old, *new)}.values())
 
 
 def _within(winner: Winner) -> dict[str, Any]:

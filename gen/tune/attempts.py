@@ -121,11 +121,11 @@ class Sources:
             except (TimeoutError, CancelledError):  # cancelled for another of the same code
                 source.future.cancel()
 
-    def foresee(self, to_come: Iterable[Variant | None]) -> None:
+    def plan_ahead(self, to_come: Iterable[Variant | None]) -> None:
         """What will be asked for later, in this order; None stands for what needs no compilation."""
         self._to_come = iter(to_come)
 
-    def go_ahead(self, most: int) -> bool:
+    def compile_ahead(self, most: int) -> bool:
         """Looks at one that will be asked for later; False if so many are on their way, or there are no more."""
         self._ahead = [future for future in self._ahead if not future.done()]
         if len(self._ahead) >= most:
@@ -146,7 +146,7 @@ MAX_READY_VARIANTS = 256  # that are compiled and wait for the device
 RETRIED_STATUSES: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
 
 
-def against(variant: Variant, problem: Problem, limits: Limits) -> str | None:
+def why_unable(variant: Variant, problem: Problem, limits: Limits) -> str | None:
     """Why a device or a size rules a variant out; None if it can run."""
     algorithm, spec, config = variant.algorithm, variant.spec, variant.config
     return algorithm.infeasible(spec, config, limits) or algorithm.unsupported_extents(
@@ -185,7 +185,7 @@ class Attempts:
 
     def screen(self, variant: Variant) -> bool:
         """Whether it is to be tried; False if it cannot be, or was before: then what became of it is known."""
-        reason = against(variant, self._problem, self._device.limits)
+        reason = why_unable(variant, self._problem, self._device.limits)
         if reason is not None:
             self._record(Trial(variant, "infeasible", reason=reason))
             return False
@@ -264,7 +264,7 @@ class Attempts:
         Small, so that a trial that ends meanwhile is recorded, and the device gets its next, within milliseconds.
         """
         if not self._more:  # no compiler is to wait while the device catches up
-            return self._sources.go_ahead(2 * self._sources.width) or self._remember()
+            return self._sources.compile_ahead(2 * self._sources.width) or self._remember()
         room = 2 * self._sources.width - len(self._compiling)
         if room <= 0 or len(self._ready) >= MAX_READY_VARIANTS:
             return self._remember()
@@ -284,7 +284,7 @@ class Attempts:
         variant = next(self._recorded, None)
         if variant is None:
             return False
-        if against(variant, self._problem, self._device.limits) is None:
+        if why_unable(variant, self._problem, self._device.limits) is None:
             self._recall(variant)
         return True
 
@@ -379,7 +379,7 @@ class Attempts:
     def _know(self, trial: Trial) -> None:
         self.done[trial.variant.name] = trial
         self._search.tell(trial)
-        if trial.whole:  # what only seems fast must neither end the search nor cut the others short
+        if trial.is_full_time:  # what only seems fast must neither end the search nor cut the others short
             self.best_us = min(self.best_us, trial.median_us)
         self._tick(len(self.done), len(self._asked) + self._left)
 

@@ -50,8 +50,8 @@ class Outcome:
     finals: Finals | None = None
     base: str = ""
 
-    def place(self, device: TuningDevice) -> tuple[str, str, str, Region]:
-        """Where its winner stands among all, as `Winner.place` says it."""
+    def winner_key(self, device: TuningDevice) -> tuple[str, str, str, Region]:
+        """The key of its winner, as `Winner.key` says it."""
         return self.problem.spec_name, self.problem.shape_class, device.name, self.problem.region
 
     @property
@@ -96,7 +96,7 @@ def outcome_of(
     if finalists:
         winner, times = choose(finalists, found.times_us, tried_as(done, incumbent), found.hot_us), found.times_us
     else:
-        right = [one for one in trials if one.status == "ok" and one.same_as not in done and callers_time(one, base)]
+        right = [one for one in trials if one.status == "ok" and one.same_as not in done and is_callers_time(one, base)]
         if not right:
             return Outcome(problem, trials, None, float("inf"), None, 0.0, floor_us, seconds, left_out, base=base)
         winner = _fastest(right, done, incumbent)
@@ -151,9 +151,9 @@ def tried_as(done: Mapping[str, Trial], name: str | None) -> str | None:
     return twin if twin in done else name
 
 
-def callers_time(trial: Trial, base: str) -> bool:
+def is_callers_time(trial: Trial, base: str) -> bool:
     """Whether a caller pays what was timed: one whose call makes a private copy first never wins, unless it is base."""
-    return trial.variant.name == base or trial.whole
+    return trial.variant.name == base or trial.is_full_time
 
 
 def winner_of(outcome: Outcome, device: TuningDevice, compiler: str, evidence: Mapping[str, object]) -> Winner:

@@ -26,7 +26,7 @@ from gen.tune.device import TuningDevice
 from gen.tune.outcome import Outcome, winner_of
 from gen.tune.race import Finals, noise
 from gen.tune.run import keep
-from gen.tune.tuner import Options, after, contest, tune
+from gen.tune.tuner import Options, time_variants, tune, with_rounds
 
 MAX_REGRET = 0.05  # a class whose winner has more is split
 STAY_REGRET = STAY_RATIO - 1  # regret that is no reason to give up what stands
@@ -83,7 +83,7 @@ class Point:
         leader = leader_of(rounds_us) if rounds_us else ""
         for trial in trials:
             timed = next((name for name in (trial.variant.name, trial.same_as) if rounds_us.get(name)), None)
-            if trial.status == "ok" and trial.whole and timed is not None:
+            if trial.status == "ok" and trial.is_full_time and timed is not None:
                 center = midmean_interval(rounds_us[leader]).center
                 times[trial.variant.name] = center * over(rounds_us[timed], rounds_us[leader]).center
         tried = [one for one in trials if one.status not in ("ok", "pruned") and not one.outside]
@@ -326,7 +326,7 @@ def _timed_together(
     point = _point(outcome)
     if all(point.tells_of(name) for name in names) or (deadline is not None and time.monotonic() >= deadline):
         return outcome
-    return after(outcome, *time_together(outcome.problem, names, deadline))
+    return with_rounds(outcome, *time_together(outcome.problem, names, deadline))
 
 
 def winners_of(
@@ -382,15 +382,15 @@ def regrets(
         )  # fmt: skip
 
     def time_together(problem: Problem, names: Sequence[str], until: float | None) -> tuple[tuple[Trial, ...], Finals]:
-        return contest(problem, names, device, sources, until)
+        return time_variants(problem, names, device, sources, until)
 
-    stand = {winner.place: winner for winner in read_winners(home)}
-    classes = [one for one in outcomes if one.place(device) in stand and not one.problem.region.one]
+    stand = {winner.key: winner for winner in read_winners(home)}
+    classes = [one for one in outcomes if one.winner_key(device) in stand and not one.problem.region.one]
     try:
         for place, outcome in enumerate(classes):
             now = time.monotonic()
             share = None if deadline is None else now + max(deadline - now, 0) / (len(classes) - place)
-            stands = stand[outcome.place(device)]
+            stands = stand[outcome.winner_key(device)]
             incumbents = [one.variant for one in stand.values() if _is_part(one, stands)]
             regret = regret_of(outcome, stands.variant, probe, time_together, share, incumbents)
             found.append(regret)

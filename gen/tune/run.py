@@ -78,7 +78,7 @@ def run(
     trials = Trials(home)
     options = options or Options()
     sources = Sources(farm, device.limits.arch)
-    sources.foresee(to_come(problems[1:], device, farm, trials, options, sources))
+    sources.plan_ahead(to_come(problems[1:], device, farm, trials, options, sources))
     outcomes: list[Outcome] = []
     weights = (
         []
@@ -118,7 +118,7 @@ def run(
 
 def _incumbent(home: Path, device: TuningDevice, problem: Problem) -> str | None:
     place = (problem.spec_name, problem.shape_class, device.name, problem.region)
-    return next((winner.variant for winner in tuned.read_winners(home) if winner.place == place), None)
+    return next((winner.variant for winner in tuned.read_winners(home) if winner.key == place), None)
 
 
 def _keep(home: Path, families: Sequence[Family[Any]], problem: Problem, winner: tuned.Winner) -> None:

@@ -110,7 +110,7 @@ class Space:
             first += count
         return None
 
-    def near(self, number: int) -> list[int]:
+    def neighbours(self, number: int) -> list[int]:
         """The numbers of variants of the same algorithm that differ from this one in a single parameter."""
         rest, parts = number, iter(self._parts)
         algorithm, count = next(parts)
@@ -189,7 +189,7 @@ class InOrder:
     def __init__(self, space: Space, numbers: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> None:
         self._space, self._numbers = space, numbers
         self._looked_at = 0
-        self._met: set[int] = set()  # given, or told of
+        self._known: set[int] = set()  # given, or told of
         self._next = self._variants()
 
     def ask(self, count: int) -> Sequence[Variant]:
@@ -200,7 +200,7 @@ class InOrder:
         """Leaves it out."""
         number = self._space.number(trial.variant)
         if number is not None:
-            self._met.add(number)
+            self._known.add(number)
 
     @property
     def left(self) -> int:
@@ -208,14 +208,14 @@ class InOrder:
         rest = len(self._numbers) - self._looked_at
         if len(self._numbers) < self._space.size:
             return rest
-        return min(max(self._space.count - len(self._met), 0), rest)
+        return min(max(self._space.count - len(self._known), 0), rest)
 
     def _variants(self) -> Iterator[Variant]:
         for number in map(int, self._numbers):
             self._looked_at += 1
-            made = None if number in self._met else self._space.at(number)
+            made = None if number in self._known else self._space.at(number)
             if made is not None:
-                self._met.add(number)
+                self._known.add(number)
                 yield made
 
 
@@ -245,7 +245,7 @@ class Climb:
         self._anywhere = iter(np.random.default_rng(seed).permutation(space.size))
         self._near: deque[int] = deque()  # around the fastest, the latest first
         self._seen: set[int] = set()  # numbers, of variants or of none
-        self._met = 0  # variants that were given or told of
+        self._known = 0  # variants that were given or told of
         self._best_us = float("inf")
 
     def ask(self, count: int) -> Sequence[Variant]:
@@ -262,10 +262,10 @@ class Climb:
             return
         if number not in self._seen:
             self._seen.add(number)
-            self._met += 1
-        if trial.status != "ok" or not trial.whole or trial.median_us > self._best_us * (1 + NEIGHBOUR_MARGIN):
+            self._known += 1
+        if trial.status != "ok" or not trial.is_full_time or trial.median_us > self._best_us * (1 + NEIGHBOUR_MARGIN):
             return
-        around = [other for other in self._space.near(number) if other not in self._seen]
+        around = [other for other in self._space.neighbours(number) if other not in self._seen]
         if trial.median_us < self._best_us:
             self._best_us = trial.median_us
             self._near.extendleft(reversed(around))
@@ -275,11 +275,11 @@ class Climb:
     @property
     def left(self) -> int:
         """About how many variants have been neither given nor told of."""
-        return max(self._space.count - self._met, 0) if len(self._seen) < self._space.size else 0
+        return max(self._space.count - self._known, 0) if len(self._seen) < self._space.size else 0
 
     def _next(self) -> Variant | None:
         """A variant that was not given; None where there are no more."""
-        near = self._met >= FIRST_SAMPLE_VARIANTS and self._met % 2 == 1
+        near = self._known >= FIRST_SAMPLE_VARIANTS and self._known % 2 == 1
         while True:
             number = self._near.popleft() if near and self._near else next(self._anywhere, None)
             if number is None:
@@ -290,7 +290,7 @@ class Climb:
             self._seen.add(number)
             made = self._space.at(number)
             if made is not None:
-                self._met += 1
+                self._known += 1
                 return made
 
 

@@ -18,9 +18,9 @@ from gen.families.names import heuristic_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
 from gen.store.trials import Problem, Setting, Trial, Trials
 from gen.toolchain.farm import Farm
-from gen.tune.attempts import MAX_READY_VARIANTS, RETRIED_STATUSES, Attempts, Sources, against
+from gen.tune.attempts import MAX_READY_VARIANTS, RETRIED_STATUSES, Attempts, Sources, why_unable
 from gen.tune.device import Entrant, Session, TuningDevice
-from gen.tune.outcome import Interrupted, LostError, Outcome, callers_time, outcome_of, tried_as
+from gen.tune.outcome import Interrupted, LostError, Outcome, is_callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT_VARIANTS, Finals, finals, halve, halve_short
 from gen.tune.search import First, Search, Space, exhaustive, known
@@ -114,7 +114,7 @@ def tune(
     try:
         until = None if deadline is None else deadline - min(FINALS_FRACTION * (deadline - start), FINALS_SECONDS)
         left = attempts.run(session, entrant, deadline=until, enough_us=enough)
-        while deadline is None and sources.go_ahead(MAX_READY_VARIANTS):
+        while deadline is None and sources.compile_ahead(MAX_READY_VARIANTS):
             pass
         if deadline is not None and latest is not None:
             deadline = min(max(deadline, time.monotonic() + LATE_SECONDS), max(latest, deadline))
@@ -149,7 +149,7 @@ def to_come(
         search = options.search(sources.space(problem, complete=options.complete))
         while asked := search.ask(1):
             made = asked[0]
-            if against(made, problem, device.limits) is None and pruning.before_compiling(made) is None:
+            if why_unable(made, problem, device.limits) is None and pruning.before_compiling(made) is None:
                 found = trials.find(setting, problem, sources.text(made), made)
                 yield made if found is None or found.status in RETRIED_STATUSES else None
             else:
@@ -159,12 +159,12 @@ def to_come(
 def base_of(problem: Problem, device: TuningDevice) -> Variant:
     """The base variant of the problem's shape class, or the first that can run."""
     made = variant(problem.family, problem.spec, *problem.family.base(problem.spec, problem.shape_class))
-    if against(made, problem, device.limits) is None:
+    if why_unable(made, problem, device.limits) is None:
         return made
     for complete in (False, True):
         search = exhaustive(Space(problem.family, problem.spec, complete))
         while asked := search.ask(1):
-            if against(asked[0], problem, device.limits) is None:
+            if why_unable(asked[0], problem, device.limits) is None:
                 return asked[0]
     raise RunError(str(problem), "has no variant that this device can run", device.name)
 
@@ -177,7 +177,7 @@ def _race(
     right = [
         trial
         for trial in found.values()
-        if trial.status == "ok" and trial.same_as not in found and callers_time(trial, base.name)
+        if trial.status == "ok" and trial.same_as not in found and is_callers_time(trial, base.name)
     ]
     if deadline is not None and time.monotonic() >= deadline:
         return [], Finals({}, settled=False)
@@ -221,7 +221,7 @@ def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
     return worth if len(worth) > FINALISTS else ordered[:FINALISTS]
 
 
-def contest(
+def time_variants(
     problem: Problem, names: Iterable[str], device: TuningDevice, sources: Sources, deadline: float | None = None
 ) -> tuple[tuple[Trial, ...], Finals]:
     """Tries base and the variants of these names, and times those that are right in the same rounds.
@@ -249,7 +249,7 @@ def contest(
         session.ready().result()
         right = []
         for made, code in sources.codes(wanted.values(), deadline):
-            reason = against(made, problem, device.limits)
+            reason = why_unable(made, problem, device.limits)
             if reason is not None:
                 note(Trial(made, "infeasible", reason=reason))
             elif isinstance(code, CompileError):
@@ -264,7 +264,7 @@ def contest(
     return tuple(trials.values()), found
 
 
-def after(outcome: Outcome, trials: Iterable[Trial], found: Finals) -> Outcome:
-    """An outcome with the trials and times of a `contest` on its problem in the place of those it had."""
+def with_rounds(outcome: Outcome, trials: Iterable[Trial], found: Finals) -> Outcome:
+    """An outcome with the trials and times of a `time_variants` on its problem in the place of those it had."""
     by_name = {trial.variant.name: trial for trial in (*outcome.trials, *trials)}
     return replace(outcome, trials=tuple(by_name.values()), rounds_us=found.times_us, finals=found)

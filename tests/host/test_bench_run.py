@@ -100,7 +100,7 @@ def test_the_winner_is_for_the_shape_of_the_case_alone(tmp_path: Path) -> None:
     assert tune(case, FAMILIES, FakeTuningDevice(), FakeFarm(), tmp_path, 60.0) > 0
     (winner,) = read_winners(tmp_path)
     problem = case.problem
-    assert winner.place == (problem.spec_name, problem.shape_class, "Fake GPU", problem.region)
+    assert winner.key == (problem.spec_name, problem.shape_class, "Fake GPU", problem.region)
 
 
 @pytest.mark.usefixtures("_few")

@@ -124,7 +124,7 @@ def test_near_are_the_numbers_that_differ_in_one_parameter(place: int) -> None:
     whole = Space(REDUCTION, REDUCTION.catalogue[0])
     numbers = ((place + on) % whole.size for on in range(whole.size))
     number, made = next((number, made) for number in numbers if (made := whole.at(number)) is not None)
-    near = whole.near(number)
+    near = whole.neighbours(number)
     parameters = made.config.parameters()
     assert len(set(near)) == len(near) == sum(len(parameter.values) - 1 for parameter in parameters)
     for other in filter(None, map(whole.at, near)):

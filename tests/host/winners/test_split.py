@@ -22,7 +22,7 @@ from gen.tune.problems import problems
 from gen.tune.race import Finals
 from gen.tune.regret import Regret, regret_of, regrets, replaced
 from gen.tune.run import run
-from gen.tune.tuner import Options, contest, tune
+from gen.tune.tuner import Options, time_variants, tune
 from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.winners.given import BASE, EVERY, TALL, TRANSPOSE, WIDE, Sized, kept, tall_matrices, timed
 
@@ -122,7 +122,7 @@ def test_where_a_winner_lags_all_that_won_a_size_meet_on_every_size(home: Path) 
 
     def alone(problem: Problem, winner: str, _: float | None) -> Outcome:
         """Times the winner and one other that nobody else met: the fastest there."""
-        trials, found = contest(problem, [winner, TALL.name], device, sources)
+        trials, found = time_variants(problem, [winner, TALL.name], device, sources)
         tall = problem.extents["rows"] > problem.extents["cols"]
         best = next(one for one in trials if one.variant == (TALL if tall else WIDE))
         few = {name: times for name, times in found.times_us.items() if name in (winner, best.variant.name)}
@@ -131,7 +131,7 @@ def test_where_a_winner_lags_all_that_won_a_size_meet_on_every_size(home: Path) 
 
     def meet(problem: Problem, names: Sequence[str], until: float | None) -> tuple[tuple[Trial, ...], Finals]:
         met.append((str(problem), tuple(names)))
-        return contest(problem, names, device, sources, until)
+        return time_variants(problem, names, device, sources, until)
 
     regret = regret_of(outcome, WIDE.name, alone, meet, incumbents=others[:1])
     assert {names for _, names in met} == {(WIDE.name, TALL.name, others[0])}
@@ -146,7 +146,7 @@ def test_where_a_winner_lags_all_that_won_a_size_meet_on_every_size(home: Path) 
 def test_a_contest_leaves_out_what_is_not_right_and_says_so(home: Path) -> None:
     device = timed(9.0, bad={TALL.name: "wrong_result"}, spoilt={EVERY[3].name: "timeout"})
     names = [made.name for made in EVERY[1:]]
-    trials, found = contest(
+    trials, found = time_variants(
         TRANSPOSE[0], [*names, "gone"], device, Sources(FakeFarm(refused=(EVERY[4].name,)), "sm_90")
     )
     status = {trial.variant.name: trial.status for trial in trials}
