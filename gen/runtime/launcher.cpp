@@ -493,25 +493,25 @@ PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t cou
   if (self->driver.get_current(&before) != 0) return not_done();
   const bool entered = before != self->context;
   if (entered && self->driver.push_current(self->context) != 0) return not_done();
-  Lane* lane = entry->needs.empty() ? nullptr : lane_for(self, *entry, stream);
   PyObject* made[kMostArrays] = {};
   PyObject* result = nullptr;
-  int ready = !entry->needs.empty() && lane == nullptr ? 0 : 1;
-  ++entry->references;  // what makes outputs may call Python
-  if (lane != nullptr) lane->busy = true;
-  if (ready == 1 && !complete) ready = make_outputs(self, *entry, &call, made);
+  ++entry->references;  // what makes outputs may call Python, even this kernel
+  int ready = complete ? 1 : make_outputs(self, *entry, &call, made);
+  Lane* lane = ready != 1 || entry->needs.empty() ? nullptr : lane_for(self, *entry, stream);
+  if (ready == 1 && lane == nullptr && !entry->needs.empty()) ready = 0;
   if (ready == 1) {
     size_t at = 0;
+    if (lane != nullptr) lane->busy = true;
     PyThreadState* state = PyEval_SaveThread();
     const int status = queue(self->driver, *entry, call, lane, stream, &at);
     PyEval_RestoreThread(state);
+    if (lane != nullptr) lane->busy = false;
     if (status == 0) {
       result = result_of(self, call);
     } else {
       refuse(*entry, entry->launches[at], status, stream);
     }
   }
-  if (lane != nullptr) lane->busy = false;
   let_go(entry);
   for (PyObject* array : made) Py_XDECREF(array);
   if (entered) self->driver.pop_current(&before);

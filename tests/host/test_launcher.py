@@ -472,6 +472,23 @@ def test_who_launches_with_scratch_keeps_others_out(device: RecordingDevice, lib
     assert order == ["first", "other"]
 
 
+def test_what_makes_outputs_may_call_the_kernel(
+    device: RecordingDevice, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, a, out = gen.load(SUM, device=device), library.array(aligned((2**18,))), library.array(aligned(()))
+    usual = library.empty
+
+    def empty(*arguments: Any, **more: Any) -> Any:
+        kernel(a, out=out)
+        return usual(*arguments, **more)
+
+    monkeypatch.setattr(library, "empty", empty)
+    for _ in range(4):
+        kernel(a)
+    assert len(device.raw) == 8
+    assert device.native == 6
+
+
 def test_threads_share_a_kernel(device: RecordingDevice, library: Any) -> None:
     kernel = gen.load(SUM, device=device)
 
