@@ -1,6 +1,6 @@
 """The pipeline of one problem: a search gives variants, all cores compile them, the device tries what is compiled.
 
-Nothing waits for anything else: while the device is at one variant, it has the next, and the compilers have twice as
+Nothing waits for anything else: while the device times one variant, it has the next, and the compilers have twice as
 many sources as there are cores. Every trial is recorded the moment it ends.
 """
 
@@ -59,10 +59,10 @@ class Source:
 
 
 class Sources:
-    """The spaces, texts and compilations of a run.
+    """The search spaces, texts and compilations of a run.
 
-    Texts that differ in comments and in the kernel's name alone are compiled once: variants that differ in their plan
-    alone share their machine code.
+    Texts that differ only in comments and in the kernel's name are compiled once: variants that differ only in their
+    plan share their machine code.
     """
 
     def __init__(self, farm: Farm, arch: str, text: Callable[[Variant], str] = render) -> None:
@@ -82,7 +82,7 @@ class Sources:
         self._ahead: list[Future[Compiled]] = []
 
     def space(self, problem: Problem, *, complete: bool = False) -> Space:
-        """The space of a problem's spec: the same for all its problems. `complete`: see `Space`."""
+        """The search space of a problem's spec: one object for all problems of it. `complete`: see `Space`."""
         found = Space(problem.family, problem.spec, complete)
         if found not in self._spaces:
             self._spaces.append(found)
@@ -111,7 +111,7 @@ class Sources:
     def codes(
         self, variants: Iterable[Variant], deadline: float | None = None
     ) -> Iterator[tuple[Variant, Compiled | CompileError]]:
-        """What compiling variants gives, all at once; without those that are not there at the deadline."""
+        """The machine code of variants, or their CompileErrors; without those not compiled at the deadline."""
         for variant, source in [(one, self.begin(one)) for one in variants]:
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             try:
@@ -122,11 +122,14 @@ class Sources:
                 source.future.cancel()
 
     def plan_ahead(self, to_come: Iterable[Variant | None]) -> None:
-        """What will be asked for later, in this order; None stands for what needs no compilation."""
+        """Notes the variants that will be asked for later, in order; None stands for one that needs no compilation."""
         self._to_come = iter(to_come)
 
     def compile_ahead(self, most: int) -> bool:
-        """Looks at one that will be asked for later; False if so many are on their way, or there are no more."""
+        """Begins to compile the next variant that will be asked for later.
+
+        False if `most` of them are being compiled, or there are no more.
+        """
         self._ahead = [future for future in self._ahead if not future.done()]
         if len(self._ahead) >= most:
             return False
@@ -147,7 +150,7 @@ RETRIED_STATUSES: tuple[Status, ...] = ("infeasible", "pruned")  # what it was u
 
 
 def why_unable(variant: Variant, problem: Problem, limits: Limits) -> str | None:
-    """Why a device or a size rules a variant out; None if it can run."""
+    """Why a variant cannot run on a device or at the problem's sizes; None if it can."""
     algorithm, spec, config = variant.algorithm, variant.spec, variant.config
     return algorithm.infeasible(spec, config, limits) or algorithm.unsupported_extents(
         spec, config, problem.extents, limits
@@ -155,11 +158,11 @@ def why_unable(variant: Variant, problem: Problem, limits: Limits) -> str | None
 
 
 class Attempts:
-    """What was tried of a problem so far, and the pipeline that tries more.
+    """The trials of a problem so far, and the pipeline that tries more variants.
 
     Attributes:
         done: every trial, by the variant's name.
-        best_us: the least median of those that were timed as a whole.
+        best_us: the least median of variants whose times are all that a caller waits for.
     """
 
     def __init__(
@@ -184,7 +187,7 @@ class Attempts:
         self._twins: dict[str, list[Entrant]] = {}  # those that wait for what becomes of it
 
     def screen(self, variant: Variant) -> bool:
-        """Whether it is to be tried; False if it cannot be, or was before: then what became of it is known."""
+        """Whether a variant is to be tried. False if it cannot run, or has a trial already; `done` has it then."""
         reason = why_unable(variant, self._problem, self._device.limits)
         if reason is not None:
             self._record(Trial(variant, "infeasible", reason=reason))
@@ -194,7 +197,7 @@ class Attempts:
     def run(
         self, session: Session, base: Entrant, *, deadline: float | None = None, enough_us: float = 0.0
     ) -> int:  # fmt: skip
-        """Tries base, and then what the search gives, until it gives no more; how many it had left.
+        """Tries base, and then the variants that the search gives. Returns about how many of these were not tried.
 
         Args:
             session: where.
@@ -240,7 +243,7 @@ class Attempts:
             self._collect(left if idle else 0)
 
     def fail(self, trial: Trial) -> None:
-        """Records that a variant which was right is not."""
+        """Records that a variant which was right before is not."""
         self._record(trial)
 
     def base(self, variant: Variant) -> Entrant:
@@ -248,9 +251,9 @@ class Attempts:
         return Entrant(variant, self._sources.begin(variant).future.result())
 
     def compiled(self, variants: Iterable[Variant], deadline: float | None) -> Iterator[Entrant]:
-        """Variants with their code, compiled once more where it is not kept.
+        """Variants with their machine code, compiled once more where it is not kept.
 
-        Without those that do not compile now, and those whose code is not there at the deadline.
+        Without variants that do not compile now, and without those that are not compiled at the deadline.
         """
         for variant, code in self._sources.codes(variants, deadline):
             if isinstance(code, CompileError):
@@ -259,9 +262,9 @@ class Attempts:
                 yield Entrant(variant, code)
 
     def _go_on(self) -> bool:
-        """Does the next small piece of work that keeps the compilers busy; False if they are, or there is none.
+        """Does the next small piece of work that keeps the compilers busy; False if they are busy, or there is none.
 
-        Small, so that a trial that ends meanwhile is recorded, and the device gets its next, within milliseconds.
+        It is small, so that a trial that ends meanwhile is recorded, and the device gets its next, within milliseconds.
         """
         if not self._more:  # no compiler is to wait while the device catches up
             return self._sources.compile_ahead(2 * self._sources.width) or self._remember()
@@ -280,7 +283,7 @@ class Attempts:
         return True
 
     def _remember(self) -> bool:
-        """Looks at one that was tried in an earlier run; False if there are no more."""
+        """Takes the next trial of an earlier run into account; False if there are no more."""
         variant = next(self._recorded, None)
         if variant is None:
             return False
@@ -289,7 +292,7 @@ class Attempts:
         return True
 
     def _recall(self, variant: Variant) -> bool:
-        """Whether what became of a variant is recorded; then it is known."""
+        """Takes the recorded trial of a variant into account; False if there is none, or it is to be made again."""
         found = self._store.find(self._setting, self._problem, self._sources.text(variant), variant)
         if found is None or found.status in RETRIED_STATUSES:
             return False
@@ -298,11 +301,11 @@ class Attempts:
         return True
 
     def _unseen(self) -> int:
-        """About how many variants were not looked at."""
+        """About how many variants the search has not given, or were not considered."""
         return self._search.left + len(self._given)
 
     def _collect(self, seconds: float | None) -> None:
-        """Deals with what has ended; waits that long until something has."""
+        """Deals with compilations and attempts that have ended; waits for the first at most so many seconds."""
         try:
             future = self._ended.get(timeout=seconds) if seconds is None or seconds > 0 else self._ended.get_nowait()
             while True:
@@ -328,7 +331,7 @@ class Attempts:
                 source.future.add_done_callback(self._ended.put)
 
     def _arrive(self, variant: Variant, future: Future[Compiled]) -> None:
-        """A variant's code is there, or there is none."""
+        """Goes on with a variant whose compilation has ended."""
         try:
             entrant = Entrant(variant, future.result())
         except CompileError as error:
@@ -353,7 +356,7 @@ class Attempts:
         future.add_done_callback(self._ended.put)
 
     def _finish(self, future: Future[Any]) -> None:
-        """What has come of a compilation, or of an attempt."""
+        """Goes on after a compilation, or records the trial of an attempt."""
         source = self._compiling.pop(future, None)
         if source is not None:
             variants, source.variants = source.variants, []
@@ -384,7 +387,7 @@ class Attempts:
         self._tick(len(self.done), len(self._asked) + self._left)
 
     def _drop(self) -> None:
-        """Gives up what has not begun."""
+        """Gives up variants whose attempt has not begun."""
         for future, source in self._compiling.items():
             future.cancel()
             source.variants.clear()

@@ -1,7 +1,7 @@
-"""In which order variants are tried: a search is asked for the next ones, and told what became of each.
+"""The order in which variants are tried: a search is asked for the next variants, and told the trial of each.
 
-Batches are as wide as the compilers: a search never waits for one trial to choose the next. `Space` numbers the
-variants of a spec without making them, so that one of 10^5 can be sampled.
+A search is asked for as many as the compilers take at once, and never waits for a trial to choose the next. `Space`
+numbers the variants of a spec without making them, so that a space of 10^5 variants can be sampled.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class Search(Protocol):
     """Chooses what is tried next."""
 
     def ask(self, count: int) -> Sequence[Variant]:
-        """Up to so many variants that were not given before; none when there are no more."""
+        """Up to so many variants that it has not given before; none when there are no more."""
         ...
 
     def tell(self, trial: Trial) -> None:
-        """What became of one that was given, or is known from elsewhere: base, a guess, a trial of an earlier run.
+        """Takes the trial of a variant, given by the search or not: base, a heuristic one, one of an earlier run.
 
-        It is not given any more. Others may still be on their way.
+        That variant is not given any more.
         """
         ...
 
     @property
     def left(self) -> int:
-        """About how many variants have neither been given nor told of; 0 if all have."""
+        """About how many variants have neither been given nor told of; 0 if there are none."""
         ...
 
 

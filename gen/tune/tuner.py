@@ -1,7 +1,6 @@
-"""Tunes a problem: feasible, compiled, proven on the device, timed; the fastest of what is right wins.
+"""Tunes a problem: compiles its feasible variants, proves and times them on the device, and chooses the fastest.
 
-A variant that is wrong, does not compile, crashes or hangs is a trial with a status: never the end of a run, and never
-the winner.
+A variant that is wrong, does not compile, crashes or hangs is a trial with a status: it neither ends the run nor wins.
 """
 
 from __future__ import annotations
@@ -132,14 +131,14 @@ def tune(
 
 
 def setting_of(device: TuningDevice, farm: Farm) -> Setting:
-    """What stands in the keys of trials that are made now."""
+    """What the keys of trials hold of the device and the compiler."""
     return Setting(device.name, device.driver, farm.version, METHOD, farm.options)
 
 
 def to_come(
     problems: Sequence[Problem], device: TuningDevice, farm: Farm, trials: Trials, options: Options, sources: Sources
 ) -> Iterator[Variant | None]:
-    """What tuning these problems will have compiled, in the order in which it will be asked for.
+    """The variants that tuning these problems will compile, in the order in which it will ask for them.
 
     None stands for a variant that needs no compilation, so that no step takes long.
     """
@@ -265,6 +264,6 @@ def time_variants(
 
 
 def with_rounds(outcome: Outcome, trials: Iterable[Trial], found: Finals) -> Outcome:
-    """An outcome with the trials and times of a `time_variants` on its problem in the place of those it had."""
+    """An outcome with the trials and times that `time_variants` gave on its problem."""
     by_name = {trial.variant.name: trial for trial in (*outcome.trials, *trials)}
     return replace(outcome, trials=tuple(by_name.values()), rounds_us=found.times_us, finals=found)
