@@ -1,7 +1,7 @@
-"""Processes that do jobs one after another, and may die of them.
+"""Supervised processes that do jobs one after another.
 
-A job that crashes its process, or takes too long, costs itself and one restart; all other jobs go on. A job during
-which somebody else ends the process is done once more. When this process ends, however it ends, so do its workers.
+A job that crashes its process, or takes too long, fails and costs one restart; all other jobs go on. A job during which
+somebody else ends the process is done once more. When this process ends, in any way, its workers end too.
 
 How to run jobs on what one process holds, a GPU for instance::
 

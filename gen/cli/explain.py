@@ -75,7 +75,7 @@ def explain(
     from gen.families.extents import check_runtime_parameters
     from gen.families.names import find_named
     from gen.gpu.device import find_gpu
-    from gen.report.compare import changes, metrics, parameters
+    from gen.report.differences import changes, metrics, parameters
     from gen.report.explain import as_json, explanations, extents_for, moves
     from gen.tune.problems import read_runtime_parameters
 

@@ -1,13 +1,14 @@
-"""Honest times: what the caches hold before a launch, what an empty launch costs, what the memory can do.
+"""Times of launches under a stated cache protocol, and the calibration of a device.
 
 A protocol says what the caches hold when a kernel starts:
 
-* COLD: nothing of its data and no dirty line. Twice the second-level cache is written, then as much other memory read.
-* DIRTY: nothing of its data, but lines that must be written back. Twice the cache is written.
-* HOT: what the launch before it left, in a CUDA graph of many launches.
+* COLD: nothing of its data and no dirty line. Twice the size of the second-level cache is written, then as much other
+  memory read.
+* DIRTY: nothing of its data, but lines that must be written back. Twice the size of the cache is written.
+* HOT: the data that the launch before it left there, in a CUDA graph of many launches.
 
-A kernel may ask the cache to evict what it reads last. No normal read or write does, so these lines would be there
-still when the next kernel reads the same input. Reading four times the cache in that way takes their place first.
+A kernel may ask the cache to evict its data last. No normal access displaces such lines, so they would be there still
+when the next kernel reads the same input. So four times the size of the cache is read in that way first.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Clock:
         service.random(self._memory.address, 2 * self._bytes, 1, B32)
 
     def flush(self, protocol: Protocol) -> None:
-        """Queues what brings the caches to where the protocol wants them."""
+        """Queues accesses that bring the caches to the state of the protocol."""
         if protocol is Protocol.HOT:
             return
         written, read = self._memory.address, self._memory.address + self._bytes

@@ -13,7 +13,7 @@ from gen.errors import GenError, ShapeError
 from gen.families.base import Extents, Family, Limits, Variant
 from gen.families.extents import check_runtime_parameters
 from gen.families.names import named_variant, variant
-from gen.report.compare import written
+from gen.report.differences import written
 from gen.report.explain import METRICS, Explanation, explanations, extents_for, is_dense, problem_of
 from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiler

@@ -29,16 +29,16 @@ from gen.tune.run import keep
 from gen.tune.tuner import Options, time_variants, tune, with_rounds
 
 MAX_REGRET = 0.05  # a class whose winner has more is split
-STAY_REGRET = STAY_RATIO - 1  # regret that is no reason to give up what stands
-SHRINK_DIVISORS = (4, 16, 128)  # the parts of the representative that are probed
+STAY_REGRET = STAY_RATIO - 1  # within which the variant that a part had before stays
+SHRINK_DIVISORS = (4, 16, 128)  # of the elements of the representative: the smaller problems that are tuned
 SKEW_FACTOR = 64  # how much longer one axis gets, and another shorter
 
 
 def probes(problem: Problem) -> tuple[Problem, ...]:
-    """Problems of the same shape class that nobody tuned for, from sizes that stand for the class.
+    """Problems of the shape class of a representative, at sizes that were not tuned.
 
-    Smaller ones; one whose axes are each one shorter, and so rows start anywhere; longer and wider ones; and arrays
-    that are aligned no better than their elements.
+    Smaller ones; one whose axes are each one shorter, so that rows begin at odd addresses; longer and wider ones; and
+    one whose arrays are aligned no better than their elements.
     """
     spec, extents = problem.spec, problem.extents
     axes = [axis for axis in _axes(problem) if extents[axis] > 1]
