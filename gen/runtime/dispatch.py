@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -215,13 +216,17 @@ class Chooser:
         """The base variant of a shape class; if the device cannot run it, that of another class."""
         own = variant(self.family, self.spec, *self.family.base(self.spec, shape_class))
         reasons = []
-        for made in (own, *base_variants(self.family, self.spec)):
+        for made in chain((own,), self._other_bases()):
             reason = made.algorithm.infeasible(made.spec, made.config, self._limits)
             if reason is None:
                 return made
             reasons.append(reason)
         next_step = "Pass another as device="
         raise ConfigError(own.name, f"cannot run on {self._device}: {reasons[0]}", next_step=next_step)
+
+    def _other_bases(self) -> Iterator[Variant]:
+        """Those of all classes, which are not looked for before one is needed."""
+        yield from base_variants(self.family, self.spec)
 
     def _others(self, shape_class: str) -> Iterator[Variant]:
         """What is often fast in a class, as far as the device can run it, the best first; then base."""

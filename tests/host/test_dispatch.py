@@ -43,7 +43,7 @@ def test_the_next_expected_variant_takes_what_the_first_does_not_without_a_warni
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = chooser(gen.stencil(gen.star(2, 2), boundary="mirror"))
-    tiny = extents(2, 4096, 100)
+    tiny = extents(2, 1 << 19, 100)
     with caplog.at_level(logging.WARNING):
         taken = one.covering(one.choose(tiny), tiny)
     assert taken.variant.algorithm.name == "stream"

@@ -8,7 +8,7 @@ from gen.dtypes import B8, B16, B32, B64, B128, DType
 from gen.families.base import Limits
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants
-from gen.families.transpose import Transpose, TransposeSpec, permutation
+from gen.families.transpose import Transpose, TransposeSpec, permutation, shapes
 
 FAMILY, LIMITS = Transpose(), Limits.of("sm_90")
 ELEMENTS = (B8, B16, B32, B64, B128)
@@ -74,3 +74,17 @@ def test_what_changes_elements_or_works_in_place_has_base_alone() -> None:
     for spec in (permutation((1, 0), "f4", to="f2"), permutation((1, 0), "f4", in_place=True)):
         for shape_class in FAMILY.shape_classes(spec):
             assert FAMILY.heuristic_configs(spec, shape_class, LIMITS) == (FAMILY.base(spec, shape_class),)
+
+
+@pytest.mark.parametrize(
+    ("axes", "dtype"),
+    [
+        ((1, 0), B8), ((1, 0), B128), ((0, 1), B32), ((0,), B16), ((0, 2, 1), B32), ((2, 1, 0), B128),
+        ((0, 2, 1, 3), B16), ((3, 2, 1, 0), B8), ((4, 0, 3, 1, 2), B64),
+    ],
+)  # fmt: skip
+def test_whether_a_class_is_known_is_found_without_what_stands_for_all(axes: tuple[int, ...], dtype: DType) -> None:
+    for spec in (TransposeSpec(axes, dtype), *([TransposeSpec(axes, dtype, None, True)] if axes == (1, 0) else [])):
+        known = shapes.representatives(spec, FAMILY._problem)
+        for one in shapes.ShapeClass:
+            assert shapes.is_known(spec, one, FAMILY._problem) == (one in known), (spec.label, one)

@@ -116,7 +116,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         """By what moves, how few rows or columns there are, and whether all rows are aligned to 16 bytes."""
         if isinstance(spec, MoveSpec):
             return super().shape_class(spec, extents, alignment)
-        return shapes.known_class(spec, extents, alignment, self._representatives(spec)).value
+        return shapes.known_class(spec, extents, alignment, self._problem).value
 
     def can_share_tuning(self, spec: MatrixSpec, other: MatrixSpec) -> bool:
         """Other axes of the same elements: once they are merged, a class tells what moves."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from itertools import permutations
+from itertools import chain, permutations
 from math import isqrt
+from typing import TypeVar
 
 from gen.arch import SECTOR, Limits
 from gen.dtypes import DType
@@ -16,6 +17,8 @@ from gen.families.transpose.algorithms.common import MATRICES, only_moves, stays
 from gen.families.transpose.algorithms.packed import Packed, PackedConfig, axes_of, runs_of
 from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
 from gen.families.transpose.spec import TransposeSpec
+
+T = TypeVar("T")
 
 
 class ShapeClass(Enum):
@@ -206,18 +209,35 @@ def representatives(spec: TransposeSpec, problem: Problems) -> Mapping[ShapeClas
     return {name: found[name] for name in ShapeClass if name in found}
 
 
-def known_class(
-    spec: TransposeSpec, extents: Extents, alignment: int, known: Mapping[ShapeClass, Extents]
-) -> ShapeClass:
+def known_class(spec: TransposeSpec, extents: Extents, alignment: int, problem: Problems) -> ShapeClass:
     """The class of a problem among those that stand for its spec; oddly pitched ones may be of none of them."""
     found = shape_class(spec, extents, alignment)
-    if found == ShapeClass.PACKED and ShapeClass.PACKED not in known:
+    if found == ShapeClass.PACKED and not is_known(spec, ShapeClass.PACKED, problem):
         found = shape_class(spec, extents, alignment, packs=False)
-    if found in known:
+    if is_known(spec, found, problem):
         return found
     if found == ShapeClass.RUNS:
         return ShapeClass.COPY
-    return ShapeClass.ODD if ShapeClass.ODD in known else ShapeClass.ODD_LITTLE
+    return ShapeClass.ODD if is_known(spec, ShapeClass.ODD, problem) else ShapeClass.ODD_LITTLE
+
+
+@lru_cache(maxsize=256)
+def is_known(spec: TransposeSpec, wanted: ShapeClass, problem: Problems) -> bool:
+    """Whether a class is one of `representatives`: found without all of these, which are many where axes are."""
+    packed = _packed_examples(spec) if wanted == ShapeClass.PACKED else iter(())
+    examples = chain(packed, _in_turn(_examples_by_size(spec)))
+    return any(shape_class(spec, problem(spec, axes)) == wanted for axes in examples)
+
+
+def _in_turn(several: Iterable[Iterator[T]]) -> Iterator[T]:
+    """The first of each, then the second of each, and so on."""
+    left = list(several)
+    while left:
+        for one in list(left):
+            try:
+                yield next(one)
+            except StopIteration:
+                left.remove(one)
 
 
 def _follow(batch: list[list[int]], area: int) -> bool:
@@ -232,12 +252,17 @@ def _follow(batch: list[list[int]], area: int) -> bool:
 
 def _examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
     """Problems in which two or three axes are longer than 1, dense ones first."""
+    return chain.from_iterable(_examples_by_size(spec))
+
+
+def _examples_by_size(spec: TransposeSpec) -> Iterator[Iterator[Mapping[str, int]]]:
+    """The same, those of the same extents together."""
     if spec.in_place:
-        yield from _square_examples(spec)
+        yield _square_examples(spec)
         return
     for gap in (0, 1) if spec.operands[0].pitch else (0,):
         for extents in _sizes(spec.dtype):
-            yield from _arranged(spec, extents, gap)
+            yield _arranged(spec, extents, gap)
 
 
 def _packed_examples(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
