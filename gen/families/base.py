@@ -409,6 +409,13 @@ class Family(ABC, Generic[S]):
         """
         return iter(())
 
+    def proof_cover(self) -> Iterator[tuple[str, S, Config]]:
+        """Algorithms, specs and configs that are proven beside those of the catalogue, when the family is.
+
+        In them features of specs, such as the operator and the dtype, meet each other and every algorithm.
+        """
+        return iter(())
+
     @abstractmethod
     def base(self, spec: S, shape_class: str) -> tuple[str, Config]:
         """Algorithm and config that a spec gets without any tuning: they take every size of the class."""

@@ -59,6 +59,9 @@ def of_family(family: Family[Any], cover: bool, limits: Limits) -> tuple[Variant
     if cover:
         for name, spec in family.extra_proof_specs.items():
             found += _cover(family, spec, family.algorithms[name], limits)
+        for name, spec, config in family.proof_cover():
+            if family.algorithms[name].infeasible(spec, config, limits) is None:
+                found.append(variant(family, spec, family.algorithms[name], config))
     # A kernel of the literature may fix fields of its spec, and so be of none that the catalogue holds.
     return _distinct([*found, *(named_variant(family, named) for named in family.named)])
 

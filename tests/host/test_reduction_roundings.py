@@ -90,7 +90,7 @@ def counter(cache: Path) -> HostRunner:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_roundings_of_a_sum_are_those_on_its_longest_path(name: str, counter: HostRunner) -> None:
-    made = variants(name, "sum")
+    made = variants(name, "sum")[::3]
     counter.load(made)
     for one in made:
         for extents, runner in problems(one, counter):
@@ -99,6 +99,7 @@ def test_the_roundings_of_a_sum_are_those_on_its_longest_path(name: str, counter
             assert counted <= stated <= MOST_TIMES * counted + MOST_OVER, (one.name, extents, counted, stated)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in LITERATURE])
 def test_the_roundings_of_a_variance_are_those_of_the_merges_on_its_longest_path(
     name: str, counter: HostRunner

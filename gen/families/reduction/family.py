@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import cycle, product
 from math import prod
 from typing import Any
 
@@ -13,15 +14,21 @@ from typing_extensions import override
 from gen.arch import Limits
 from gen.dtypes import DTYPES
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout, Work
-from gen.families.config import Config
+from gen.families.config import Config, pairwise
 from gen.families.reduction import heuristics, shapes
 from gen.families.reduction.algorithms.columns import Columns, Stream
 from gen.families.reduction.algorithms.grid import Cluster, Flags, Grid, Strided
 from gen.families.reduction.algorithms.literature import NAMED, Interleaved, Nested, Shfl, Tree
 from gen.families.reduction.algorithms.rows import Rows, Single
+from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.families.reduction.oracle import expected, expected_at
 from gen.families.reduction.spec import ReductionSpec, from_json, spell
 from gen.paths import templates_root
+
+_AXES: Mapping[str, tuple[tuple[int, ...] | None, ...]] = {  # along which each algorithm is proven on many specs
+    "grid": (None, (-1,)), "flags": (None, (1,)), "cluster": (None, (-1,), (1, 2)), "single": (None, (0,)),
+    "rows": ((-1,), (1, 2), ()), "columns": ((0,), (0, 1), (1,)), "stream": ((0,), (0, 1)), "strided": ((0, 2), None),
+}  # fmt: skip
 
 
 class Reduction(Family[ReductionSpec]):
@@ -118,6 +125,22 @@ class Reduction(Family[ReductionSpec]):
     def far_cases(self, spec: ReductionSpec) -> Iterator[Extents]:
         return shapes.far_cases(spec)
 
+    def proof_cover(self) -> Iterator[tuple[str, ReductionSpec, Config]]:
+        """Every operator with every dtype, both with every algorithm; axes, keepdims, ddof and configs in turns."""
+        dtypes = [dtype for dtype in DTYPES.values() if dtype.kind != "bits"]
+        layouts = {name: cycle(product(axes, (False, True))) for name, axes in _AXES.items()}
+        configs = {name: cycle(pairwise(_searched(self.algorithms[name]))) for name in _AXES}
+        for (place, op), (shift, dtype) in product(enumerate((*OPERATORS, *SEVERAL)), enumerate(dtypes)):
+            name = list(_AXES)[(place + shift) % len(_AXES)]
+            axis, keepdims = next(layouts[name])
+            statistics = SEVERAL.get(op, (op,))
+            if OPERATORS[statistics[0]].indexed and axis is not None:
+                axis = axis[:1] or (0,)
+            ddof = shift % 2 if {"var", "std"}.intersection(statistics) else 0
+            spec = ReductionSpec(statistics, dtype, None, axis, keepdims, ddof)
+            legal = (config for config in configs[name] if self.algorithms[name].illegal(spec, config) is None)
+            yield name, spec, next(legal)
+
     @override
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
         return heuristics.base(spec, shapes.ShapeClass(shape_class))
@@ -127,3 +150,8 @@ class Reduction(Family[ReductionSpec]):
     ) -> tuple[tuple[str, Config], ...]:
         """The stated default, and what is faster for some problems of the class."""
         return heuristics.heuristic_configs(spec, shapes.ShapeClass(shape_class))
+
+
+def _searched(algorithm: Algorithm[ReductionSpec, Any]) -> list[Config]:
+    """The configs that tuning may try for some spec."""
+    return [config for config in algorithm.config.space() if config.unsearched() is None]

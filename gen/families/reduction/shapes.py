@@ -420,6 +420,18 @@ def lying(spec: ReductionSpec, outer: int, n: int, inner: int, *, gap: int = 0, 
     return extents_of(spec, {"in": layout})
 
 
+def rows_of(spec: ReductionSpec, outer: int, n: int) -> Extents:
+    """The sizes of rows of n elements each; of a whole array there is one, where no axis is reduced n is 1."""
+    if not spec.axis:
+        return problem(spec, (n,) if spec.axis is None else (outer,))
+    return lying(spec, outer, n, 1)
+
+
+def edges(tile: int) -> tuple[int, int, int, int]:
+    """Numbers of elements of which the last tile has 1, 2, all but 1 and all of its own."""
+    return tile + 1, tile + 2, 2 * tile - 1, 2 * tile
+
+
 def _least_rank(axes: Sequence[int]) -> int:
     """The axes that an array has at least which is reduced along these."""
     front, back = [axis for axis in axes if axis >= 0], [axis for axis in axes if axis < 0]

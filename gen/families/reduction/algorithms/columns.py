@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -25,7 +26,7 @@ from gen.families.reduction.algorithms.common import (
     shared_plan,
 )
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
-from gen.families.reduction.shapes import Form, form
+from gen.families.reduction.shapes import Form, edges, form, lying, problem
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -118,6 +119,12 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
         if form(extents) is not Form.COLUMNS:
             return "it takes columns"
         return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+
+    def edge_cases(self, spec: ReductionSpec, config: ColumnsConfig) -> Iterator[Extents]:
+        """Matrices of which the last strip has 1, 2, all but 1 and all of its columns, and the last tile some rows."""
+        strip, tile = config.columns_x * (config.vec_bytes // spec.dtype.size), config.rows_y * config.unroll
+        for inner, n in zip(edges(strip), (2 * tile, tile + 1, tile + 2, 2 * tile - 1), strict=True):
+            yield lying(spec, 1, n, inner) if spec.axis else problem(spec, (2, inner), gap=1)
 
     def strips(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
         """Strips of a matrix."""
@@ -217,6 +224,13 @@ class Stream(ReductionAlgorithm[StreamConfig]):
         if extents["inner"] > config.threads_per_block:
             return f"it takes at most {config.threads_per_block} columns"
         return None
+
+    def edge_cases(self, spec: ReductionSpec, config: StreamConfig) -> Iterator[Extents]:
+        """Columns from the fewest to the most, of which the last of a block's tiles has few rows, or all of them."""
+        threads, items = config.threads_per_block, config.vec_bytes // spec.dtype.size
+        for place, columns in enumerate((2, threads // 2, threads // 2 + 1, threads)):
+            rows = threads // columns * config.unroll * items
+            yield lying(spec, 1, edges(rows)[place], columns)
 
     def active(self, config: StreamConfig) -> Expr:
         """Threads that read: the largest multiple of the columns that a block has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -34,7 +35,7 @@ from gen.families.reduction.algorithms.common import (
     shared_plan,
 )
 from gen.families.reduction.oracle import Share, chain, roundings, tree
-from gen.families.reduction.shapes import MOST_GROUPS, Form, form
+from gen.families.reduction.shapes import MOST_GROUPS, Form, edges, form, lying, problem, rows_of
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -80,6 +81,11 @@ class Sharing(ReductionAlgorithm[C]):
         if form(extents) not in (Form.WHOLE, Form.ROWS):
             return "it takes elements that follow each other along the reduced axes"
         return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+
+    def edge_cases(self, spec: ReductionSpec, config: C) -> Iterator[Extents]:
+        """Rows of which the last of a block's tiles has 1, 2, all but 1 and all of its elements."""
+        tile = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
+        return (rows_of(spec, 2, n) for n in edges(tile) if spec.axis != ())
 
     def blocks(self, spec: ReductionSpec, config: C) -> Expr:
         """Blocks of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""
@@ -255,6 +261,12 @@ class Cluster(Sharing[ClusterConfig]):
             return f"it takes at most {MOST_OF_CLUSTERED_THREAD} elements of a row a thread"
         return super().unsupported_extents(spec, config, extents, limits)
 
+    def edge_cases(self, spec: ReductionSpec, config: ClusterConfig) -> Iterator[Extents]:
+        """Rows of which the last block of a cluster has 1, 2, all but 1 and all elements of a tile; of one more."""
+        tile = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
+        whole = tile * config.blocks_per_cluster
+        return (rows_of(spec, 2, n) for n in (*edges(whole - tile)[:2], whole - 1, whole, whole + 1))
+
     def clusters(self, spec: ReductionSpec, config: ClusterConfig) -> Expr:
         """Clusters of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""
         if config.blocks_per_sm == ALONE:
@@ -329,6 +341,14 @@ class Strided(ReductionAlgorithm[StridedConfig]):
         if form(extents) is not Form.STRIDED:
             return "it takes arrays whose axes do not merge to a matrix"
         return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+
+    def edge_cases(self, spec: ReductionSpec, config: StridedConfig) -> Iterator[Extents]:
+        """Elements apart of which the last of a block's tiles has 1, 2, all but 1 and all."""
+        for n in edges(config.threads_per_block * config.unroll):
+            if spec.axis:
+                yield lying(spec, 2, n, 1, gap=1, step=2)
+            else:
+                yield problem(spec, (n,) if spec.axis is None else (2, n), gap=1, step=2)
 
     def splits(self, config: StridedConfig) -> Expr:
         """Blocks of a result."""

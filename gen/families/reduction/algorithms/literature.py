@@ -8,7 +8,7 @@ writes are seen by the child, whether or not there was a barrier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
@@ -21,7 +21,7 @@ from gen.families.config import Config, tunable
 from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.reduction.algorithms.common import ReductionAlgorithm, block_roundings
 from gen.families.reduction.oracle import Share, chain, roundings, tree
-from gen.families.reduction.shapes import Form, form
+from gen.families.reduction.shapes import Form, edges, form, rows_of
 from gen.families.reduction.spec import ReductionSpec
 
 _COPY_THREADS = 256
@@ -68,6 +68,10 @@ class BlockPartials(ReductionAlgorithm[C]):
         if form(extents) is not Form.WHOLE:
             return "it takes arrays without gaps"
         return beyond_grid(self.blocks(config).at(extents))
+
+    def edge_cases(self, spec: ReductionSpec, config: C) -> Iterator[Extents]:
+        """Arrays of which the last block's share has 1, 2, all but 1 and all elements."""
+        return (rows_of(spec, 1, n) for n in edges(config.threads_per_block * config.folded))
 
     def blocks(self, config: C) -> Expr:
         """One block for each share of the array; one for an empty array."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -21,7 +22,7 @@ from gen.families.reduction.algorithms.common import (
     outputs,
 )
 from gen.families.reduction.oracle import Share, loads_of_thread, roundings
-from gen.families.reduction.shapes import MANY_ROWS, Form, form
+from gen.families.reduction.shapes import MANY_ROWS, Form, edges, form, rows_of
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -81,6 +82,14 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         if extents["n"] > MOST_OF_THREAD * config.group and not alone:
             return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
         return beyond_grid(self.blocks(config).at(extents))
+
+    def edge_cases(self, spec: ReductionSpec, config: RowsConfig) -> Iterator[Extents]:
+        """Rows of which the last round has 1, 2, all but 1 and all elements; the last block as many rows."""
+        items = config.vec_bytes // spec.dtype.size
+        for n in edges(config.group * config.unroll * items):
+            yield rows_of(spec, 2, n)
+        for outer in edges(config.threads_per_block // config.group * config.rows_at_once):
+            yield rows_of(spec, outer, items + 1)
 
     def blocks(self, config: RowsConfig) -> Expr:
         """One for as many rows as it has groups."""
@@ -178,6 +187,11 @@ class Single(ReductionAlgorithm[SingleConfig]):
         if form(extents) is not Form.WHOLE:
             return "its one block reduces elements that follow each other to one result"
         return f"its one block takes at most {MOST_OF_BLOCK} elements" if extents["n"] > MOST_OF_BLOCK else None
+
+    def edge_cases(self, spec: ReductionSpec, config: SingleConfig) -> Iterator[Extents]:
+        """Arrays of which the last round has 1, 2, all but 1 and all elements."""
+        tile = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
+        return (rows_of(spec, 1, n) for n in edges(tile))
 
     @override
     def plan(self, spec: ReductionSpec, config: SingleConfig) -> Plan:
