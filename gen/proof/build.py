@@ -233,16 +233,18 @@ VARIANTS_PER_UNIT = 20
 KERNEL_FLAGS = (
     "-O1", "-g1", "-gdwarf-4",  # version 5 credits a unit's first text to the unit's own file
     "-fno-var-tracking",  # where variables lie takes a fifth of the time, and nothing asks
-    "-std=c++17", "-fPIC", "-w", "-fvisibility=hidden", "-fno-gnu-unique",
+    "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique",
     "-fno-tree-sra", "-fno-store-merging", "-fno-tree-slp-vectorize",  # a float4 load must stay one access
+    "-fno-tree-fre",  # it takes what one path leaves unset for what another sets
     "-ffp-contract=off", "-fmax-errors=5", "-fstack-clash-protection",  # no frame steps over the guard of a stack
     "-fno-omit-frame-pointer",  # the runtime finds out which calls led to a barrier
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0",
     "-fsanitize=signed-integer-overflow,bounds-strict,alignment,integer-divide-by-zero,shift-exponent,return",
-    "-fsanitize=float-cast-overflow",
+    "-fsanitize=float-cast-overflow,object-size",
 )  # fmt: skip
-# What is read before it is set makes results wrong in every run.
-LOCALS_FLAG, LOCALS_GXX = "-ftrivial-auto-var-init=pattern", 12  # the first version that knows it
+# What is read before it is set makes results wrong in every run. Pointers to what is gone are refused.
+LOCALS_FLAGS = ("-ftrivial-auto-var-init=pattern", "-Werror=dangling-pointer", "-Werror=return-local-addr")
+LOCALS_GXX = 12  # the first version that knows them
 # Without start files every writable variable in a library is one of the variants'.
 LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-z,defs", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset")
 RUNTIME_FLAGS = ("-O2", "-g1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
@@ -401,8 +403,9 @@ class Builder:
                 if stray:
                     raise CompileError(
                         subject,
-                        f"{stray} is a variable outside shared and constant memory. Shared arrays are declared in the "
-                        "kernel itself, not in a function template, and passed on by reference.",
+                        f"{stray} is a variable outside shared and constant memory: `__device__` variables and static "
+                        "locals keep their values between launches, which no plan says, and are not supported. Shared "
+                        "arrays are declared in the kernel itself, not in a function template, and passed on.",
                         kept,
                     )
             except CompileError:
@@ -478,7 +481,7 @@ class Builder:
 
     @cached_property
     def _kernel_flags(self) -> tuple[str, ...]:
-        return (*KERNEL_FLAGS, LOCALS_FLAG) if self._gpp.major >= LOCALS_GXX else KERNEL_FLAGS
+        return (*KERNEL_FLAGS, *LOCALS_FLAGS) if self._gpp.major >= LOCALS_GXX else KERNEL_FLAGS
 
     @cached_property
     def _sources(self) -> Path:

@@ -214,6 +214,7 @@ def _other(fault: Fault, code: Code) -> str:
             name += "; no barrier of their cluster orders the two"
         else:
             name += "; no __threadfence and atomic there, atomic and __threadfence here, order the two"
+            name += " (volatile accesses are no atomics: in CUDA C++ they order nothing)"
     return name
 
 

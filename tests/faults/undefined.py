@@ -10,6 +10,16 @@ PLANTED = (
     Planted("column_past_its_row", "index",
             "__shared__ float tile[64][3];\nfor (int k = 0; k <= 3; ++k) tile[threadIdx.x / 2][k] = 1.0f;  // here",
             "__shared__ float tile[64][3];\nfor (int k = 0; k < 3; ++k) tile[threadIdx.x][k] = 1.0f;"),
+    Planted("local_array_overrun", "index",
+            GUARD + "float kept[4] = {1.0f, 2.0f, 3.0f, 4.0f};\nfloat* const p = kept;\n"
+            "for (int k = 0; k < 4 + i / 99; ++k) p[k] = in[i];  // here\nout[i] = kept[i % 4];",
+            GUARD + "float kept[4] = {1.0f, 2.0f, 3.0f, 4.0f};\nfloat* const p = kept;\n"
+            "for (int k = 0; k < 4; ++k) p[k] = in[i];\nout[i] = kept[i % 4];"),
+    Planted("local_array_read_past_the_end", "index",
+            GUARD + "const float kept[4] = {in[i], 2.0f, 3.0f, 4.0f};\nconst float* const p = kept;\n"
+            "out[i] = p[i % 5];  // here",
+            GUARD + "const float kept[4] = {in[i], 2.0f, 3.0f, 4.0f};\nconst float* const p = kept;\n"
+            "out[i] = p[i % 4];"),
     Planted("divides_by_zero", "division", GUARD + "out[i] = 7 / (n - 100);  // here", GUARD + "out[i] = 7 / n;"),
     Planted("float_to_int_out_of_range", "conversion", GUARD + "out[i] = in[int(in[i] * 1e9f) % 2];  // here",
             GUARD + "out[i] = in[(long long)(in[i] * 1e9f) % 2];"),

@@ -25,6 +25,7 @@ from gen.proof.build import (
     ABANDONED,
     GAP,
     LINE,
+    LOCALS_GXX,
     PREFIX,
     VARIANTS_PER_UNIT,
     YOUNG,
@@ -227,10 +228,46 @@ def test_shared_array_that_fell_out_of_its_section(warm: Path) -> None:
         result(warm, text=lambda variant: text.replace("NAME", variant.name))
 
 
-def test_device_variable_is_refused(warm: Path) -> None:
-    text = '__device__ int counter;\nextern "C" __global__ void NAME(float* out) { *out = counter++; }\n'
-    with pytest.raises(CompileError, match=r"counter.*outside shared and constant memory"):
+@pytest.mark.parametrize(
+    "text",
+    [
+        '__device__ int counter;\nextern "C" __global__ void NAME(float* out) { *out = counter++; }\n',
+        'extern "C" __global__ void NAME(float* out) { static int counter; *out = counter++; }\n',
+    ],
+    ids=["device variable", "static local"],
+)
+def test_a_variable_that_outlives_its_launch_is_refused(warm: Path, text: str) -> None:
+    with pytest.raises(CompileError, match=r"counter.*outside shared and constant memory.*`__device__` variables"):
         result(warm, text=lambda variant: text.replace("NAME", variant.name))
+
+
+HELD = "const float* p;\n{ float kept[2] = {1.0f, 2.0f}; p = kept; SOON }\nout[0] = LATER;"
+
+
+@pytest.mark.skipif(Gpp().major < LOCALS_GXX, reason="g++ does not look for them")
+def test_a_pointer_to_a_local_that_is_gone_is_refused(warm: Path) -> None:
+    def text(body: str) -> str:
+        return f'extern "C" __global__ void NAME(float* out) {{\n{body}\n}}\n'
+
+    clean, faulty = (
+        text(HELD.replace("SOON", soon).replace("LATER", later))
+        for soon, later in (("out[0] = p[1];", "out[0]"), ("", "p[threadIdx.x]"))
+    )
+    assert result(warm, text=lambda variant: clean.replace("NAME", variant.name)) == 2.0
+    with pytest.raises(CompileError, match="dangling pointer"):
+        result(warm, text=lambda variant: faulty.replace("NAME", variant.name))
+
+
+@pytest.mark.skipif(Gpp().major < LOCALS_GXX, reason="g++ fills no locals")
+@pytest.mark.parametrize(("kind", "use"), [("float", "x"), ("int", "x"), ("float", "fminf(x, 9.0f)"), ("int", "x + 1")])
+def test_a_scalar_that_one_path_leaves_unset_is_not_what_another_makes_it(warm: Path, kind: str, use: str) -> None:
+    body = f"{kind} x = 7;\nif (out[0] > 100.0f) x = 7;\n"
+    kernel = 'extern "C" __global__ void NAME(float* out) {\nout[0] = threadIdx.x;\nBODY out[0] = USE;\n}\n'
+    clean = kernel.replace("BODY", body).replace("USE", use)
+    right = result(warm, text=lambda variant: clean.replace("NAME", variant.name))
+    assert right in (7.0, 8.0)
+    faulty = clean.replace("x = 7;", "x;", 1)
+    assert result(warm, text=lambda variant: faulty.replace("NAME", variant.name)) != right
 
 
 def test_dynamic_shared_memory_has_one_form(warm: Path) -> None:

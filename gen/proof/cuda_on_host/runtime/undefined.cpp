@@ -93,6 +93,12 @@ HANDLER(out_of_bounds, (OutOfBounds * data, uint64_t index), {
 })
 HANDLER(type_mismatch_v1, (Mismatch * data, uint64_t address), {
   char text[sizeof Fault::text];
+  if (data->log_alignment == 0) {  // -fsanitize=object-size
+    // Of arrays that lie elsewhere each access is checked.
+    if (address - reinterpret_cast<uint64_t>(run.current->stack) >= kStackBytes) return;
+    snprintf(text, sizeof text, "%.60s behind the end of its object", data->type->name);
+    fail(Kind::kIndex, pc, text);
+  }
   snprintf(text, sizeof text, "%.60s needs a multiple of %u bytes", data->type->name, 1u << data->log_alignment);
   const Spot spot = locate(address);
   fail(Kind::kMisaligned, pc, text, spot.buffer, spot.offset);
