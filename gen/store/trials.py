@@ -98,11 +98,7 @@ class Trial:
     @property
     def median_us(self) -> float:
         """The median time; infinite without one."""
-        ordered = sorted(self.times_us)
-        if not ordered:
-            return float("inf")
-        middle = len(ordered) // 2
-        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+        return median(self.times_us) if self.times_us else inf
 
     @property
     def is_full_time(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 from gen.errors import ConfigError
-from gen.families.base import Extents, Limits, Variant
+from gen.families.base import Extents, Launch, Limits, Variant
 from gen.toolchain.compiled import Compiled, Resources, instructions
 from gen.toolchain.occupancy import Occupancy, bytes_in_flight, occupancy
 
@@ -48,12 +49,7 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
         kernel = variant.name + launch.entry
         threads, dynamic = prod(launch.block), launch.shared_bytes.at(sizes)
         used = compiled.resources[compiled.name + launch.entry]
-        fits = occupancy(
-            limits, registers=used.registers, static_shared_bytes=used.static_shared_bytes,
-            dynamic_shared_bytes=dynamic, threads_per_block=threads,
-        )  # fmt: skip
-        blocks = prod(extent.at(sizes) for extent in launch.grid)
-        resident = min(fits.blocks, -(-blocks // limits.multiprocessors))
+        fits, resident = residency(launch, limits, sizes, used.registers, used.static_shared_bytes)
         in_flight = None if launch.entry else bytes_in_flight(per_thread, threads, resident)
         made = Usage(
             kernel,
@@ -68,6 +64,18 @@ def usage(variant: Variant, compiled: Compiled, limits: Limits, extents: Extents
         )
         found.setdefault((kernel, threads, dynamic), made)
     return tuple(found.values())
+
+
+def residency(
+    launch: Launch, limits: Limits, sizes: Mapping[str, int], registers: int = 0, static_shared_bytes: int = 0
+) -> tuple[Occupancy, int]:
+    """How many blocks of a launch fit on a multiprocessor, and how many are there: fewer where the grid has no more."""
+    fits = occupancy(
+        limits, registers=registers, static_shared_bytes=static_shared_bytes,
+        dynamic_shared_bytes=launch.shared_bytes.at(sizes), threads_per_block=prod(launch.block),
+    )  # fmt: skip
+    blocks = prod(extent.at(sizes) for extent in launch.grid)
+    return fits, min(fits.blocks, -(-blocks // limits.multiprocessors))
 
 
 def largest(variant: Variant, limits: Limits) -> Extents:

@@ -12,10 +12,10 @@ from math import prod
 
 from gen.arch import PARTITIONS
 from gen.errors import UnknownNameError
-from gen.families.base import Launch, Limits, Variant
+from gen.families.base import Limits, Variant
 from gen.store.trials import Problem
-from gen.toolchain.occupancy import bytes_in_flight, occupancy
-from gen.toolchain.usage import usage
+from gen.toolchain.occupancy import bytes_in_flight
+from gen.toolchain.usage import residency, usage
 from gen.tune.device import Entrant
 
 MAX_SPILLED_BYTES = 32  # bytes a thread
@@ -52,8 +52,9 @@ class Pruning:
         if "in-flight" not in self.rules or needed is None or not self._large:
             return None
         per_thread = variant.algorithm.bytes_in_flight(variant.spec, variant.config)
-        found = [
-            bytes_in_flight(per_thread, prod(launch.block), self._resident(launch))
+        sizes = {**self.problem.extents, **self.limits.sizes()}
+        found = [  # as if registers and static shared memory set no limit
+            bytes_in_flight(per_thread, prod(launch.block), residency(launch, self.limits, sizes)[1])
             for launch in variant.plan.launches
             if not launch.entry and not launch.setup
         ]
@@ -82,16 +83,6 @@ class Pruning:
     def _large(self) -> bool:
         work = self.problem.family.work(self.problem.spec, self.problem.extents)
         return work.bytes_read + work.bytes_written >= LARGE_PROBLEM_BYTES
-
-    def _resident(self, launch: Launch) -> int:
-        """Blocks on a multiprocessor, if registers and static shared memory set no limit."""
-        sizes = {**self.problem.extents, **self.limits.sizes()}
-        fits = occupancy(
-            self.limits, registers=0, static_shared_bytes=0, dynamic_shared_bytes=launch.shared_bytes.at(sizes),
-            threads_per_block=prod(launch.block),
-        )  # fmt: skip
-        blocks = prod(extent.at(sizes) for extent in launch.grid)
-        return min(fits.blocks, -(-blocks // self.limits.multiprocessors))
 
 
 def read_rules(names: Sequence[str]) -> frozenset[str]:

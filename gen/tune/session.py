@@ -539,41 +539,41 @@ class GpuSession:
     def _times(
         self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0
     ) -> list[float]:  # fmt: skip
-        extents = self._problem.extents
-        addresses = {**kernel.scratch(extents, place), **buffers.addresses}
-        before, timed = _parts(kernel.steps(extents))
-        make_ready = kernel.launches(before, extents, addresses)
-
-        def setup() -> None:
-            buffers.reset(poison)
-            make_ready()
-
-        return self._clock.times(kernel.launches(timed, extents, addresses), samples, setup=setup)
+        """Of launches from cold caches, in microseconds."""
+        make_ready, timed, addresses = self._parts(kernel, buffers, poison, place)
+        return self._clock.times(kernel.launches(timed, self._problem.extents, addresses), samples, setup=make_ready)
 
     def _hot_times(
         self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0
     ) -> list[float]:  # fmt: skip
-        """Of one of many launches that follow each other in a graph."""
-        extents = self._problem.extents
-        addresses = {**kernel.scratch(extents, place), **buffers.addresses}
-        before, timed = _parts(kernel.steps(extents))
-        buffers.reset(poison)
-        kernel.launches(before, extents, addresses)()
+        """Of one of many launches that follow each other in a graph, in microseconds."""
+        make_ready, timed, addresses = self._parts(kernel, buffers, poison, place)
+        make_ready()
         self._device.synchronize()
-        graph = kernel.graph(timed, extents, addresses, GRAPH_LAUNCHES)
+        graph = kernel.graph(timed, self._problem.extents, addresses, GRAPH_LAUNCHES)
         try:
             return self._clock.times_in_graph(graph, samples)
         finally:
             graph.close()
 
+    def _parts(
+        self, kernel: CudaKernel, buffers: Buffers, poison: int, place: int
+    ) -> tuple[Callable[[], None], list[Step], dict[str, int]]:  # fmt: skip
+        """What queues all that comes before a timed launch; the steps that are timed; the addresses of both."""
+        extents = self._problem.extents
+        addresses = {**kernel.scratch(extents, place), **buffers.addresses}
+        planned = kernel.steps(extents)
+        setup = kernel.launches([step for step in planned if step.setup], extents, addresses)
+
+        def make_ready() -> None:
+            buffers.reset(poison)
+            setup()
+
+        return make_ready, [step for step in planned if not step.setup], addresses
+
     def _beside(self, trial: Trial) -> Trial:
         """The trial with who else was on the GPU: whatever went wrong may be theirs."""
         return replace(trial, foreign=self._gpu.others())
-
-
-def _parts(planned: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """The launches before those that are timed, and these."""
-    return [step for step in planned if step.setup], [step for step in planned if not step.setup]
 
 
 def _failed(error: GenError) -> Status:
