@@ -27,22 +27,8 @@ Form = Literal["star", "box"]
 
 @cache
 def public_cases() -> tuple[ComparisonCase, ...]:
-    """All that gen has a spec for, families one after another."""
+    """All of them, families one after another."""
     return (*_reductions(), *_transposes(), *_stencils())
-
-
-def public_without_spec() -> tuple[str, ...]:
-    """The names of those that were fixed with the others, and that gen has no spec for: stencils of three axes."""
-    solid: tuple[tuple[Form, int], ...] = (("star", 1), ("star", 2), ("star", 4), ("box", 1))
-    large, small = (512, 512, 512), (256, 256, 256)
-    found = []
-    for form, radius in solid:
-        word = f"{form}3d{radius}r"
-        found += [stencil_name(word, dtype, large, "frozen", 1) for dtype in (F32, F64)]
-        found.append(stencil_name(word, F32, large, "wrap", 1))
-        found += [stencil_name(word, F32, large, "frozen", steps) for steps in (16, 1000)]
-    found += [stencil_name("star3d1r", F32, small, "frozen", steps) for steps in (1, 16, 1000)]
-    return tuple(found)
 
 
 def reduce(ops: tuple[str, ...], dtype: DType, shape: Shape, axis: int | None = None) -> ComparisonCase:
@@ -61,9 +47,10 @@ def permute(axes: tuple[int, ...], dtype: DType, shape: Shape) -> ComparisonCase
 def sweep(
     form: Form, radius: int, dtype: DType, shape: Shape, boundary: Boundary = "frozen", steps: int = 1
 ) -> ComparisonCase:
-    """Time steps of a stencil of two axes: `star2d1r f32 8192x8192 wrap x16`."""
-    word = f"{form}2d{radius}r"
-    spec = StencilSpec(word, weights(form, 2, radius), (2 * radius + 1,) * 2, dtype, boundary)
+    """Time steps of a stencil of as many axes as its array has: `star2d1r f32 8192x8192 wrap x16`."""
+    axes = len(shape)
+    word = f"{form}{axes}d{radius}r"
+    spec = StencilSpec(word, weights(form, axes, radius), (2 * radius + 1,) * axes, dtype, boundary)
     return _case("stencil", spec, shape, stencil_name(word, dtype, shape, boundary, steps), {"steps": steps})
 
 
@@ -174,6 +161,20 @@ def _stencils() -> Iterator[ComparisonCase]:
     for steps in (1, 16, 1000):
         yield sweep("star", 1, F32, small, steps=steps)
     yield sweep("star", 1, F32, small, "wrap", 1000)
+    yield from _stencils_of_three_axes()
+
+
+def _stencils_of_three_axes() -> Iterator[ComparisonCase]:
+    large, small = (512, 512, 512), (256, 256, 256)
+    forms: tuple[tuple[Form, int], ...] = (("star", 1), ("star", 2), ("star", 4), ("box", 1))
+    for form, radius in forms:
+        for dtype in (F32, F64):
+            yield sweep(form, radius, dtype, large)
+        yield sweep(form, radius, F32, large, "wrap")
+        for steps in (16, 1000):
+            yield sweep(form, radius, F32, large, steps=steps)
+    for steps in (1, 16, 1000):
+        yield sweep("star", 1, F32, small, steps=steps)
 
 
 def _case(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import afterwards, goals, ladder, predict, stencil_sweep
-from bench.cases import public_cases, public_without_spec
+from bench.cases import public_cases
 from bench.program import ended
 from bench.results import Results, read_results
 from bench.stencils import steps_of
@@ -31,6 +31,7 @@ LADDER = re.compile(r"(<!-- ladder: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 PREDICTED = re.compile(r"(<!-- predicted: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 STENCILS = re.compile(r"(<!-- stencils: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 AFTERWARDS = re.compile(r"(<!-- afterwards: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_MAX_NAMES = 8  # of cases, in a sentence
 _LARGE = 8192**2  # cells, which no cache holds
 STEPS = re.compile(r"(<!-- steps: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 TUNED = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -55,12 +56,9 @@ def compared(results: Results) -> str:
     if not results.rows:
         return summary(results)
     missing = [case.name for case in public_cases() if (case.family.name, case.name) not in results.cases()]
-    without = len(public_without_spec())
-    all_cases = len(public_cases()) + without
-    said = f"\nOf the {all_cases} public cases, gen has no kernel for {without}: stencils of three axes."
-    if missing:
-        said += f" Of the others {len(missing)} are not measured yet: {', '.join(missing)}."
-    return f"{summary(results)}{said}\n"
+    names = ", ".join(missing) if len(missing) <= _MAX_NAMES else f"{missing[0]} to {missing[-1]}"
+    said = f"\nOf the {len(public_cases())} public cases {len(missing)} are not measured yet: {names}.\n"
+    return summary(results) + (said if missing else "")
 
 
 def many_steps(files: Sequence[Path]) -> str:

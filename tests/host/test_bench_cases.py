@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.cases import permute, public_cases, public_without_spec, read_cases, reduce, sweep, text_of_cases, weights
+from bench.cases import permute, public_cases, read_cases, reduce, sweep, text_of_cases, weights
 from bench.results import read_results
 from gen.compare.case import ComparisonCase
 from gen.dtypes import F32, U8
@@ -21,10 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_public_cases_have_names_of_their_own() -> None:
-    names = [
-        *((case.family.name, case.name) for case in PUBLIC),
-        *(("stencil", name) for name in public_without_spec()),
-    ]
+    names = [(case.family.name, case.name) for case in PUBLIC]
     assert len(set(names)) == len(names) == 169
     for file in ("h100.json", "h200.json"):
         assert set(read_results(ROOT / "bench" / file).cases()) <= set(names)
@@ -38,6 +35,7 @@ def test_public_cases_have_names_of_their_own() -> None:
         (permute((1, 0), U8, (1000, 3)), "transpose u8 1000x3"),
         (permute((0, 2, 1), U8, (9, 1000, 3)), "transpose u8 9x1000x3 to 021"),
         (sweep("box", 2, F32, (64, 64), "wrap", 16), "box2d2r f32 64x64 wrap x16"),
+        (sweep("star", 4, F32, (64, 64, 32)), "star3d4r f32 64x64x32 frozen"),
     ],
 )
 def test_a_name_says_what_is_computed(case: ComparisonCase, name: str) -> None:

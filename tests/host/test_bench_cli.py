@@ -346,7 +346,7 @@ def test_the_cases_that_are_listed_are_those_that_would_be_measured(script: Scri
         (["--tune", "-1"], "--tune must be a positive number"),
         (["--against", "none.json"], "--against must be a file that python -m bench --json wrote"),
         (["--missing"], "--missing needs --json FILE"),
-        (["--part", "999/999"], "--part leaves nothing: there are 146 cases (got 999/999)"),
+        (["--part", "999/999"], "--part leaves nothing: there are 169 cases (got 999/999)"),
     ],
 )
 def test_bad_usage_is_told_before_anything_runs(script: Script, arguments: list[str], message: str) -> None:
