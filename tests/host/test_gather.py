@@ -114,3 +114,18 @@ def test_little_problems_of_pieces_get_it_untuned_and_large_ones_do_not(
     places = [place for place, extent in enumerate(shape) if extent == max(shape)]
     large = extents_of(FAMILY, spec, tuple(n * 1000 if place in places else n for place, n in enumerate(shape)))
     assert chooser.choose(large).variant.algorithm.name != "gather"
+
+
+def test_large_odd_rows_get_it_only_where_every_tile_would_lie_mostly_outside() -> None:
+    for axes, shape, gathered in (
+        ((0, 2, 1), (10_000, 70, 1000), False),
+        ((3, 4, 2, 6, 5, 1, 0), (23, 32, 4, 6, 5, 128, 2), True),
+    ):
+        spec = TransposeSpec(axes, B16)
+        names = [str(axis) for axis in spec.operands[0].axes]
+        known = dict(zip(names, shape, strict=True))
+        pitches = {one.pitch: known[str(one.axes[-1])] + (one.role == "in") for one in spec.operands}
+        extents = FAMILY.extents(spec, {one.name: layout_of(one, known | pitches) for one in spec.operands})
+        assert FAMILY.shape_class(spec, extents) == "odd rows"
+        chosen = Chooser(FAMILY, spec, (), "", LIMITS).choose(extents).variant
+        assert (chosen.algorithm.name == "gather") == gathered, chosen.name

@@ -22,7 +22,7 @@ from gen.families.transpose.spec import TransposeSpec
 _LAST = LoadModifier.EVICT_LAST
 _STAYS = StoreModifier.EVICT_LAST
 _COUNTS = (3, 8, 16, 4, 2)  # of few rows or columns
-_APART = (ShapeClass.FEW_ROWS, ShapeClass.FEW_COLS, ShapeClass.PACKED, ShapeClass.ODD, ShapeClass.ODD_LITTLE)
+_PIECES = (ShapeClass.FEW_ROWS, ShapeClass.FEW_COLS, ShapeClass.PACKED, ShapeClass.ODD_LITTLE)
 """Classes of which base moves pieces or tiles, that may be too few, or mostly outside: then elements go one by one."""
 
 
@@ -109,9 +109,8 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     yield base(spec, shape_class)
     if not moves:
         return
-    if shape_class in _APART:
-        yield "gather", GatherConfig(unroll=4)
-        yield "gather", GatherConfig()
+    if shape_class in _PIECES:
+        yield from _gathered()
     found = {
         ShapeClass.COPY: _copies,
         ShapeClass.RUNS: _runs,
@@ -125,6 +124,8 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     }.get(shape_class)
     if found is not None:
         yield from found()
+    if shape_class == ShapeClass.ODD:  # where all tiles lie mostly outside
+        yield from _gathered()
 
 
 def _made_for(shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
@@ -140,6 +141,12 @@ def _made_for(shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
     elif shape_class == ShapeClass.RUNS:
         for even in (True, False):
             yield "flat_copy", FlatCopyConfig(threads_per_block=256, unroll=2, even=even)
+
+
+def _gathered() -> Iterator[tuple[str, Config]]:
+    """Several elements a thread, where there are many, else one."""
+    yield "gather", GatherConfig(unroll=4)
+    yield "gather", GatherConfig()
 
 
 def _copies() -> Iterator[tuple[str, Config]]:
