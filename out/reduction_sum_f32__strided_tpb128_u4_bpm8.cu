@@ -15,7 +15,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 65ef38556b4a19a2
+// Template: reduction/strided.cu.jinja, with its partials sha256 2f2fc0792ff96b13
 //
 // Written by gen: change the template, not this file.
 
@@ -98,6 +98,19 @@ __device__ __forceinline__ long long offset_of(
   return offset;
 }
 
+// Goes on by so many places on each axis, without a division.
+__device__ __forceinline__ void advance(
+    long long (&places)[kAxes], const long long (&apart)[kAxes],
+    const long long (&extents)[kAxes]) {
+  bool carry = false;
+#pragma unroll
+  for (int axis = kAxes - 1; axis >= 0; --axis) {
+    places[axis] += apart[axis] + carry;
+    carry = places[axis] >= extents[axis];
+    if (carry) places[axis] -= extents[axis];
+  }
+}
+
 // A result has `splits` blocks, and as many elements of partials; its ticket is 0 before the
 // launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
@@ -135,13 +148,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       if (i + u * team < n) loaded[u] = begin[offset_of(place, reduced_strides)];
-      bool carry = false;
-#pragma unroll
-      for (int axis = kAxes - 1; axis >= 0; --axis) {
-        place[axis] += apart[axis] + carry;
-        carry = place[axis] >= reduced[axis];
-        if (carry) place[axis] -= reduced[axis];
-      }
+      advance(place, apart, reduced);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {

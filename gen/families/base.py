@@ -18,6 +18,7 @@ import numpy as np
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
 from gen.families.config import Config
+from gen.families.estimates import Demand
 from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared
 
 __all__ = [
@@ -222,6 +223,18 @@ class Algorithm(ABC, Generic[S, C]):
         too counts once. 0: unknown.
         """
         return 0
+
+    def demand(self, spec: S, config: C, extents: Extents, alignment: int, limits: Limits) -> Demand | None:
+        """What the variant asks of a device at sizes that it supports; None: unknown, and no estimate is made.
+
+        Args:
+            spec: the spec.
+            config: the variant's.
+            extents: the problem's sizes.
+            alignment: the most bytes, up to 16, that divide the address of every array.
+            limits: of the device.
+        """
+        return None
 
     def arithmetic(self, spec: S, config: C, extents: Extents, limits: Limits) -> float:
         """Instructions that a thread of the main kernel issues between its loads and its stores, at least, in a launch.

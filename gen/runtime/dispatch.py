@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
+from gen.families.estimates import estimated_us
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.folder import SPECS_FILE, read_specs
 from gen.store.tuned import Winner, read_winners
 
 log = logging.getLogger("gen")
+LESS_THAN_TUNED, LESS_THAN_FIRST = 0.75, 0.87
+"""Parts of the estimated time of a class's winner, and of what comes first untuned: under that another is taken."""
 _TOO_LARGE = 1e300  # to be printed: JSON holds integers of any length
 _UNUSABLE = (GenError, TypeError, ValueError, AttributeError, LookupError)  # what a file edited by hand may cause
 _said: set[tuple[str, str]] = set()
@@ -67,6 +69,8 @@ class Chooser:
         for found in self._winners.values():
             found.sort(key=lambda winner: most_special_first(winner.region))
         self._choices: dict[tuple[str, Region], Choice] = {}
+        self._bases: dict[str, Variant] = {}
+        self._heuristics: dict[str, Sequence[Variant]] = {}
 
     def of(self, spec: Spec) -> Chooser:
         """The same for another spec of the family."""
@@ -118,11 +122,19 @@ class Chooser:
         return Choice(base, f"base, because {choice.variant.name} cannot take these sizes: {reason}", False)
 
     def _fitting(self, shape_class: str, winner: Winner | None, extents: Extents, alignment: int) -> Choice:
-        """The winner, or if others are made for these sizes, and it is not, the first of them that is often fast."""
+        """The winner; where others are made for these sizes, and it is not, what is expected to be the fastest.
+
+        A winner that was measured within bounds of its own stays wherever it can compute the sizes.
+        """
         choice = self._chosen(shape_class, winner)
         measured = winner is not None and bool(winner.region.bounds)
         unsupported = self._unsupported_extents(choice.variant, extents)
-        slow = None if unsupported or measured else self._slow_path_reason(choice.variant, extents, alignment)
+        if unsupported is None and measured:
+            return choice
+        estimated = self._least_estimated(choice, shape_class, extents, alignment, supported=unsupported is None)
+        if estimated is not None:
+            return estimated
+        slow = None if unsupported else self._slow_path_reason(choice.variant, extents, alignment)
         if unsupported is None and slow is None:
             return choice
         wider = tuple(self._wider(choice.variant))
@@ -144,6 +156,39 @@ class Chooser:
             level = logging.INFO if slow else logging.WARNING
             log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
+
+    def _least_estimated(
+        self, choice: Choice, shape_class: str, extents: Extents, alignment: int, *, supported: bool
+    ) -> Choice | None:
+        """What is estimated to take least; the choice itself unless that is much less; None without estimates."""
+        own = self._estimated_us(choice.variant, extents, alignment) if supported else None
+        if supported and own is None:
+            return None
+        candidates = [made for made in self._others(shape_class) if self._unsupported_extents(made, extents) is None]
+        times = [(self._estimated_us(made, extents, alignment), made) for made in candidates]
+        known = [(time, made) for time, made in times if time is not None]
+        if not known:
+            return None
+        (first_us, first), (least, made) = known[0], min(known, key=lambda one: one[0])
+        if least > first_us * LESS_THAN_FIRST:
+            least, made = first_us, first
+        often_fast = choice.variant == first
+        if made == choice.variant or (own is not None and not often_fast and least > own * LESS_THAN_TUNED):
+            return choice
+        called = self._called(made, shape_class)
+        if not choice.tuned:
+            return Choice(made, f"{called}, {self._untuned(shape_class)}", False)
+        unsupported = self._unsupported_extents(choice.variant, extents)
+        reason = f"cannot take these sizes: {unsupported}"
+        if own is not None:
+            reason = f"would take {own:.3g} us by estimate, and {made.name} {least:.3g} us"
+        level = logging.INFO if supported else logging.WARNING
+        log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
+        return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
+
+    def _estimated_us(self, made: Variant, extents: Extents, alignment: int) -> float | None:
+        demand = made.algorithm.demand(made.spec, made.config, extents, alignment, self._limits)
+        return None if demand is None else estimated_us(demand, self._limits)
 
     def _wider(self, made: Variant) -> Iterator[Variant]:
         """The same variant for all sizes, where it is for some."""
@@ -169,7 +214,7 @@ class Chooser:
             kin = self._tuned_for_another_spec(shape_class)
             if kin is not None:
                 return kin
-            first = next(self._others(shape_class))
+            first = self._others(shape_class)[0]
             return Choice(first, f"{self._called(first, shape_class)}, {self._untuned(shape_class)}", False)
         try:
             return Choice(self._usable(winner), self._why(winner), True)
@@ -214,26 +259,24 @@ class Chooser:
 
     def _base(self, shape_class: str) -> Variant:
         """The base variant of a shape class; if the device cannot run it, that of another class."""
+        if shape_class in self._bases:
+            return self._bases[shape_class]
         own = variant(self.family, self.spec, *self.family.base(self.spec, shape_class))
-        reasons = []
-        for made in chain((own,), self._other_bases()):
-            reason = made.algorithm.infeasible(made.spec, made.config, self._limits)
-            if reason is None:
-                return made
-            reasons.append(reason)
-        next_step = "Pass another as device="
-        raise ConfigError(own.name, f"cannot run on {self._device}: {reasons[0]}", next_step=next_step)
-
-    def _other_bases(self) -> Iterator[Variant]:
-        """Those of all classes, which are not looked for before one is needed."""
-        yield from base_variants(self.family, self.spec)
-
-    def _others(self, shape_class: str) -> Iterator[Variant]:
-        """What is often fast in a class, as far as the device can run it, the best first; then base."""
-        for made in heuristic_variants(self.family, self.spec, shape_class, self._limits):
+        reason = own.algorithm.infeasible(own.spec, own.config, self._limits)
+        others = base_variants(self.family, self.spec) if reason else ()
+        for made in (own, *others):
             if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
-                yield made
-        yield self._base(shape_class)
+                return self._bases.setdefault(shape_class, made)
+        next_step = "Pass another as device="
+        raise ConfigError(own.name, f"cannot run on {self._device}: {reason}", next_step=next_step)
+
+    def _others(self, shape_class: str) -> Sequence[Variant]:
+        """What is often fast in a class, as far as the device can run it, the best first; then base."""
+        if shape_class not in self._heuristics:
+            often = heuristic_variants(self.family, self.spec, shape_class, self._limits)
+            able = [made for made in often if made.algorithm.infeasible(made.spec, made.config, self._limits) is None]
+            self._heuristics[shape_class] = list(dict.fromkeys([*able, self._base(shape_class)]))
+        return self._heuristics[shape_class]
 
     def _untuned(self, shape_class: str) -> str:
         why = f"because nothing is tuned for {self.name} ({shape_class}) on {self._device}"

@@ -228,7 +228,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
         ("transpose_02_b32__naive", "(got (0, 2))"),
         (
             "reduction_sum_f32__gird_tpb256",
-            "The algorithm of reduction must be one of grid, flags, cluster, single, rows, columns, stream, strided",
+            "The algorithm of reduction must be one of grid, flags, cluster, single, rows, columns, stream, multi_rows",
         ),
         ("reduction_sum_f32__grid", "The tag of grid cannot be read at its end: threads_per_block comes there"),
         ("reduction_sum_f32__grid_tpb100_u4_v16_bpm2", "cannot be read at 'tpb100': threads_per_block comes there"),

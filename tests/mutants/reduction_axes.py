@@ -19,6 +19,10 @@ ROWS = "reduction/rows.cu.jinja"
 COLUMNS = "reduction/columns.cu.jinja"
 STREAM = "reduction/stream.cu.jinja"
 STRIDED = "reduction/strided.cu.jinja"
+MULTI_ROWS, MULTI_COLUMNS = "reduction/multi_rows.cu.jinja", "reduction/multi_columns.cu.jinja"
+END_OF_RESULT = "reduction/_end_of_result.cu.jinja"
+STRIPS = "reduction/_columns.cu.jinja"
+AXES = "reduction/_axes.cu.jinja"
 
 ON_ROWS = "reduction_sum_f32_axis1__rows_tpb128_g4_u8_v8"
 ON_ROWS_OF_BLOCKS = "reduction_sum_f32_axis1__rows_tpb128_g128_u2_v8"
@@ -29,6 +33,9 @@ ON_COLUMNS_TWICE = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4_secondpa
 ON_STREAM = "reduction_sum_f32_axis0__stream_tpb128_u4_v16_bpm8"
 ON_STRIDED_TWICE = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8_secondpass"
 ON_STRIDED = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8"
+ON_MULTI_ROWS = "reduction_sum_f32_axis0x2__multi_rows_g8_u2_v16_bpm8"
+ON_MULTI_BLOCKS = "reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8"
+ON_MULTI_COLUMNS = "reduction_sum_f32_axis0x2__multi_columns_x16_y8_u2_v16"
 
 
 MUTANTS = (
@@ -92,29 +99,29 @@ MUTANTS = (
     ),
     # columns
     Mutant(
-        "columns: no barrier in the tree [5]", ON_COLUMNS, COLUMNS, "", "", (RACE, UNINITIALISED),
+        "columns: no barrier in the tree [5]", ON_COLUMNS, STRIPS, "", "", (RACE, UNINITIALISED),
         at="tree barrier",
     ),
     Mutant(
-        "columns: tree without its last step", ON_COLUMNS, COLUMNS, "half = kRowsY / 2; half > 0;",
+        "columns: tree without its last step", ON_COLUMNS, STRIPS, "half = kRowsY / 2; half > 0;",
         "half = kRowsY / 2; half > 1;", WRONG,
     ),
-    Mutant("columns: no barrier after the partials", ON_COLUMNS, COLUMNS, "", "", RACE, at="partials barrier"),
-    Mutant("columns: no fence after the partials", ON_COLUMNS, COLUMNS, "", "", RACE, at="fence"),
+    Mutant("columns: no barrier after the partials", ON_COLUMNS, STRIPS, "", "", RACE, at="partials barrier"),
+    Mutant("columns: no fence after the partials", ON_COLUMNS, STRIPS, "", "", RACE, at="fence"),
     Mutant(
-        "columns: no fence after the ticket", ON_COLUMNS, COLUMNS, "      if (is_last_block) __threadfence();", "     ",
+        "columns: no fence after the ticket", ON_COLUMNS, STRIPS, "      if (is_last_block) __threadfence();", "     ",
         RACE,
     ),
     Mutant(
-        "columns: no barrier after the ticket", ON_COLUMNS, COLUMNS, "", "", (UNINITIALISED, RACE),
+        "columns: no barrier after the ticket", ON_COLUMNS, STRIPS, "", "", (UNINITIALISED, RACE),
         at="ticket barrier",
     ),
     Mutant(
-        "columns: counter not reset", ON_COLUMNS, COLUMNS, "atomicInc(tickets + matrix * strips + strip, splits - 1)",
+        "columns: counter not reset", ON_COLUMNS, STRIPS, "atomicInc(tickets + matrix * strips + strip, splits - 1)",
         "atomicAdd(tickets + matrix * strips + strip, 1)", AGAIN,
     ),
     Mutant(
-        "columns: strips share a counter", ON_COLUMNS, COLUMNS, "tickets + matrix * strips + strip,", "tickets,",
+        "columns: strips share a counter", ON_COLUMNS, STRIPS, "tickets + matrix * strips + strip,", "tickets,",
         (WRONG, AGAIN, RACE, UNINITIALISED),
     ),
     Mutant(
@@ -151,40 +158,40 @@ MUTANTS = (
         "if (whole) {", MISALIGNED,
     ),
     Mutant(
-        "columns: results past the last", ON_COLUMNS, COLUMNS, "if (result < columns) write", "write",
+        "columns: results past the last", ON_COLUMNS, STRIPS, "if (result < columns) write", "write",
         (OUTSIDE_WRITE, RACE),
     ),
-    Mutant("columns: no barrier before the results", ON_COLUMNS, COLUMNS, "", "", (RACE, WRONG), at="results barrier"),
+    Mutant("columns: no barrier before the results", ON_COLUMNS, STRIPS, "", "", (RACE, WRONG), at="results barrier"),
     Mutant(
-        "columns: results of other columns", ON_COLUMNS, COLUMNS,
+        "columns: results of other columns", ON_COLUMNS, STRIPS,
         "place % kVecItems * kThreadsX + place / kVecItems", "place", WRONG,
     ),
     Mutant(
-        "columns: a result too many [2]", ON_COLUMNS, COLUMNS, "if (result < columns) write",
+        "columns: a result too many [2]", ON_COLUMNS, STRIPS, "if (result < columns) write",
         "if (result <= columns) write", (OUTSIDE_WRITE, RACE, AGAIN, WRONG),
     ),
     Mutant(
-        "columns: second pass drops the last block", ON_COLUMNS_TWICE, COLUMNS, "split < splits;",
+        "columns: second pass drops the last block", ON_COLUMNS_TWICE, STRIPS, "split < splits;",
         "split + 1 < splits;", WRONG,
     ),
     Mutant(
-        "columns: second pass reads one block too many", ON_COLUMNS_TWICE, COLUMNS, "split < splits;",
+        "columns: second pass reads one block too many", ON_COLUMNS_TWICE, STRIPS, "split < splits;",
         "split <= splits;", (OUTSIDE_READ, WRONG, UNINITIALISED),
     ),
     Mutant(
-        "columns: second pass adds the same rows", ON_COLUMNS_TWICE, COLUMNS, "split += kRowsY)", "split += 1)", WRONG,
+        "columns: second pass adds the same rows", ON_COLUMNS_TWICE, STRIPS, "split += kRowsY)", "split += 1)", WRONG,
     ),
     Mutant(
-        "columns: second pass takes every strip for the first", ON_COLUMNS_TWICE, COLUMNS,
+        "columns: second pass takes every strip for the first", ON_COLUMNS_TWICE, STRIPS,
         "of_strip = partials + (matrix * strips + strip) * splits * kStrip;", "of_strip = partials;", WRONG,
         at="second pass strip",
     ),
     Mutant(
-        "columns: splits leave one partial", ON_COLUMNS_TWICE, COLUMNS, "+ strip) * splits + split) * kStrip;",
+        "columns: splits leave one partial", ON_COLUMNS_TWICE, STRIPS, "+ strip) * splits + split) * kStrip;",
         "+ strip) * splits) * kStrip;", RACE,
     ),
     Mutant(
-        "columns: all rows of threads leave partials", ON_COLUMNS_TWICE, COLUMNS, "if (threadIdx.y == 0) {",
+        "columns: all rows of threads leave partials", ON_COLUMNS_TWICE, STRIPS, "if (threadIdx.y == 0) {",
         "if (true) {", RACE, at="first threads",
     ),
     # stream
@@ -226,9 +233,9 @@ MUTANTS = (
         "stream of rows: the head turns no columns", ON_STREAM, STREAM, "(head + place) % columns", "place", WRONG,
     ),
     # strided
-    Mutant("strided: carry forgotten", ON_STRIDED, STRIDED, "apart[axis] + carry", "apart[axis]", WRONG),
+    Mutant("strided: carry forgotten", ON_STRIDED, AXES, "apart[axis] + carry", "apart[axis]", WRONG),
     Mutant(
-        "strided: places past the ends of axes", ON_STRIDED, STRIDED, "if (carry) place[axis] -= reduced[axis];", "",
+        "strided: places past the ends of axes", ON_STRIDED, AXES, "if (carry) places[axis] -= extents[axis];", "",
         (OUTSIDE_READ, WRONG),
     ),
     Mutant(
@@ -243,23 +250,74 @@ MUTANTS = (
         "strided: blocks read the same", ON_STRIDED, STRIDED, "static_cast<long long>(split) * kThreadsPerBlock",
         "0LL * kThreadsPerBlock", WRONG,
     ),
-    Mutant("strided: no fence after the partial", ON_STRIDED, STRIDED, "", "", RACE, at="fence"),
+    Mutant("strided: no fence after the partial", ON_STRIDED, END_OF_RESULT, "", "", RACE, at="fence"),
     Mutant(
-        "strided: no fence after the ticket", ON_STRIDED, STRIDED, "if (is_last_block) __threadfence();", "", RACE,
+        "strided: no fence after the ticket", ON_STRIDED, END_OF_RESULT, "if (is_last_block) __threadfence();", "",
+        RACE,
     ),
     Mutant(
-        "strided: no barrier after the ticket", ON_STRIDED, STRIDED, "", "", (UNINITIALISED, RACE),
+        "strided: no barrier after the ticket", ON_STRIDED, END_OF_RESULT, "", "", (UNINITIALISED, RACE),
         at="ticket barrier",
     ),
     Mutant(
-        "strided: counter not reset", ON_STRIDED, STRIDED, "atomicInc(tickets + result, splits - 1)",
+        "strided: counter not reset", ON_STRIDED, END_OF_RESULT, "atomicInc(tickets + result, splits - 1)",
         "atomicAdd(tickets + result, 1)", AGAIN,
     ),
     Mutant(
-        "strided: results share partials", ON_STRIDED_TWICE, STRIDED, "partials[result * splits + split] = state;",
+        "strided: results share partials", ON_STRIDED_TWICE, END_OF_RESULT,
+        "partials[result * splits + split] = state;",
         "partials[split] = state;", RACE,
     ),
-    Mutant("strided: all threads leave a partial", ON_STRIDED_TWICE, STRIDED, "", "", RACE, at="first thread"),
+    Mutant("strided: all threads leave a partial", ON_STRIDED_TWICE, END_OF_RESULT, "", "", RACE, at="first thread"),
+    # multi_rows
+    Mutant(
+        "multi_rows: results past the last", ON_MULTI_ROWS, MULTI_ROWS, " && result < results", "", OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "multi_rows: slots that begin before their row", ON_MULTI_ROWS, MULTI_ROWS, "start[u] >= 0 && start", "start",
+        (OUTSIDE_READ, WRONG),
+    ),
+    Mutant(
+        "multi_rows: slots that end behind their row", ON_MULTI_ROWS, MULTI_ROWS, "start[u] + kVecItems <= r3",
+        "start[u] < r3", (OUTSIDE_READ, WRONG),
+    ),
+    Mutant(
+        "multi_rows: a slot too few of rows that begin anywhere", ON_MULTI_ROWS, MULTI_ROWS,
+        "(r3 + kVecItems - 2) / kVecItems + 1", "(r3 + kVecItems - 1) / kVecItems", WRONG,
+    ),
+    Mutant(
+        "multi_rows: ends of rows dropped [1]", ON_MULTI_ROWS, MULTI_ROWS, "combine(state_of(seen), ends)",
+        "state_of(seen)", WRONG,
+    ),
+    Mutant(
+        "multi_rows: rows taken for aligned", ON_MULTI_ROWS, MULTI_ROWS, "(address | strides * sizeof(Item))",
+        "address", (MISALIGNED, WRONG),
+    ),
+    Mutant(
+        "multi_rows: blocks read the same", ON_MULTI_BLOCKS, MULTI_ROWS, "static_cast<long long>(split) * kGroup",
+        "0LL * kGroup", WRONG,
+    ),
+    # multi_columns
+    Mutant(
+        "multi_columns: vectors of columns that are not there", ON_MULTI_COLUMNS, MULTI_COLUMNS,
+        "aligned && column + kVecItems <= columns", "aligned", OUTSIDE_READ,
+    ),
+    Mutant(
+        "multi_columns: columns unguarded", ON_MULTI_COLUMNS, MULTI_COLUMNS,
+        "if (column + item < columns) loaded[u]", "loaded[u]", OUTSIDE_READ,
+    ),
+    Mutant(
+        "multi_columns: vectors where rows begin between them", ON_MULTI_COLUMNS, MULTI_COLUMNS,
+        "(address | pitches * sizeof(Item))", "address", MISALIGNED,
+    ),
+    Mutant(
+        "multi_columns: rows that are not there [1]", ON_MULTI_COLUMNS, MULTI_COLUMNS,
+        "if (row + (kUnroll - 1) * team < n && column", "if (column", (UNINITIALISED, WRONG),
+    ),
+    Mutant(
+        "multi_columns: matrices exchanged [6]", ON_MULTI_COLUMNS, MULTI_COLUMNS, "{1, k0, k1, k2}", "{1, k0, k2, k1}",
+        (OUTSIDE_READ, WRONG),
+    ),
 )  # fmt: skip
 
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
@@ -269,11 +327,11 @@ LARGE = (
         "in + static_cast<unsigned>(matrix * matrix_pitch)", OUTSIDE_READ,
     ),
     Mutant(
-        "strided: offset in 32 bits", ON_STRIDED, STRIDED, "offset += places[axis] * strides[axis];",
+        "strided: offset in 32 bits", ON_STRIDED, AXES, "offset += places[axis] * strides[axis];",
         "offset += static_cast<unsigned>(places[axis] * strides[axis]);", OUTSIDE_READ,
     ),
     Mutant(
-        "strided: offset in 31 bits", ON_STRIDED_TWICE, STRIDED, "offset += places[axis] * strides[axis];",
+        "strided: offset in 31 bits", ON_STRIDED_TWICE, AXES, "offset += places[axis] * strides[axis];",
         "offset += static_cast<int>(places[axis] * strides[axis]);", OUTSIDE_READ,
     ),
     Mutant(

@@ -20,6 +20,7 @@ from gen.families.reduction.algorithms.columns import Columns, Stream
 from gen.families.reduction.algorithms.grid import Cluster, Flags, Grid, Strided
 from gen.families.reduction.algorithms.literature import NAMED, Interleaved, Nested, Shfl, Tree
 from gen.families.reduction.algorithms.rows import Rows, Single
+from gen.families.reduction.algorithms.several_axes import MultiColumns, MultiRows
 from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.families.reduction.oracle import expected, expected_at
 from gen.families.reduction.spec import ReductionSpec, from_json, spell
@@ -28,6 +29,7 @@ from gen.paths import templates_root
 _AXES: Mapping[str, tuple[tuple[int, ...] | None, ...]] = {  # along which each algorithm is proven on many specs
     "grid": (None, (-1,)), "flags": (None, (1,)), "cluster": (None, (-1,), (1, 2)), "single": (None, (0,)),
     "rows": ((-1,), (1, 2), ()), "columns": ((0,), (0, 1), (1,)), "stream": ((0,), (0, 1)), "strided": ((0, 2), None),
+    "multi_rows": ((0, 2), (-3, -1), None), "multi_columns": ((0, 2), (1,)),
 }  # fmt: skip
 
 
@@ -39,7 +41,18 @@ class Reduction(Family[ReductionSpec]):
     algorithms: Mapping[str, Algorithm[ReductionSpec, Any]] = {
         a.name: a
         for a in (
-            *(Grid(), Flags(), Cluster(), Single(), Rows(), Columns(), Stream(), Strided()),
+            *(
+                Grid(),
+                Flags(),
+                Cluster(),
+                Single(),
+                Rows(),
+                Columns(),
+                Stream(),
+                MultiRows(),
+                MultiColumns(),
+                Strided(),
+            ),
             *(Interleaved(), Shfl(), Tree(), Nested()),  # the literature's
         )
     }
@@ -50,6 +63,8 @@ class Reduction(Family[ReductionSpec]):
         "columns": ReductionSpec(axis=(0,)),
         "stream": ReductionSpec(axis=(0,)),
         "strided": ReductionSpec(axis=(0, 2)),
+        "multi_rows": ReductionSpec(axis=(0, 2)),
+        "multi_columns": ReductionSpec(axis=(0, 2)),
     }
     templates = templates_root()
     label_help = (

@@ -8,12 +8,15 @@ types, were swept at a few sizes only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gen.dtypes import LoadModifier
 from gen.families.config import Config
-from gen.families.reduction.algorithms.columns import MOST_SHARED_BYTES, ColumnsConfig, StreamConfig
+from gen.families.reduction.algorithms.columns import MOST_SHARED_BYTES, ColumnsConfig, StreamConfig, no_shared_room
 from gen.families.reduction.algorithms.common import Combine
 from gen.families.reduction.algorithms.grid import FlagsConfig, GridConfig, StridedConfig
 from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
+from gen.families.reduction.algorithms.several_axes import MultiColumnsConfig, MultiRowsConfig
 from gen.families.reduction.shapes import ShapeClass
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
@@ -65,7 +68,30 @@ def heuristic_configs(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...
             return _rows_of(size, one)
         case ShapeClass.TALL_COLUMNS | ShapeClass.COLUMNS | ShapeClass.SHORT_COLUMNS | ShapeClass.WIDE_COLUMNS:
             return _columns_of(spec, one)
+        case ShapeClass.MULTI_ROWS | ShapeClass.MULTI_COLUMNS:
+            return _several_axes(spec, one)
     return (("strided", StridedConfig()),)
+
+
+def _several_axes(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
+    strided = (("strided", StridedConfig()), ("strided", StridedConfig(unroll=8)))
+    if spec.indexed:
+        return strided
+    vectors = sorted({max(vec, spec.dtype.size) for vec in (4, 8, 16)}, reverse=True)
+    if one is ShapeClass.MULTI_ROWS:
+        configs = (
+            *(MultiRowsConfig(group=256, unroll=4, vec_bytes=vec, blocks_per_sm=8) for vec in vectors),
+            *(MultiRowsConfig(group=group, unroll=unroll, vec_bytes=vec)
+              for group, unroll in ((32, 4), (8, 4), (8, 2)) for vec in vectors),
+        )  # fmt: skip
+        return (*(("multi_rows", config) for config in configs), *strided)
+    columns = [
+        MultiColumnsConfig(columns_x=across, rows_y=down, unroll=unroll, vec_bytes=vec)
+        for across, down in ((32, 8), (16, 16), (128, 1), (32, 4)) for unroll in (4, 2) for vec in vectors
+    ]  # fmt: skip
+    threads = [(config, config.columns_x * config.rows_y) for config in columns]
+    legal = [config for config, size in threads if no_shared_room(spec, config.vec_bytes, size) is None]
+    return (*(("multi_columns", config) for config in legal), *strided)
 
 
 def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
@@ -98,25 +124,32 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     size, per_column = spec.dtype.size, state_of(spec).bytes
     single = max(size, 4)
     narrow = max((v for v in (4, 8, 16) if v >= size and v // size * per_column <= 64), default=single)
-    if one is ShapeClass.TALL_COLUMNS:
-        threads = _room_for(narrow // size * per_column)
-        stream = StreamConfig(
-            threads_per_block=threads, unroll=4, vec_bytes=narrow, blocks_per_sm=2, combine=Combine.FLAGS
-        )  # fmt: skip
-        return (("stream", stream),)
-    if one is ShapeClass.COLUMNS:
-        return (_columns(16, _room_for(single // size * per_column) // 16, 8, single, 2),)
     middle = max(min(narrow, 8), size)
-    if one is ShapeClass.SHORT_COLUMNS:  # threads below each other would wait for those that have rows
-        return (
-            _columns(128, 1, 4, narrow, 8), _columns(128, 1, 8, narrow, 4), _columns(128, 1, 4, middle, 8),
-            _columns(128, 1, 4, narrow, 8, CS), _columns(128, 1, 8, middle, 8, CS), _columns(32, 4, 2, narrow, 8),
-        )  # fmt: skip
-    return (
+    stream = (
+        "stream",
+        StreamConfig(
+            threads_per_block=_room_for(narrow // size * per_column), unroll=4, vec_bytes=narrow, blocks_per_sm=2,
+            combine=Combine.FLAGS,
+        ),
+    )  # fmt: skip
+    few = _columns(16, _room_for(single // size * per_column) // 16, 8, single, 2)
+    short = (
+        _columns(128, 1, 4, narrow, 8), _columns(128, 1, 8, narrow, 4), _columns(128, 1, 4, middle, 8),
+        _columns(128, 1, 4, narrow, 8, CS), _columns(128, 1, 8, middle, 8, CS), _columns(32, 4, 2, narrow, 8),
+    )  # fmt: skip
+    wide = (
         _columns(32, min(_room_for(middle // size * per_column) // 32, 8), 8, middle, 4), _columns(32, 8, 4, middle, 8),
         _columns(32, 16, 8, single, 4), _columns(32, 16, 8, middle, 4, CS), _columns(32, 8, 8, middle, 4, CS),
         _columns(32, 4, 2, narrow, 2, CS), _columns(16, 16, 4, middle, 4),
     )  # fmt: skip
+    others = (stream, few, short[0], wide[0], _columns(32, 8, 4, single, 8), _columns(128, 1, 4, single, 8))
+    first: Mapping[ShapeClass, tuple[Choice, ...]] = {
+        ShapeClass.TALL_COLUMNS: (stream,),
+        ShapeClass.COLUMNS: (few,),
+        ShapeClass.SHORT_COLUMNS: short,  # threads below each other would wait for those that have rows
+        ShapeClass.WIDE_COLUMNS: wide,
+    }
+    return tuple(dict.fromkeys((*first[one], *others)))
 
 
 def _room_for(state_bytes: int) -> int:

@@ -252,7 +252,9 @@ class ShapeClass(Enum):
     COLUMNS = "33 to 1024 columns"
     SHORT_COLUMNS = "512 or more columns of at most 16 elements"
     WIDE_COLUMNS = "more than 1024 columns, or several matrices"
-    STRIDED = "several axes between others, or gaps"
+    MULTI_ROWS = "several axes, the fastest one reduced"
+    MULTI_COLUMNS = "several axes, the fastest one kept"
+    STRIDED = "gaps between all elements"
 
 
 _REPRESENTATIVE = {  # outer, n, inner
@@ -314,7 +316,9 @@ def shape_class(extents: Extents) -> ShapeClass:
             if outer > 1 or extents["inner"] > 1024 or extents["inner"] != extents["row_pitch"]:
                 return ShapeClass.WIDE_COLUMNS
             return ShapeClass.TALL_COLUMNS if extents["inner"] <= 32 else ShapeClass.COLUMNS
-    return ShapeClass.STRIDED
+    if extents["rs3"] == 1:
+        return ShapeClass.MULTI_ROWS
+    return ShapeClass.MULTI_COLUMNS if extents["ks3"] == 1 else ShapeClass.STRIDED
 
 
 def shape_classes(spec: ReductionSpec) -> tuple[str, ...]:
@@ -355,11 +359,15 @@ def cases(spec: ReductionSpec) -> Iterator[Extents]:
                 yield lying(spec, outer, n, inner, gap=1 + n % 3)
     for outer, n, inner in _APART:
         yield lying(spec, outer, n, inner, gap=1, step=2)
-    several = _several(spec)
-    if several is not None:
-        yield problem(spec, several)
-        first = spec.axis[0]
-        yield problem(spec, (*several[:first], 131, *several[first + 1 :]))  # enough for several blocks a result
+    for rank in _ranks_apart(spec):
+        shape = tuple(3 + axis % 3 for axis in range(rank))
+        yield problem(spec, shape)
+        yield problem(spec, shape, gap=1)
+        yield problem(spec, shape, step=2)
+        for last in (38, 64):  # rows that begin anywhere, and at multiples of vectors
+            yield problem(spec, (*shape[:-1], last))
+        first = min(axis % rank for axis in spec.axis)
+        yield problem(spec, (*shape[:first], 131, *shape[first + 1 : -1], 38))  # several blocks a result
 
 
 def far_cases(spec: ReductionSpec) -> Iterator[Extents]:
@@ -370,9 +378,8 @@ def far_cases(spec: ReductionSpec) -> Iterator[Extents]:
         yield lying(spec, _FAR_ROWS, 4103, 1, gap=_FAR - 4103)
         yield lying(spec, 1, _FAR_ROWS, 261, gap=_FAR - 261)
         yield lying(spec, 3, _FAR_ROWS, 5, gap=_FAR)
-        several = _several(spec)
-        if several is not None:
-            yield problem(spec, (_FAR_ROWS, *several[1:]), gap=_FAR)
+        for rank in _ranks_apart(spec):
+            yield problem(spec, (_FAR_ROWS, *(3 + axis % 3 for axis in range(1, rank))), gap=_FAR)
 
 
 def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: int = 1) -> Extents:
@@ -460,32 +467,39 @@ def shape_of(spec: ReductionSpec, outer: int, n: int, inner: int) -> tuple[int, 
     return tuple(shape)
 
 
-def _several(spec: ReductionSpec) -> tuple[int, ...] | None:
-    """A shape without extents of 1 where kept axes lie between reduced ones."""
-    if not spec.axis or len(spec.axis) < 2 or min(spec.axis) < 0:
-        return None
-    rank = max(spec.axis) + 2
-    return tuple(3 + axis % 3 for axis in range(rank))
+def _ranks_apart(spec: ReductionSpec) -> tuple[int, ...]:
+    """Numbers of axes of arrays whose kept axes may lie between reduced ones: the last axis reduced, and kept."""
+    if not spec.axis or len(spec.axis) < 2:
+        return ()
+    least = _least_rank(spec.axis)
+    ranks = (least, least + 1) if min(spec.axis) >= 0 or max(spec.axis) < 0 else (least + 1,)
+    return tuple(rank for rank in ranks if len({axis % rank for axis in spec.axis}) == len(spec.axis))
+
+
+def _apart(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
+    """Sizes of about 2^24 elements whose axes do not merge to a matrix, of one of the three classes of such sizes."""
+    ranks = _ranks_apart(spec) or ((2,) if spec.axis is None else (_least_rank(spec.axis or ()) + 1,))
+    for rank in (*ranks, max(ranks) + 1, max(ranks) + 2):
+        shape = (2 ** round(24 / rank),) * rank
+        for gap, step in ((0, 1), (64, 1), (1, 2)):
+            try:
+                found = problem(spec, shape, gap=gap, step=step)
+            except ShapeError:
+                continue
+            if form(found) is Form.STRIDED and shape_class(found) is one:
+                return found
+    return None
 
 
 def _stands_for(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
     if spec.axis == ():
         return _element_by_element(spec, one)
-    if one is ShapeClass.STRIDED:
-        several = _several(spec)
-        if several is not None:
-            shape = tuple(64 * extent for extent in several[:3]) + several[3:]
-            found = problem(spec, shape)
-            if form(found) is not Form.STRIDED:  # axes that are neighbours
-                found = problem(spec, shape, gap=1, step=2)
-        else:
-            shape = next(s for s in (shape_of(spec, o, n, 1) for o, n in ((4096, 4096), (1, 2**24), (2**24, 1))) if s)
-            found = problem(spec, shape, step=2)
-    else:
-        shape_or_none = shape_of(spec, *_REPRESENTATIVE[one])
-        if shape_or_none is None:
-            return None
-        found = problem(spec, shape_or_none)
+    if one in (ShapeClass.MULTI_ROWS, ShapeClass.MULTI_COLUMNS, ShapeClass.STRIDED):
+        return _apart(spec, one)
+    shape = shape_of(spec, *_REPRESENTATIVE[one])
+    if shape is None:
+        return None
+    found = problem(spec, shape)
     return found if shape_class(found) is one else None
 
 

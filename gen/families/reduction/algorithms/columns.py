@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from typing_extensions import override
 
 from gen.dtypes import I32, I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import Expr, constant, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.common import (
@@ -18,6 +20,7 @@ from gen.families.reduction.algorithms.common import (
     ReductionAlgorithm,
     beyond_resident,
     combine_roundings,
+    demand_of,
     few_second_passes,
     has_rows,
     holds_no_element,
@@ -32,6 +35,10 @@ from gen.families.reduction.state import state_of
 
 MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
 MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
+FEW_STRIPS = 4
+"""Strips of a matrix up to which the one with columns that fill no vector is what all wait for."""
+QUOTIENT_ROUNDS = 0.1
+"""The quotient and what depends on it, of one element's moments, over the latency of a load."""
 
 
 def no_shared_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
@@ -48,6 +55,42 @@ def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
     if own > MOST_STATE_BYTES and vec_bytes > max(spec.dtype.size, 4):
         return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
     return None
+
+
+def columns_demand(
+    spec: ReductionSpec, extents: Extents, block: tuple[int, int], *, unroll: int, vec_bytes: int, combine: Combine,
+    columns: int, matrices: int, strips: int, splits: int, aligned: bool, walk: float = 0.0,
+) -> Demand:  # fmt: skip
+    """What blocks of threads that own neighbouring columns ask of a device.
+
+    Args:
+        spec: what is computed.
+        extents: the problem's sizes.
+        block: threads side by side, and one below the other.
+        unroll: vectors that a thread asks for before it waits.
+        vec_bytes: of a vector.
+        combine: the strategy of blocks that share a strip.
+        columns: of a matrix.
+        matrices: that there are.
+        strips: of a matrix.
+        splits: blocks of a strip.
+        aligned: whether rows begin at multiples of vectors: else elements are loaded one by one.
+        walk: instructions for each row, to find the next.
+    """
+    (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
+    rows = max(extents["n"] / (splits * rows_y), 0.01)
+    # So are columns that fill no vector, for which a strip waits; the moments of single elements cost a quotient each.
+    by_elements = items > 1 and (not aligned or (columns % items != 0 and strips <= FEW_STRIPS))
+    quotients = QUOTIENT_ROUNDS * rows * items * by_elements * bool(state_of(spec).moments)
+    return demand_of(
+        spec, extents, blocks=matrices * strips * splits, threads_per_block=columns_x * rows_y,
+        busy=columns / (strips * columns_x * items) * min(rows, 1.0), vectors=max(rows, 1.0),
+        at_once=unroll, vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
+        more_rounds=(items - 1) * max(rows / unroll, 1.0) * by_elements + quotients,
+        more_instructions=items * (10 * rows_y.bit_length() + 10),
+        combine=combine if splits > 1 else None,
+        shared_bytes=rows_y * columns_x * items * state_of(spec).bytes,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +207,19 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
         return roundings(spec, n, share, tree(min(threads, n)) + combined)
 
     @override
+    def demand(
+        self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        sizes, item = {**extents, **limits.sizes()}, spec.dtype.size
+        pitches = gcd(extents["row_pitch"], extents["outer_pitch"]) * item
+        return columns_demand(
+            spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
+            combine=config.combine, columns=extents["inner"], matrices=extents["outer"],
+            strips=self.strips(spec, config).at(sizes), splits=self.splits(spec, config).at(sizes),
+            aligned=gcd(pitches, alignment) % config.vec_bytes == 0,
+        )  # fmt: skip
+
+    @override
     def bytes_in_flight(self, spec: ReductionSpec, config: ColumnsConfig) -> int:
         return config.unroll * config.vec_bytes
 
@@ -260,6 +316,23 @@ class Stream(ReductionAlgorithm[StreamConfig]):
         combined = tree(min(active * items // columns, n)) + ends
         combined += combine_roundings(config.combine, blocks, max(config.threads_per_block // columns, 1), tree)
         return roundings(spec, n, share, combined)
+
+    @override
+    def demand(
+        self, spec: ReductionSpec, config: StreamConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        sizes = {**extents, **limits.sizes()}
+        blocks, active = self.blocks(spec, config).at(sizes), self.active(config).at(sizes)
+        vectors = max(extents["n"] * extents["inner"] * spec.dtype.size / config.vec_bytes / (blocks * active), 0.01)
+        items = config.vec_bytes // spec.dtype.size
+        levels = (active * items // extents["inner"]).bit_length()
+        return demand_of(
+            spec, extents, blocks=blocks, threads_per_block=config.threads_per_block,
+            busy=active / config.threads_per_block * min(vectors, 1.0), vectors=max(vectors, 1.0),
+            at_once=config.unroll, vec_bytes=config.vec_bytes, more_rounds=1.0,
+            more_instructions=levels * items * 10 + 60, combine=config.combine if blocks > 1 else None,
+            shared_bytes=config.threads_per_block * items * state_of(spec).bytes,
+        )  # fmt: skip
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: StreamConfig) -> int:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from math import prod
 from typing import TypeVar
 
 from typing_extensions import override
 
 from gen.arch import MAX_THREADS_PER_MULTIPROCESSOR, WARP, Limits
 from gen.dtypes import U32, U64, DType, LoadModifier
-from gen.families.base import Algorithm, Launch, Plan, Scratch
+from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
 from gen.families.config import Config
+from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr
 from gen.families.reduction.oracle import chain, tree
 from gen.families.reduction.spec import ReductionSpec
@@ -161,6 +163,74 @@ def shared_plan(
     blocks = (groups * (splits - 1).at_most(1), ONE, ONE)
     last = Launch(blocks, block, ("partials", *outputs(spec), *second, (U32, splits)), entry="_finish")
     return Plan((launch, last), memory)
+
+
+TICKET_SECONDS, FLAGS_SECONDS = 2.0e-6, 1.2e-6
+"""From the end of the last block's loads to the results of blocks that share them: fences, an atomic, a wait."""
+BLOCK_REDUCE_SECONDS = 0.3e-6
+OVERHEAD_INSTRUCTIONS = 60
+"""Of a thread before its first load and after its last."""
+
+
+def demand_of(
+    spec: ReductionSpec,
+    extents: Extents,
+    *,
+    blocks: int,
+    threads_per_block: int,
+    busy: float,
+    vectors: float,
+    at_once: int,
+    vec_bytes: int,
+    walk: float = 0.0,
+    more_rounds: float = 0.0,
+    more_instructions: float = 0.0,
+    combine: Combine | None = None,
+    shared_bytes: int = 0,
+    moved_share: float = 1.0,
+) -> Demand:
+    """What threads that read vectors ask of a device.
+
+    Args:
+        spec: what is computed.
+        extents: the problem's sizes.
+        blocks: of the launch.
+        threads_per_block: of these blocks.
+        busy: the share of threads that read anything.
+        vectors: of each of these.
+        at_once: vectors that a thread asks for before it waits.
+        vec_bytes: of a vector.
+        walk: instructions for each vector beside those of the load and of its elements.
+        more_rounds: of loads that wait for each other, beside those of whole vectors.
+        more_instructions: of a thread, beside those for vectors.
+        combine: the strategy of blocks that share results; None where none do.
+        shared_bytes: of a block.
+        moved_share: bytes that memory moves for a byte of the elements.
+    """
+    state, items = state_of(spec), vec_bytes // spec.dtype.size
+    if state.bytes_summed or state.packed:
+        of_item = 0.4
+    elif state.moments or state.indexed:
+        of_item = 4.0
+    else:
+        of_item = float(len(state.parts)) * (2 if spec.dtype.size < U32.size else 1)
+    of_item *= 2 if state.bytes > U32.size and not state.indexed else 1
+    elements = prod([extents.get("outer", 1), extents["n"], extents.get("inner", 1)])
+    results = extents.get("outer", 1) * extents.get("inner", 1)
+    moved = elements * spec.dtype.size * moved_share + results * sum(dtype.size for _, _, dtype in spec.results)
+    shared = {Combine.TICKET: TICKET_SECONDS, Combine.FLAGS: FLAGS_SECONDS}.get(combine, 0.0) if combine else 0.0
+    return Demand(
+        moved_bytes=moved,
+        blocks=max(blocks, 1),
+        threads_per_block=threads_per_block,
+        bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes,
+        rounds=max(vectors / at_once, 1.0) + more_rounds,
+        instructions=OVERHEAD_INSTRUCTIONS + more_instructions + busy * vectors * (6 + walk + items * of_item),
+        registers=min(32 + at_once * vec_bytes // U32.size + items * state.bytes // U32.size // 2, 128),
+        shared_bytes=shared_bytes,
+        launches=2 if combine is Combine.SECOND_PASS else 1,
+        end_seconds=shared + BLOCK_REDUCE_SECONDS * (threads_per_block > WARP),
+    )
 
 
 def block_roundings(states: int) -> int:

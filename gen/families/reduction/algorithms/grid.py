@@ -14,6 +14,7 @@ from gen.arch import WARP
 from gen.dtypes import I64, U32, LoadModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.algorithms.common import (
     COMBINE_HELP,
@@ -24,6 +25,7 @@ from gen.families.reduction.algorithms.common import (
     beyond_resident,
     block_roundings,
     combine_roundings,
+    demand_of,
     few_second_passes,
     has_rows,
     holds_no_element,
@@ -119,6 +121,18 @@ class Sharing(ReductionAlgorithm[C]):
         combined = combine_roundings(self.combine(config), blocks, threads, reduce)
         share = Share.of_tiles(spec, n, config.unroll, config.vec_bytes, threads, blocks)
         return roundings(spec, n, share, reduce(min(threads, n)) + combined)
+
+    @override
+    def demand(self, spec: ReductionSpec, config: C, extents: Extents, alignment: int, limits: Limits) -> Demand:
+        blocks = self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
+        vectors = max(extents["n"] * spec.dtype.size / config.vec_bytes, 1.0) * extents.get("outer", 1)
+        threads = blocks * config.threads_per_block
+        shared = blocks > extents.get("outer", 1)
+        return demand_of(
+            spec, extents, blocks=blocks, threads_per_block=config.threads_per_block,
+            busy=min(vectors / threads, 1.0), vectors=max(vectors / threads, 1.0), at_once=config.unroll,
+            vec_bytes=config.vec_bytes, more_instructions=40, combine=self.combine(config) if shared else None,
+        )  # fmt: skip
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: C) -> int:
@@ -380,6 +394,22 @@ class Strided(ReductionAlgorithm[StridedConfig]):
         own = chain(-(-n // (splits * threads)))
         combined = combine_roundings(config.combine, splits, threads, block_roundings)
         return roundings(spec, n, Share(own, own), block_roundings(min(threads, n)) + combined)
+
+    @override
+    def demand(
+        self, spec: ReductionSpec, config: StridedConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        splits = self.splits(config).at({**extents, **limits.sizes()})
+        threads = splits * config.threads_per_block
+        # Neighbouring threads read elements of which memory moves whole sectors.
+        apart = extents["rs3"] * spec.dtype.size
+        return demand_of(
+            spec, extents, blocks=extents["outer"] * splits, threads_per_block=config.threads_per_block,
+            busy=min(extents["n"] / threads, 1.0), vectors=max(extents["n"] / threads, 1.0), at_once=config.unroll,
+            vec_bytes=spec.dtype.size, walk=35, more_instructions=600,
+            combine=config.combine if splits > 1 else None,
+            moved_share=min(max(apart, spec.dtype.size), SECTOR_BYTES) / spec.dtype.size,
+        )  # fmt: skip
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: StridedConfig) -> int:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import gcd
 
 from typing_extensions import override
 
 from gen.arch import WARP
 from gen.dtypes import I32, I64, LoadModifier
-from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
+from gen.families.base import WIDEST, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.algorithms.common import (
     ReductionAlgorithm,
     block_roundings,
+    demand_of,
     has_rows,
     holds_no_element,
     lane_roundings,
@@ -114,6 +117,24 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         return roundings(spec, n, share, block_roundings(min(config.group, n)))
 
     @override
+    def demand(
+        self, spec: ReductionSpec, config: RowsConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        size, items = spec.dtype.size, config.vec_bytes // spec.dtype.size
+        vectors = max(-(-extents["n"] // items), 1)
+        steps = gcd(extents["n"] * size, extents.get("outer_pitch", 0) * size, alignment, WIDEST)
+        ends = steps % config.vec_bytes != 0
+        groups = -(-extents.get("outer", 1) // config.rows_at_once)
+        return demand_of(
+            spec, extents, blocks=-(-groups * config.group // config.threads_per_block),
+            threads_per_block=config.threads_per_block, busy=min(vectors / config.group, 1.0),
+            vectors=max(vectors / config.group, 1.0) * config.rows_at_once,
+            at_once=min(config.unroll, -(-vectors // config.group)) * config.rows_at_once, vec_bytes=config.vec_bytes,
+            more_rounds=1.5 * ends,
+            more_instructions=(12 * config.group.bit_length() + 40 * ends) * config.rows_at_once,
+        )  # fmt: skip
+
+    @override
     def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
         return config.rows_at_once * config.unroll * config.vec_bytes
 
@@ -205,6 +226,17 @@ class Single(ReductionAlgorithm[SingleConfig]):
         share = Share.of_vectors(spec, config.vec_bytes, loads, folds=loads, ends=int(items > 1))
         by_lanes = config.block_reduce is BlockReduce.SHARED
         return roundings(spec, n, share, (lane_roundings if by_lanes else block_roundings)(min(threads, n)))
+
+    @override
+    def demand(
+        self, spec: ReductionSpec, config: SingleConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        vectors = max(extents["n"] * spec.dtype.size / config.vec_bytes, 1.0)
+        return demand_of(
+            spec, extents, blocks=1, threads_per_block=config.threads_per_block,
+            busy=min(vectors / config.threads_per_block, 1.0), vectors=max(vectors / config.threads_per_block, 1.0),
+            at_once=config.unroll, vec_bytes=config.vec_bytes, more_instructions=40,
+        )  # fmt: skip
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: SingleConfig) -> int:

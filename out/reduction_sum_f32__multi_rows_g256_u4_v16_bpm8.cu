@@ -1,0 +1,262 @@
+// reduction_sum_f32__multi_rows_g256_u4_v16_bpm8
+//
+// The sum of all f32 elements of an array; of none: 0.
+// For reduced axes with kept ones between them, the fastest of which is reduced: every result has
+// several rows of neighbouring elements, which the threads of a part of a warp, a warp, or one or
+// more blocks read with vector loads, however long the rows are.
+//
+// Launch:   <<<outer * max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1),
+//           256>>>(in, out, partials, tickets, max(min((n + 4095) / 4096, (multiprocessors * 8) /
+//           max(outer, 1)), 1), n, k0, ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2,
+//           r3, rs3)
+// Scratch:  partials, (min(max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1) -
+//           1, 1) * (multiprocessors * 8)) * 4 bytes
+// Scratch:  tickets, (min(max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1) -
+//           1, 1) * (multiprocessors * 8)) * 4 bytes, 0 before the first launch
+// Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
+//           "f32"}
+// Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 a8c986be21cedeb4
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kThreadsPerBlock = 256;
+constexpr int kGroup = 256;  // threads that share a result
+constexpr int kUnroll = 4;  // vector loads that each thread has in flight
+constexpr int kVecBytes = 16;
+constexpr int kVecItems = 4;
+constexpr int kChains = 4;  // of states, which each thread keeps side by side
+constexpr int kAxes = 4;  // reduced, the last of them rows of neighbours; and as many kept
+constexpr int kWarps = kThreadsPerBlock / 32;
+static_assert(kGroup == kThreadsPerBlock, "more than a warp is the whole block");
+static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "warps fill the block");
+
+using Item = float;  // an element in memory
+using State = float;  // of the elements seen so far: their sum
+
+__device__ __forceinline__ State identity() {
+  return 0.0f;
+}
+
+__device__ __forceinline__ State combine(State a, State b) { return a + b; }
+
+// The state of one element.
+__device__ __forceinline__ State lift(Item item) {
+  const float x = item;
+  return x;
+}
+
+// The state of another lane of the warp.
+__device__ __forceinline__ State from_lane(State state, int distance) {
+  return __shfl_xor_sync(0xffffffffu, state, distance);
+}
+
+// The state of kCount neighbouring lanes, a power of two, in each of them.
+template <int kCount = 32>
+__device__ __forceinline__ State combine_warp(State state) {
+#pragma unroll
+  for (int distance = kCount / 2; distance > 0; distance /= 2) {
+    state = combine(state, from_lane(state, distance));
+  }
+  return state;
+}
+
+static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
+
+// The state of the block, in thread 0. A barrier must come before warp_states is used again.
+__device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
+  state = combine_warp(state);
+  if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    state = combine_warp<kWarps>(threadIdx.x < kWarps ? warp_states[threadIdx.x] : identity());
+  }
+  return state;
+}
+
+// What another block left in memory, read past the first-level cache.
+__device__ __forceinline__ State load_partial(const State* partial) {
+  return __ldcg(partial);
+}
+
+// Element i of each output, from what is known of `count` elements.
+__device__ __forceinline__ void write_results(
+    State state, long long count, long long i,
+    float* __restrict__ out) {
+  out[i] = state;
+}
+
+// Loaded at once, then taken apart.
+union Vector {
+  uint4 raw;
+  Item items[kVecItems];
+};
+static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
+static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
+using Raw = uint4;
+
+// What a thread has read in whole vectors: chains of states that do not wait for each other.
+struct Seen {
+  State states[kChains];
+};
+
+__device__ __forceinline__ Seen nothing_seen() {
+  Seen seen;
+#pragma unroll
+  for (int chain = 0; chain < kChains; ++chain) seen.states[chain] = identity();
+  return seen;
+}
+
+// Adds each item of a vector to the state of its chain.
+__device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
+#pragma unroll
+  for (int i = 0; i < kVecItems; ++i) {
+    seen.states[i % kChains] = combine(seen.states[i % kChains], lift(vector.items[i]));
+  }
+}
+
+__device__ __forceinline__ State state_of(const Seen& seen) {
+  State state = seen.states[0];
+#pragma unroll
+  for (int chain = 1; chain < kChains; ++chain) state = combine(state, seen.states[chain]);
+  return state;
+}
+
+// A number as a place on each axis, the last one fastest.
+__device__ __forceinline__ void split_index(
+    long long index, const long long (&extents)[kAxes], long long (&places)[kAxes]) {
+#pragma unroll
+  for (int axis = kAxes - 1; axis >= 0; --axis) {
+    places[axis] = index % extents[axis];
+    index /= extents[axis];
+  }
+}
+
+__device__ __forceinline__ long long offset_of(
+    const long long (&places)[kAxes], const long long (&strides)[kAxes]) {
+  long long offset = 0;
+#pragma unroll
+  for (int axis = 0; axis < kAxes; ++axis) offset += places[axis] * strides[axis];
+  return offset;
+}
+
+// Goes on by so many places on each axis, without a division.
+__device__ __forceinline__ void advance(
+    long long (&places)[kAxes], const long long (&apart)[kAxes],
+    const long long (&extents)[kAxes]) {
+  bool carry = false;
+#pragma unroll
+  for (int axis = kAxes - 1; axis >= 0; --axis) {
+    places[axis] += apart[axis] + carry;
+    carry = places[axis] >= extents[axis];
+    if (carry) places[axis] -= extents[axis];
+  }
+}
+
+// A result has `splits` blocks, and as many elements of partials; its ticket is 0 before the
+// launch and after it.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    reduction_sum_f32__multi_rows_g256_u4_v16_bpm8(
+        const Item* __restrict__ in,
+        float* __restrict__ out,
+        State* partials, unsigned* tickets, unsigned splits, long long n,
+        long long k0, long long ks0,
+        long long k1, long long ks1,
+        long long k2, long long ks2,
+        long long k3, long long ks3,
+        long long r0, long long rs0,
+        long long r1, long long rs1,
+        long long r2, long long rs2,
+        long long r3, long long rs3) {
+  __shared__ State warp_states[kWarps];
+  __shared__ bool is_last_block;
+  const long long result = blockIdx.x / splits;
+  const unsigned split = blockIdx.x % splits;
+  const long long first = static_cast<long long>(split) * kGroup + threadIdx.x;
+  const long long team = static_cast<long long>(splits) * kGroup;
+  const long long kept[kAxes] = {k0, k1, k2, k3}, kept_strides[kAxes] = {ks0, ks1, ks2, ks3};
+  long long place_of_result[kAxes];
+  split_index(result, kept, place_of_result);
+  const Item* const begin = in + offset_of(place_of_result, kept_strides);
+
+  // A row begins anywhere in its first slot of kVecBytes, unless all rows begin at such slots.
+  const unsigned long long strides = static_cast<unsigned long long>(rs0 | rs1 | rs2 | r3);
+  const unsigned long long address = reinterpret_cast<unsigned long long>(begin);
+  const bool aligned = (address | strides * sizeof(Item)) % kVecBytes == 0;
+  const long long slots = aligned ? r3 / kVecItems : (r3 + kVecItems - 2) / kVecItems + 1;
+  const long long reduced[kAxes] = {r0, r1, r2, slots};
+  const long long row_strides[kAxes] = {rs0, rs1, rs2, 0};
+  const long long all_slots = r0 * r1 * r2 * slots;
+  // The thread's first slot and the way to its next, as places: no division within the loop.
+  long long place[kAxes], apart[kAxes];
+  split_index(first, reduced, place);
+  split_index(team, reduced, apart);
+
+  Seen seen = nothing_seen();
+  State ends = identity();  // of elements in slots that a row does not fill
+  for (long long i = first; i < all_slots; i += kUnroll * team) {
+    Vector loaded[kUnroll];
+    long long start[kUnroll];  // where the slot begins in its row
+    bool full[kUnroll];
+    bool all_full = true;
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const Item* const row = begin + offset_of(place, row_strides);
+      const int past = reinterpret_cast<unsigned long long>(row) % kVecBytes / sizeof(Item);
+      const bool there = i + u * team < all_slots;
+      start[u] = there ? place[kAxes - 1] * kVecItems - past : r3;
+      full[u] = start[u] >= 0 && start[u] + kVecItems <= r3;
+      all_full = all_full && full[u];
+      if (full[u]) {
+        loaded[u].raw = *reinterpret_cast<const Raw*>(row + start[u]);
+      } else {
+#pragma unroll
+        for (int item = 0; item < kVecItems; ++item) {
+          const long long at = start[u] + item;
+          if (at >= 0 && at < r3) loaded[u].items[item] = row[at];
+        }
+      }
+      advance(place, apart, reduced);
+    }
+    if (all_full) {
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) fold_vector(seen, loaded[u]);
+    } else {
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (full[u]) {
+          fold_vector(seen, loaded[u]);
+        } else {
+#pragma unroll
+          for (int item = 0; item < kVecItems; ++item) {
+            const long long at = start[u] + item;
+            if (at >= 0 && at < r3) ends = combine(ends, lift(loaded[u].items[item]));
+          }
+        }
+      }
+    }
+  }
+  State state = combine(state_of(seen), ends);
+  state = combine_block(state, warp_states);
+  if (splits == 1) {
+    if (threadIdx.x == 0) write_results(state, n, result, out);
+    return;
+  }
+  State* const of_result = partials + result * splits;
+  if (threadIdx.x == 0) {
+    of_result[split] = state;
+    __threadfence();  // the partial result is there before the ticket says so
+    // Counts the result's blocks before this one; the last sets it back to 0.
+    is_last_block = atomicInc(tickets + result, splits - 1) == splits - 1;
+    if (is_last_block) __threadfence();  // what they said is there for the whole block
+  }
+  __syncthreads();
+  if (!is_last_block) return;
+
+  state = identity();
+  for (unsigned block = threadIdx.x; block < splits; block += kThreadsPerBlock) {
+    state = combine(state, load_partial(of_result + block));
+  }
+  state = combine_block(state, warp_states);
+  if (threadIdx.x == 0) write_results(state, n, result, out);
+}
