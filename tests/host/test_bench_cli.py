@@ -358,7 +358,7 @@ def test_bad_usage_is_told_before_anything_runs(script: Script, arguments: list[
 def test_a_file_of_another_schema_is_told_before_anything_runs(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "h100.json"
     file.write_text('{"schema": 9}')
-    for option, schema in (("--json", 1), ("--against", 1), ("--cases", 2)):
+    for option, schema in (("--json", 1), ("--against", 1), ("--cases", 3)):
         ended = run(option, file)
         assert (ended.status, script.started) == (1, 0)
         assert f"must have schema {schema}" in ended.err
