@@ -55,47 +55,47 @@ class Sides:
 
     @property
     def left(self) -> int:
-        """Before it along a row."""
+        """Cells before it in its row."""
         return self.before[-1]
 
     @property
     def right(self) -> int:
-        """After it along a row."""
+        """Cells after it in its row."""
         return self.after[-1]
 
     @property
     def up(self) -> int:
-        """In the rows before it."""
+        """Rows before its row."""
         return self.before[-2] if len(self.before) > 1 else 0
 
     @property
     def down(self) -> int:
-        """In the rows after it."""
+        """Rows after its row."""
         return self.after[-2] if len(self.after) > 1 else 0
 
     @property
     def front(self) -> int:
-        """In the planes before it."""
+        """Planes before its plane."""
         return self.before[-3] if len(self.before) > 2 else 0
 
     @property
     def back(self) -> int:
-        """In the planes after it."""
+        """Planes after its plane."""
         return self.after[-3] if len(self.after) > 2 else 0
 
     @property
     def deep(self) -> int:
-        """Planes of all these cells and the one between them."""
+        """All planes, its own among them."""
         return self.front + 1 + self.back
 
     @property
     def high(self) -> int:
-        """The same down the rows."""
+        """All rows, its own among them."""
         return self.up + 1 + self.down
 
     @property
     def wide(self) -> int:
-        """The same along a row."""
+        """All cells of its row, itself among them."""
         return self.left + 1 + self.right
 
     @property
@@ -105,13 +105,13 @@ class Sides:
 
 
 def reach_of(spec: StencilSpec) -> Sides:
-    """How far the weights that are not 0 reach from a cell."""
+    """How far the weights that are not 0 reach from a cell, on both sides along each axis."""
     places = [[offset[axis] for offset, _ in spec.taps] or [0] for axis in range(len(spec.axes))]
     return Sides(tuple(max(0, -min(along)) for along in places), tuple(max(0, *along, 0) for along in places))
 
 
 def mirrored_reach_of(spec: StencilSpec) -> Sides:
-    """The same, but at a mirror above and below as far both ways: rows that are mirrored must be held."""
+    """How far rows must be held: where rows are mirrored, as far above as below."""
     reach = reach_of(spec)
     if spec.boundaries[0] not in ("reflect", "mirror"):
         return reach
@@ -152,7 +152,7 @@ def neighbours_of_rows(spec: StencilSpec, reach: Sides) -> list[int]:
 
 
 def neighbours_of_loaded_rows(spec: StencilSpec, reach: Sides, rows: int) -> tuple[int, ...]:
-    """The same of every row that a warp loads which computes so many: row j is row j - i of the window of its row i."""
+    """How many neighbours are read of every row that a warp loads: row j is row j - i of the window of its row i."""
     window = neighbours_of_rows(spec, reach)
     return tuple(
         max((window[j - output] for output in range(rows) if 0 <= j - output < reach.high), default=0)
@@ -292,18 +292,18 @@ def stepping(
 
 
 def _bytes(spec: StencilSpec) -> Expr:
-    """Of an array that lies as the output does."""
+    """Bytes of an array that lies as the output does."""
     return _product([*spec.axes[:-1], "out_pitch" if len(spec.axes) > 1 else "cols"]) * spec.dtype.size
 
 
 def _product(names: Sequence[str]) -> Expr:
-    """Of these sizes."""
+    """The product of these sizes."""
     first, *others = (size(name) for name in names)
     return reduce(mul, others, first)
 
 
 def _copy(spec: StencilSpec) -> Launch:
-    """Every cell as it is."""
+    """The launch of a call of no time step."""
     return Launch(
         grid=(_product(spec.axes).ceil_div(COPY_THREADS), ONE, ONE),
         block=(COPY_THREADS, 1, 1),

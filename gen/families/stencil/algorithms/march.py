@@ -48,7 +48,7 @@ class MarchConfig(Config):
 
 
 class March(StencilAlgorithm[MarchConfig]):
-    """One step a launch, each plane loaded once."""
+    """Computes one time step in a launch; a block loads each plane of its cells once."""
 
     name = "march"
     template = "stencil/march.cu.jinja"
@@ -59,7 +59,7 @@ class March(StencilAlgorithm[MarchConfig]):
     config = MarchConfig
 
     def illegal(self, spec: StencilSpec, config: MarchConfig) -> str | None:
-        """Three axes, and a ring of planes that fits in static shared memory."""
+        """The spec must have three axes, and a ring of planes fit in static shared memory."""
         if found := beyond_axes(spec, 3):
             return found
         reach, pads = reach_of(spec), 2 * _pad(spec)
@@ -70,7 +70,7 @@ class March(StencilAlgorithm[MarchConfig]):
         return None
 
     def unsearched(self, spec: StencilSpec, config: MarchConfig) -> str | None:
-        """Registers for all sums, and code that is not too long."""
+        """Registers must suffice for all sums, and the code not be too long."""
         needed, allowed = registers(spec, config), max_registers_per_thread(config.warps)
         if needed > allowed:
             return f"it needs about {needed} registers a thread, and blocks of {config.warps} warps leave {allowed}"
@@ -79,7 +79,7 @@ class March(StencilAlgorithm[MarchConfig]):
         return None
 
     def infeasible(self, spec: StencilSpec, config: MarchConfig, limits: Limits) -> str | None:
-        """It copies to shared memory while it computes."""
+        """It needs asynchronous copies to shared memory."""
         if not limits.has_asynchronous_copies:
             return f"{limits.arch} has no asynchronous copies"
         return None
@@ -107,7 +107,7 @@ class March(StencilAlgorithm[MarchConfig]):
         return single_steps(spec, _tiles(spec, config), (WARP * config.warps, 1, 1))
 
     def bytes_in_flight(self, spec: StencilSpec, config: MarchConfig) -> int:
-        """A thread's share of the planes that are on their way."""
+        """A thread's share of the planes that are on their way to shared memory."""
         return VECTOR_BYTES * config.rows * (config.ring - 1)
 
 

@@ -1,4 +1,4 @@
-"""Warps that hold a segment of the line over several steps: overlapped tiles of one axis, in registers.
+"""Fused steps of one axis: each warp holds a segment of the line over several time steps, in registers.
 
 A warp loads a segment and the cells that its steps use up on both sides, which neighbouring warps compute too, and
 needs its neighbours' cells by shuffles alone. A step costs no memory: many cost what one sweep does, until the
@@ -41,14 +41,14 @@ _LOOP = 4  # a step's counter and branches
 
 @dataclass(frozen=True, kw_only=True)
 class OverlappedConfig(Config):
-    """How long a segment is, how many a block has, how many steps a launch fuses."""
+    """How long a segment is, how many a block has, and how many steps a launch fuses."""
 
     vectors: int = tunable("v", (2, 4, 8, 16), base=8, help="vectors of 16 bytes next to each other in a lane")
     warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, each with a segment of its own")
     steps: int = tunable("t", (4, 8, 16, 24, 48), base=8, help="steps that a launch fuses")
 
     def illegal(self) -> str | None:
-        """Static shared memory."""
+        """The segments must fit in static shared memory."""
         needed = self.warps * self.vectors * 32 * 16
         if needed > STATIC_SHARED_BYTES:
             return f"its segments take {needed} bytes of shared memory; there are {STATIC_SHARED_BYTES}"
@@ -56,7 +56,7 @@ class OverlappedConfig(Config):
 
 
 class Overlapped(StencilAlgorithm[OverlappedConfig]):
-    """Several steps of one axis in one launch."""
+    """Computes several time steps of one axis in one launch."""
 
     name = "overlapped"
     template = "stencil/overlapped.cu.jinja"
@@ -67,7 +67,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
     config = OverlappedConfig
 
     def illegal(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
-        """One axis; a segment longer than what its steps use up; neighbours and rims of one lane."""
+        """The spec must have one axis, a segment exceed what its steps use up, and a lane hold what is near an end."""
         if found := beyond_axes(spec, 1):
             return found
         reach, rim, cells = reach_of(spec), rim_of(spec), _cells(spec, config)
@@ -80,7 +80,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         return None
 
     def unsearched(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
-        """A lane's cells leave registers for the rest."""
+        """A lane's cells must leave registers for the rest."""
         cells = _cells(spec, config)
         held = cells * spec.accumulator.size // 4
         if held > MAX_CELL_REGISTERS:
@@ -96,7 +96,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         return edge_problems(spec, cols, steps=(config.steps + 1, config.steps, config.steps, config.steps - 1))
 
     def inputs(self, spec: StencilSpec, config: OverlappedConfig) -> Mapping[str, object]:
-        """Cells that the steps use up on both sides."""
+        """How many cells the fused steps use up on both sides."""
         halo_left, halo_right = _halos(spec, config)
         return {"halo_left": halo_left, "halo_right": halo_right}
 
@@ -117,11 +117,11 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         return stepping(spec, sweep, fused=config.steps, rest=rest)
 
     def bytes_in_flight(self, spec: StencilSpec, config: OverlappedConfig) -> int:
-        """All of a lane's cells."""
+        """All cells of a lane are loaded before the first step."""
         return VECTOR_BYTES * config.vectors
 
     def arithmetic(self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, limits: Limits) -> float:
-        """That of the steps, with shuffles, and what closes the loop."""
+        """The multiply-adds and shuffles of the fused steps, and the branch that closes their loop."""
         reach, words = reach_of(spec), spec.accumulator.size // 4
         stored = _ROUNDING if spec.dtype != spec.accumulator else 0
         cells = _cells(spec, config) * (len(spec.taps) * limits.slots(spec.accumulator) + stored)
@@ -136,14 +136,14 @@ def _cells(spec: StencilSpec, config: OverlappedConfig) -> int:
 
 
 def _halos(spec: StencilSpec, config: OverlappedConfig) -> tuple[int, int]:
-    """Cells that the steps use up to the left and to the right, in whole vectors."""
+    """How many cells the fused steps use up to the left and to the right, in full vectors."""
     reach, rim, vector = reach_of(spec), rim_of(spec), cells_of_vector(spec)
     left, right = config.steps * reach.left, config.steps * reach.right + max(rim.right - reach.right, 0)
     return -(-left // vector) * vector, -(-right // vector) * vector
 
 
 def _blocks(spec: StencilSpec, config: OverlappedConfig) -> Expr:
-    """Of a launch: segments begin as far apart as a warp writes cells, and the last one ends with the array."""
+    """The blocks of a launch. Segments begin as far apart as a warp writes cells; the last one ends with the array."""
     segment = 32 * _cells(spec, config)
     own = segment - sum(_halos(spec, config))
     cols = size("cols")

@@ -38,7 +38,7 @@ _MAX_TERMS_OF_LANE = 4096  # of a lane, all written out: more, and the code leav
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig(Config):
-    """How many rows a warp computes, and how warps lie in a block."""
+    """How many rows a warp computes, and how the warps of a block lie over the cells."""
 
     rows: int = tunable("u", (2, 4, 8, 16), base=4, help="rows of cells that a warp computes")
     warps_across: int = tunable("x", (1, 2, 4), base=2, help="warps of a block along a row")
@@ -46,7 +46,7 @@ class StreamConfig(Config):
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
     def illegal(self) -> str | None:
-        """A block has so many threads at most."""
+        """A block can have at most 1024 threads."""
         return beyond_block(self.warps_across * self.warps_down * WARP)
 
     def unsearched(self) -> str | None:
@@ -56,7 +56,7 @@ class StreamConfig(Config):
 
 
 class Stream(StencilAlgorithm[StreamConfig]):
-    """One step a launch, each row of a warp's cells loaded once."""
+    """Computes one time step in a launch; each row of a warp's cells is loaded once."""
 
     name = "stream"
     template = "stencil/stream.cu.jinja"
@@ -71,7 +71,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
         return beyond_axes(spec, 1, 2)
 
     def unsearched(self, spec: StencilSpec, config: StreamConfig) -> str | None:
-        """Registers for all rows, and code that is not too long."""
+        """Registers must suffice for all rows, and the code not be too long."""
         needed, warps = registers(spec, config), config.warps_across * config.warps_down
         allowed = max_registers_per_thread(warps)
         if needed > allowed:
@@ -107,7 +107,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
 
 
 def registers(spec: StencilSpec, config: StreamConfig) -> int:
-    """How many a thread needs at most: rows on their way with what lies beside them, one window, addresses."""
+    """How many a thread needs at most: for the rows on their way and what lies beside them, a window, and addresses."""
     reach, words = reach_of(spec), spec.accumulator.size // 4
     neighbours = neighbours_of_rows(spec, reach)
     # From where it is loaded until it is the first row of the window that needs them, a row keeps its neighbours.

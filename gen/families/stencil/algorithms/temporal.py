@@ -1,4 +1,4 @@
-"""Warps that stream down their columns: every row passes through one level a fused step, all in registers.
+"""Fused steps of two axes: each row that a warp streams passes through one level for each fused step, in registers.
 
 A warp owns whole columns and needs its neighbours' cells by shuffles alone: no shared memory, no barrier. What the
 steps use up on each side, neighbouring warps compute too. Cells outside the array are put in place at every level, from
@@ -47,7 +47,7 @@ END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as lo
 
 @dataclass(frozen=True, kw_only=True)
 class TemporalConfig(Config):
-    """How many columns a warp has, how many warps fit on a multiprocessor, how many steps a launch fuses."""
+    """How many columns a warp has, how many warps fit on a multiprocessor, and how many steps a launch fuses."""
 
     vectors: int = tunable("v", (1, 2), base=1, help="vectors of 16 bytes next to each other in a lane")
     warps_per_sm: int = tunable("r", (8, 12, 16, 24), base=8, help="warps that registers must suffice for")
@@ -56,7 +56,7 @@ class TemporalConfig(Config):
 
 
 class Temporal(StencilAlgorithm[TemporalConfig]):
-    """Several steps in one launch."""
+    """Computes several time steps of two axes in one launch."""
 
     name = "temporal"
     template = "stencil/temporal.cu.jinja"
@@ -67,7 +67,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     config = TemporalConfig
 
     def illegal(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
-        """Two axes; a warp wider than what its steps use up."""
+        """The spec must have two axes, and a warp be wider than what its fused steps use up."""
         if found := beyond_axes(spec, 2):
             return found
         columns = Columns.of(spec, config)
@@ -78,7 +78,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         return None
 
     def unsearched(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
-        """A round of its loop is no longer than caches of code hold; registers hold the rows of all levels."""
+        """The instruction cache must hold a round of its loop, and registers the rows of all levels."""
         if config.steps * mirrored_reach_of(spec).high > _MAX_UNROLLED_ROWS:
             return "a round of its loop would be too long"
         needed, allowed = registers(spec, config), most_registers(config)
@@ -87,7 +87,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         return None
 
     def infeasible(self, spec: StencilSpec, config: TemporalConfig, limits: Limits) -> str | None:
-        """It copies to shared memory while it computes."""
+        """It needs asynchronous copies to shared memory."""
         if not limits.has_asynchronous_copies:
             return f"{limits.arch} has no asynchronous copies"
         return None
@@ -124,7 +124,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
-        """What a mirror makes of the reach, columns that the steps use up, and how rows are divided into strips."""
+        """The reach with what a mirror adds, the columns that steps use up, and how rows are divided into strips."""
         reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
         return {
             "reach": reach,
@@ -155,7 +155,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         return stepping(spec, sweep, fused=config.steps, rest=rest)
 
     def bytes_in_flight(self, spec: StencilSpec, config: TemporalConfig) -> int:
-        """The rows loaded ahead."""
+        """The rows that are on their way to shared memory."""
         return VECTOR_BYTES * config.vectors * ROWS_AHEAD
 
 
@@ -184,7 +184,7 @@ class Columns:
 
     @property
     def halo(self) -> int:
-        """Columns that the steps use up on both sides."""
+        """How many columns the fused steps use up on both sides."""
         return self.left + self.right
 
     @property
@@ -195,7 +195,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """How warps cover the cells: strips of rows, and columns of warps, of which inner ones are `inner`."""
+    """How warps cover the cells: in strips of rows, and in columns of warps, of which `inner` are not at an end."""
 
     across: Expr
     inner: Expr
@@ -203,7 +203,7 @@ class _Blocks:
 
     @classmethod
     def of(cls, spec: StencilSpec, config: TemporalConfig) -> _Blocks:
-        """As many strips as fill the device so many times, each long enough that its ends use up little."""
+        """There are as many strips as fill the device `waves` times, if each is long beside what its ends use up."""
         reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
         across = size("cols").ceil_div(columns.own).called("across")
         # From the first column that a warp writes to the last that it reads, and what is frozen behind it.
@@ -217,7 +217,7 @@ class _Blocks:
 
     @property
     def count(self) -> Expr:
-        """Blocks of a grid: those at the ends of the rows have shorter strips, and more of them."""
+        """The blocks of a grid. Those at the ends of the rows have shorter strips, so there are more of them."""
         return self.strips * (self.inner + (self.across - self.inner) * END_STRIPS)
 
 
@@ -241,7 +241,7 @@ def registers(spec: StencilSpec, config: TemporalConfig) -> int:
 
 
 def most_registers(config: TemporalConfig) -> int:
-    """What a thread may have if so many warps are to fit on a multiprocessor."""
+    """How many registers a thread may have if so many warps are to fit on a multiprocessor."""
     return max_registers_per_thread(config.warps_per_sm)
 
 

@@ -101,13 +101,13 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         return edge_cases_of(spec, _tiles(spec, config))
 
     def slow_path_reason(self, spec: StencilSpec, config: NaiveConfig, extents: Extents, alignment: int) -> str | None:
-        """Narrow blocks are for short rows."""
+        """Narrow blocks are slow on long rows."""
         if config.block_x < WARP and extents["cols"] > 2 * config.block_x:
             return f"rows of {extents['cols']} cells are long: warps should lie along them"
         return None
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
-        """All weights, those around the others that are 0 too, and whether their planes are all written out."""
+        """All weights, with rows and columns of zeros, and whether the terms of all planes are written out."""
         reach = Sides(spec.before, spec.after)
         return {
             "reach": reach,
@@ -168,7 +168,7 @@ class Queued(StencilAlgorithm[QueuedConfig]):
     config = QueuedConfig
 
     def illegal(self, spec: StencilSpec, config: QueuedConfig) -> str | None:
-        """Two axes, and weights along the axes alone."""
+        """The spec must have two axes, and weights along the axes alone."""
         if found := beyond_axes(spec, 2):
             return found
         if any(row and col for (row, col), _ in spec.taps):
@@ -197,5 +197,5 @@ def _tiles(spec: StencilSpec, config: NaiveConfig | TiledConfig) -> Tiles:
 
 
 def _column(config: QueuedConfig) -> Tiles:
-    """The same of `queued`."""
+    """The cells of a block of `queued`."""
     return Tiles(size("rows"), size("cols"), config.rows, config.block_x)
