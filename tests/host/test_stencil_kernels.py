@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from gen.dtypes import F32, F64
 from gen.families.base import Limits, Variant
-from gen.families.names import illegal, unsearched, variant
+from gen.families.names import illegal, legal_space, unsearched, variant
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.algorithms.common import reach_of
 from gen.families.stencil.algorithms.temporal import most_registers, registers
@@ -233,3 +234,10 @@ def test_the_weights_of_a_large_box_of_three_axes_are_found_in_memory(host_runne
     sizes = {"planes": 3, "rows": 9, "cols": 40, "in_pitch": 40, "out_pitch": 41, "steps": 1}
     for proof in prove(host_runner, made, (Case(sizes),)):
         assert proof.failure is None, str(proof.failure)
+
+
+def test_every_block_of_a_legal_config_can_be_launched() -> None:
+    for spec in (FAMILY.catalogue[0], LINE_SPECS[0], SPACE_SPECS[0]):
+        for algorithm in FAMILY.algorithms.values():
+            for config in legal_space(algorithm, spec):
+                assert all(prod(launch.block) <= 1024 for launch in algorithm.plan(spec, config).launches), config.tag

@@ -15,7 +15,7 @@ from gen.dtypes import LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Plan
 from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.expr import ONE, size
-from gen.families.plans import Tiles
+from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
     Coefficients,
     Sides,
@@ -41,6 +41,10 @@ class NaiveConfig(Config):
     unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG)
     coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
+
+    def illegal(self) -> str | None:
+        """A block can have at most 1024 threads."""
+        return beyond_block(self.block_x * self.block_y)
 
     def unsearched(self) -> str | None:
         """Weights in memory and operators are for comparison: they are offered where everything else is plain."""
