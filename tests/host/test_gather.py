@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gen.dtypes import B8, B16, B32, B64, B128
+from gen.dtypes import B8, B16, B32, B64, B128, DType
 from gen.families.base import Kernel, Limits
 from gen.families.extents import extents_of, layout_of
 from gen.families.names import variant
@@ -102,9 +102,9 @@ def test_it_says_what_32_bits_do_not_find() -> None:
     ],
 )  # fmt: skip
 def test_little_problems_of_pieces_get_it_untuned_and_large_ones_do_not(
-    axes: tuple[int, ...], dtype: object, shape: tuple[int, ...]
+    axes: tuple[int, ...], dtype: DType, shape: tuple[int, ...]
 ) -> None:
-    spec = TransposeSpec(axes, dtype)  # type: ignore[arg-type]
+    spec = TransposeSpec(axes, dtype)
     chooser = Chooser(FAMILY, spec, (), "", LIMITS)
     little = extents_of(FAMILY, spec, shape)
     assert prod(shape) * spec.dtype.size < LITTLE_BYTES
@@ -129,3 +129,12 @@ def test_large_odd_rows_get_it_only_where_every_tile_would_lie_mostly_outside() 
         assert FAMILY.shape_class(spec, extents) == "odd rows"
         chosen = Chooser(FAMILY, spec, (), "", LIMITS).choose(extents).variant
         assert (chosen.algorithm.name == "gather") == gathered, chosen.name
+
+
+@pytest.mark.parametrize(("dtype", "gathered"), [(B8, False), (B16, True), (B64, True)])
+def test_short_runs_that_stay_as_they_are_are_gathered_unless_they_are_of_bytes(dtype: DType, gathered: bool) -> None:
+    spec = TransposeSpec((1, 0, 2), dtype)
+    extents = extents_of(FAMILY, spec, (379, 8191, 52 // dtype.size + 1))
+    assert FAMILY.shape_class(spec, extents) == "short runs both ways"
+    chosen = Chooser(FAMILY, spec, (), "", LIMITS).choose(extents).variant
+    assert chosen.algorithm.name == ("gather" if gathered else "packed")
