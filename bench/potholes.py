@@ -351,7 +351,7 @@ def explained(row: Pothole, limits: Limits, home: Path) -> Pothole:
         return replace(row, reason=f"{FAILED}{said(error)}")
 
 
-def case_of(row: Pothole) -> ComparisonCase:
+def case_of(row: Pothole) -> RandomCase:
     """The case of a row, made again."""
     from gen.families.names import find_family
 
@@ -504,7 +504,10 @@ def explain(results: Results, limits: Limits, seconds: float) -> int:
 
 def wanted_cases(options: argparse.Namespace) -> tuple[RandomCase, ...]:
     """The cases of the command line."""
-    cases = random_cases(options.seed, options.count)
+    if options.again is not None:
+        cases = tuple(case_of(row) for row in read_results(options.again).rows)
+    else:
+        cases = random_cases(options.seed, options.count)
     return tuple(
         case for case in cases if options.only in case.name and case.nbytes <= options.most_mib << 20
     )  # fmt: skip
@@ -515,6 +518,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="of the cases (%(default)s)")
     parser.add_argument("--count", type=int, default=300, help="how many (%(default)s)")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="the cases of this file instead, whatever the seed")
     parser.add_argument("--only", default="", help="only cases whose name holds this")
     parser.add_argument("--most-mib", type=int, default=2048, help="the largest input (%(default)s)")
     parser.add_argument("--seconds", type=float, default=3600.0, help="after which no case begins (%(default)s)")

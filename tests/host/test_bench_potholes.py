@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,12 @@ def test_what_bounds_a_kernel_is_said_or_why_not(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("gen.report.explain.explanations", explanations)
     assert "failed" in potholes.explained(row, Limits.of("sm_90"), tmp_path).reason
+
+
+def test_the_cases_of_a_file_can_be_measured_again_whatever_is_drawn_now(tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    run(FakeProcess(), Results(dict(META), [], file))
+    options = Namespace(again=file, only="", most_mib=2048, seed=0, count=0)
+    assert potholes.wanted_cases(options) == CASES
+    options.only = "transpose"
+    assert potholes.wanted_cases(options) == CASES[1::3]
