@@ -1,0 +1,103 @@
+"""Estimates of times: what each part of a demand does to them, what they count, and how dispatch goes by them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gen
+from gen.arch import Limits
+from gen.families import FAMILIES
+from gen.families.base import Variant
+from gen.families.estimates import SECTOR_BYTES, Demand, estimated_us
+from gen.families.extents import extents_of
+from gen.families.names import find_family, find_variant, heuristic_variants
+from gen.families.reduction import ReductionSpec
+from gen.proof.host import HostRunner
+from gen.proof.trace import traffic
+from gen.runtime.dispatch import LESS_THAN_FIRST, LESS_THAN_TUNED, Chooser
+from gen.store.tuned import Winner
+
+FAMILY = find_family(FAMILIES, "reduction")
+H100 = Limits.of("sm_90")
+DEMANDS = st.builds(
+    Demand, moved_bytes=st.floats(1, 1e10), blocks=st.integers(1, 1 << 20), threads_per_block=st.integers(32, 1024),
+    bytes_in_flight=st.floats(0.1, 256), rounds=st.floats(1, 1e4), instructions=st.floats(10, 1e5),
+    registers=st.integers(16, 64), shared_bytes=st.integers(0, 48 << 10), launches=st.integers(1, 3),
+    end_seconds=st.floats(0, 1e-5),
+)  # fmt: skip
+
+
+@given(DEMANDS, st.sampled_from(["moved_bytes", "rounds", "instructions", "end_seconds"]), st.floats(1.01, 10))
+def test_more_work_never_takes_less_time(demand: Demand, name: str, times: float) -> None:
+    more = replace(demand, **{name: getattr(demand, name) * times + 1e-9})
+    assert estimated_us(more, H100) >= estimated_us(demand, H100)
+
+
+@given(DEMANDS, st.floats(1.01, 10))
+def test_more_bytes_in_flight_never_take_more_time(demand: Demand, times: float) -> None:
+    more = replace(demand, bytes_in_flight=demand.bytes_in_flight * times)
+    assert estimated_us(more, H100) <= estimated_us(demand, H100)
+    assert estimated_us(replace(demand, launches=demand.launches + 1), H100) > estimated_us(demand, H100)
+
+
+MOVED = [
+    ("sum_f32_axis1__rows_tpb128_g4_u4_v16", (3000, 64)), ("sum_f32_axis1__rows_tpb256_g32_u8_v4", (700, 513)),
+    ("sum_f32__flags_tpb256_u4_v16_bpm2", (300_000,)), ("max_i16_axis0__columns_x32_y8_u4_v8_bpm4", (900, 256)),
+    ("sum_f32_axis0x2__multi_rows_g32_u4_v16_bpm8", (16, 90, 64)),
+    ("sum_f32_axis0x2__multi_columns_x32_y8_u4_v16", (9, 30, 12, 128)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shape"), MOVED)
+def test_moved_bytes_are_the_sectors_that_the_cpu_run_counts_where_each_is_read_once(
+    name: str, shape: tuple[int, ...], host_runner: HostRunner
+) -> None:
+    made = find_variant(FAMILIES, f"reduction_{name}", {})
+    sizes = extents_of(FAMILY, made.spec, shape)
+    demand = made.algorithm.demand(made.spec, made.config, sizes, 16, host_runner.limits)
+    assert demand is not None
+    found = traffic(host_runner.load([made])[0], host_runner.limits, sizes)
+    sectors = sum(access.sectors for access in found.of("global", "load") if access.buffer == "in")
+    assert demand.moved_bytes == pytest.approx(SECTOR_BYTES * sectors, rel=0.25)
+
+
+def estimate(made: Variant, sizes: dict[str, int]) -> float:
+    demand = made.algorithm.demand(made.spec, made.config, sizes, 16, H100)
+    assert demand is not None
+    return estimated_us(demand, H100)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        (gen.reduction("sum", axis=0), (100_000, 15)), (gen.reduction("sum", axis=0), (4096, 4096)),
+        (gen.reduction("var", axis=(0, 2, 3)), (32, 256, 14, 14)),
+        (gen.reduction("sum", axis=(0, 2)), (64, 64, 64, 64)),
+        (gen.reduction("max", "int8", axis=1), (5, 1000, 3)), (gen.reduction("mean", axis=-1), (10_000, 33)),
+    ],
+)  # fmt: skip
+def test_untuned_nothing_often_fast_is_estimated_to_take_much_less(spec: ReductionSpec, shape: tuple[int, ...]) -> None:
+    sizes = dict(extents_of(FAMILY, spec, shape))
+    chosen = Chooser(FAMILY, spec, (), "Some GPU", H100).choose(sizes)
+    often = heuristic_variants(FAMILY, spec, FAMILY.shape_class(spec, sizes), H100)
+    able = [one for one in often if one.algorithm.unsupported_extents(spec, one.config, sizes, H100) is None]
+    least = min(estimate(one, sizes) for one in able)
+    assert chosen.variant in able
+    assert estimate(chosen.variant, sizes) <= least / LESS_THAN_FIRST * 1.001
+
+
+def test_a_winner_stays_until_another_is_estimated_to_take_much_less() -> None:
+    spec = gen.reduction("sum", axis=1)
+    wide = "reduction_sum_f32_axis1__columns_x128_y8_u4_v16_bpm4"
+    winner = Winner("Some GPU", FAMILY.name_of(spec), "more than 1024 columns, or several matrices", wide, {})
+    one = Chooser(FAMILY, spec, (winner,), "Some GPU", H100)
+    assert one.choose(dict(extents_of(FAMILY, spec, (4, 4096, 65536)))).variant.name == wide
+    narrow = dict(extents_of(FAMILY, spec, (7, 400_000, 9)))  # of the same class: several matrices
+    chosen = one.choose(narrow)
+    made = find_variant(FAMILIES, wide, {})
+    assert estimate(chosen.variant, narrow) < LESS_THAN_TUNED * estimate(made, narrow)
+    assert "by estimate" in chosen.why
