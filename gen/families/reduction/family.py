@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import cycle, product
+from itertools import cycle, islice, product
 from math import prod
 from typing import Any
 
@@ -144,17 +144,24 @@ class Reduction(Family[ReductionSpec]):
         """Every operator with every dtype, both with every algorithm; axes, keepdims, ddof and configs in turns."""
         dtypes = [dtype for dtype in DTYPES.values() if dtype.kind != "bits"]
         layouts = {name: cycle(product(axes, (False, True))) for name, axes in _AXES.items()}
-        configs = {name: cycle(pairwise(_searched(self.algorithms[name]))) for name in _AXES}
-        for (place, op), (shift, dtype) in product(enumerate((*OPERATORS, *SEVERAL)), enumerate(dtypes)):
-            name = list(_AXES)[(place + shift) % len(_AXES)]
-            axis, keepdims = next(layouts[name])
+        covers = {name: pairwise(_searched(self.algorithms[name])) for name in _AXES}
+        configs = {name: cycle(cover) for name, cover in covers.items()}
+        # Those that not every algorithm computes come last: all algorithms have had their turn with each dtype by then.
+        names = sorted((*OPERATORS, *SEVERAL), key=lambda op: op in OPERATORS and OPERATORS[op].indexed)
+        for (place, op), (shift, dtype) in product(enumerate(names), enumerate(dtypes)):
             statistics = SEVERAL.get(op, (op,))
-            if OPERATORS[statistics[0]].indexed and axis is not None:
-                axis = axis[:1] or (0,)
             ddof = shift % 2 if {"var", "std"}.intersection(statistics) else 0
-            spec = ReductionSpec(statistics, dtype, None, axis, keepdims, ddof)
-            legal = (config for config in configs[name] if self.algorithms[name].illegal(spec, config) is None)
-            yield name, spec, next(legal)
+            for turn in range(len(_AXES)):  # the algorithm whose turn it is, or the next one that computes the operator
+                name = list(_AXES)[(place + shift + turn) % len(_AXES)]
+                axis, keepdims = next(layouts[name])
+                if OPERATORS[statistics[0]].indexed and axis is not None:
+                    axis = axis[:1] or (0,)
+                spec = ReductionSpec(statistics, dtype, None, axis, keepdims, ddof)
+                tried = islice(configs[name], len(covers[name]))
+                config = next((one for one in tried if self.algorithms[name].illegal(spec, one) is None), None)
+                if config is not None:
+                    yield name, spec, config
+                    break
 
     @override
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
