@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from math import prod
 
 from gen.errors import ShapeError
@@ -476,14 +477,25 @@ def _ranks_apart(spec: ReductionSpec) -> tuple[int, ...]:
     return tuple(rank for rank in ranks if len({axis % rank for axis in spec.axis}) == len(spec.axis))
 
 
-def _apart(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
-    """Sizes of about 2^24 elements whose axes do not merge to a matrix, of one of the three classes of such sizes."""
+def several_axes(spec: ReductionSpec, one: ShapeClass, extent: int | None, last: int | None) -> Extents | None:
+    """Sizes of a class whose axes do not merge to a matrix; None where no array that such a spec reduces is of it.
+
+    Args:
+        spec: what is computed.
+        one: the class.
+        extent: of every axis but the last; None: as many as give about 2^24 elements.
+        last: extent of the axis that is the fastest in memory; None: the same.
+    """
     ranks = _ranks_apart(spec) or ((2,) if spec.axis is None else (_least_rank(spec.axis or ()) + 1,))
     for rank in (*ranks, max(ranks) + 1, max(ranks) + 2):
-        shape = (2 ** round(24 / rank),) * rank
-        for gap, step in ((0, 1), (64, 1), (1, 2)):
+        usual = 2 ** round(24 / rank)
+        shape = (*(extent or usual,) * (rank - 1), last or usual)
+        tried = [partial(problem, spec, shape, gap=gap, step=step) for gap, step in ((0, 1), (64, 1), (1, 2))]
+        if spec.axis and one is not ShapeClass.STRIDED:
+            tried.append(partial(_view, spec, shape, reduced=one is ShapeClass.MULTI_ROWS))
+        for make in tried:
             try:
-                found = problem(spec, shape, gap=gap, step=step)
+                found = make()
             except ShapeError:
                 continue
             if form(found) is Form.STRIDED and shape_class(found) is one:
@@ -491,11 +503,27 @@ def _apart(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
     return None
 
 
+def _view(spec: ReductionSpec, shape: Sequence[int], *, reduced: bool) -> Extents:
+    """The sizes of a view with gaps whose last axis that is reduced, or that is kept, is the fastest in memory."""
+    assert spec.axis
+    rank, size = len(shape), spec.dtype.size
+    axes = {axis % rank for axis in spec.axis}
+    fastest = max((axis for axis in range(rank) if (axis in axes) == reduced), default=rank - 1)
+    order = [fastest, *(axis for axis in reversed(range(rank)) if axis != fastest)]
+    extents = dict(zip(reversed(order), shape, strict=True))
+    strides, stride = dict.fromkeys(range(rank), size), size
+    for axis in order:
+        strides[axis] = stride
+        stride = stride * extents[axis] + size
+    layout = Layout(tuple(extents[a] for a in range(rank)), tuple(strides[a] for a in range(rank)), spec.dtype.numpy)
+    return extents_of(spec, {"in": layout})
+
+
 def _stands_for(spec: ReductionSpec, one: ShapeClass) -> Extents | None:
     if spec.axis == ():
         return _element_by_element(spec, one)
     if one in (ShapeClass.MULTI_ROWS, ShapeClass.MULTI_COLUMNS, ShapeClass.STRIDED):
-        return _apart(spec, one)
+        return several_axes(spec, one, None, None)
     shape = shape_of(spec, *_REPRESENTATIVE[one])
     if shape is None:
         return None

@@ -6,7 +6,7 @@ reduced (NCHW), `multi_columns` where it is kept (NHWC). Whatever has gaps along
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
 
@@ -26,13 +26,12 @@ from gen.families.reduction.algorithms.common import (
     block_roundings,
     combine_roundings,
     demand_of,
-    has_rows,
     holds_no_element,
     outputs,
     shared_plan,
 )
 from gen.families.reduction.oracle import Share, chain, roundings, tree
-from gen.families.reduction.shapes import MOST_GROUPS, Form, form
+from gen.families.reduction.shapes import MOST_GROUPS, Form, ShapeClass, edges, form, several_axes
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -77,6 +76,8 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
 
     def illegal(self, spec: ReductionSpec, config: MultiRowsConfig) -> str | None:
         """No places are asked for; a vector holds at least one element."""
+        if spec.axis == ():
+            return "no axis is reduced: there are no rows"
         if spec.indexed:
             return "it keeps no places of elements"
         return holds_no_element(spec, config.vec_bytes)
@@ -92,6 +93,13 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
     def inputs(self, spec: ReductionSpec, config: MultiRowsConfig) -> Mapping[str, object]:
         """The threads of a block, the same for all."""
         return {"threads_per_block": THREADS_PER_BLOCK}
+
+    @override
+    def edge_cases(self, spec: ReductionSpec, config: MultiRowsConfig) -> Iterator[Extents]:
+        """Rows of which a group's last slots have 1, 2, all but 1 and all of their elements."""
+        tile = min(config.group, WARP) * max(config.vec_bytes // spec.dtype.size, 2)
+        found = (several_axes(spec, ShapeClass.MULTI_ROWS, 3, last) for last in edges(tile))
+        return (sizes for sizes in found if sizes is not None)
 
     def splits(self, spec: ReductionSpec, config: MultiRowsConfig) -> Expr:
         """Blocks of a result."""
@@ -186,8 +194,8 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
 
     def illegal(self, spec: ReductionSpec, config: MultiColumnsConfig) -> str | None:
         """There are columns, of which no places are asked for; their states fit into shared memory."""
-        if not has_rows(spec):
-            return "a whole array has no columns"
+        if not spec.axis:
+            return "a whole array, or one of which no axis is reduced, has no columns"
         if spec.indexed:
             return "it keeps no places of elements"
         return holds_no_element(spec, config.vec_bytes) or no_shared_room(
@@ -205,6 +213,13 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         if form(extents) is not Form.STRIDED or extents["ks3"] != 1:
             return "it takes arrays whose axes do not merge to a matrix, of neighbours along the last kept axis"
         return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+
+    @override
+    def edge_cases(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Iterator[Extents]:
+        """Columns of which the last strip has 1, 2, all but 1 and all."""
+        strip = config.columns_x * max(config.vec_bytes // spec.dtype.size, 1)
+        found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 3, last) for last in edges(strip))
+        return (sizes for sizes in found if sizes is not None)
 
     def strips(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Expr:
         """Strips of a matrix of columns."""
