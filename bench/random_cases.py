@@ -91,9 +91,9 @@ class RandomCase(ComparisonCase):
     def provable(self) -> ComparisonCase:
         """It, or one of fewer elements whose extents are as odd."""
         found = super().provable
-        if found.elements <= PROVABLE:
+        if found is self and found.elements <= PROVABLE:
             return found
-        shape = list(found.shape)
+        shape = [max(n - (n ^ own) % 2, 1) for n, own in zip(found.shape, self.shape, strict=True)]
         while prod(shape) > PROVABLE:
             longest = shape.index(max(shape))
             shape[longest] = shape[longest] // 2 | (shape[longest] & 1)

@@ -122,6 +122,10 @@ def groups() -> Iterator[Group]:
     for narrow in ("float16", "uint8"):
         yield Group(gen.reduction("sum", narrow, axis=0), few, COLUMNS)
     yield Group(gen.reduction("sum", axis=1), ((64, 1024, 512), (16, 4096, 1024), (4096, 100, 64)), ("columns",))
+    images: tuple[Shape, ...] = ((32, 256, 56 * 56), (64, 512, 49), (256, 64, 1024), (1024, 1024, 5))
+    yield Group(gen.reduction("sum", axis=(0, 2)), images, ("multi_rows", "strided"))
+    channels: tuple[Shape, ...] = ((32, 56, 56, 256), (64, 7, 7, 512), (128, 32, 32, 60))
+    yield Group(gen.reduction("sum", axis=(0, 2)), channels, ("multi_columns",))
 
 
 def extents_of(spec: ReductionSpec, shape: Shape) -> Extents:

@@ -263,7 +263,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_missing_headers_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_nvidia_header_directory", lambda _: None)
+    monkeypatch.setattr("cuda.pathfinder.find_nvidia_header_directory", lambda _: None)
     with pytest.raises(MissingToolError, match=r"pip install 'nvidia-cuda-runtime==13\.0\.\*'"):
         Nvrtc(None)
 

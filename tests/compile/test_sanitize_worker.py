@@ -55,7 +55,7 @@ def test_a_worker_runs_its_cases_and_says_what_it_did(
     assert status == 0
     assert done["wrong"] == []
     assert (done["variants"], done["skipped"], done["cases"]) == (1, 0, 6)
-    available = len(list(TRANSPOSE.family.cases(TRANSPOSE.spec))) + DRAWN
+    available = len(list(TRANSPOSE.family.cases(TRANSPOSE.spec))) + len(list(TRANSPOSE.edge_cases())) + DRAWN
     assert done["sizes"] == {TRANSPOSE.spec.label: [6, available]}
     assert (done["device"], done["driver"]) == ("Fake GPU", "580.1, CUDA 13.0")
     assert str(done["compiler"]).startswith("nvrtc ")

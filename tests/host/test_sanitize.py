@@ -111,7 +111,7 @@ def test_every_awkward_size_is_run_once() -> None:
     sizes = [case.extents["n"] for case in cases]
     awkward = [extents["n"] for extents in made.family.cases(made.spec)]
     assert sizes[: len(awkward)] == awkward
-    assert len(sizes) == len(awkward) + DRAWN
+    assert len(sizes) == len(awkward) + len(list(made.edge_cases())) + DRAWN
     assert count == len(sizes)
     assert {case.offset for case in cases} == set(OFFSETS)
     few, count = sizes_of(made, 5)

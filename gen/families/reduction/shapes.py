@@ -474,7 +474,16 @@ def _ranks_apart(spec: ReductionSpec) -> tuple[int, ...]:
         return ()
     least = _least_rank(spec.axis)
     ranks = (least, least + 1) if min(spec.axis) >= 0 or max(spec.axis) < 0 else (least + 1,)
-    return tuple(rank for rank in ranks if len({axis % rank for axis in spec.axis}) == len(spec.axis))
+    return tuple(rank for rank in ranks if _is_supported(spec, (2,) * rank))
+
+
+def _is_supported(spec: ReductionSpec, shape: Sequence[int]) -> bool:
+    """Whether arrays of this shape, with gaps, have no more axes apart than kernels take; each axis is named once."""
+    try:
+        problem(spec, shape, gap=1, step=2)
+    except ShapeError:
+        return False
+    return True
 
 
 def several_axes(spec: ReductionSpec, one: ShapeClass, extent: int | None, last: int | None) -> Extents | None:
@@ -490,9 +499,10 @@ def several_axes(spec: ReductionSpec, one: ShapeClass, extent: int | None, last:
     for rank in (*ranks, max(ranks) + 1, max(ranks) + 2):
         usual = 2 ** round(24 / rank)
         shape = (*(extent or usual,) * (rank - 1), last or usual)
-        tried = [partial(problem, spec, shape, gap=gap, step=step) for gap, step in ((0, 1), (64, 1), (1, 2))]
+        tried = [partial(problem, spec, shape, gap=gap, step=step) for gap, step in ((0, 1), (64, 1), (64, 2))]
         if spec.axis and one is not ShapeClass.STRIDED:
-            tried.append(partial(_view, spec, shape, reduced=one is ShapeClass.MULTI_ROWS))
+            reduced = one is ShapeClass.MULTI_ROWS
+            tried += [partial(_view, spec, shape, reduced=reduced, gap=gap) for gap in (0, 1)]
         for make in tried:
             try:
                 found = make()
@@ -503,8 +513,8 @@ def several_axes(spec: ReductionSpec, one: ShapeClass, extent: int | None, last:
     return None
 
 
-def _view(spec: ReductionSpec, shape: Sequence[int], *, reduced: bool) -> Extents:
-    """The sizes of a view with gaps whose last axis that is reduced, or that is kept, is the fastest in memory."""
+def _view(spec: ReductionSpec, shape: Sequence[int], *, reduced: bool, gap: int) -> Extents:
+    """The sizes of a view whose last axis that is reduced, or kept, is the fastest in memory; `gap` elements apart."""
     assert spec.axis
     rank, size = len(shape), spec.dtype.size
     axes = {axis % rank for axis in spec.axis}
@@ -514,7 +524,7 @@ def _view(spec: ReductionSpec, shape: Sequence[int], *, reduced: bool) -> Extent
     strides, stride = dict.fromkeys(range(rank), size), size
     for axis in order:
         strides[axis] = stride
-        stride = stride * extents[axis] + size
+        stride = stride * extents[axis] + gap * size
     layout = Layout(tuple(extents[a] for a in range(rank)), tuple(strides[a] for a in range(rank)), spec.dtype.numpy)
     return extents_of(spec, {"in": layout})
 

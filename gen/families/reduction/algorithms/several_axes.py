@@ -6,6 +6,7 @@ reduced (NCHW), `multi_columns` where it is kept (NHWC). Whatever has gaps along
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
@@ -36,6 +37,7 @@ from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
 THREADS_PER_BLOCK = 256
+MOST_COUNTED_ROWS = 4096  # whose ends are counted by thread; of more a bound is taken
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
 AXES = tuple(
     name for axis in (f"{letter}{place}" for letter in "kr" for place in range(MOST_GROUPS))
@@ -131,11 +133,19 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         run = state_of(spec).run(config.unroll, config.vec_bytes)
         share = Share.of_vectors(spec, config.vec_bytes, slots, slots, 0, run)
         if items > 1:  # elements of slots that rows do not fill are added one by one, to a state of their own
-            ends = slots * (items - 1)
-            share = Share(max(share.additions, ends) + 1, max(share.merges, ends) + 1, share.run)
+            partial = self._partial_slots(of_row, n // max(extents["r3"], 1), splits * config.group, slots)
+            ends, joined = chain(partial * (items - 1)), int(slots > partial)
+            share = Share(max(share.additions, ends) + joined, max(share.merges, ends) + joined, share.run)
         reduce = block_roundings if config.group > WARP else tree
         combined = combine_roundings(Combine.TICKET, splits, THREADS_PER_BLOCK, block_roundings)
         return roundings(spec, n, share, reduce(min(config.group, n)) + combined)
+
+    def _partial_slots(self, of_row: int, rows: int, team: int, slots: int) -> int:
+        """The most slots that rows do not fill, their first and last ones, of which one thread of the team has any."""
+        if rows > MOST_COUNTED_ROWS:
+            return min(slots, 2 * rows)
+        places = Counter((row * of_row + slot) % team for row in range(rows) for slot in {0, of_row - 1})
+        return max(places.values(), default=0)
 
     @override
     def demand(
