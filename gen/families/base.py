@@ -109,7 +109,7 @@ class Algorithm(ABC, Generic[S, C]):
     - `illegal`: its kernel would be wrong, or cannot be written. There is no such variant.
     - `unsearched`: it is correct, but by policy tuning does not try it. It can be rendered, proven and timed by name.
     - `infeasible`: this device cannot run it.
-    - `uncovered`: it cannot compute these sizes.
+    - `unsupported_extents`: it cannot compute these sizes.
 
     `Config.illegal` and `Config.unsearched` answer the first two for a config alone.
     """

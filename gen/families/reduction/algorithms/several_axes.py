@@ -134,18 +134,22 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         share = Share.of_vectors(spec, config.vec_bytes, slots, slots, 0, run)
         if items > 1:  # elements of slots that rows do not fill are added one by one, to a state of their own
             partial = self._partial_slots(of_row, n // max(extents["r3"], 1), splits * config.group, slots)
-            ends, joined = chain(partial * (items - 1)), int(slots > partial)
+            ends, joined = chain(partial * (items - 1)), int(slots > 1)
             share = Share(max(share.additions, ends) + joined, max(share.merges, ends) + joined, share.run)
         reduce = block_roundings if config.group > WARP else tree
         combined = combine_roundings(Combine.TICKET, splits, THREADS_PER_BLOCK, block_roundings)
         return roundings(spec, n, share, reduce(min(config.group, n)) + combined)
 
     def _partial_slots(self, of_row: int, rows: int, team: int, slots: int) -> int:
-        """The most slots that rows do not fill, their first and last ones, of which one thread of the team has any."""
+        """The most slots of one thread that rows may not fill: a row's first one, and one of its last two.
+
+        Which of the last two it is depends on where the row begins.
+        """
         if rows > MOST_COUNTED_ROWS:
-            return min(slots, 2 * rows)
-        places = Counter((row * of_row + slot) % team for row in range(rows) for slot in {0, of_row - 1})
-        return max(places.values(), default=0)
+            return min(slots, 3 * rows)
+        at_ends = {0, max(of_row - 2, 0), of_row - 1}
+        places = Counter((row * of_row + slot) % team for row in range(rows) for slot in at_ends)
+        return min(max(places.values(), default=0), slots)
 
     @override
     def demand(
