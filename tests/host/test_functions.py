@@ -73,6 +73,7 @@ def test_axes_that_mean_the_same_share_a_kernel(ndim: int, monkeypatch: pytest.M
     functions._reduction.cache_clear()
     assert [spec.axis for spec in specs[:3]] == [None] * 3
     assert len(set(specs[3:])) == 1
+    assert specs[3].axis == (None if ndim == 1 else (-1,))  # the last axis, of however many
 
 
 @pytest.mark.parametrize("axes", list(permutations(range(3))))
