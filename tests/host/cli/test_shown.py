@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import gen
+from gen.cli.common import complete_name
 from gen.cli.doctor import Finding, examine
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
@@ -19,7 +20,29 @@ from gen.families.names import find_variant
 from gen.families.stencil import StencilSpec
 from tests.host.cli.command import CHECKOUT, run, start
 
-COMMANDS = ("list", "render", "generate", "prove", "resources", "doctor", "tune", "calibrate", "show", "compare")
+COMMANDS = (
+    "list",
+    "render",
+    "generate",
+    "prove",
+    "resources",
+    "doctor",
+    "tune",
+    "calibrate",
+    "show",
+    "compare",
+    "report",
+)
+
+
+def test_a_shell_completes_families_specs_and_kernels_of_the_literature(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "reduceShfl" in complete_name("reduceS")
+    assert {"transpose", "transpose_10_b32"} <= set(complete_name("transp"))
+    assert complete_name("absent") == []
+    monkeypatch.setenv("_GEN_COMPLETE", "complete_bash")  # as Bash asks for completions
+    monkeypatch.setenv("COMP_WORDS", "gen show reduceS")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert "reduceShfl" in run().out.split()
 
 
 def test_the_help_names_every_command_and_the_exit_statuses() -> None:
@@ -33,6 +56,7 @@ def test_the_help_names_every_command_and_the_exit_statuses() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_shows_an_example(command: str) -> None:
     shown = run(command, "--help")
+    assert "<bool>" not in shown.out  # flags take no value
     assert shown.status == 0
     assert f"gen {command}" in shown.out.partition("Examples:")[2]
 
@@ -132,7 +156,7 @@ def test_render_finds_a_spec_that_only_the_folder_of_results_knows(home: Path) -
 
 def test_doctor_fails_only_for_what_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     required = {finding.name for finding in examine() if finding.required}
-    assert required == {"Python", "gen", "NVRTC", "cuda-core", "cuda-bindings", "CUDA headers", "g++"}
+    assert required == {"Python", "gen", "NVRTC", "cuda-bindings", "CUDA headers", "g++"}
     for status in (0, 1):
         missing = Finding("a tool", None, "this", "that cannot be done", "install it so", False, bool(status))
         monkeypatch.setattr("gen.cli.doctor.examine", lambda missing=missing: (missing,))
