@@ -14,13 +14,37 @@ from dataclasses import dataclass
 
 from gen.arch import WARP, Limits
 
-LAUNCH_US = 3.5  # of a call's first launch, whose code and arguments no cache holds yet
-NEXT_LAUNCH_US = 1.2
-LOAD_SECONDS = 650e-9  # from a load to its use, in a memory that others read as well
-BANDWIDTH_SHARE = 0.9  # of a memory's bandwidth that its clock and width promise
-MULTIPROCESSOR_BYTES_PER_CLOCK = 64  # between a multiprocessor and the second-level cache
-ISSUED_PER_CLOCK = 2.5  # instructions of a multiprocessor; four schedulers, one each at most
-BLOCK_SECONDS = 300e-9  # from a block's end to the first load of the next one in its place
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What estimates go by. Fitted to times on an H200 by `python -m bench.estimates --fit`.
+
+    Attributes:
+        launch_us: a call's first launch, whose code and arguments no cache holds yet.
+        next_launch_us: each further one.
+        load_us: from a load to its use, in a memory that others read as well.
+        bandwidth_share: of a memory's bandwidth that its clock and width promise.
+        bytes_per_clock: between a multiprocessor and the second-level cache.
+        issued_per_clock: instructions of a multiprocessor; four schedulers, one each at most.
+        start_us: of the first blocks of a multiprocessor, one after another.
+        block_us: from a block's end to the first load of the next one in its place.
+        instruction_us: of one thread's instructions, each of which waits for the one before.
+        second_share: of the second longest of what bounds a kernel, that still shows.
+    """
+
+    launch_us: float = 3.9
+    next_launch_us: float = 1.2
+    load_us: float = 0.5
+    bandwidth_share: float = 0.95
+    bytes_per_clock: float = 64.0
+    issued_per_clock: float = 2.5
+    start_us: float = 0.03
+    block_us: float = 0.4
+    instruction_us: float = 0.001
+    second_share: float = 0.4
+
+
+COSTS = Costs()
 SECTOR_BYTES = 32
 DEFAULT_REGISTERS = 40  # of a thread, where an algorithm does not say
 
@@ -40,6 +64,7 @@ class Demand:
         shared_bytes: of a block.
         launches: of a call.
         end_seconds: after the last load: barriers, partial results that blocks wait for.
+        serial_instructions: before the first load and after the last, each of which waits for the one before.
     """
 
     moved_bytes: float
@@ -52,27 +77,29 @@ class Demand:
     shared_bytes: int = 0
     launches: int = 1
     end_seconds: float = 0.0
+    serial_instructions: float = 0.0
 
 
-def estimated_us(demand: Demand, limits: Limits) -> float:
+def estimated_us(demand: Demand, limits: Limits, costs: Costs = COSTS) -> float:
     """The time of a call in microseconds, from cold caches."""
     resident = _resident_blocks(demand, limits)
     multiprocessors = max(min(demand.blocks, limits.multiprocessors), 1)
     on_each = min(-(-demand.blocks // limits.multiprocessors), resident)
     waves = demand.blocks / (limits.multiprocessors * resident)
     in_flight = on_each * demand.threads_per_block * demand.bytes_in_flight
-    of_one = min(in_flight / LOAD_SECONDS, MULTIPROCESSOR_BYTES_PER_CLOCK * limits.clock_hz)
-    bandwidth = min(limits.memory_bytes_per_second * BANDWIDTH_SHARE, max(of_one, 1.0) * multiprocessors)
-    memory = demand.moved_bytes / bandwidth
+    of_one = min(in_flight / (1e-6 * costs.load_us), costs.bytes_per_clock * limits.clock_hz)
+    bandwidth = min(limits.memory_bytes_per_second * costs.bandwidth_share, max(of_one, 1.0) * multiprocessors)
+    memory = 1e6 * demand.moved_bytes / bandwidth
     # The last wave is as long as the others, however few blocks it has.
     rounds = max(-(-demand.blocks // (limits.multiprocessors * resident)), 1)
-    latency = rounds * (demand.rounds * LOAD_SECONDS + (BLOCK_SECONDS if waves > 1 else 0.0))
+    latency = rounds * (demand.rounds * costs.load_us + (costs.block_us if waves > 1 else 0.0))
     warps = demand.blocks * -(-demand.threads_per_block // WARP)
-    issue = warps * demand.instructions / (multiprocessors * ISSUED_PER_CLOCK * limits.clock_hz)
+    issue = 1e6 * warps * demand.instructions / (multiprocessors * costs.issued_per_clock * limits.clock_hz)
     # What is bound by one of them still shows a part of the next.
     longest, middle, _ = sorted((memory, latency, issue), reverse=True)
-    busy = longest + 0.3 * middle
-    return LAUNCH_US + NEXT_LAUNCH_US * (demand.launches - 1) + 1e6 * (busy + demand.end_seconds)
+    busy = longest + costs.second_share * middle + costs.instruction_us * demand.serial_instructions
+    busy += costs.start_us * on_each
+    return costs.launch_us + costs.next_launch_us * (demand.launches - 1) + busy + 1e6 * demand.end_seconds
 
 
 def _resident_blocks(demand: Demand, limits: Limits) -> int:

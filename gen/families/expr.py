@@ -6,12 +6,19 @@ formula.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 Operator = Literal["+", "-", "*", "/", "%", "min", "max"]
 Operand: TypeAlias = "Expr | int"
+
+
+APPLIED: Mapping[Operator, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod, "min": min,
+    "max": max,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,22 +39,8 @@ class Expr:
         """The value, given every size it names. Raises KeyError for a size that is not given."""
         if self.operator is None:
             return sizes[self.name] if self.name else self.number
-        left, right = (operand.at(sizes) for operand in self.operands)
-        match self.operator:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*":
-                return left * right
-            case "/":
-                return left // right
-            case "%":
-                return left % right
-            case "min":
-                return min(left, right)
-            case "max":
-                return max(left, right)
+        left, right = self.operands
+        return APPLIED[self.operator](left.at(sizes), right.at(sizes))
 
     def fixed(self) -> int | None:
         """The value where it is the same for all sizes; None where it names one."""

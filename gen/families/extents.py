@@ -23,6 +23,17 @@ PASS_ANOTHER = "Pass one that does, or none: then it is made"
 """What to do next where an output is not what the kernel writes."""
 
 
+def told_extents(extents: Mapping[str, int], *, pitches: bool = True) -> dict[str, int]:
+    """The extents that people are told: without `_places` of boxes, which follow from the others.
+
+    Args:
+        extents: of a problem, by name.
+        pitches: whether pitches are told.
+    """
+    left_out = ("_places",) if pitches else ("_places", "_pitch")
+    return {name: extent for name, extent in extents.items() if not name.endswith(left_out)}
+
+
 def lie_otherwise(name: str, rule: str, value: object, *, output: bool) -> ShapeError:
     """The error for an array that holds what it should, where no kernel can find it."""
     next_step = PASS_ANOTHER if output else _COPY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS_PER_BLOCK, Limits
 from gen.dtypes import DType
@@ -102,29 +103,34 @@ class Tiles:
     tile_cols: int
     matrices: Expr = ONE
 
-    @property
+    @cached_property
     def across(self) -> Expr:
         """Tiles in a row of tiles."""
         return self.cols.ceil_div(self.tile_cols).called("tiles_across")
 
-    @property
+    @cached_property
     def down(self) -> Expr:
         """Tiles in a column of tiles."""
         return self.rows.ceil_div(self.tile_rows).called("tiles_down")
 
-    @property
+    @cached_property
     def count(self) -> Expr:
         """All tiles; 0 for an empty matrix."""
         tiles = self.down * self.across
         return tiles if self.matrices == ONE else tiles * self.matrices
 
+    def counted(self, extents: Mapping[str, int]) -> int:
+        """How many there are at some sizes: `count`, without its expression."""
+        down, across = -(-self.rows.at(extents) // self.tile_rows), -(-self.cols.at(extents) // self.tile_cols)
+        return down * across * self.matrices.at(extents)
+
     def unsupported_extents(self, extents: Mapping[str, int]) -> str | None:
         """Why a grid cannot hold them, all folded into its x."""
-        return beyond_grid(self.count.at(extents))
+        return beyond_grid(self.counted(extents))
 
     def mostly_outside(self, extents: Mapping[str, int]) -> str | None:
         """What part of many tiles lies outside, if three quarters or more do; None if less."""
-        count, inside = self.count.at(extents), self.matrices.at(extents)
+        count, inside = self.counted(extents), self.matrices.at(extents)
         inside *= self.rows.at(extents) * self.cols.at(extents)
         area = count * self.tile_rows * self.tile_cols
         return f"{100 - 100 * inside // area} % of its tiles lie outside" if count > 1 and 4 * inside <= area else None

@@ -18,10 +18,10 @@ from gen.families.names import find_family, find_variant, heuristic_variants
 from gen.families.reduction import ReductionSpec
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.runtime.dispatch import LESS_THAN_FIRST, LESS_THAN_TUNED, Chooser
+from gen.runtime.dispatch import LESS_THAN_TUNED, Chooser
 from gen.store.tuned import Winner
 
-FAMILY = find_family(FAMILIES, "reduction")
+FAMILY, TRANSPOSES = find_family(FAMILIES, "reduction"), find_family(FAMILIES, "transpose")
 H100 = Limits.of("sm_90")
 DEMANDS = st.builds(
     Demand, moved_bytes=st.floats(1, 1e10), blocks=st.integers(1, 1 << 20), threads_per_block=st.integers(32, 1024),
@@ -65,6 +65,28 @@ def test_moved_bytes_are_the_sectors_that_the_cpu_run_counts_where_each_is_read_
     assert demand.moved_bytes == pytest.approx(SECTOR_BYTES * sectors, rel=0.25)
 
 
+TURNED = [
+    ("10_b32__vector_tile_v16_x16_g16_swz_ocol_ldg", (256, 320)), ("10_b32__window_tile_t64_c64_w16_ocol", (256, 192)),
+    ("10423_b32__packed_tpb256_u8_s2_ocol", (20, 8, 16, 2, 15)),
+    ("1023_b16__packed_tpb512_u4_s2_ocol", (24, 32, 4, 40)),
+    ("102_b32__gather_tpb256_u1", (16, 32, 40)), ("10_b64__skinny_rows_b4096_tpb128", (8, 2048)),
+    ("102_b32__flat_copy_tpb128_u1", (20, 30, 64)), ("021_b32__squares_tpb128_u1", (40, 16, 16)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shape"), TURNED)
+def test_moved_bytes_of_transposes_are_the_sectors_that_the_cpu_run_counts(
+    name: str, shape: tuple[int, ...], host_runner: HostRunner
+) -> None:
+    made = find_variant(FAMILIES, f"transpose_{name}", {})
+    sizes = extents_of(TRANSPOSES, made.spec, shape)
+    demand = made.algorithm.demand(made.spec, made.config, sizes, 16, host_runner.limits)
+    assert demand is not None
+    found = traffic(host_runner.load([made])[0], host_runner.limits, sizes)
+    sectors = sum(access.sectors for access in found.of("global"))
+    assert demand.moved_bytes == pytest.approx(SECTOR_BYTES * sectors, rel=0.35)
+
+
 def estimate(made: Variant, sizes: dict[str, int]) -> float:
     demand = made.algorithm.demand(made.spec, made.config, sizes, 16, H100)
     assert demand is not None
@@ -87,7 +109,7 @@ def test_untuned_nothing_often_fast_is_estimated_to_take_much_less(spec: Reducti
     able = [one for one in often if one.algorithm.unsupported_extents(spec, one.config, sizes, H100) is None]
     least = min(estimate(one, sizes) for one in able)
     assert chosen.variant in able
-    assert estimate(chosen.variant, sizes) <= least / LESS_THAN_FIRST * 1.001
+    assert estimate(chosen.variant, sizes) <= least / FAMILY.first_stays(FAMILY.shape_class(spec, sizes)) * 1.001
 
 
 def test_a_winner_stays_until_another_is_estimated_to_take_much_less() -> None:

@@ -14,14 +14,17 @@ from gen.dtypes import LoadModifier
 from gen.families.config import Config
 from gen.families.reduction.algorithms.columns import MOST_SHARED_BYTES, ColumnsConfig, StreamConfig, no_shared_room
 from gen.families.reduction.algorithms.common import Combine
+from gen.families.reduction.algorithms.flat import FlatColumnsConfig, FlatRowsConfig
 from gen.families.reduction.algorithms.grid import FlagsConfig, GridConfig, StridedConfig
 from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
 from gen.families.reduction.algorithms.several_axes import MultiColumnsConfig, MultiRowsConfig
-from gen.families.reduction.shapes import ShapeClass
+from gen.families.reduction.shapes import MOST_GROUPS, ShapeClass
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
 Choice = tuple[str, Config]
+_GROUPS = {ShapeClass.SHORT_ROWS: ((8, 4), (32, 4), (256, 4)), ShapeClass.ROWS: ((32, 8), (256, 4), (1024, 4))}
+"""Threads of `flat_rows` that share a row, and their loads at once."""
 CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT
 
 
@@ -65,33 +68,64 @@ def heuristic_configs(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...
                 *(_grid(1024, 4, vec, 64, load) for vec in (16, 8) for load in (PLAIN, CS)),
             )  # fmt: skip
         case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS | ShapeClass.LONG_ROWS:
-            return _rows_of(size, one)
+            short = {
+                ShapeClass.SHORT_ROWS: ((8, 4), (32, 4), (256, 4)),
+                ShapeClass.ROWS: ((32, 8), (256, 4), (1024, 4)),
+            }
+            return (*_rows_of(size, one), *_flat_rows(1, short.get(one, ())))
         case ShapeClass.TALL_COLUMNS | ShapeClass.COLUMNS | ShapeClass.SHORT_COLUMNS | ShapeClass.WIDE_COLUMNS:
             return _columns_of(spec, one)
         case ShapeClass.MULTI_ROWS | ShapeClass.MULTI_COLUMNS:
             return _several_axes(spec, one)
-    return (("strided", StridedConfig()),)
+    return (("strided", StridedConfig()), *_flat_of_axes(), *_flat_columns(2, MOST_GROUPS))
 
 
 def _several_axes(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     strided = (("strided", StridedConfig()), ("strided", StridedConfig(unroll=8)))
-    if spec.indexed:
-        return strided
     vectors = sorted({max(vec, spec.dtype.size) for vec in (4, 8, 16)}, reverse=True)
     if one is ShapeClass.MULTI_ROWS:
         configs = (
             *(MultiRowsConfig(group=256, unroll=4, vec_bytes=vec, blocks_per_sm=8) for vec in vectors),
             *(MultiRowsConfig(group=group, unroll=unroll, vec_bytes=vec)
-              for group, unroll in ((32, 4), (8, 4), (8, 2)) for vec in vectors),
+              for group, unroll in ((32, 4), (8, 2)) for vec in vectors),
+            MultiRowsConfig(group=256, unroll=4, vec_bytes=vectors[0], tiles=True),
         )  # fmt: skip
-        return (*(("multi_rows", config) for config in configs), *strided)
+        return (*(("multi_rows", config) for config in configs), *_flat_of_axes(), *strided)
     columns = [
-        MultiColumnsConfig(columns_x=across, rows_y=down, unroll=unroll, vec_bytes=vec)
-        for across, down in ((32, 8), (16, 16), (128, 1), (32, 4)) for unroll in (4, 2) for vec in vectors
+        MultiColumnsConfig(columns_x=across, rows_y=down, unroll=4, vec_bytes=vec)
+        for across, down in ((32, 8), (16, 16), (128, 1), (32, 4)) for vec in vectors
     ]  # fmt: skip
     threads = [(config, config.columns_x * config.rows_y) for config in columns]
     legal = [config for config, size in threads if no_shared_room(spec, config.vec_bytes, size) is None]
-    return (*(("multi_columns", config) for config in legal), *strided)
+    return (*(("multi_columns", config) for config in legal), *_flat_columns(2, MOST_GROUPS), *strided)
+
+
+def _flat_rows(axes: int, groups: tuple[tuple[int, int], ...], vec_bytes: int = 0) -> tuple[Choice, ...]:
+    return tuple(
+        ("flat_rows", FlatRowsConfig(axes=axes, group=group, unroll=unroll, vec_bytes=vec_bytes))
+        for group, unroll in groups
+    )
+
+
+def _flat_of_axes() -> tuple[Choice, ...]:
+    """Of two axes, which most arrays have, and some of four."""
+    few = _flat_rows(2, ((8, 4), (32, 4), (256, 4), (1024, 4), (32, 8), (256, 8), (1024, 8)))
+    vectors = (choice for vec in (16, 8, 4) for choice in _flat_rows(2, ((32, 4), (256, 4), (256, 8)), vec))
+    many = _flat_rows(MOST_GROUPS, ((8, 4), (32, 4), (256, 4), (1024, 8)))
+    return (*few, *vectors, *many)
+
+
+def _flat_columns(*axes: int) -> tuple[Choice, ...]:
+    shapes = (
+        (256, 32, 8, Combine.FLAGS), (128, 32, 8, Combine.FLAGS), (128, 128, 2, Combine.FLAGS),
+        (1024, 32, 4, Combine.FLAGS), (1024, 32, 8, Combine.FLAGS), (256, 32, 16, Combine.TICKET),
+        (1024, 32, 8, Combine.TICKET), (512, 512, 8, Combine.TICKET),
+    )  # fmt: skip
+    return tuple(
+        ("flat_columns",
+         FlatColumnsConfig(axes=few, threads_per_block=threads, columns=columns, unroll=unroll, combine=combine))
+        for few in axes for threads, columns, unroll, combine in shapes
+    )  # fmt: skip
 
 
 def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
@@ -149,7 +183,7 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
         ShapeClass.SHORT_COLUMNS: short,  # threads below each other would wait for those that have rows
         ShapeClass.WIDE_COLUMNS: wide,
     }
-    return tuple(dict.fromkeys((*first[one], *others)))
+    return tuple(dict.fromkeys((*first[one], *others, *_flat_columns(1))))
 
 
 def _room_for(state_bytes: int) -> int:

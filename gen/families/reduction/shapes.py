@@ -258,6 +258,9 @@ class ShapeClass(Enum):
     STRIDED = "gaps between all elements"
 
 
+SWEPT = frozenset({ShapeClass.FEW, ShapeClass.SMALL, ShapeClass.MIDDLE, ShapeClass.LARGE, ShapeClass.FEW_LONG_ROWS})
+"""Classes of long rows, of which one variant is fast at most sizes."""
+
 _REPRESENTATIVE = {  # outer, n, inner
     ShapeClass.FEW: (1, 2**10, 1),
     ShapeClass.SMALL: (1, 2**15, 1),

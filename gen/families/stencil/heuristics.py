@@ -7,14 +7,17 @@ of the device from its limits; which share of them is reached was set with what 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 
 from gen.arch import SHUFFLES_PER_CLOCK, Limits
 from gen.families.config import Config
 from gen.families.names import is_searched
 from gen.families.stencil.algorithms.common import cells_of_vector, mirrored_reach_of, reach_of
-from gen.families.stencil.algorithms.march import MarchConfig
+from gen.families.stencil.algorithms.march import March, MarchConfig
 from gen.families.stencil.algorithms.overlapped import Overlapped, OverlappedConfig
+from gen.families.stencil.algorithms.resident import ResidentConfig
+from gen.families.stencil.algorithms.shifted import ShiftedConfig
 from gen.families.stencil.algorithms.stream import StreamConfig
 from gen.families.stencil.algorithms.temporal import Columns, Temporal, TemporalConfig, most_registers, registers
 from gen.families.stencil.algorithms.tiled import NaiveConfig
@@ -24,35 +27,44 @@ Choice = tuple[str, Config]
 
 MANY_WEIGHTS = 16  # weights from which a warp should compute as many rows as it can
 MAX_FUSED_VARIANTS = 8
+SHORT_SEGMENT = 4  # vectors of a lane
 ASSUMED_ROWS = 8192  # that a launch is taken to have
 F32_ISSUE_SHARE = 0.886  # of the operations on f32 that a device could do
 # Left over: with so many NVRTC 13.0 spills none, whatever the boundary.
 SPARE_REGISTERS, SPARE_REGISTERS_F16 = 8, 16
+MAX_TERMS_OF_THREAD = 1200  # the same of a thread of `naive`, for each of which there is a load or less
 MAX_TERMS_OF_LANE = 1400  # fused multiply-adds of a lane and row, all written out: more take long to compile
 BANDWIDTH_SHARE = 0.712  # of the bandwidth of the memory, while there is arithmetic too
 OTHER_INSTRUCTIONS = 0.7  # instructions a cell and step beside sums and shuffles
 
-# The fastest of seven for 7 weights at 512 x 512 x 512 by the prediction for sm_90; none of them was timed.
-_MARCHES = tuple(
-    ("march", MarchConfig(warps=warps, rows=rows, planes=planes, ring=ring))
-    for warps, rows, planes, ring in ((8, 2, 64, 3), (8, 2, 256, 3), (4, 2, 64, 4), (8, 1, 64, 3), (4, 1, 64, 3))
-)
+# Often fast at 512 x 512 x 512 on an H200, of 398 that were timed: warps, rows, planes, places of the ring, steps.
+_MARCHES = ((8, 4, 64, 2, 1), (8, 4, 256, 4, 1), (4, 4, 64, 2, 1), (8, 2, 256, 3, 1), (4, 1, 256, 2, 1))
+_MARCHES_OF_OTHER_CELLS = ((8, 2, 64, 3, 1), (4, 2, 64, 3, 1), (8, 4, 256, 3, 1), (8, 1, 64, 3, 1))
+_MARCHES_OF_FAR_WEIGHTS = ((4, 4, 256, 2, 1), (8, 1, 64, 3, 1), (4, 1, 256, 3, 1), (4, 2, 64, 3, 1), (8, 2, 64, 3, 1))
+_FUSED_MARCHES = ((8, 3, 64, 3, 2), (8, 3, 128, 3, 2), (16, 3, 128, 3, 3), (16, 3, 64, 3, 3), (16, 3, 64, 3, 2))
+_MARCHES_OF_FEW_CELLS = ((8, 2, 16, 3, 1), (4, 2, 16, 3, 1), (4, 1, 16, 3, 1))  # more blocks; not timed
+# Of more weights, and of f16, fused steps of three axes take longer than single ones.
+_MANY_WEIGHTS_TO_FUSE = 8
+
+_RESIDENT = tuple(("resident", ResidentConfig(threads_per_block=threads)) for threads in (1024, 256))
 
 
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
     """`stream`, or `march` through planes; the more neighbours a cell has, the more rows a warp computes."""
     if len(spec.axes) > 2:
-        return (*_MARCHES, *_short_rows(spec))
-    return (*_streams(spec), *_short_rows(spec))
+        return (*_single_marches(spec), *_naive(spec))
+    return (*_streams(spec), *_shifted(), *_naive(spec))
 
 
 def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
-    """Variants that fuse steps, the fastest by the count first, and two that do not, which compile at once."""
+    """Variants that fuse steps, the fastest by the count first, and some that do not, which compile at once."""
     if len(spec.axes) > 2:
-        return one_step(spec)
+        few = len(spec.taps) <= _MANY_WEIGHTS_TO_FUSE and spec.dtype.size > 2
+        fused_marches = _marches(spec, _FUSED_MARCHES if few else ())
+        return (*fused_marches, *_single_marches(spec), *_RESIDENT, *_naive(spec))
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
     half = MAX_FUSED_VARIANTS // 2
-    return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_short_rows(spec))
+    return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_shifted(), *_RESIDENT, *_naive(spec))
 
 
 def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
@@ -101,7 +113,9 @@ def _rows(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
         for one in tried[:3]
         if one.warps_per_sm < 16
     ]
-    return tuple(("temporal", config) for config in (*tried[:MAX_FUSED_VARIANTS], *more))
+    # Of every number of steps the best: which one pays depends on the rows.
+    each = {one.steps: one for one in reversed(tried)}
+    return tuple(("temporal", config) for config in dict.fromkeys((*tried[:MAX_FUSED_VARIANTS], *more, *each.values())))
 
 
 def _written(spec: StencilSpec, config: TemporalConfig) -> int:
@@ -116,7 +130,9 @@ def _lines(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     algorithm = Overlapped()
     tried = [one for one in made if is_searched(algorithm, spec, one)]
     tried.sort(key=lambda config: line_seconds(spec, config, limits))
-    return tuple(("overlapped", config) for config in tried[:MAX_FUSED_VARIANTS])
+    # Of every number of steps the best with short segments, of which little lines have enough.
+    short = {one.steps: one for one in reversed(tried) if one.vectors <= SHORT_SEGMENT}
+    return tuple(("overlapped", config) for config in dict.fromkeys((*tried[:MAX_FUSED_VARIANTS], *short.values())))
 
 
 def _together(one: float, other: float) -> float:
@@ -143,9 +159,50 @@ def _rounded(spec: StencilSpec) -> float:
     return 2.0 if spec.dtype != spec.accumulator else 0.0
 
 
-def _short_rows(spec: StencilSpec) -> tuple[Choice, ...]:
-    """Narrow blocks, where an array has rows."""
-    return tuple(("naive", NaiveConfig(block_x=lanes, block_y=32)) for lanes in (4, 8) if len(spec.axes) > 1)
+def _single_marches(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Of one step; those of far weights first where they reach over several planes."""
+    if (deep := reach_of(spec).deep) > 3:
+        first, *others = _MARCHES_OF_FAR_WEIGHTS
+        choices = (first, *others) if deep > 5 else (*others, first)
+    else:
+        choices = (*(_MARCHES if spec.dtype.size == 4 else _MARCHES_OF_OTHER_CELLS),)
+    return _marches(spec, (*choices, *_MARCHES_OF_FEW_CELLS))
+
+
+def _marches(spec: StencilSpec, choices: Iterable[tuple[int, int, int, int, int]]) -> tuple[Choice, ...]:
+    made = (
+        MarchConfig(warps=warps, rows=rows, planes=planes, ring=ring, steps=steps)
+        for warps, rows, planes, ring, steps in choices
+    )
+    march = March()
+    return tuple(("march", config) for config in made if is_searched(march, spec, config))
+
+
+def _naive(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Base, several rows a thread, which share what they read, and narrow blocks."""
+    if len(spec.axes) == 1:
+        return ()
+    shapes = (
+        (32, 8, 1),
+        (32, 8, 2),
+        (32, 8, 4),
+        (8, 32, 1),
+        (8, 32, 2),
+        (8, 32, 4),
+        (4, 32, 1),
+        (4, 32, 2),
+        (4, 32, 4),
+    )
+    return tuple(
+        ("naive", NaiveConfig(block_x=x, block_y=y, unroll=rows))
+        for x, y, rows in shapes
+        if rows == 1 or rows * len(spec.taps) <= MAX_TERMS_OF_THREAD
+    )
+
+
+def _shifted() -> tuple[Choice, ...]:
+    shapes = ((4, 32, 4), (2, 32, 4), (8, 32, 4), (4, 16, 4), (2, 16, 4))
+    return tuple(("shifted", ShiftedConfig(rows=rows, lanes=lanes, warps=warps)) for rows, lanes, warps in shapes)
 
 
 def _streams(spec: StencilSpec) -> tuple[Choice, ...]:

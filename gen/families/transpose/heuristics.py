@@ -11,7 +11,7 @@ from gen.families.transpose.algorithms.common import Order
 from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig
 from gen.families.transpose.algorithms.gather import GatherConfig
 from gen.families.transpose.algorithms.in_place import SwapTileConfig
-from gen.families.transpose.algorithms.packed import PackedConfig
+from gen.families.transpose.algorithms.packed import PackedConfig, base_config
 from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SkinnyConfig, SmallConfig, SquaresConfig
 from gen.families.transpose.algorithms.tiled import Lanes, NaiveConfig, TiledConfig
 from gen.families.transpose.algorithms.vectors import ShiftTileConfig, Spread, VectorTileConfig, WindowTileConfig
@@ -22,8 +22,6 @@ from gen.families.transpose.spec import TransposeSpec
 _LAST = LoadModifier.EVICT_LAST
 _STAYS = StoreModifier.EVICT_LAST
 _COUNTS = (3, 8, 16, 4, 2)  # of few rows or columns
-_PIECES = (ShapeClass.FEW_ROWS, ShapeClass.FEW_COLS, ShapeClass.PACKED, ShapeClass.ODD_LITTLE)
-"""Classes of which base moves pieces or tiles, that may be too few, or mostly outside: then elements go one by one."""
 
 
 def base(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config]:
@@ -41,7 +39,7 @@ def base(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config]:
         case ShapeClass.SMALL:
             return "small", SmallConfig(piece=SMALL_MATRIX_BYTES)
         case ShapeClass.PACKED:
-            return "packed", PackedConfig()
+            return "packed", base_config(spec)
         case ShapeClass.FEW_COLS | ShapeClass.FEW_ROWS:
             few = Few.COLS if shape_class == ShapeClass.FEW_COLS else Few.ROWS
             return "skinny", SkinnyConfig(few=few)
@@ -54,7 +52,7 @@ def base(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config]:
                 groups = 32 if size == 1 else 64
                 return "shift_tile", ShiftTileConfig(groups=groups, warps=8, block_order=Order.ROW)
             if size == 4:
-                return "window_tile", WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
+                return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=64)
             return "window_tile", WindowTileConfig(tile_rows=64, tile_cols=32, warps=16)
         case _:
             if size < 4:
@@ -109,8 +107,7 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     yield base(spec, shape_class)
     if not moves:
         return
-    if shape_class in _PIECES:
-        yield from _gathered()
+    yield from _anywhere(spec)
     found = {
         ShapeClass.COPY: _copies,
         ShapeClass.RUNS: _runs,
@@ -124,8 +121,6 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     }.get(shape_class)
     if found is not None:
         yield from found()
-    if shape_class == ShapeClass.ODD:  # where all tiles lie mostly outside
-        yield from _gathered()
 
 
 def _made_for(shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
@@ -143,10 +138,12 @@ def _made_for(shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
             yield "flat_copy", FlatCopyConfig(threads_per_block=256, unroll=2, even=even)
 
 
-def _gathered() -> Iterator[tuple[str, Config]]:
-    """Several elements a thread, where there are many, else one."""
-    yield "gather", GatherConfig(unroll=4)
+def _anywhere(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
+    """What takes any sizes: elements one by one; boxes, more of them a block where there are many."""
     yield "gather", GatherConfig()
+    yield "gather", GatherConfig(unroll=4)
+    for steps in (8, 2, 4):
+        yield "packed", replace(base_config(spec), steps=steps, index_bits=32)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:
@@ -187,6 +184,8 @@ def _few_rows() -> Iterator[tuple[str, Config]]:
 
 
 def _few_cols() -> Iterator[tuple[str, Config]]:
+    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=8)
+    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=4)
     yield from _interleaved(Few.COLS)
     for order in (Order.COL, Order.ROW):
         for load in (_LAST, LoadModifier.LDG):
@@ -197,8 +196,6 @@ def _few_cols() -> Iterator[tuple[str, Config]]:
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, load_modifier=_LAST)
         yield "vector_tile", replace(made, store_modifier=_STAYS)
         yield "vector_tile", made
-    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=8)
-    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=4)
     yield "skinny", SkinnyConfig(piece=8192, threads_per_block=128, vec_bytes=16)
 
 
@@ -233,7 +230,7 @@ def _aligned() -> Iterator[tuple[str, Config]]:
     yield "vector_tile", replace(four, store_modifier=StoreModifier.CS)
     for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 16), (16, 32, 8), (16, 16, 8), (4, 16, 16)):
         yield "vector_tile", VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=32)
-    yield "packed", PackedConfig(unroll=8, block_order=Order.ROW, store_modifier=StoreModifier.CS)
+    yield "packed", PackedConfig(block_order=Order.ROW, store_modifier=StoreModifier.CS)
     for tile_rows, tile_cols, warps in ((64, 64, 16), (64, 32, 16), (128, 32, 32), (128, 32, 16), (64, 64, 32)):
         for align in (0, 32):
             yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=warps, align=align)

@@ -14,7 +14,7 @@ from gen.arch import SECTOR, Limits
 from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents
 from gen.families.transpose.algorithms.common import MATRICES, only_moves, stays
-from gen.families.transpose.algorithms.packed import Packed, PackedConfig, axes_of, runs_of
+from gen.families.transpose.algorithms.packed import Packed, axes_of, base_config, boxes_of
 from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
 from gen.families.transpose.spec import TransposeSpec
 
@@ -58,6 +58,7 @@ _MANY = (
     (4, 31, 33), (33, 4, 31), (31, 33, 4), (5, 3, 65), (64, 2, 65), (2, 64, 96), (3, 200, 3), (70, 30, 5), (5, 8, 24),
 )  # fmt: skip
 _RUN_BYTES, _RUNS, _GAP = 512, 60, 16  # of runs; as many along an axis as fill blocks; elements between whole ones
+_FAR_ROWS, _FAR = 5, 2**31 + 5  # rows, and elements between them
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
 _LARGER = ((248, 253), (249, 251))  # for elements of which a word holds several: one of their tiles lies inside
 
@@ -185,10 +186,10 @@ def _of_rows(aligned: bool, little: bool) -> ShapeClass:
 
 def _packs(spec: TransposeSpec, extents: Extents, run: int) -> bool:
     """Whether taking more axes along makes runs longer, in both arrays, in boxes that every device takes."""
-    packed, config = Packed(), PackedConfig()
+    packed, config = Packed(), base_config(spec)
     if packed.illegal(spec, config):
         return False
-    found = runs_of(spec, extents, config.times)
+    found = boxes_of(spec, extents).runs
     return (
         min(found.read, found.written) > run and packed.unsupported_extents(spec, config, extents, _ANY_DEVICE) is None
     )
@@ -318,6 +319,22 @@ def cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
             yield known | {p: -(-row // 16) * 16 if whole else row + gap for p, row in rows.items()}
     if spec.axes[-1] == len(spec.axes) - 1 and spec.values is None:
         yield from _whole_runs(spec)
+
+
+def far_cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """Few elements in rows that lie far apart, in the input and then in the output: the last is beyond element 2^33."""
+    if spec.in_place:
+        yield {**_single_axes(spec), "rows": _FAR_ROWS, "pitch": _FAR}
+        return
+    one, two = spec.operands
+    for far in (one, two):
+        axes = [str(axis) for axis in far.axes]
+        if not far.pitch:
+            continue
+        for rows, row in ((_FAR_ROWS, 37), (_FAR_ROWS, 4)):
+            known = dict.fromkeys(map(str, one.axes), 1) | {axes[-2]: rows, axes[-1]: row}
+            pitches = {o.pitch: known[str(o.axes[-1])] + (_FAR if o is far else 0) for o in (one, two)}
+            yield known | pitches
 
 
 def _whole_runs(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:

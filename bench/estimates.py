@@ -1,0 +1,280 @@
+"""How well estimates choose among variants: `python -m bench.estimates [--measure] [--family NAME] --json FILE`.
+
+With `--measure`, on a GPU: every variant that dispatch would weigh is timed from cold caches on random cases and on
+those of an earlier run of `bench.potholes`. Without: what the first choice by estimate takes over the fastest
+variant of each recorded problem, and what it takes where the constants are fitted to all problems but that one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date
+from math import log, prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.program import as_called, ended, need_gpu
+from bench.random_cases import RandomCase, random_cases
+from gen.arch import Limits
+from gen.cli.gpu import alone
+from gen.emit.render import render
+from gen.errors import CompileError
+from gen.families import FAMILIES
+from gen.families.base import Variant
+from gen.families.estimates import COSTS, Costs, Demand, estimated_us
+from gen.families.names import find_family, find_variant, heuristic_variants, variant
+from gen.toolchain.farm import CompileFarm
+from gen.toolchain.nvrtc import Nvrtc
+
+if TYPE_CHECKING:
+    from gen.gpu.timing import Instruments
+
+DEVICE = Limits.of("sm_90")
+FIRST, MORE = 3, 8  # samples; a variant far off gets only the first
+FAR = 1.5
+MOST_BYTES = 1 << 30  # of an array that is timed
+SPARE_BYTES = 1 << 12
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One problem.
+
+    Attributes:
+        case: its name.
+        problem: what it takes to make it again.
+        us: the median time of each variant, by algorithm and tag.
+    """
+
+    case: str
+    problem: dict[str, Any]
+    us: dict[str, float] = field(default_factory=dict)
+
+    def again(self) -> RandomCase:
+        """The case."""
+        one = self.problem
+        family = find_family(FAMILIES, one.get("family", "reduction"))
+        parameters = one.get("runtime_parameters", {})
+        return RandomCase(
+            family, family.from_json(one["spec"]), tuple(one["shape"]), parameters, gap=one["gap"], offset=one["offset"]
+        )
+
+
+def problems(family: str, seed: int, count: int, potholes: Path | None) -> Iterator[Timed]:
+    """Cases of an earlier run, and random ones."""
+    if potholes is not None:
+        for row in json.loads(potholes.read_text(encoding="utf-8"))["rows"]:
+            if row["family"] == family:
+                yield Timed(row["case"], {"family": family, **row["problem"]})
+    for case in random_cases(seed, 3 * count):
+        if case.family.name == family:
+            told = {
+                "family": family, "spec": case.spec.to_json(), "shape": case.shape, "gap": case.gap,
+                "offset": case.offset, "runtime_parameters": dict(case.runtime_parameters),
+            }  # fmt: skip
+            yield Timed(case.name, told)
+
+
+def weighed(case: RandomCase, limits: Limits) -> list[Variant]:
+    """The variants that dispatch compares by estimate."""
+    shape_class = case.problem.shape_class
+    base = variant(case.family, case.spec, *case.family.base(case.spec, shape_class))
+    often = [*heuristic_variants(case.family, case.spec, shape_class, limits), base]
+    able = [
+        made
+        for made in dict.fromkeys(often)
+        if made.algorithm.infeasible(case.spec, made.config, limits) is None
+        and made.algorithm.unsupported_extents(case.spec, made.config, case.extents, limits) is None
+    ]
+    few = {getattr(made.config, "axes", 0) for made in able}
+    # Kernels for more axes than there are, which are never the fastest, are left out.
+    return [made for made in able if getattr(made.config, "axes", 0) in (0, min(few - {0}, default=0))]
+
+
+def measure(instruments: Instruments, wanted: Sequence[Timed], farm: CompileFarm, deadline: float) -> Iterator[Timed]:
+    """Times what is weighed for each problem, in order, until the time is over."""
+    from gen.gpu.kernel import CudaKernel
+
+    device, clock, service = instruments.device, instruments.clock, instruments.service
+    cases = [one.again() for one in wanted]
+    bytes_of = [_span(case) for case in cases]
+    several = [weighed(case, device.limits) for case in cases]
+    arch = device.limits.arch
+    futures = [[farm.submit(made.name, render(made), arch) for made in made_of_case] for made_of_case in several]
+    memory = device.allocate(max(bytes_of) + SPARE_BYTES)
+    filled = ""
+    for one, case, variants, codes in zip(wanted, cases, several, futures, strict=True):
+        if time.monotonic() > deadline:
+            return
+        element = case.inputs[0].dtype
+        if element.name != filled:
+            service.random(memory.address, max(bytes_of), 3, element)
+            filled = element.name
+        outs = {
+            operand.name: device.allocate(max(prod(case.layouts[operand.name].shape) * operand.dtype.size, 4))
+            for operand in case.results
+        }
+        start = {"in": memory.address + case.offset * element.size} | {name: m.address for name, m in outs.items()}
+        us: dict[str, float] = {}
+        for made, code in zip(variants, codes, strict=True):
+            try:
+                kernel = CudaKernel(made, code.result(), device, device.limits)
+            except CompileError as error:
+                print(f"{made.name}: {error}", file=sys.stderr)
+                continue
+            extents = dict(case.extents)
+            launch = kernel.launches(kernel.steps(extents), extents, {**kernel.scratch(extents), **start})
+            found = clock.times(launch, FIRST)
+            if min(found) < FAR * min(us.values(), default=float("inf")):
+                found += clock.times(launch, MORE)
+            us[made.name.partition("__")[2]] = round(statistics.median(found), 3)
+        for one_out in outs.values():
+            one_out.free()
+        yield replace(one, us=dict(sorted(us.items(), key=lambda pair: pair[1])))
+    memory.free()
+
+
+def _span(case: RandomCase) -> int:
+    """Bytes from where the first array's memory begins to its end."""
+    layout = case.layouts[case.inputs[0].name]
+    last = sum((extent - 1) * stride for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent)
+    return (case.offset + 1) * case.inputs[0].dtype.size + last
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A recorded problem as estimates see it: what each variant asks of the device, and its time."""
+
+    case: str
+    demands: tuple[Demand, ...]
+    names: tuple[str, ...]
+    us: tuple[float, ...]
+
+    def regret(self, costs: Costs) -> float:
+        """What the variant of the least estimate takes over the fastest."""
+        times = [estimated_us(demand, DEVICE_MEASURED, costs) for demand in self.demands]
+        return self.us[times.index(min(times))] / min(self.us)
+
+    def error(self, costs: Costs) -> float:
+        """The mean square of the logarithm of estimate over time, of variants that take less than twice the least."""
+        near = [(demand, us) for demand, us in zip(self.demands, self.us, strict=True) if us < 2 * min(self.us)]
+        return sum(log(estimated_us(demand, DEVICE_MEASURED, costs) / us) ** 2 for demand, us in near) / len(near)
+
+
+DEVICE_MEASURED = replace(DEVICE, memory_bytes_per_second=4.8e12, clock_hz=1.98e9)
+"""The H200 on which the recorded times were taken."""
+
+
+def replayed(rows: Sequence[dict[str, Any]]) -> list[Replayed]:
+    """Recorded problems; variants that there are no more are left out."""
+    found = []
+    for row in rows:
+        one = Timed(row["case"], row["problem"], row["us"])
+        case = one.again()
+        names, demands, us = [], [], []
+        for tag, time_us in one.us.items():
+            try:
+                name = case.family.name_of(case.spec)
+                made = find_variant(FAMILIES, f"{name}__{tag}", {name: case.spec.to_json()})
+            except Exception:  # noqa: BLE001  of an earlier version
+                continue
+            demand = made.algorithm.demand(made.spec, made.config, case.extents, case.alignment, DEVICE_MEASURED)
+            if demand is not None:
+                names.append(tag)
+                demands.append(demand)
+                us.append(time_us)
+        if us:
+            found.append(Replayed(one.case, tuple(demands), tuple(names), tuple(us)))
+    return found
+
+
+def fitted(problems: Sequence[Replayed], costs: Costs = COSTS, passes: int = 2) -> Costs:
+    """Constants by coordinate descent: each in turn is raised or lowered as long as that helps."""
+
+    def loss(tried: Costs) -> float:
+        return sum(one.error(tried) + 4 * log(one.regret(tried)) for one in problems)
+
+    least = loss(costs)
+    for step in (1.3, 1.1)[:passes]:
+        for name in (one.name for one in fields(Costs)):
+            for factor in (step, 1 / step):
+                for _ in range(3):
+                    tried = replace(costs, **{name: getattr(costs, name) * factor})
+                    if (found := loss(tried)) >= least:
+                        break
+                    costs, least = tried, found
+    return costs
+
+
+def summary(regrets: Sequence[float]) -> str:
+    """The median and the worst of what first choices take over the fastest."""
+    ordered = sorted(regrets)
+    return (
+        f"median {statistics.median(ordered):.3f}, 90 % {ordered[int(0.9 * len(ordered))]:.3f}, worst {ordered[-1]:.3f}"
+    )
+
+
+def main() -> int:
+    """Prints a line a problem."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, required=True, help="the recorded times")
+    parser.add_argument("--measure", action="store_true", help="time on a GPU, and write the file")
+    parser.add_argument("--family", default="reduction", help="of --measure (%(default)s)")
+    parser.add_argument("--most-axes", type=int, default=8, help="of cases that are measured (%(default)s)")
+    parser.add_argument("--seed", type=int, default=303, help="of random cases")
+    parser.add_argument("--count", type=int, default=40, help="of random cases")
+    parser.add_argument("--seconds", type=float, default=80, help="to compile and to time")
+    parser.add_argument("--potholes", type=Path, help="a file of bench.potholes whose cases come first")
+    parser.add_argument("--fit", action="store_true", help="fit the constants, leaving one problem out each time")
+    options = parser.parse_args()
+    return _measure(options) if options.measure else _replay(options)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    deadline = time.monotonic() + options.seconds
+    need_gpu("python -m bench.estimates")
+    from gen.gpu.timing import Instruments
+
+    wanted = [
+        one
+        for one in problems(options.family, options.seed, options.count, options.potholes)
+        if len(one.problem["shape"]) <= options.most_axes and _span(one.again()) <= MOST_BYTES
+    ]
+    rows: list[Timed] = []
+    with CompileFarm(Nvrtc(None)) as farm, alone(0, None, "bench/estimates.py"):
+        instruments = Instruments.open(0, Nvrtc(None))
+        meta = {"command": as_called("python -m bench.estimates"), "date": date.today().isoformat(),
+                "device": instruments.device.name, "driver": instruments.device.driver}  # fmt: skip
+        for one in measure(instruments, wanted, farm, deadline):
+            rows.append(one)
+            best = "  ".join(f"{tag} {us:.2f}" for tag, us in list(one.us.items())[:4])
+            print(f"{one.case}: {best}", flush=True)
+            content = {"meta": meta, "rows": [asdict(row) for row in rows]}
+            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    rows = json.loads(options.json.read_text(encoding="utf-8"))["rows"]
+    known = replayed(rows)
+    for one in sorted(known, key=lambda one: -one.regret(COSTS)):
+        times = [estimated_us(demand, DEVICE_MEASURED, COSTS) for demand in one.demands]
+        chosen, best = times.index(min(times)), one.us.index(min(one.us))
+        print(f"{one.regret(COSTS):.3f} {one.case}: {one.names[chosen]} {one.us[chosen]:.2f} (estimate "
+              f"{times[chosen]:.2f}), fastest {one.names[best]} {one.us[best]:.2f} ({times[best]:.2f})")  # fmt: skip
+    print("constants as they are:", summary([one.regret(COSTS) for one in known]))
+    if options.fit:
+        print(fitted(known, passes=2))
+        left_out = [one.regret(fitted([other for other in known if other is not one], passes=1)) for one in known]
+        print("fitted to all problems but the one:", summary(left_out))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))

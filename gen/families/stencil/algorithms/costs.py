@@ -1,0 +1,138 @@
+"""What time steps ask of a device, from closed forms: how dispatch ranks the variants of a stencil.
+
+The constants of instructions are counts of the emitted text; where they weigh more than an addition of f32, that says
+by how much less of them a multiprocessor issues in a clock. The times of cold code and of single warps are fits to
+times on an H200 (bench/potholes-h200.json).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from gen.arch import Limits
+from gen.families.base import Extents
+from gen.families.estimates import COSTS, Demand
+from gen.families.stencil.algorithms.common import VECTOR_BYTES, Sides, mirrored_reach_of, neighbours_of_rows, reach_of
+from gen.families.stencil.spec import STEPS, StencilSpec
+
+SHUFFLE, LOAD = 2.5, 2.5  # of 32 lanes in a clock: in instructions of which a multiprocessor issues as many in it
+_COLD_SECONDS = 2e-9  # for each instruction that is written out, when the first block fetches it
+ONE_WARP_CLOCKS = 1.0  # for an instruction of a warp, where few others share its scheduler
+_CACHED = 0.4  # of the time that memory takes: what the second-level cache takes for as many bytes
+_CACHED_LATENCY = 0.5  # likewise
+_STEP_SECONDS = 0.5e-6  # of each further launch of one step: until all cells of the step before are seen
+_SHARE_OF_CACHE = 0.8  # that two arrays and a spare one may fill
+_REMEMBERED = 512
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is known of a spec before its sizes.
+
+    Attributes:
+        terms: of a cell.
+        slots: that one of them takes, in additions of f32.
+        words: of 32 bits of a number.
+        cells: of a vector.
+        converted: instructions that turn a cell into a number and back.
+        reach, mirrored: how far the weights reach, and how far rows must be held.
+        shuffled: cells that come from other lanes for a row of a window, on both sides, of all its rows.
+    """
+
+    terms: int
+    slots: float
+    words: int
+    cells: int
+    converted: float
+    reach: Sides
+    mirrored: Sides
+    shuffled: int
+
+
+@lru_cache(_REMEMBERED)
+def work_of(spec: StencilSpec, limits: Limits) -> Work:
+    """The work of a spec, found once."""
+    reach = reach_of(spec)
+    return Work(
+        terms=len(spec.taps),
+        slots=limits.slots(spec.accumulator),
+        words=spec.accumulator.size // 4,
+        cells=VECTOR_BYTES // spec.dtype.size,
+        converted=0.0 if spec.dtype == spec.accumulator else 1.0,
+        reach=reach,
+        mirrored=mirrored_reach_of(spec),
+        shuffled=2 * sum(neighbours_of_rows(spec, reach)),
+    )
+
+
+@lru_cache(_REMEMBERED)
+def loads_of_rows(spec: StencilSpec, rows: int) -> int:
+    """Cells that so many rows, one below the other, read of a few columns."""
+    if len(spec.axes) == 1:
+        return rows * len(spec.taps)
+    return len({(*offset[:-2], offset[-2] + row, offset[-1]) for offset, _ in spec.taps for row in range(rows)})
+
+
+def rounds_of(seconds: float) -> float:
+    """Rounds of loads that a warp could wait for in so long a time of its own."""
+    return seconds / (1e-6 * COSTS.load_us)
+
+
+def edge_share(extent: int, tile: int) -> float:
+    """The share of tiles along an axis that lie at one of its ends."""
+    return min(2 / max(-(-extent // tile), 1), 1.0)
+
+
+def demand_of_steps(
+    spec: StencilSpec,
+    extents: Extents,
+    limits: Limits,
+    *,
+    fused: int = 1,
+    blocks: int,
+    threads_per_block: int,
+    bytes_in_flight: float,
+    rounds: float,
+    instructions: float,
+    written: float,
+    registers: int,
+    shared_bytes: int = 0,
+    last_seconds: float = 0.0,
+    moved_share: float = 1.0,
+) -> Demand:
+    """What a call asks of a device.
+
+    Args:
+        spec: what is computed.
+        extents: the problem's sizes.
+        limits: of the device.
+        fused: time steps of a launch.
+        blocks: of a launch.
+        threads_per_block: of these blocks.
+        bytes_in_flight: loads of a thread; it stores as much.
+        rounds: of loads that wait for each other, of a thread in a launch.
+        instructions: of a thread in a launch.
+        written: instructions that a warp executes of the text, each counted once.
+        registers: of a thread.
+        shared_bytes: of a block.
+        last_seconds: that some warps take after all others, in a launch.
+        moved_share: bytes that move for each one of the cells, where these fill sectors in part.
+    """
+    launches = max(-(-extents.get(STEPS, 1) // fused), 1)
+    swept = 2 * prod(extents[axis] for axis in spec.axes) * spec.dtype.size
+    cached = 1.5 * swept <= _SHARE_OF_CACHE * limits.l2_bytes
+    again = launches - 1
+    return Demand(
+        moved_bytes=moved_share * swept * (1 + again * (_CACHED if cached else 1.0)),
+        blocks=max(blocks, 1),
+        threads_per_block=threads_per_block,
+        bytes_in_flight=2 * bytes_in_flight,
+        rounds=rounds * (1 + again * (_CACHED_LATENCY if cached else 1.0)),
+        instructions=instructions * launches,
+        registers=registers,
+        shared_bytes=shared_bytes,
+        launches=launches,
+        end_seconds=written * _COLD_SECONDS + launches * last_seconds + again * (_STEP_SECONDS if fused == 1 else 0.0),
+    )
