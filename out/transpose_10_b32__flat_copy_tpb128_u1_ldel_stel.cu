@@ -11,7 +11,7 @@
 //           all_vectors, rows * cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"load_modifier": "el", "store_modifier": "el", "threads_per_block": 128, "unroll": 1}
-// Template: transpose/flat_copy.cu.jinja, with its partials sha256 e7c39aca5ae41e25
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 d32e99bd4ab50270
 //
 // Written by gen: change the template, not this file.
 

@@ -10,7 +10,7 @@
 //           tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 4}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 f1778286373f8a39
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 9613cf8c3828188d
 //
 // Written by gen: change the template, not this file.
 

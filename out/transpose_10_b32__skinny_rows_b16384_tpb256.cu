@@ -13,7 +13,7 @@
 //           * 4, 1)) / 32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "rows", "piece": 16384, "threads_per_block": 256}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 3e8df428e17d2f73
+// Template: transpose/skinny.cu.jinja, with its partials sha256 526a06e3df97f394
 //
 // Written by gen: change the template, not this file.
 

@@ -13,7 +13,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 8, "lanes": 8, "load_modifier": "g", "spread": "swz",
 //           "vec_bytes": 16}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 505f581e43c65a3d
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 0657ef1f3dc4d530
 //
 // Written by gen: change the template, not this file.
 

@@ -12,7 +12,7 @@
 //           out_pitch, tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"align": 32, "block_order": "col", "tile_cols": 32, "tile_rows": 64, "warps": 8}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 1a0fa38255b955e2
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 6086de7bfc764bba
 //
 // Written by gen: change the template, not this file.
 

@@ -8,6 +8,7 @@ from math import gcd
 from typing import Any
 
 from gen.families.base import WIDEST, Extents, Family, Layout, Spec
+from gen.families.extents import told_extents
 
 CELLS, ALIGNMENT = "cells", "alignment"
 
@@ -28,11 +29,14 @@ def alignment_of(layouts: Iterable[Layout], base: int = WIDEST) -> int:
 
 
 def sizes_of(family: Family[Any], spec: Spec, extents: Extents, base: int = WIDEST) -> Mapping[str, int]:
-    """All that may bound a region: the operands' axes by name, `cells`, the size of the work, and `alignment`."""
+    """All that may bound a region: the operands' axes by name, `cells`, the size of the work, and `alignment`.
+
+    Pitches do not, nor what follows from the others: `_places` of boxes.
+    """
     layouts = family.layouts(spec, extents)
     pitches = {operand.pitch for operand in spec.operands if operand.pitch}
     return {
-        **{name: extent for name, extent in extents.items() if name not in pitches},
+        **{name: extent for name, extent in told_extents(extents).items() if name not in pitches},
         CELLS: family.work(spec, extents).cells,
         ALIGNMENT: alignment_of(layouts.values(), base),
     }

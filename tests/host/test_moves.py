@@ -43,6 +43,7 @@ def test_a_cover_of_the_variants_equals_numpy(spec: MoveSpec, host_runner: HostR
         assert proof.failure is None, str(proof.failure)
 
 
+@pytest.mark.exhaustive
 def test_kernels_of_the_literature_outside_the_catalogue_equal_numpy(host_runner: HostRunner) -> None:
     named = [named_variant(FAMILY, one) for one in FAMILY.named]
     made = {one.name: one for one in named if one.spec not in FAMILY.catalogue}

@@ -17,14 +17,11 @@ from gen.families.names import illegal, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.packed import (
     FILLED_BYTES,
+    FILLED_UNITS,
     Packed,
     PackedConfig,
-    axes_of,
-    box_of,
+    base_config,
     boxes_of,
-    elements_of,
-    measured,
-    runs_of,
 )
 from gen.families.transpose.algorithms.vectors import WindowTileConfig
 from gen.families.transpose.values import BITS
@@ -56,17 +53,16 @@ def problems(draw: st.DrawFn) -> tuple[TransposeSpec, Extents]:
     return spec, problem(spec, shape, draw(gaps), draw(gaps))
 
 
-@given(problems(), st.sampled_from((1, 2, 4)))
-def test_boxes_cover_each_axis_and_fill_what_they_may(drawn: tuple[TransposeSpec, Extents], times: int) -> None:
+@given(problems())
+def test_boxes_cover_each_axis_and_fill_what_they_may(drawn: tuple[TransposeSpec, Extents]) -> None:
     spec, extents = drawn
-    box = [one.at(extents) for one in box_of(spec, times)]
-    boxes = [one.at(extents) for one in boxes_of(spec, times)]
-    for along, places, count in zip(measured(axes_of(spec), extents).extents, box, boxes, strict=True):
-        assert (count - 1) * places < along <= count * places or along == count == 0
-    if 0 not in extents.values():
-        runs = runs_of(spec, extents, times)
-        assert prod(box) % runs.read == prod(box) % runs.written == 0
-    assert elements_of(spec).at(extents) * spec.dtype.size <= FILLED_BYTES
+    found = boxes_of(spec, extents)
+    assert all(1 <= places <= max(along, 1) for along, places in zip(found.axes.extents, found.box, strict=True))
+    elements, units = prod(found.box), found.units
+    assert elements % found.runs.read == elements % found.runs.written == 0
+    assert units.elements == elements <= FILLED_BYTES // spec.dtype.size
+    assert elements * min(spec.dtype.size, 4) / 4 <= min(units.read, units.written)
+    assert max(units.read, units.written) <= FILLED_UNITS
 
 
 @given(problems())
@@ -91,8 +87,8 @@ def test_untuned_short_runs_are_packed_into_longer_ones(axes: tuple[int, ...], s
     extents = extents_of(FAMILY, spec, shape)
     shape_class = FAMILY.shape_class(spec, extents)
     assert FAMILY.base(spec, shape_class) == ("packed", PackedConfig())
-    runs = runs_of(spec, extents, PackedConfig().times)
-    assert min(runs.read, runs.written) * spec.dtype.size >= 160 > min(extents["rows"], extents["cols"])
+    runs = boxes_of(spec, extents).runs
+    assert min(runs.read, runs.written) * spec.dtype.size >= 128 > min(extents["rows"], extents["cols"])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +125,8 @@ def test_boxes_of_every_kind_equal_numpy(host_runner: HostRunner) -> None:
     forms = cycle(
         (
             ((0, 3, 2, 1), (3, 700, 3, 5)), ((2, 1, 0), (130, 7, 67)), ((1, 0, 2), (90, 80, 5)),
-            ((1, 0, 3, 2), (11, 37, 4, 9)), ((4, 3, 2, 1, 0), (7, 6, 5, 9, 4)),
+            ((1, 0, 3, 2), (11, 37, 4, 9)), ((4, 3, 2, 1, 0), (7, 6, 5, 9, 4)), ((0, 2, 1), (5, 46, 16)),
+            ((1, 0), (97, 203)),
         )
     )  # fmt: skip
     gaps = cycle(((0, 0), (1, 0), (0, 3), (5, 2)))
@@ -151,7 +148,7 @@ def test_packed_moves_whole_sectors_where_a_tile_is_mostly_empty(host_runner: Ho
     extents = extents_of(FAMILY, spec, (8, 512, 3, 5))
     least = 2 * prod((8, 512, 3, 5)) * spec.dtype.size
     tile = WindowTileConfig(tile_rows=128, tile_cols=64, warps=32)
-    variants = [variant(FAMILY, spec, PACKED, PackedConfig()), variant(FAMILY, spec, "window_tile", tile)]
+    variants = [variant(FAMILY, spec, PACKED, base_config(spec)), variant(FAMILY, spec, "window_tile", tile)]
     moved = []
     for kernel in host_runner.load(variants):
         assert isinstance(kernel, HostKernel)
@@ -163,7 +160,7 @@ def test_packed_moves_whole_sectors_where_a_tile_is_mostly_empty(host_runner: Ho
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        (TransposeSpec(), "a matrix has no others"),
+        (TransposeSpec((0,)), "an array of one has no others"),
         (TransposeSpec((0, 2, 1), in_place=True), "it writes to another array than it reads"),
     ],
 )
@@ -171,11 +168,16 @@ def test_packed_says_what_it_cannot_compute(spec: TransposeSpec, says: str) -> N
     reason = illegal(PACKED, spec, PackedConfig())
     assert reason is not None
     assert says in reason
+    less = illegal(PACKED, TransposeSpec(), PackedConfig(unroll=4))
+    assert less == "its blocks move 1024 units, and a box may have 2048"
 
 
-def test_boxes_that_are_too_large_say_so() -> None:
-    spec = TransposeSpec((2, 1, 0), B32)
-    extents = extents_of(FAMILY, spec, (1000, 1000, 1000))
-    reason = PACKED.unsupported_extents(spec, PackedConfig(times=4), extents, Limits.of("sm_75"))
+def test_what_lies_too_far_apart_for_32_bits_says_so() -> None:
+    spec = TransposeSpec((2, 1, 0), B8)
+    extents = extents_of(FAMILY, spec, (100, 100, 100_000))
+    assert PACKED.unsupported_extents(spec, PackedConfig(index_bits=32), extents, Limits.of("sm_90")) is None
+    extents = extents_of(FAMILY, spec, (100, 10_000, 100_000))
+    reason = PACKED.unsupported_extents(spec, PackedConfig(index_bits=32), extents, Limits.of("sm_90"))
     assert reason is not None
-    assert "bytes of shared memory, and has at most 65536" in reason
+    assert "with 32 bits it is 4294967296 at most" in reason
+    assert PACKED.unsupported_extents(spec, PackedConfig(), extents, Limits.of("sm_90")) is None

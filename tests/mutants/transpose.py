@@ -38,32 +38,27 @@ DIAGONAL = "(blockIdx.x % tiles_across + blockIdx.x / tiles_across) % tiles_acro
 MUTANTS = (
     # tiled transpose
     Mutant(
-        "tiled: no barrier after filling the tile [5]", ON_TILED, TILED, "  __syncthreads();\n", "",
-        (UNINITIALISED, RACE),
+        "tiled: no barrier after filling the tile [5]", ON_TILED, TILED, "", "", (UNINITIALISED, RACE), at="filled",
     ),
     Mutant(
-        "tiled: return before a barrier [3]", ON_TILED, TILED, "  const int y = threadIdx.y;\n",
-        "  const int y = threadIdx.y;\n  if (first_row + y >= rows) return;\n", BARRIER,
+        "tiled: return before a barrier [3]", ON_TILED, TILED, "",
+        "  const int y = threadIdx.y;\n  if (first_row + y >= rows) return;\n", BARRIER, at="row",
     ),
     Mutant(
-        "tiled: barrier in divergent code [3]", ON_TILED, TILED, "  __syncthreads();\n",
-        "  if (first_row + y < rows) __syncthreads();\n", (BARRIER, UNINITIALISED),
+        "tiled: barrier in divergent code [3]", ON_TILED, TILED, "__syncthreads",
+        "if (first_row + y < rows) __syncthreads", (BARRIER, UNINITIALISED), at="filled",
+    ),
+    Mutant("tiled: loads unguarded", ON_TILED, TILED, "if (row < rows && col < cols)", "", OUTSIDE_READ, at="loads"),
+    Mutant(
+        "tiled: loads past the last column", ON_TILED, TILED, "if (row < rows && col < cols", "if (row < rows",
+        OUTSIDE_READ, at="loads",
     ),
     Mutant(
-        "tiled: loads unguarded", ON_TILED, TILED, LOADS, LOADS.replace(GUARD, ""),
-        OUTSIDE_READ,
+        "tiled: stores unguarded", ON_TILED, TILED, "if (row < rows && col < cols)", "", UNINITIALISED, at="stores",
     ),
     Mutant(
-        "tiled: loads past the last column", ON_TILED, TILED, LOADS, LOADS.replace(GUARD, "if (row < rows)"),
-        OUTSIDE_READ,
-    ),
-    Mutant(
-        "tiled: stores unguarded", ON_TILED, TILED, STORES, STORES.replace(GUARD, ""),
-        UNINITIALISED,
-    ),
-    Mutant(
-        "tiled: swapped extents in the stores [6]", ON_TILED, TILED, STORES,
-        STORES.replace(GUARD, SWAPPED), UNINITIALISED,
+        "tiled: swapped extents in the stores [6]", ON_TILED, TILED, "if (row < rows && col < cols",
+        "if (row < cols && col < rows", UNINITIALISED, at="stores",
     ),
     Mutant(
         "tiled: swapped extents in both guards [6]", ON_TILED, TILED, STORES,
@@ -100,13 +95,10 @@ MUTANTS = (
     Mutant("tiled: wrong pitch of the input", ON_TILED, TILED, '"row * in_pitch + col"', '"row * cols + col"',
            OUTSIDE_READ),
     Mutant(
-        "tiled: last strip not loaded", ON_TILED, TILED, "j < {{ height }}; j += kBlockRows) {\n#",
-        "j < kTileDim - kBlockRows; j += kBlockRows) {\n#", UNINITIALISED,
+        "tiled: last strip not loaded", ON_TILED, TILED, "j < {{ height }}", "j < kTileDim - kBlockRows",
+        UNINITIALISED, at="strips",
     ),
-    Mutant(
-        "tiled: second square not stored", ON_TILED, TILED, "i < kTileCols; i += kTileDim) {\n#",
-        "i < kTileDim; i += kTileDim) {\n#", WRONG,
-    ),
+    Mutant("tiled: second square not stored", ON_TILED, TILED, "i < kTileCols", "i < kTileDim", WRONG, at="squares"),
     Mutant("tiled: tiles overlap", ON_TILED, TILED, "tile_col * kTileCols", "tile_col * kTileDim", RACE),
     Mutant(
         "tiled: rows and columns of tiles exchanged", ON_TILED, TILES, "tile_row = {{ tile }} / tiles_across;",
@@ -123,8 +115,8 @@ MUTANTS = (
         "kBlockRows = {{ block_rows }} - 1;", REFUSED,
     ),
     Mutant(
-        "repeated: no barrier before the tile is filled anew [5]", ON_REPEATED, TILED,
-        "    __syncthreads();  // before the tile is filled anew\n", "", RACE,
+        "repeated: no barrier before the tile is filled anew [5]", ON_REPEATED, TILED, "", "", RACE,
+        at="filled anew",
     ),
     Mutant("halves: as if they were squares", ON_HALVES, TILED, "x) % kTileRows;", "x) % kTileDim;", (WRONG, INDEX)),
     Mutant("halves: columns as if of squares", ON_HALVES, TILED, "x) / kTileRows;", "x) / kTileDim;", (WRONG, RACE)),
@@ -145,10 +137,7 @@ MUTANTS = (
         "turned: swapped extents [6]", ON_COLUMNS, TURNED, "{{ lane }} < {{ lane }}s)", "{{ lane }} < {{ other }}s)",
         OUTSIDE_READ,
     ),
-    Mutant(
-        "turned: rows past the end", ON_TURNED, TURNED, "  if ({{ other }} >= {{ other }}s) return;\n", "",
-        OUTSIDE_READ,
-    ),
+    Mutant("turned: rows past the end", ON_TURNED, TURNED, "", "", OUTSIDE_READ, at="guard"),
     Mutant(
         "turned: one row too many [2]", ON_TURNED, TURNED, "{{ other }} >= {{ other }}s", "{{ other }} > {{ other }}s",
         OUTSIDE_READ,

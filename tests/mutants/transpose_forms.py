@@ -37,12 +37,12 @@ ON_CONJUGATE = "transpose_10_c64_conj__vector_tile_v16_x8_g8_swz_ocol_ldg"
 MUTANTS = (
     # swap_tile
     Mutant(
-        "in place: no barrier after filling the tiles [5]", ON_SWAPS, SWAPS, "  __syncthreads();\n  write_tile(both[0]",
-        "  write_tile(both[0]", (RACE, UNINITIALISED),
+        "in place: no barrier after filling the tiles [5]", ON_SWAPS, SWAPS, "", "", (RACE, UNINITIALISED),
+        at="filled",
     ),
     Mutant(
-        "in place: no barrier where rows begin anywhere [5]", ON_SWAPS, SWAPS,
-        "    __syncthreads();\n    write_elements(both[0]", "    write_elements(both[0]", (RACE, UNINITIALISED),
+        "in place: no barrier where rows begin anywhere [5]", ON_SWAPS, SWAPS, "", "", (RACE, UNINITIALISED),
+        at="filled by elements",
     ),
     Mutant(
         "in place: tiles stay where they were", ON_SINGLES, SWAPS, "write_tile(both[0], opposite",
@@ -72,8 +72,8 @@ MUTANTS = (
         (OUTSIDE_READ, RACE, WRONG),
     ),
     Mutant(
-        "in place: exchanged once only", ON_SWAPS, SWAPS, "= tile[slot(c, below)];\n{% else %}",
-        "= tile[c * kLanes + below];\n{% else %}", (WRONG, UNINITIALISED),
+        "in place: exchanged once only", ON_SWAPS, SWAPS, "slot(c, below)", "c * kLanes + below",
+        (WRONG, UNINITIALISED), at="exchanged",
     ),
     # what becomes of elements
     Mutant("values: rounded towards 0", ON_HALF, VALUES, '"__float2half_rn"', '"__float2half_rz"', WRONG),
@@ -86,7 +86,7 @@ MUTANTS = (
         "if (number < {{ v.ends[0] }}) number = {{ v.ends[0] }};", ";", WRONG,
     ),
     Mutant("values: without alpha", ON_SCALED, VALUES, "= kAlpha * {{", "= {{", WRONG),
-    Mutant("values: only where there are no vectors", ON_SCALED, VECTORS, "      change(across[i]);\n", "", WRONG),
+    Mutant("values: only where there are no vectors", ON_SCALED, VECTORS, "", "", WRONG, at="changed"),
     Mutant("values: the first word of a vector", ON_SCALED, VALUES, "w < kWords; w += {{", "w < 1; w += {{", WRONG),
     Mutant("values: no sign changes", ON_CONJUGATE, VALUES, '" ^ 0x80000000u"', '" ^ 0u"', WRONG),
     Mutant(

@@ -7,84 +7,56 @@ from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, 
 
 PACKED = "transpose/packed.cu.jinja"
 
-ON_WORDS = "transpose_0321_b8__packed_r1_tpb128_u2_swz_ocol"
-ON_ELEMENTS = "transpose_0321_b32__packed_r1_tpb128_u2_swz_ocol"
-ON_PADDED = "transpose_0321_b32__packed_r1_tpb128_u4_pad_orow"
+ON_BYTES = "transpose_0321_b8__packed_tpb256_u8_s2_ocol"
+ON_HALVES = "transpose_210_b16__packed_tpb512_u4_s2_orow_i32"
+ON_ELEMENTS = "transpose_0321_b32__packed_tpb512_u4_s2_ocol_i32"
 
 MUTANTS = (
-    Mutant(
-        "boxes: no barrier after the first thread [5]", ON_ELEMENTS, PACKED,
-        "  __syncthreads();\n\n  // Where each part lies", "  // Where each part lies", (RACE, UNINITIALISED),
-    ),
-    Mutant(
-        "boxes: no barrier after the tables [5]", ON_PADDED, PACKED,
-        "  __syncthreads();\n\n{% if swizzle %}", "{% if swizzle %}", (RACE, UNINITIALISED),
-    ),
-    Mutant(
-        "boxes: no barrier after filling the tile [5]", ON_ELEMENTS, PACKED,
-        "  }\n  __syncthreads();\n  if (box.inside) {", "  }\n  if (box.inside) {", (RACE, UNINITIALISED),
-    ),
-    Mutant(
-        "boxes: inside at the ends too", ON_ELEMENTS, PACKED, "inside = inside && left >= axis.places;", "",
-        OUTSIDE_READ,
-    ),
-    Mutant(
-        "boxes: places past the last [2]", ON_WORDS, PACKED, "min(static_cast<long long>(axis.places), left)",
-        "axis.places", (OUTSIDE_READ, OUTSIDE_WRITE, RACE, WRONG),
-    ),
-    Mutant(
-        "boxes: gaps of a pitch taken for elements", ON_ELEMENTS, PACKED, "parts.run = false;", ";",
-        (WRONG, OUTSIDE_READ),
-    ),
-    Mutant(
-        "boxes: wrong pitch of the input", ON_ELEMENTS, PACKED, "i == kAxes - 1 ? in_pitch : ", "", OUTSIDE_READ,
-    ),
-    Mutant(
-        "boxes: axes as in the input [6]", ON_WORDS, PACKED, "return kIn ? i : order[i];", "return i;",
-        (OUTSIDE_WRITE, RACE, WRONG),
-    ),
-    Mutant(
-        "boxes: units past the last", ON_ELEMENTS, PACKED, "min(first + u * kThreadsPerBlock, end - 1)",
-        "first + u * kThreadsPerBlock", (OUTSIDE_READ, UNINITIALISED),
-    ),
-    Mutant(
-        "boxes: one part too many [2]", ON_ELEMENTS, PACKED,
-        "#pragma unroll 4\n    for (int number = group; number < parts.count;",
-        "#pragma unroll 4\n    for (int number = group; number <= parts.count;",
-        (OUTSIDE_READ, OUTSIDE_WRITE, UNINITIALISED, RACE, WRONG),
-    ),
-    Mutant(
-        "boxes: threads left over", ON_PADDED, PACKED, "  if (group >= groups) return;\n", "", (RACE, OUTSIDE_WRITE),
-    ),
-    Mutant(
-        "boxes: exchanged once only", ON_ELEMENTS, PACKED, '"tile[slot(tiles[number] + mine.tile" ~ argument ~ ")]"',
-        '"tile[tiles[number] + mine.tile]"', (WRONG, UNINITIALISED),
-    ),
+    Mutant("boxes: no barrier after they are found [5]", ON_ELEMENTS, PACKED, "__syncthreads();", "",
+           (RACE, UNINITIALISED), at="found"),
+    Mutant("boxes: no barrier after filling the tile [5]", ON_ELEMENTS, PACKED, "__syncthreads();", "",
+           (RACE, UNINITIALISED), at="staged"),
+    Mutant("boxes: no barrier after a box is written [5]", ON_ELEMENTS, PACKED, "__syncthreads();", "",
+           (RACE, WRONG), at="written"),
+    Mutant("boxes: strides as in the input [6]", ON_ELEMENTS, PACKED, "kIn ? axis.in_stride : axis.out_stride",
+           "axis.in_stride", (OUTSIDE_WRITE, RACE, WRONG), at="box stride"),
+    Mutant("boxes: the last ones lie outside", ON_ELEMENTS, PACKED,
+           "min(early, extents[a] - static_cast<long long>(axes[a].places))", "early", OUTSIDE_READ, at="last box"),
+    Mutant("boxes: what lies in two is written twice", ON_ELEMENTS, PACKED, "early - first", "0", RACE, at="skipped"),
+    Mutant("boxes: a place too many is left out", ON_ELEMENTS, PACKED, ">= skipped", "> skipped",
+           (UNINITIALISED, WRONG), at="own"),
+    Mutant("boxes: one too few for a block", ON_ELEMENTS, PACKED, ") + 1, kSteps", "), kSteps", UNINITIALISED,
+           at="steps"),
+    Mutant("boxes: one too many for a block", ON_ELEMENTS, PACKED, ") + 1, kSteps", ") + 2, kSteps",
+           (OUTSIDE_READ, OUTSIDE_WRITE, RACE, WRONG), at="steps"),
+    Mutant("boxes: elements past the last", ON_ELEMENTS, PACKED, "thread + u * kThreadsPerBlock < elements", "true",
+           (RACE, OUTSIDE_WRITE), at="element written"),
+    Mutant("boxes: elements past the last of one that is not whole", ON_ELEMENTS, PACKED, "unit < elements && ", "",
+           (RACE, OUTSIDE_WRITE), at="own element written"),
+    Mutant("boxes: all elements of the last ones", ON_ELEMENTS, PACKED, "is_own(axes, unit, skipped[now])", "true",
+           RACE, at="own element written"),
     # elements of less than a word
-    Mutant("boxes: words not shifted", ON_WORDS, PACKED, "apart * 8 * kSize", "0", WRONG),
-    Mutant(
-        "boxes: words begin between words", ON_WORDS, PACKED, "if (apart == 0 && first", "if (first", MISALIGNED,
-    ),
-    Mutant(
-        "boxes: a word before the part", ON_WORDS, PACKED, "if (first >= apart && first - apart", "if (first - apart",
-        OUTSIDE_READ,
-    ),
-    Mutant(
-        "boxes: a word after the part", ON_WORDS, PACKED, "first - apart + 2 * kElements <= inside",
-        "first - apart + kElements <= inside", OUTSIDE_READ,
-    ),
-    Mutant(
-        "boxes: parts begin within a word", ON_WORDS, PACKED,
-        "      if (kAxes - 1 - i == box.read.axes) step = (step + kElements - 1) / kElements * kElements;\n", "",
-        WRONG,
-    ),
-    Mutant(
-        "boxes: all parts begin as the first", ON_WORDS, PACKED, "if (now != early) {", "if (early < 0) {",
-        (WRONG, MISALIGNED, OUTSIDE_WRITE, RACE),
-    ),
-    Mutant(
-        "boxes: the last word dropped [1]", ON_WORDS, PACKED, "together % 4 == 0 ? 0 : kElements - 1;", "0;", WRONG,
-    ),
+    Mutant("boxes: gaps of a pitch taken for elements", ON_HALVES, PACKED, "follow = false;", ";",
+           (WRONG, OUTSIDE_READ), at="gap"),
+    Mutant("boxes: words past the end of a run", ON_BYTES, PACKED, "min(kElements, runs.length - at)", "kElements",
+           (OUTSIDE_READ, OUTSIDE_WRITE, RACE, WRONG), at="filled"),
+    Mutant("boxes: runs of no whole words", ON_BYTES, PACKED, " && runs.length % kElements == 0", "",
+           (MISALIGNED, OUTSIDE_READ), at="whole runs"),
+    Mutant("boxes: runs that begin between words", ON_BYTES, PACKED, "stride % kElements != 0", "false", MISALIGNED,
+           at="whole strides"),
+    Mutant("boxes: words are read between words", ON_BYTES, PACKED, " && is_word(box)", "", MISALIGNED,
+           at="word read"),
+    Mutant("boxes: words are written between words", ON_BYTES, PACKED, " && is_word(box)", "", MISALIGNED,
+           at="word written"),
+    Mutant("boxes: words that another box writes in part", ON_BYTES, PACKED, "whole && ", "", RACE, at="word written"),
+    Mutant("boxes: elements past the end of a run are read", ON_BYTES, PACKED, "e < filled", "true", OUTSIDE_READ,
+           at="end of a run"),
+    Mutant("boxes: elements past the end of a run are written", ON_BYTES, PACKED, "e < filled && ", "",
+           (OUTSIDE_WRITE, RACE, WRONG), at="elements written"),
+    Mutant("boxes: runs of the tile begin within words", ON_BYTES, PACKED,
+           "(step + kElements - 1) / kElements * kElements", "step", (RACE, WRONG), at="words of the tile"),
+    Mutant("boxes: padding that steps know nothing of", ON_BYTES, PACKED, "axes[i].padding", "0", (RACE, WRONG),
+           at="padding of steps"),
 )  # fmt: skip
 
 LARGE: tuple[Mutant, ...] = ()

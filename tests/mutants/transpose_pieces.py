@@ -25,22 +25,20 @@ ON_ROW_COPY = "transpose_102_b32__row_copy_x16_tpb256_u2"
 MUTANTS = (
     # skinny
     Mutant(
-        "few columns: no barrier after filling the tile [5]", ON_FEW_COLS, SKINNY,
-        "read_piece<true>(tile, in + first * cols, length * cols, early);\n    __syncthreads();\n",
-        "read_piece<true>(tile, in + first * cols, length * cols, early);\n", (RACE, UNINITIALISED),
+        "few columns: no barrier after filling the tile [5]", ON_FEW_COLS, SKINNY, "", "", (RACE, UNINITIALISED),
+        at="columns by vectors",
     ),
     Mutant(
-        "few columns: no barrier where their number is odd [5]", ON_FEW_COLS, SKINNY,
-        "read_piece<false>(tile, in + first * cols, length * cols, early);\n    __syncthreads();\n",
-        "read_piece<false>(tile, in + first * cols, length * cols, early);\n", (RACE, UNINITIALISED),
+        "few columns: no barrier where their number is odd [5]", ON_FEW_COLS, SKINNY, "", "", (RACE, UNINITIALISED),
+        at="columns by elements",
     ),
     Mutant(
         "few columns: read as spread, and not written so", ON_FEW_COLS, SKINNY, "write_columns<true>",
         "write_columns<false>", (WRONG, UNINITIALISED),
     ),
     Mutant(
-        "few rows: no barrier after filling the tile [5]", ON_FEW_ROWS, SKINNY,
-        "full, rows, early);\n  __syncthreads();\n", "full, rows, early);\n", (RACE, UNINITIALISED),
+        "few rows: no barrier after filling the tile [5]", ON_FEW_ROWS, SKINNY, "", "", (RACE, UNINITIALISED),
+        at="rows",
     ),
     Mutant(
         "few columns: rows past the last", ON_FEW_COLS, SKINNY, "min(static_cast<long long>(full), rows - first)",
@@ -63,19 +61,16 @@ MUTANTS = (
         "row <= length; row += along) {", (OUTSIDE_WRITE, UNINITIALISED, RACE),
     ),
     Mutant(
-        "few columns: wrong pitch of the output", ON_FEW_COLS, FEW_COLS,
-        "column = to + col * out_pitch;\n#pragma unroll 4", "column = to + col * length;\n#pragma unroll 4",
-        (OUTSIDE_WRITE, RACE, WRONG),
+        "few columns: wrong pitch of the output", ON_FEW_COLS, FEW_COLS, "* column = to + col * out_pitch",
+        "* column = to + col * length", (OUTSIDE_WRITE, RACE, WRONG), at="column",
     ),
     Mutant(
-        "few columns: squares past the last column", ON_NARROW_COLS, FEW_COLS,
-        "out_pitch) + group;\n        if (q < left) {{", "out_pitch) + group;\n        {{",
-        (OUTSIDE_WRITE, RACE, WRONG),
+        "few columns: squares past the last column", ON_NARROW_COLS, FEW_COLS, "if (q < left) ", "",
+        (OUTSIDE_WRITE, RACE, WRONG), at="stored words",
     ),
     Mutant(
-        "few columns: columns left out", ON_FEW_COLS, FEW_COLS,
-        "col += kThreadsPerBlock / along) {\n    {{ element }}* column = to + col * out_pitch;\n#pragma",
-        "col += kThreadsPerBlock) {\n    {{ element }}* column = to + col * out_pitch;\n#pragma", WRONG,
+        "few columns: columns left out", ON_FEW_COLS, FEW_COLS, "col += kThreadsPerBlock / along",
+        "col += kThreadsPerBlock", WRONG, at="columns",
     ),
     Mutant(
         "few rows: words end with their column", ON_NARROW_ROWS, FEW_ROWS, "filled < kElements;", "filled < 0;", WRONG,
@@ -85,18 +80,16 @@ MUTANTS = (
         "if (true) {", OUTSIDE_READ,
     ),
     Mutant(
-        "few rows: rows begin between vectors", ON_FEW_ROWS, FEW_ROWS,
-        "if (length == full && together % 16 == 0) {\n    const int", "if (length == full) {\n    const int",
-        MISALIGNED,
+        "few rows: rows begin between vectors", ON_FEW_ROWS, FEW_ROWS, "if (length == full && together % 16 == 0",
+        "if (length == full", MISALIGNED, at="by vectors",
     ),
     Mutant(
         "few columns: half words past the last row", ON_NARROW_COLS, FEW_COLS,
         "if (row >= 0 && row + kElements <= length) {", "if (row >= 0 && row < length) {", (OUTSIDE_WRITE, RACE),
     ),
     Mutant(
-        "few columns: words of other rows", ON_NARROW_COLS, FEW_COLS,
-        "\n        across[e][0] = __funnelshift_r(low, high, aparts[e] * 8 * kSize)",
-        "\n        across[e][0] = __funnelshift_r(low, high, 0)", WRONG,
+        "few columns: words of other rows", ON_NARROW_COLS, FEW_COLS, "aparts[e] * 8 * kSize", "0", WRONG,
+        at="shifted words",
     ),
     Mutant(
         "few columns: vectors begin between vectors", ON_WIDE_COLS, FEW_COLS,
@@ -112,20 +105,18 @@ MUTANTS = (
         "if ((count | early) % kElements == 0) {", "if (count % kElements == 0) {", WRONG,
     ),
     Mutant(
-        "few columns: vectors past the last column", ON_WIDE_COLS, FEW_COLS,
-        "make_uint4(down[0][q][0], down[1][q][0], down[2][q][0], down[3][q][0]);\n        if (q < left) {{",
-        "make_uint4(down[0][q][0], down[1][q][0], down[2][q][0], down[3][q][0]);\n        {{",
-        (OUTSIDE_WRITE, RACE, WRONG),
+        "few columns: vectors past the last column", ON_WIDE_COLS, FEW_COLS, "if (q < left) ", "",
+        (OUTSIDE_WRITE, RACE, WRONG), at="stored vectors",
     ),
     # pieces, which these and small matrices share
     Mutant(
-        "piece: one vector too many [2]", ON_FEW_COLS, FLAT, "end = (early + count) / kVector;\n  const uint4* v",
-        "end = (early + count) / kVector + 1;\n  const uint4* v", OUTSIDE_READ,
+        "piece: one vector too many [2]", ON_FEW_COLS, FLAT, "/ kVector", "/ kVector + 1", OUTSIDE_READ,
+        at="last vector",
     ),
     Mutant(
         "piece: a vector before the first element", ON_FEW_COLS, FLAT,
-        "first = early > 0;  // of the vectors that lie inside\n  const int end = (early + count) / kVector;\n  const",
-        "first = 0;\n  const int end = (early + count) / kVector;\n  const", OUTSIDE_READ,
+        "const int first = early > 0;  // of the vectors that lie inside", "const int first = 0;", OUTSIDE_READ,
+        at="first vector",
     ),
     Mutant(
         "piece: head longer than the piece", ON_FEW_COLS, FLAT, "const int head = min(units, first * kUnits);",
@@ -145,8 +136,7 @@ MUTANTS = (
     ),
     # small
     Mutant(
-        "small: no barrier after filling the tile [5]", ON_SMALL, SMALL, "area, count, early);\n  __syncthreads();\n",
-        "area, count, early);\n", (RACE, UNINITIALISED),
+        "small: no barrier after filling the tile [5]", ON_SMALL, SMALL, "", "", (RACE, UNINITIALISED), at="filled",
     ),
     Mutant(
         "small: matrices past the last", ON_SMALL, SMALL, "min(static_cast<long long>(together), matrices - first)",
@@ -159,26 +149,18 @@ MUTANTS = (
         "small: heights and widths exchanged [6]", ON_SMALL, SMALL, "per_column = inverse_of(height)",
         "per_column = inverse_of(width)", (WRONG, "out-of-bounds read", UNINITIALISED),
     ),
-    Mutant(
-        "small: no barrier after the turn [5]", ON_NARROW_SMALL, SMALL, "    __syncthreads();\n    write_piece(turned",
-        "    write_piece(turned", (RACE, UNINITIALISED),
-    ),
+    Mutant("small: no barrier after the turn [5]", ON_NARROW_SMALL, SMALL, "", "", (RACE, UNINITIALISED), at="turned"),
     Mutant(
         "small: squares of other matrices", ON_NARROW_SMALL, SMALL, "divide(i, per_area) * high * wide",
         "divide(i, per_area) * high", (WRONG, UNINITIALISED, RACE),
     ),
     # row_copy
-    Mutant("runs: past the last", ON_ROW_COPY, ROW_COPY, "  if (mine >= runs) return;\n", "",
-           (OUTSIDE_READ, RACE)),
+    Mutant("runs: past the last", ON_ROW_COPY, ROW_COPY, "", "", (OUTSIDE_READ, RACE), at="guard"),
     Mutant(
         "runs: begin between vectors", ON_ROW_COPY, ROW_COPY, "if ((in_address | out_address) % 16 == 0) {",
         "if (true) {", MISALIGNED,
     ),
-    Mutant(
-        "runs: tail dropped [1]", ON_ROW_COPY, ROW_COPY,
-        "i < last; i += kLanes) out[i] = in[i];\n    return;",
-        "i < 0; i += kLanes) out[i] = in[i];\n    return;", WRONG,
-    ),
+    Mutant("runs: tail dropped [1]", ON_ROW_COPY, ROW_COPY, "i < last", "i < 0", WRONG, at="tail"),
     Mutant(
         "runs: one vector too many [2]", ON_ROW_COPY, ROW_COPY, "if (v < vectors) {{", "if (v <= vectors) {{",
         (OUTSIDE_READ, RACE),

@@ -28,22 +28,20 @@ ON_WINDOWS = "transpose_10_b32__window_tile_t64_c32_w8_a32_ocol"
 ON_SHIFTS = "transpose_10_b8__shift_tile_g32_c1_w8_a4_ocol"
 ON_SECTORS = "transpose_10_b8__shift_tile_g32_c1_w8_a32_ocol"
 
-GUARD = "if (first_row + r < rows && first_col + c < cols) {"
-TURNED = "if (first_row + r < cols && first_col + c < rows) {"
 
 MUTANTS = (
     # vector_tile
     Mutant(
-        "vectors: no barrier after filling the tile [5]", ON_VECTORS, VECTORS,
-        "  __syncthreads();\n  const int below", "  const int below", (UNINITIALISED, RACE),
+        "vectors: no barrier after filling the tile [5]", ON_VECTORS, VECTORS, "", "", (UNINITIALISED, RACE),
+        at="filled",
     ),
     Mutant(
-        "vectors: no barrier at the edges [5]", ON_VECTORS, VECTORS, "\n  __syncthreads();\n#pragma", "\n#pragma",
-        (UNINITIALISED, RACE),
+        "vectors: no barrier at the edges [5]", ON_VECTORS, VECTORS, "", "", (UNINITIALISED, RACE),
+        at="filled at the edges",
     ),
     Mutant(
-        "vectors: barrier in divergent code [3]", ON_VECTORS, VECTORS, "  __syncthreads();\n  const int below",
-        "  if (row < rows) __syncthreads();\n  const int below", (BARRIER, RACE),
+        "vectors: barrier in divergent code [3]", ON_VECTORS, VECTORS, "__syncthreads",
+        "if (row < rows) __syncthreads", (BARRIER, RACE), at="filled",
     ),
     Mutant(
         "vectors: rows begin between them", ON_VECTORS, VECTORS, "if (aligned && rows", "if (rows", MISALIGNED,
@@ -95,12 +93,13 @@ MUTANTS = (
         '"0", "tile[c * kGroups + below]"', (WRONG, UNINITIALISED),
     ),
     Mutant(
-        "vectors: elements unguarded", ON_VECTORS, VECTORS, f"{GUARD}\n      elements", "{\n      elements",
-        OUTSIDE_READ,
+        "vectors: elements unguarded", ON_VECTORS, VECTORS, "if (first_row + r < rows && first_col + c < cols) ", "",
+        OUTSIDE_READ, at="loads at the edges",
     ),
     Mutant(
-        "vectors: swapped extents at the edges [6]", ON_VECTORS, VECTORS, f"{GUARD}\n      out",
-        f"{TURNED}\n      out", UNINITIALISED,
+        "vectors: swapped extents at the edges [6]", ON_VECTORS, VECTORS,
+        "if (first_row + r < rows && first_col + c < cols", "if (first_row + r < cols && first_col + c < rows",
+        UNINITIALISED, at="stores at the edges",
     ),
     Mutant(
         "vectors: wrong pitch of the input", ON_VECTORS, VECTORS, "in[(first_row + r) * in_pitch",
@@ -140,13 +139,13 @@ MUTANTS = (
         OUTSIDE_READ,
     ),
     Mutant(
-        "axes: vectors of the edge begin where the matrix does", ON_AXES, VECTORS,
-        "move_by_vectors<false>(\n        tile, {{ from }},", "move_by_vectors<false>(\n        tile, in,", WRONG,
+        "axes: vectors of the edge begin where the matrix does", ON_AXES, VECTORS, "{{ from }}", "in", WRONG,
+        at="first row of the edges",
     ),
     # window_tile
     Mutant(
-        "windows: no barrier after filling the tile [5]", ON_WINDOWS, WINDOWS, "  __syncthreads();\n", "",
-        (UNINITIALISED, RACE),
+        "windows: no barrier after filling the tile [5]", ON_WINDOWS, WINDOWS, "", "", (UNINITIALISED, RACE),
+        at="filled",
     ),
     Mutant(
         "windows: rows before the first", ON_WINDOWS, WINDOWS, "first_row + r >= 0 && first_row + r < rows",
@@ -199,8 +198,8 @@ MUTANTS = (
         (RACE, UNTOUCHED),
     ),
     Mutant(
-        "shifts: no barrier after filling the tile [5]", ON_SHIFTS, SHIFTS, "  __syncthreads();\n", "",
-        (UNINITIALISED, RACE),
+        "shifts: no barrier after filling the tile [5]", ON_SHIFTS, SHIFTS, "", "", (UNINITIALISED, RACE),
+        at="filled",
     ),
     Mutant(
         "shifts: rows stay where their words begin", ON_SHIFTS, SHIFTS, "next, early[i]", "next, 0", WRONG,
@@ -210,8 +209,8 @@ MUTANTS = (
         "shifts: mask without the last lane", ON_SHIFTS, SHIFTS, "0xffffffffu", "0x7fffffffu", "absent lane",
     ),
     Mutant(
-        "shifts: the last lane's square", ON_SHIFTS, SHIFTS, "  if (threadIdx.x == 31) return;\n",
-        "", (OUTSIDE_WRITE, RACE, "index"),
+        "shifts: the last lane's square", ON_SHIFTS, SHIFTS, "", "", (OUTSIDE_WRITE, RACE, "index"),
+        at="square of a lane",
     ),
     Mutant(
         "shifts: a word before the first column", ON_SHIFTS, SHIFTS, "first_col >= kElements && first_col",

@@ -38,8 +38,8 @@ BETWEEN_VECTORS = "if (!all_vectors || (in_address | out_address) % 16 != 0) {"
 MUTANTS = (
     # squares
     Mutant(
-        "squares: no barrier before they are written [5]", ON_SQUARES, SQUARES, "  __syncthreads();\n", "",
-        (UNINITIALISED, RACE),
+        "squares: no barrier before they are written [5]", ON_SQUARES, SQUARES, "", "", (UNINITIALISED, RACE),
+        at="read",
     ),
     Mutant(
         "squares: begin between vectors", ON_SQUARES, SQUARES, "if ((in_address | out_address) % 16 != 0) {",
@@ -49,10 +49,7 @@ MUTANTS = (
         "squares: matrices past the last", ON_SQUARES, SQUARES, "min(together, matrices - first)", "together",
         (OUTSIDE_READ, MISALIGNED),
     ),
-    Mutant(
-        "squares: past those of a block", ON_SQUARES, SQUARES, "    if (i >= squares) break;\n#pragma", "#pragma",
-        (OUTSIDE_READ, MISALIGNED),
-    ),
+    Mutant("squares: past those of a block", ON_SQUARES, SQUARES, "", "", (OUTSIDE_READ, MISALIGNED), at="guard"),
     Mutant(
         "squares: not turned among each other [9]", ON_SQUARES, SQUARES,
         "(matrix * area + col * high) * kElements + row",
@@ -68,21 +65,20 @@ MUTANTS = (
     ),
     # interleave
     Mutant(
-        "interleave: lanes do not wait for each other [5]", ON_JOINED, INTERLEAVE, "  __syncwarp();\n  uint4* to",
-        "  uint4* to", (UNINITIALISED, RACE),
+        "interleave: lanes do not wait for each other [5]", ON_JOINED, INTERLEAVE, "", "", (UNINITIALISED, RACE),
+        at="lanes have written",
     ),
     Mutant(
-        "interleave: lanes do not wait for what was read [5]", ON_PARTED, INTERLEAVE,
-        "  __syncwarp();\n  if (thread < vectors) {", "  if (thread < vectors) {", (UNINITIALISED, RACE),
+        "interleave: lanes do not wait for what was read [5]", ON_PARTED, INTERLEAVE, "", "", (UNINITIALISED, RACE),
+        at="lanes have read",
     ),
     Mutant(
         "interleave: vectors begin between vectors", ON_JOINED, INTERLEAVE, "aligned ? length / kVector : 0",
         "length / kVector", MISALIGNED,
     ),
     Mutant(
-        "interleave: a vector past the last column", ON_JOINED, INTERLEAVE,
-        "  if (thread < vectors) {\n    unsigned rows_of",
-        "  if (thread <= vectors) {\n    unsigned rows_of", (OUTSIDE_READ, RACE, MISALIGNED),
+        "interleave: a vector past the last column", ON_JOINED, INTERLEAVE, "if (thread <", "if (thread <=",
+        (OUTSIDE_READ, RACE, MISALIGNED), at="guard",
     ),
     Mutant(
         "interleave: vectors past the last row", ON_PARTED, INTERLEAVE, "min(warp + j * 32, last)", "warp + j * 32",
@@ -160,8 +156,8 @@ MUTANTS = (
         "part >= run_vectors;", "part > 2 * run_vectors;", (WRONG, OUTSIDE_READ, UNTOUCHED),
     ),
     Mutant(
-        "all runs: a run that ends stays counted", ON_LONG_RUNS, FLAT_COPY,
-        "      if (ends) part -= run_vectors;\n", "", (WRONG, OUTSIDE_READ, UNTOUCHED),
+        "all runs: a run that ends stays counted", ON_LONG_RUNS, FLAT_COPY, "", "", (WRONG, OUTSIDE_READ, UNTOUCHED),
+        at="end of a run",
     ),
     Mutant(
         "even runs: counted as one", ON_SHORT_RUNS, FLAT_COPY,
@@ -176,8 +172,8 @@ MUTANTS = (
         "here[u] = here[u - 1] + out_on;", "here[u] = here[u - 1] + in_on;", (WRONG, OUTSIDE_WRITE, RACE, UNTOUCHED),
     ),
     Mutant(
-        "even runs: a thread's next vector is its first", ON_SHORT_RUNS, FLAT_COPY,
-        "      there += in_on;\n", "", (WRONG, UNTOUCHED),
+        "even runs: a thread's next vector is its first", ON_SHORT_RUNS, FLAT_COPY, "", "", (WRONG, UNTOUCHED),
+        at="next vector",
     ),
     Mutant(
         "even runs: a third vector as far on as the second", ON_SHORT_RUNS_OF_4, FLAT_COPY,
@@ -200,11 +196,7 @@ MUTANTS = (
         "loads that stay: words change places", ON_LOADS_THAT_STAY, EVICT, "{ %0, %1, %2, %3 }, [%4]",
         "{ %0, %1, %3, %2 }, [%4]", WRONG,
     ),
-    Mutant(
-        "loads that stay: a policy that nothing has made", ON_LOADS_THAT_STAY, EVICT,
-        '  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));\n  {{ vector }} loaded;\n',
-        "  {{ vector }} loaded;\n", OPERAND,
-    ),
+    Mutant("loads that stay: a policy that nothing has made", ON_LOADS_THAT_STAY, EVICT, "", "", OPERAND, at="policy"),
 )  # fmt: skip
 
 LARGE: tuple[Mutant, ...] = ()

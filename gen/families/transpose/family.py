@@ -19,7 +19,7 @@ from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
 from gen.families.transpose.algorithms.gather import Gather
 from gen.families.transpose.algorithms.in_place import SwapTile
-from gen.families.transpose.algorithms.packed import RUN, Packed, longest_run
+from gen.families.transpose.algorithms.packed import Packed, boxes_for
 from gen.families.transpose.algorithms.skinny import Interleave, Skinny, Small, Squares
 from gen.families.transpose.algorithms.tiled import Naive, Tiled
 from gen.families.transpose.algorithms.vectors import ShiftTile, VectorTile, WindowTile
@@ -41,6 +41,7 @@ class Transpose(DenseFamily[MatrixSpec]):
 
     name = "transpose"
     summary = "the axes of an array in another order"
+    most_candidates = 16
     algorithms: Mapping[str, Algorithm[Any, Any]] = {a.name: a for a in _ALGORITHMS}
     named = tuple(literature.literature())
     catalogue: tuple[MatrixSpec, ...] = (TransposeSpec(),)
@@ -84,7 +85,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         if spec.in_place:
             return {**found, MATRICES: prod(planned["data"].shape[:-2])}
         found |= _canonical(spec, planned)
-        return {**found, RUN: longest_run(spec, found)} if len(spec.axes) > 2 else found
+        return {**found, **boxes_for(spec, found)} if len(spec.axes) > 1 else found
 
     def oracle(self, spec: MatrixSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """NumPy's, bit for bit."""
@@ -136,6 +137,11 @@ class Transpose(DenseFamily[MatrixSpec]):
             yield from literature.cases(spec)
         else:
             yield from (self._problem(spec, known) for known in shapes.cases(spec))
+
+    @override
+    def far_cases(self, spec: MatrixSpec) -> Iterator[Extents]:
+        if isinstance(spec, TransposeSpec):
+            yield from (self._problem(spec, known) for known in shapes.far_cases(spec))
 
     def base(self, spec: MatrixSpec, shape_class: str) -> tuple[str, Config]:
         """What was fast on an H100; of the literature's copies, a tile in shared memory."""

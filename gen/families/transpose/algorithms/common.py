@@ -22,8 +22,6 @@ C = TypeVar("C", bound=Config)
 
 MATRICES = "matrices"
 """The extent that says how many square matrices are transposed in place."""
-LITTLE_BYTES = 8 << 20
-"""Of an array whose pieces of several KiB are too few for a large device: its time is that of one block."""
 MAX_DIVIDEND = 2**31 - 2
 """The largest number that templates divide by multiplying."""
 _WHOLE_ROWS = 16  # elements: as many are whole vectors of any element
@@ -77,18 +75,6 @@ class StagedAlgorithm(MatrixAlgorithm[TransposeSpec, C]):
     def inputs(self, spec: TransposeSpec, config: C) -> Mapping[str, object]:
         """Whether the shared memory is dynamic."""
         return {"dynamic": self.dynamic_bytes(spec, config) > 0}
-
-
-def few_pieces(spec: TransposeSpec, extents: Extents) -> str | None:
-    """Why blocks that move pieces of several KiB take longer than threads that move an element each.
-
-    On an H200 `skinny` took 6 to 17 us for 10 KiB to 2 MiB, and `packed` 8 to 23 us for up to 8 MiB, where
-    torch.compile took 4.4 to 8.5 us (bench/potholes-h200.json).
-    """
-    size = extents["rows"] * extents["cols"] * spec.dtype.size
-    for place in range(spec.batches):
-        size *= extents[f"batch{place}"]
-    return f"{size} bytes in pieces are too few blocks for a large device" if size < LITTLE_BYTES else None
 
 
 def matrices(spec: MatrixSpec) -> Expr:

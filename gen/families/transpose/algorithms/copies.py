@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from typing_extensions import override
 
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -27,6 +29,7 @@ from gen.families.transpose.algorithms.common import (
     spanned,
     stays,
 )
+from gen.families.transpose.algorithms.demands import copy_demand, memory, whole_vectors
 from gen.families.transpose.spec import TransposeSpec
 
 
@@ -100,6 +103,24 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
             arguments=(*arguments(spec, tiles.down, tiles.across), *inverses(tiles, self.divisors(spec))),
         )
         return Plan((launch,))
+
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: RowCopyConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand | None:
+        if spec.values is not None:
+            return None
+        tiles, run = self.tiles(spec, config), extents["rows"] * extents["cols"]
+        by_vectors = whole_vectors(spec, extents, alignment, 16) and run * spec.dtype.size % 16 == 0
+        of_vector = 2 * memory(16) + 8 if by_vectors else 5 * memory(4) + memory(16) + 24
+        return copy_demand(
+            spec,
+            extents,
+            blocks=tiles.counted(extents),
+            threads_per_block=config.threads_per_block,
+            vectors=config.unroll,
+            of_thread=config.unroll * of_vector + 20,
+        )
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: RowCopyConfig) -> int:
@@ -276,6 +297,23 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
             arguments=("in", "out", *self.extra_arguments(spec, config)),
         )
         return Plan((launch,))
+
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        slow = self.slow_path_reason(spec, config, extents, alignment) is not None
+        blocks = prod(along.at(extents) for along in self.grid(spec, config))
+        singly = 16 // spec.dtype.size * (2 * memory(spec.dtype.size) + 40)  # loops in which each load is waited for
+        of_vector = singly if slow else 2 * memory(16) + 12
+        return copy_demand(
+            spec,
+            extents,
+            blocks=blocks,
+            threads_per_block=config.threads_per_block,
+            vectors=config.unroll,
+            of_thread=config.unroll * of_vector + (0 if config.even else 10),
+        )
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: FlatCopyConfig) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from typing_extensions import override
 
+from gen.arch import WARP
 from gen.dtypes import U32, U64, DType
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
+from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, Expr, size
 from gen.families.transpose.algorithms.common import (
     MAX_DIVIDEND,
@@ -20,11 +23,14 @@ from gen.families.transpose.algorithms.common import (
     turned,
     turns,
 )
-from gen.families.transpose.algorithms.packed import Axes, axes_of, product
+from gen.families.transpose.algorithms.demands import LINE_BYTES, demand_of, memory, taken, touched
+from gen.families.transpose.algorithms.packed import axes_of, measured, product
 from gen.families.transpose.spec import TransposeSpec
 
 _INDICES = 2**32  # elements are found by numbers of 32 bits
-_MANY = 1 << 20  # elements, from which on a large device has enough threads where each moves several
+_CACHED_BYTES, _CACHED = 32 << 20, 0.6  # of an array whose sectors the second-level cache keeps, and what they cost
+_SCATTERED = 1.5  # by how much more memory takes for sectors of as many lines as a warp has lanes
+_OF_AXIS = 4.5  # slots of a division, and of the step along an axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +66,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         elements, piece = self.elements(spec).at(extents), config.threads_per_block * config.unroll
         if elements > MAX_DIVIDEND - piece:
             return f"it numbers {elements} elements; it takes {MAX_DIVIDEND - piece} at most"
-        axes, pitch = lying(spec), extents[_out_row(spec)]
+        axes, pitch = axes_of(spec), extents[_out_row(spec)]
         steps = zip(axes.extents, axes.in_strides, strict=True)
         furthest = 1 + sum(max(extent.at(extents) - 1, 1) * step.at(extents) for extent, step in steps)
         rows = elements // max(axes.extents[axes.order[-1]].at(extents), 1)
@@ -78,27 +84,18 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         yield make(spec, 3, piece - 1, out_gap=5)
         yield make(spec, piece // 4, 8)
 
-    def slow_path_reason(
-        self, spec: TransposeSpec, config: GatherConfig, extents: Extents, alignment: int
-    ) -> str | None:
-        """Elements must be enough for many threads."""
-        elements = self.elements(spec).at(extents)
-        if config.unroll > 1 and elements < _MANY:
-            return f"{elements} elements are few: a thread should have one of them"
-        return None
-
     def elements(self, spec: TransposeSpec) -> Expr:
         """Of the array."""
-        return product(lying(spec).extents)
+        return product(axes_of(spec).extents)
 
     def inputs(self, spec: TransposeSpec, config: GatherConfig) -> Mapping[str, object]:
         """The axes, and which of the input's each of the output's is."""
-        order = lying(spec).order
+        order = axes_of(spec).order
         return {"axes": len(order), "order": order}
 
     @override
     def plan(self, spec: TransposeSpec, config: GatherConfig) -> Plan:
-        axes = lying(spec)
+        axes = axes_of(spec)
         given: list[str | tuple[DType, Expr]] = ["in", "out"]
         for axis in axes.order[1:]:
             extent = axes.extents[axis]
@@ -112,16 +109,38 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         )
         return Plan((launch,))
 
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: GatherConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        size, axes = spec.dtype.size, measured(axes_of(spec), extents)
+        in_steps, out_steps = (
+            [(axes.extents[a], steps[a]) for a in axes.order] for steps in (axes.in_strides, axes.out_strides)
+        )
+        threads, unroll = config.threads_per_block, config.unroll
+        # A warp looks up its lines; what a block reads of a sector stays in the first-level cache.
+        lines = touched(taken(in_steps, WARP), size, LINE_BYTES, aligned=False)
+        count = min(threads * unroll, prod(axes.extents))
+        read, written = (
+            touched(taken(steps, count), size, SECTOR_BYTES, aligned=False) for steps in (in_steps, out_steps)
+        )
+        divisions, elements = sum(extent > 1 for extent in axes.extents), prod(axes.extents)
+        again = 1 + _SCATTERED * min(lines / WARP, 1.0) if elements * size > _CACHED_BYTES else _CACHED
+        return demand_of(
+            spec,
+            extents,
+            blocks=-(-elements // (threads * unroll)),
+            threads_per_block=threads,
+            read=read * again,
+            written=written,
+            in_flight=unroll * size,
+            instructions=unroll * (_OF_AXIS * max(divisions - 1, 1) + 2 * memory(size) + lines / 2 + 3),
+            prologue=12,
+        )
+
     def bytes_in_flight(self, spec: TransposeSpec, config: GatherConfig) -> int:
         """All elements of a thread: no load need wait for a store, since the arrays do not overlap."""
         return config.unroll * spec.dtype.size
-
-
-def lying(spec: TransposeSpec) -> Axes[Expr]:
-    """The axes of a spec, as `axes_of` has them, and of a matrix."""
-    if spec.axes == (1, 0):
-        return Axes((size("rows"), size("cols")), (size("in_pitch"), ONE), (ONE, size("out_pitch")), (1, 0))
-    return axes_of(spec)
 
 
 def _out_row(spec: TransposeSpec) -> str:

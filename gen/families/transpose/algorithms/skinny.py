@@ -13,6 +13,7 @@ from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I32, U32, U64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -23,16 +24,18 @@ from gen.families.transpose.algorithms.common import (
     between_vectors,
     divisors,
     extents_of_batch,
-    few_pieces,
     inverse_of,
     matrices,
     only_turns,
     tiled_launch,
     turned,
 )
+from gen.families.transpose.algorithms.demands import memory, piece_demand, tile_demand, whole_vectors
 from gen.families.transpose.algorithms.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
 
+_SMALL_SLOTS, _SMALL_SLOTS_BETWEEN_WORDS, _FEW_COLS_SLOTS = 22.0, 36.0, 26.0
+"""Slots for an element of less than a word: in rows that begin at words, in others, and in few columns."""
 MAX_SKINNY_EXTENT = 64
 """So many rows or columns are few."""
 # Of what there are few, whole tiles, elements of the long side beyond them, matrices, elements between rows.
@@ -109,15 +112,6 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
             else:
                 yield turned(spec, few, length, many, in_gap=gap)
 
-    def slow_path_reason(
-        self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, alignment: int
-    ) -> str | None:
-        """There must be enough tiles, and matrices that fill a good part of them."""
-        matrix = extents["rows"] * extents["cols"] * spec.dtype.size
-        if spec.batches and matrix < config.piece // 4:
-            return f"a matrix has {matrix} bytes, and a block's tile {config.piece}"
-        return few_pieces(spec, extents)
-
     def length(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Of a tile along the long side, a multiple of `TILE_LENGTH_MULTIPLE`."""
         across = (size(config.few.value) * spec.dtype.size).at_least(1)
@@ -164,6 +158,32 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
             shared_bytes=self.shared_bytes(spec, config),
         )
         return Plan((launch,))
+
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: SkinnyConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        size, few = spec.dtype.size, extents[config.few.value]
+        length = self.length(spec, config).at(extents)
+        in_cols, pitch = config.few is Few.COLS, "out_pitch" if config.few is Few.COLS else "in_pitch"
+        by_vectors, by_words = (whole_vectors(spec, extents, alignment, width, pitch) for width in (16, 4))
+        of_small = _FEW_COLS_SLOTS if in_cols else _SMALL_SLOTS if by_words else _SMALL_SLOTS_BETWEEN_WORDS
+        of_element = of_small if size < 4 else 4 * memory(size) + 10
+        loads = few * length * size / (16 if in_cols or by_vectors else max(size, 4) if by_words else size)
+        each = few * length * size / loads
+        of_thread = max(loads / config.threads_per_block, 1.0)
+        return tile_demand(
+            spec,
+            extents,
+            tile=(length, few) if in_cols else (few, length),
+            tiles=self.grid(spec, config).at(extents),
+            threads_per_block=config.threads_per_block,
+            of_element=of_element,
+            aligned=by_vectors,
+            at_once=min(4.0, of_thread) * each / size,
+            rounds=of_thread / 4 + (8 if in_cols and size < 4 else 2),  # and what is written in chains
+            shared_bytes=self.shared_bytes(spec, config).at(extents),
+        )
 
     def bytes_in_flight(self, spec: TransposeSpec, config: SkinnyConfig) -> int:
         """Four loads."""
@@ -238,6 +258,27 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
             arguments=arguments(spec, ONE, ONE),
         )
         return Plan((launch,))
+
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: SmallConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        size, area = spec.dtype.size, max(extents["rows"] * extents["cols"], 1)
+        together = max(config.piece // size // area, 1)
+        whole = extents["rows"] * size % 4 == extents["cols"] * size % 4 == 0
+        of_element = 4 * memory(size) + 14 if size >= 4 else _SMALL_SLOTS if whole else _SMALL_SLOTS_BETWEEN_WORDS
+        of_thread = max(together * area * size / 16 / config.threads_per_block, 1.0)
+        return piece_demand(
+            spec,
+            extents,
+            matrices=together,
+            blocks=self.grid(spec, config).at(extents),
+            threads_per_block=config.threads_per_block,
+            of_element=of_element,
+            in_flight=16 * min(of_thread, 4.0),
+            rounds=of_thread / 4 + 2,
+            shared_bytes=(config.piece + 128) * (2 if size < 4 else 1),
+        )
 
     def bytes_in_flight(self, spec: TransposeSpec, config: SmallConfig) -> int:
         """Four vectors."""
@@ -326,6 +367,29 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         shared = self.dynamic_bytes(spec, config)
         block = (config.threads_per_block, 1, 1)
         return tiled_launch(spec, self.tiles(spec, config), block, shared, order=self.order(config))
+
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        size, per, tiles = spec.dtype.size, 16 // spec.dtype.size, self.tiles(spec, config)
+        in_cols = config.few is Few.COLS
+        span = max(tiles.tile_rows, tiles.tile_cols)
+        slow = self.slow_path_reason(spec, config, extents, alignment) is not None
+        fast = (4 * memory(16) + 8) / per + (4 if size < 4 else 1)
+        return tile_demand(
+            spec,
+            extents,
+            tile=(span, config.count) if in_cols else (config.count, span),
+            tiles=tiles.counted(extents),
+            threads_per_block=config.threads_per_block,
+            of_element=4 * memory(size) + 16 if slow else fast,
+            aligned=not slow,
+            at_once=1 if slow else config.count * per,
+            rounds=config.count * per if slow else 1,
+            registers=40 + 8 * config.count,
+            shared_bytes=self.staged_bytes(spec, config),
+        )
 
     def bytes_in_flight(self, spec: TransposeSpec, config: InterleaveConfig) -> int:
         """A vector of each row or column."""
@@ -440,6 +504,30 @@ class Squares(StagedAlgorithm[SquaresConfig]):
             shared_bytes=constant(self.dynamic_bytes(spec, config)),
         )
         return Plan((launch,))
+
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        size, per = spec.dtype.size, self.elements(spec)
+        together = self.together(spec, config).at(extents)
+        slow = self.slow_path_reason(spec, config, extents, alignment) is not None
+        area = extents["rows"] * extents["cols"]
+        busy = min(together * area / per**2 / (config.threads_per_block * config.unroll), 1.0)
+        return piece_demand(
+            spec,
+            extents,
+            matrices=together,
+            blocks=self.grid(spec, config).at(extents),
+            threads_per_block=config.threads_per_block,
+            of_element=4 * memory(size) + 16
+            if slow
+            else (4 * memory(16) + 10) / per + (per / 2 if size < 4 else 0) / per,
+            in_flight=size if slow else busy * config.unroll * per * _VECTOR,
+            rounds=per * per if slow else 1,
+            registers=min(_OTHER_REGISTERS + (config.unroll + 1) * per * 4, 255),
+            shared_bytes=self.staged_bytes(spec, config),
+        )
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: SquaresConfig) -> int:

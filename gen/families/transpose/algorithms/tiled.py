@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from typing_extensions import override
+
+from gen.arch import WARP
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.transpose.algorithms.common import (
@@ -23,6 +27,7 @@ from gen.families.transpose.algorithms.common import (
     turned,
     turns,
 )
+from gen.families.transpose.algorithms.demands import LINE_BYTES, memory, tile_demand, touched
 from gen.families.transpose.literature import COPY, MatrixSpec, MoveSpec
 from gen.families.transpose.spec import TransposeSpec
 
@@ -148,6 +153,29 @@ class Naive(MatrixAlgorithm[MatrixSpec, NaiveConfig]):
         """One launch, repeated."""
         return tiled_launch(spec, self.tiles(spec, config), (config.block_x, config.block_y, 1))
 
+    @override
+    def demand(
+        self, spec: MatrixSpec, config: NaiveConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand | None:
+        if isinstance(spec, MoveSpec) or spec.values is not None:
+            return None
+        size, tiles = spec.dtype.size, self.tiles(spec, config)
+        tile = tiles.tile_rows, tiles.tile_cols
+        if config.order is Lanes.COL:
+            tile = tiles.tile_cols, tiles.tile_rows
+        step = extents["out_pitch" if config.order is Lanes.ROW else "in_pitch"]
+        lines = touched(((min(config.block_x, WARP), step),), size, LINE_BYTES, aligned=False)
+        return tile_demand(
+            spec,
+            extents,
+            tile=tile,
+            tiles=tiles.counted(extents),
+            threads_per_block=config.block_x * config.block_y,
+            of_element=2 * memory(size) + lines / 2 + 4,
+            aligned=False,
+            at_once=config.unroll,
+        )
+
     def bytes_in_flight(self, spec: MatrixSpec, config: NaiveConfig) -> int:
         """All elements of a thread: no load need wait for a store, since the arrays do not overlap."""
         return config.unroll * spec.dtype.size
@@ -246,6 +274,25 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
         block = (config.tile_dim, config.block_rows, 1)
         shared = self.tile_bytes(spec, config) if config.dynamic else 0
         return tiled_launch(spec, self.tiles(spec, config), block, shared, in_kernel=config.in_kernel)
+
+    @override
+    def demand(
+        self, spec: MatrixSpec, config: TiledConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand | None:
+        if isinstance(spec, MoveSpec) or spec.values is not None:
+            return None
+        tiles, threads = self.tiles(spec, config), config.tile_dim * config.block_rows
+        return tile_demand(
+            spec,
+            extents,
+            tile=(tiles.tile_rows, tiles.tile_cols),
+            tiles=tiles.counted(extents),
+            threads_per_block=threads,
+            of_element=4 * memory(spec.dtype.size) + 7,
+            aligned=False,
+            at_once=tiles.tile_rows * tiles.tile_cols / threads,
+            shared_bytes=self.tile_bytes(spec, config),
+        )
 
     def bytes_in_flight(self, spec: MatrixSpec, config: TiledConfig) -> int:
         """A thread's share of the tile, all of which is loaded before the barrier, or with nothing to wait for."""

@@ -14,6 +14,7 @@ from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import Extents, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
+from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -30,6 +31,7 @@ from gen.families.transpose.algorithms.common import (
     tile_edges,
     tiled_launch,
 )
+from gen.families.transpose.algorithms.demands import edge_share, elements_of, memory, tile_demand, whole_vectors
 from gen.families.transpose.spec import TransposeSpec
 
 _MAX_INDEX = 2**31 - 1
@@ -162,6 +164,38 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         return tiled_launch(spec, tiles, block, shared, order=config.block_order)
 
     @override
+    def demand(
+        self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand | None:
+        if spec.values is not None:
+            return None
+        size, per, tiles = spec.dtype.size, self.elements(spec, config), self.tiles(spec, config)
+        tile = tiles.tile_rows, tiles.tile_cols
+        by_vectors = whole_vectors(spec, extents, alignment, config.vec_bytes, "in_pitch", "out_pitch")
+        # Vectors are read, turned, staged, read again and written; what lies between them goes one by one.
+        turned = per / 2 if size < 4 else 0
+        fast = (4 * (memory(config.vec_bytes) + 2) + turned) / per
+        slow = 2 * memory(size) + 2 * memory(size) + 14
+        whole = extents["rows"] % per == extents["cols"] % per == 0
+        edges = edge_share(extents, tile) if by_vectors else 1.0
+        singly = 0.0 if by_vectors and whole else edges
+        words, count = 2 * per * config.vec_bytes // 4, tiles.counted(extents)
+        inside = elements_of(spec, extents) / max(count * tile[0] * tile[1], 1)  # threads outside do little
+        return tile_demand(
+            spec,
+            extents,
+            tile=tile,
+            tiles=count,
+            threads_per_block=config.lanes * config.groups,
+            of_element=(1 - singly) * fast * (0.3 + 0.7 * inside) * (1 + edges / 2) + singly * slow,
+            aligned=by_vectors,
+            at_once=(1 - singly) * per * per + singly,
+            rounds=1 + singly * (per * per - 1),
+            registers=min(_OTHER_REGISTERS + words, 255),
+            shared_bytes=self.staged_bytes(spec, config),
+        )
+
+    @override
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
         return self.elements(spec, config) * config.vec_bytes
 
@@ -273,6 +307,28 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
         halo = self.halo(spec, config)
         return Tiles(rows + halo if halo else rows, size("cols"), config.tile_rows, config.tile_cols, matrices(spec))
 
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: WindowTileConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand | None:
+        if spec.values is not None:
+            return None
+        size, threads = spec.dtype.size, 32 * config.warps
+        again = 1 + self.halo(spec, config) / config.tile_rows
+        edges = edge_share(extents, (config.tile_rows, config.tile_cols))
+        return tile_demand(
+            spec,
+            extents,
+            tile=(config.tile_rows, config.tile_cols),
+            tiles=self.tiles(spec, config).counted(extents),
+            threads_per_block=threads,
+            of_element=(again + 1) * (2 * memory(size) + 1.5 + 3 * edges),
+            aligned=config.align > 0,
+            at_once=config.tile_rows * config.tile_cols / threads,
+            registers=min(30 + config.tile_rows * config.tile_cols // threads * max(size, 4) // 4, 65536 // threads),
+            shared_bytes=self.staged_bytes(spec, config),
+        )
+
     def bytes_in_flight(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
         """A thread's share of the tile."""
         return config.tile_rows * config.tile_cols // (32 * config.warps) * spec.dtype.size
@@ -316,6 +372,30 @@ class ShiftTile(WindowAlgorithm[ShiftTileConfig]):
         per, halo = 4 // spec.dtype.size, config.align // spec.dtype.size
         rows = size("rows") + (halo - 1)
         return Tiles(rows, size("cols"), config.groups * per - halo, 31 * config.chunks * per, matrices(spec))
+
+    @override
+    def demand(
+        self, spec: TransposeSpec, config: ShiftTileConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        per, tiles, threads = 4 // spec.dtype.size, self.tiles(spec, config), 32 * config.warps
+        tile = tiles.tile_rows, tiles.tile_cols
+        again = config.groups * per / tiles.tile_rows * 32 / 31
+        # A word: it is read and shifted, with a shuffle, turned and staged; then two make one that is written.
+        of_word = again * (3 * memory(4) + 4) + 3 * memory(4) + 4
+        edges = edge_share(extents, tile)
+        return tile_demand(
+            spec,
+            extents,
+            tile=tile,
+            tiles=tiles.counted(extents),
+            threads_per_block=threads,
+            of_element=of_word * (1 + 2 * edges) / per,
+            aligned=config.align >= SECTOR_BYTES,
+            at_once=(1 - edges) * self.words(spec, config) * per + edges * 2 * per * per,
+            rounds=4 + edges * (config.groups // config.warps * config.chunks / 2),
+            registers=min(40 + self.words(spec, config), 65536 // threads),
+            shared_bytes=self.staged_bytes(spec, config),
+        )
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
