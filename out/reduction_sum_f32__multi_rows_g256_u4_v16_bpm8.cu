@@ -3,20 +3,22 @@
 // The sum of all f32 elements of an array; of none: 0.
 // For reduced axes with kept ones between them, the fastest of which is reduced: every result has
 // several rows of neighbouring elements, which the threads of a part of a warp, a warp, or one or
-// more blocks read with vector loads, however long the rows are.
+// more blocks read with vector loads, however long the rows are: short ones as one sequence of
+// slots of a vector, long ones in tiles.
 //
-// Launch:   <<<outer * max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1),
-//           256>>>(in, out, partials, tickets, max(min((n + 4095) / 4096, (multiprocessors * 8) /
-//           max(outer, 1)), 1), n, k0, ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2,
-//           r3, rs3)
-// Scratch:  partials, (min(max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1) -
-//           1, 1) * (multiprocessors * 8)) * 4 bytes
-// Scratch:  tickets, (min(max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1) -
-//           1, 1) * (multiprocessors * 8)) * 4 bytes, 0 before the first launch
+// Launch:   <<<outer * (((max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1) -
+//           1) * min(n / 16385, 1)) + 1), 256>>>(in, out, partials, tickets, ((max(min((n + 4095)
+//           / 4096, (multiprocessors * 8) / max(outer, 1)), 1) - 1) * min(n / 16385, 1)) + 1, n,
+//           k0, ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2, r3, rs3)
+// Scratch:  partials, (min((((max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)),
+//           1) - 1) * min(n / 16385, 1)) + 1) - 1, 1) * (multiprocessors * 8)) * 4 bytes
+// Scratch:  tickets, (min((((max(min((n + 4095) / 4096, (multiprocessors * 8) / max(outer, 1)), 1)
+//           - 1) * min(n / 16385, 1)) + 1) - 1, 1) * (multiprocessors * 8)) * 4 bytes, 0 before
+//           the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 a8c986be21cedeb4
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 3dc2f5b9669c3f23
 //
 // Written by gen: change the template, not this file.
 
@@ -185,15 +187,15 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const bool aligned = (address | strides * sizeof(Item)) % kVecBytes == 0;
   const long long slots = aligned ? r3 / kVecItems : (r3 + kVecItems - 2) / kVecItems + 1;
   const long long reduced[kAxes] = {r0, r1, r2, slots};
-  const long long row_strides[kAxes] = {rs0, rs1, rs2, 0};
   const long long all_slots = r0 * r1 * r2 * slots;
   // The thread's first slot and the way to its next, as places: no division within the loop.
   long long place[kAxes], apart[kAxes];
   split_index(first, reduced, place);
   split_index(team, reduced, apart);
+  const long long row_strides[kAxes] = {rs0, rs1, rs2, 0};
 
   Seen seen = nothing_seen();
-  State ends = identity();  // of elements in slots that a row does not fill
+  State ends = identity();  // of elements that no vector of their row holds
   for (long long i = first; i < all_slots; i += kUnroll * team) {
     Vector loaded[kUnroll];
     long long start[kUnroll];  // where the slot begins in its row
@@ -230,7 +232,9 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
 #pragma unroll
           for (int item = 0; item < kVecItems; ++item) {
             const long long at = start[u] + item;
-            if (at >= 0 && at < r3) ends = combine(ends, lift(loaded[u].items[item]));
+            if (at >= 0 && at < r3) {
+              ends = combine(ends, lift(loaded[u].items[item]));
+            }
           }
         }
       }

@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"block_reduce": "shared", "threads_per_block": 128, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 b6d6b46764f3e023
+// Template: reduction/single.cu.jinja, with its partials sha256 5695c9d8f8d58439
 //
 // Written by gen: change the template, not this file.
 

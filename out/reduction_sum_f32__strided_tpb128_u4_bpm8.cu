@@ -15,7 +15,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 2f2fc0792ff96b13
+// Template: reduction/strided.cu.jinja, with its partials sha256 7c7c5dee152545f2
 //
 // Written by gen: change the template, not this file.
 

@@ -35,8 +35,7 @@ def test_features_of_specs_meet_each_other_and_every_algorithm() -> None:
     dtypes = {dtype.name for dtype in NUMBERS}
     seen = {(operator(made), made.spec.operands[0].dtype.name, made.algorithm.name) for made in COVER}
     assert {pair[:2] for pair in seen} == set(product(labels, dtypes))
-    no_places = set(product(("argmin", "argmax"), ("multi_rows", "multi_columns")))  # which these do not keep
-    assert {pair[::2] for pair in seen} == set(product(labels, ALGORITHMS)) - no_places
+    assert {pair[::2] for pair in seen} == set(product(labels, ALGORITHMS))
     assert {pair[1:] for pair in seen} == set(product(dtypes, ALGORITHMS))
     keeps = {(made.algorithm.name, made.spec.to_json()["keepdims"]) for made in COVER}
     assert keeps == set(product(ALGORITHMS, (False, True)))

@@ -122,6 +122,7 @@ def test_operators_and_types_equal_numpy_along_any_axes(algorithm: str, host_run
     equals_numpy()
 
 
+@pytest.mark.exhaustive
 def test_every_family_case_of_some_operators(host_runner: HostRunner) -> None:
     variants = [made for name in HALVES for made in tuple(proven(name))[::9]]
     kernels = load(host_runner, variants, host_runner.limits)

@@ -78,7 +78,8 @@ def problems(made: Variant, runner: HostRunner) -> Iterator[tuple[Extents, HostR
 
 def variants(name: str, op: str) -> list[Variant]:
     algorithm = FAMILY.algorithms[name]
-    made = spec(op, axis={"rows": (1,), "columns": (0,), "stream": (0,), "strided": (0, 2)}.get(name))
+    flat = {"flat_columns": (0, 2), "flat_rows": (0, 2)}
+    made = spec(op, axis={"rows": (1,), "columns": (0,), "stream": (0,), "strided": (0, 2), **flat}.get(name))
     return [variant(FAMILY, made, algorithm, config) for config in pairwise(search_space(algorithm, made))]
 
 
@@ -88,6 +89,7 @@ def counter(cache: Path) -> HostRunner:
     return HostRunner(H100, cache=cache, text=counting)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_roundings_of_a_sum_are_those_on_its_longest_path(name: str, counter: HostRunner) -> None:
     made = variants(name, "sum")[::3]

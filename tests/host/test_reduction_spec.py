@@ -236,4 +236,4 @@ def test_the_whole_space_of_a_spec_stays_small() -> None:
     for op, axis in (("sum", None), ("sum", (0,)), ("sum", (-1,)), ("argmax", (1,))):
         made = spec(op, F32, axis=axis)
         searched = sum(len(search_space(algorithm, made)) for algorithm in FAMILY.algorithms.values())
-        assert 50 < searched < 3500
+        assert 50 < searched < 4000

@@ -20,6 +20,8 @@ COLUMNS = "reduction/columns.cu.jinja"
 STREAM = "reduction/stream.cu.jinja"
 STRIDED = "reduction/strided.cu.jinja"
 MULTI_ROWS, MULTI_COLUMNS = "reduction/multi_rows.cu.jinja", "reduction/multi_columns.cu.jinja"
+FLAT_COLUMNS, FLAT_ROWS = "reduction/flat_columns.cu.jinja", "reduction/flat_rows.cu.jinja"
+STATE = "reduction/_state.cu.jinja"
 END_OF_RESULT = "reduction/_end_of_result.cu.jinja"
 STRIPS = "reduction/_columns.cu.jinja"
 AXES = "reduction/_axes.cu.jinja"
@@ -35,7 +37,14 @@ ON_STRIDED_TWICE = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8_secondpass"
 ON_STRIDED = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8"
 ON_MULTI_ROWS = "reduction_sum_f32_axis0x2__multi_rows_g8_u2_v16_bpm8"
 ON_MULTI_BLOCKS = "reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8"
+ON_MULTI_TILES = "reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8_tiles"
 ON_MULTI_COLUMNS = "reduction_sum_f32_axis0x2__multi_columns_x16_y8_u2_v16"
+ON_FLAT_COLUMNS = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4"
+ON_FLAT_AXES = "reduction_sum_f32_axis0x2__flat_columns_a4_tpb128_c32_u4"
+ON_FLAT_TICKET = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4_ticket"
+ON_FLAT_ROWS = "reduction_sum_f32_axis1__flat_rows_a1_g8_u4"
+ON_FLAT_VECTORS = "reduction_sum_f32_axis0x2__flat_rows_a2_g8_u4_v16"
+ON_FLAT_VARIANCE = "reduction_var_f32_axis1__flat_rows_a1_g8_u4"
 
 
 MUTANTS = (
@@ -297,6 +306,26 @@ MUTANTS = (
         "multi_rows: blocks read the same", ON_MULTI_BLOCKS, MULTI_ROWS, "static_cast<long long>(split) * kGroup",
         "0LL * kGroup", WRONG,
     ),
+    Mutant(
+        "multi_rows: a vector too many of the last tile [2]", ON_MULTI_TILES, MULTI_ROWS,
+        "if (i + u * kGroup < vectors) loaded", "if (i + u * kGroup <= vectors) loaded", (OUTSIDE_READ, WRONG),
+        at="last tile",
+    ),
+    Mutant(
+        "multi_rows: heads of tiled rows dropped [1]", ON_MULTI_TILES, MULTI_ROWS, "threadIdx.x < head", "false", WRONG,
+    ),
+    Mutant(
+        "multi_rows: tails of tiled rows dropped [1]", ON_MULTI_TILES, MULTI_ROWS, "threadIdx.x < r3 - behind", "false",
+        WRONG,
+    ),
+    Mutant(
+        "multi_rows: blocks begin with the same tile", ON_MULTI_TILES, MULTI_ROWS, "split_index(split, reduced, place)",
+        "split_index(0, reduced, place)", WRONG,
+    ),
+    Mutant(
+        "multi_rows: a tile too few", ON_MULTI_TILES, MULTI_ROWS, "(r3 / kVecItems + kTile - 1) / kTile",
+        "r3 / kVecItems / kTile", WRONG,
+    ),
     # multi_columns
     Mutant(
         "multi_columns: vectors of columns that are not there", ON_MULTI_COLUMNS, MULTI_COLUMNS,
@@ -317,6 +346,105 @@ MUTANTS = (
     Mutant(
         "multi_columns: matrices exchanged [6]", ON_MULTI_COLUMNS, MULTI_COLUMNS, "{1, k0, k1, k2}", "{1, k0, k2, k1}",
         (OUTSIDE_READ, WRONG),
+    ),
+    # flat_columns
+    Mutant(
+        "flat_columns: no barrier in the tree [5]", ON_FLAT_COLUMNS, FLAT_COLUMNS, "", "", (RACE, UNINITIALISED),
+        at="tree barrier",
+    ),
+    Mutant(
+        "flat_columns: an odd row dropped", ON_FLAT_COLUMNS, FLAT_COLUMNS, "half = (rows + 1) / 2", "half = rows / 2",
+        (WRONG, RACE),
+    ),
+    Mutant(
+        "flat_columns: blocks read the same", ON_FLAT_COLUMNS, FLAT_COLUMNS, "first = split * rows + y", "first = y",
+        WRONG,
+    ),
+    Mutant(
+        "flat_columns: an element too many [2]", ON_FLAT_COLUMNS, FLAT_COLUMNS,
+        "if (row + u * team < n) loaded[u] = top[(row", "if (row + u * team <= n) loaded[u] = top[(row", OUTSIDE_READ,
+    ),
+    Mutant(
+        "flat_columns: last elements dropped [1]", ON_FLAT_COLUMNS, FLAT_COLUMNS, "if (row + u * team < n) state",
+        "if (row + (kUnroll - 1) * team < n) state", WRONG,
+    ),
+    Mutant(
+        "flat_columns: results that are not there are read", ON_FLAT_COLUMNS, FLAT_COLUMNS,
+        "is_active = y < rows && result < results", "is_active = y < rows", "hang",
+    ),
+    Mutant(
+        "flat_columns: results past the last", ON_FLAT_COLUMNS, FLAT_COLUMNS, "if (y == 0 && result < results) write",
+        "if (y == 0) write", (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "flat_columns: all threads of a column hand over", ON_FLAT_COLUMNS, FLAT_COLUMNS, "y == 0 && result", "result",
+        (WRONG, RACE, AGAIN), at="first threads",
+    ),
+    Mutant(
+        "flat_columns: no barrier before states are used again", ON_FLAT_COLUMNS, FLAT_COLUMNS, "", "", (RACE, WRONG),
+        at="states barrier",
+    ),
+    Mutant(
+        "flat_columns: the last block adds its own state once a thread", ON_FLAT_COLUMNS, FLAT_COLUMNS,
+        "    if (y > 0) state = identity();\n", "", WRONG,
+    ),
+    Mutant(
+        "flat_columns: axes exchanged [6]", ON_FLAT_AXES, FLAT_COLUMNS, "offset_of(place_of_result, kept_strides)",
+        "offset_of(place_of_result, strides)", (OUTSIDE_READ, WRONG),
+    ),
+    Mutant(
+        "flat_columns: no barrier after the partials", ON_FLAT_TICKET, FLAT_COLUMNS, "", "", RACE,
+        at="partials barrier",
+    ),
+    Mutant("flat_columns: no fence after the partials", ON_FLAT_TICKET, FLAT_COLUMNS, "", "", RACE, at="fence"),
+    Mutant(
+        "flat_columns: no fence after the ticket", ON_FLAT_TICKET, FLAT_COLUMNS, "if (is_last_block) __threadfence();",
+        "", RACE,
+    ),
+    Mutant(
+        "flat_columns: no barrier after the ticket", ON_FLAT_TICKET, FLAT_COLUMNS, "", "", (UNINITIALISED, RACE),
+        at="ticket barrier",
+    ),
+    Mutant(
+        "flat_columns: counter not reset", ON_FLAT_TICKET, FLAT_COLUMNS, "atomicInc(tickets + group, splits - 1)",
+        "atomicAdd(tickets + group, 1)", AGAIN,
+    ),
+    Mutant(
+        "flat_columns: the last partial left out", ON_FLAT_TICKET, FLAT_COLUMNS, "is_active && block < splits;",
+        "is_active && block + 1 < splits;", WRONG,
+    ),
+    # flat_rows
+    Mutant(
+        "flat_rows: results that are not there are read", ON_FLAT_ROWS, FLAT_ROWS, 'else "result < results" %}',
+        'else "true" %}', OUTSIDE_READ,
+    ),
+    Mutant(
+        "flat_rows: results past the last", ON_FLAT_ROWS, FLAT_ROWS, "lane == 0 && result < results", "lane == 0",
+        OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "flat_rows: every lane writes", ON_FLAT_ROWS, FLAT_ROWS, "lane == 0 && result < results", "result < results",
+        RACE,
+    ),
+    Mutant(
+        "flat_rows: last elements dropped [1]", ON_FLAT_ROWS, FLAT_ROWS, "if (i + u * kGroup < n) state",
+        "if (i + (kUnroll - 1) * kGroup < n) state", WRONG,
+    ),
+    Mutant(
+        "flat_rows: rows taken for aligned", ON_FLAT_VECTORS, FLAT_ROWS,
+        "(address | apart_in_memory * sizeof(Item))", "address", (MISALIGNED, WRONG),
+    ),
+    Mutant(
+        "flat_rows: last vectors dropped [1]", ON_FLAT_VECTORS, FLAT_ROWS, "if (i + u * kGroup < vectors) {",
+        "if (i + (kUnroll - 1) * kGroup < vectors) {", WRONG, at="last vectors",
+    ),
+    Mutant(
+        "flat_rows: vectors and elements", ON_FLAT_VECTORS, FLAT_ROWS, '"!by_vectors && result < results"',
+        '"result < results"', WRONG,
+    ),
+    Mutant(
+        "flat_rows: a short run without its last element", ON_FLAT_VARIANCE, STATE, "if (i < count)",
+        "if (i < count - 1)", WRONG, at="few",
     ),
 )  # fmt: skip
 

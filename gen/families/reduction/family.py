@@ -17,6 +17,7 @@ from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Famil
 from gen.families.config import Config, pairwise
 from gen.families.reduction import heuristics, shapes
 from gen.families.reduction.algorithms.columns import Columns, Stream
+from gen.families.reduction.algorithms.flat import FlatColumns, FlatRows
 from gen.families.reduction.algorithms.grid import Cluster, Flags, Grid, Strided
 from gen.families.reduction.algorithms.literature import NAMED, Interleaved, Nested, Shfl, Tree
 from gen.families.reduction.algorithms.rows import Rows, Single
@@ -30,6 +31,7 @@ _AXES: Mapping[str, tuple[tuple[int, ...] | None, ...]] = {  # along which each 
     "grid": (None, (-1,)), "flags": (None, (1,)), "cluster": (None, (-1,), (1, 2)), "single": (None, (0,)),
     "rows": ((-1,), (1, 2), ()), "columns": ((0,), (0, 1), (1,)), "stream": ((0,), (0, 1)), "strided": ((0, 2), None),
     "multi_rows": ((0, 2), (-3, -1), None), "multi_columns": ((0, 2), (1,)),
+    "flat_columns": ((0,), (0, 2), (1,)), "flat_rows": ((1,), (0, 2), None),
 }  # fmt: skip
 
 
@@ -51,6 +53,8 @@ class Reduction(Family[ReductionSpec]):
                 Stream(),
                 MultiRows(),
                 MultiColumns(),
+                FlatColumns(),
+                FlatRows(),
                 Strided(),
             ),
             *(Interleaved(), Shfl(), Tree(), Nested()),  # the literature's
@@ -65,6 +69,8 @@ class Reduction(Family[ReductionSpec]):
         "strided": ReductionSpec(axis=(0, 2)),
         "multi_rows": ReductionSpec(axis=(0, 2)),
         "multi_columns": ReductionSpec(axis=(0, 2)),
+        "flat_columns": ReductionSpec(axis=(0, 2)),
+        "flat_rows": ReductionSpec(axis=(0, 2)),
     }
     templates = templates_root()
     label_help = (
@@ -123,6 +129,14 @@ class Reduction(Family[ReductionSpec]):
     @override
     def shape_class(self, spec: ReductionSpec, extents: Extents, alignment: int = WIDEST) -> str:
         return shapes.shape_class(extents).value
+
+    @override
+    def first_stays(self, shape_class: str) -> float:
+        """Of one result what comes first was swept at many sizes; else the least estimate is the better choice.
+
+        By bench/estimates-h200.json.
+        """
+        return super().first_stays(shape_class) if shapes.ShapeClass(shape_class) in shapes.SWEPT else 0.97
 
     def can_share_tuning(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
         """The same along other axes: once they are merged, a class tells what lies where."""

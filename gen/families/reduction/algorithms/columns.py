@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 
 from typing_extensions import override
@@ -19,9 +20,12 @@ from gen.families.reduction.algorithms.common import (
     Combine,
     ReductionAlgorithm,
     beyond_resident,
+    built,
     combine_roundings,
     demand_of,
     few_second_passes,
+    halving_roundings,
+    handed_quarters,
     has_rows,
     holds_no_element,
     never_resident,
@@ -37,6 +41,8 @@ MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
 MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
 FEW_STRIPS = 4
 """Strips of a matrix up to which the one with columns that fill no vector is what all wait for."""
+CODE_OF_LOAD = 3
+"""Instructions of ways that are not taken, of which some are fetched all the same, for each element loaded at once."""
 QUOTIENT_ROUNDS = 0.1
 """The quotient and what depends on it, of one element's moments, over the latency of a load."""
 
@@ -85,11 +91,11 @@ def columns_demand(
     return demand_of(
         spec, extents, blocks=matrices * strips * splits, threads_per_block=columns_x * rows_y,
         busy=columns / (strips * columns_x * items) * min(rows, 1.0), vectors=max(rows, 1.0),
-        at_once=unroll, vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
-        more_rounds=(items - 1) * max(rows / unroll, 1.0) * by_elements + quotients,
-        more_instructions=items * (10 * rows_y.bit_length() + 10),
-        combine=combine if splits > 1 else None,
-        shared_bytes=rows_y * columns_x * items * state_of(spec).bytes,
+        at_once=unroll / (items if by_elements else 1), vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
+        more_rounds=quotients,
+        more_instructions=items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
+        combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
+        shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
     )  # fmt: skip
 
 
@@ -161,7 +167,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
         """Neighbouring columns."""
         if form(extents) is not Form.COLUMNS:
             return "it takes columns"
-        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+        return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: ColumnsConfig) -> Iterator[Extents]:
         """Matrices of which the last strip has 1, 2, all but 1 and all of its columns, and the last tile some rows."""
@@ -199,7 +205,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.rows_y
-        splits = self.splits(spec, config).at({**extents, **limits.sizes()})
+        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
         own, folds = loads_of_thread(n, config.unroll, threads, splits, run=config.unroll)
         runs = extents["inner"] % (config.vec_bytes // spec.dtype.size) == 0  # else some columns fill no vector
         share = Share(chain(own), chain(folds if runs else own), config.unroll)
@@ -215,7 +221,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
         return columns_demand(
             spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
             combine=config.combine, columns=extents["inner"], matrices=extents["outer"],
-            strips=self.strips(spec, config).at(sizes), splits=self.splits(spec, config).at(sizes),
+            strips=built(self.strips, spec, config).at(sizes), splits=built(self.splits, spec, config).at(sizes),
             aligned=gcd(pitches, alignment) % config.vec_bytes == 0,
         )  # fmt: skip
 
@@ -308,13 +314,18 @@ class Stream(ReductionAlgorithm[StreamConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
         sizes = {**extents, **limits.sizes()}
-        blocks, active, columns = self.blocks(spec, config).at(sizes), self.active(config).at(sizes), extents["inner"]
+        blocks, active, columns = (
+            built(self.blocks, spec, config).at(sizes),
+            built(self.active, config).at(sizes),
+            extents["inner"],
+        )
         n, items = extents["n"], config.vec_bytes // spec.dtype.size
         own, folds = loads_of_thread(n * columns // items, config.unroll, blocks * active, run=config.unroll)
         share = Share(chain(own), chain(folds), config.unroll)
         ends = 2 * -(-(items - 1) // columns)  # of a column, before the first vector and behind the last
-        combined = tree(min(active * items // columns, n)) + ends
-        combined += combine_roundings(config.combine, blocks, max(config.threads_per_block // columns, 1), tree)
+        teams = max(config.threads_per_block // columns, 1)
+        combined = halving_roundings(active * items // columns, n) + ends
+        combined += combine_roundings(config.combine, blocks, teams, partial(halving_roundings, teams))
         return roundings(spec, n, share, combined)
 
     @override
@@ -322,7 +333,7 @@ class Stream(ReductionAlgorithm[StreamConfig]):
         self, spec: ReductionSpec, config: StreamConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         sizes = {**extents, **limits.sizes()}
-        blocks, active = self.blocks(spec, config).at(sizes), self.active(config).at(sizes)
+        blocks, active = built(self.blocks, spec, config).at(sizes), built(self.active, config).at(sizes)
         vectors = max(extents["n"] * extents["inner"] * spec.dtype.size / config.vec_bytes / (blocks * active), 0.01)
         items = config.vec_bytes // spec.dtype.size
         levels = (active * items // extents["inner"]).bit_length()
@@ -331,6 +342,7 @@ class Stream(ReductionAlgorithm[StreamConfig]):
             busy=active / config.threads_per_block * min(vectors, 1.0), vectors=max(vectors, 1.0),
             at_once=config.unroll, vec_bytes=config.vec_bytes, more_rounds=1.0,
             more_instructions=levels * items * 10 + 60, combine=config.combine if blocks > 1 else None,
+            handed=(blocks - 1) * extents["inner"] * handed_quarters(spec),
             shared_bytes=config.threads_per_block * items * state_of(spec).bytes,
         )  # fmt: skip
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from math import prod
+from functools import lru_cache
+from math import ceil, prod
 from typing import TypeVar
 
 from typing_extensions import override
 
 from gen.arch import MAX_THREADS_PER_MULTIPROCESSOR, WARP, Limits
 from gen.dtypes import U32, U64, DType, LoadModifier
-from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
+from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch, plan_of
 from gen.families.config import Config
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr
+from gen.families.expr import ONE, Expr, constant
 from gen.families.reduction.oracle import chain, tree
+from gen.families.reduction.shapes import MOST_GROUPS
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
 C = TypeVar("C", bound=Config)
+E = TypeVar("E")
 
 SEVERAL_WAVES = 64
 """Blocks for each multiprocessor that come one after another: several times what it holds."""
@@ -27,6 +30,13 @@ LANE_CHAINS = 4
 """Chains in which one thread combines the states of a warp: `kLaneChains` in the template."""
 TAKEN_AT_ONCE = 4
 """States that a thread waits for at once: `kBatch` in the template."""
+ROUNDS_ALONE = 4
+"""Rounds of loads up to which one block takes no longer than several that wait for each other."""
+AXES = tuple(
+    name for axis in (f"{letter}{place}" for letter in "kr" for place in range(MOST_GROUPS))
+    for name in (axis, f"{axis[0]}s{axis[1]}")
+)  # fmt: skip
+"""Extents and strides of the kept axes, then of the reduced ones, slowest first."""
 
 
 class Combine(Enum):
@@ -47,6 +57,16 @@ class ReductionAlgorithm(Algorithm[ReductionSpec, C]):
     def spec_inputs(self, spec: ReductionSpec) -> Mapping[str, object]:
         return {"s": state_of(spec), "rows": has_rows(spec)}
 
+    def blocks_of_plan(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
+        """Blocks of the first launch."""
+        return plan_of(self, spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
+
+
+@lru_cache(maxsize=4096)
+def built(formula: Callable[..., E], *given: object) -> E:
+    """An expression of an algorithm for a spec and a config, made once: dispatch asks for it often."""
+    return formula(*given)
+
 
 def has_rows(spec: ReductionSpec) -> bool:
     """Whether there may be more than one result."""
@@ -61,6 +81,15 @@ def outputs(spec: ReductionSpec) -> tuple[str, ...]:
 def holds_no_element(spec: ReductionSpec, vec_bytes: int) -> str | None:
     """Why vectors of so many bytes cannot be loaded: an element is larger."""
     return f"vec_bytes {vec_bytes} holds no {spec.dtype.name}" if vec_bytes < spec.dtype.size else None
+
+
+def handed_quarters(spec: ReductionSpec) -> int:
+    """Quarters of a sector's atomic that it takes to hand over a state: one for each word and state in the sector.
+
+    A warp hands over one word of each of its states at once, and neighbouring states share sectors if they are small.
+    """
+    words = state_of(spec).bytes // U32.size
+    return words * min(words, 4)
 
 
 def never_resident(combine: Combine, threads_per_block: int, blocks_per_sm: int) -> str | None:
@@ -165,8 +194,22 @@ def shared_plan(
     return Plan((launch, last), memory)
 
 
+def split_after(n: Expr, tile: Expr | int, most: Expr) -> Expr:
+    """Blocks that share n elements of a result: one for each tile that is read at once, and one alone for few tiles.
+
+    Args:
+        n: elements, or rows of them.
+        tile: of these, that a block reads at once.
+        most: blocks of a result.
+    """
+    several = (n // (constant(tile) * ROUNDS_ALONE + 1)).at_most(1)
+    return (n.ceil_div(tile).at_most(most).at_least(1) - 1) * several + 1
+
+
 TICKET_SECONDS, FLAGS_SECONDS = 2.0e-6, 1.2e-6
 """From the end of the last block's loads to the results of blocks that share them: fences, an atomic, a wait."""
+TAKEN_SECONDS, READ_SECONDS = 0.22e-9, 0.03e-9
+"""Of one block, for each quarter of a sector of partial results that it takes over, by an atomic, or reads."""
 BLOCK_REDUCE_SECONDS = 0.3e-6
 OVERHEAD_INSTRUCTIONS = 60
 """Of a thread before its first load and after its last."""
@@ -180,14 +223,16 @@ def demand_of(
     threads_per_block: int,
     busy: float,
     vectors: float,
-    at_once: int,
+    at_once: float,
     vec_bytes: int,
     walk: float = 0.0,
     more_rounds: float = 0.0,
     more_instructions: float = 0.0,
     combine: Combine | None = None,
+    handed: int = 0,
     shared_bytes: int = 0,
     moved_share: float = 1.0,
+    reduces: bool = True,
 ) -> Demand:
     """What threads that read vectors ask of a device.
 
@@ -204,8 +249,10 @@ def demand_of(
         more_rounds: of loads that wait for each other, beside those of whole vectors.
         more_instructions: of a thread, beside those for vectors.
         combine: the strategy of blocks that share results; None where none do.
+        handed: quarters of sectors of partial results that one block takes over from others.
         shared_bytes: of a block.
         moved_share: bytes that memory moves for a byte of the elements.
+        reduces: whether warps of a block combine their states.
     """
     state, items = state_of(spec), vec_bytes // spec.dtype.size
     if state.bytes_summed or state.packed:
@@ -218,24 +265,36 @@ def demand_of(
     elements = prod([extents.get("outer", 1), extents["n"], extents.get("inner", 1)])
     results = extents.get("outer", 1) * extents.get("inner", 1)
     moved = elements * spec.dtype.size * moved_share + results * sum(dtype.size for _, _, dtype in spec.results)
+    taken = {Combine.FLAGS: TAKEN_SECONDS, Combine.TICKET: READ_SECONDS}.get(combine, 0.0) if combine else 0.0
     shared = {Combine.TICKET: TICKET_SECONDS, Combine.FLAGS: FLAGS_SECONDS}.get(combine, 0.0) if combine else 0.0
     return Demand(
         moved_bytes=moved,
         blocks=max(blocks, 1),
         threads_per_block=threads_per_block,
         bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes,
-        rounds=max(vectors / at_once, 1.0) + more_rounds,
+        rounds=max(ceil(vectors / at_once), 1) + more_rounds,
         instructions=OVERHEAD_INSTRUCTIONS + more_instructions + busy * vectors * (6 + walk + items * of_item),
-        registers=min(32 + at_once * vec_bytes // U32.size + items * state.bytes // U32.size // 2, 128),
+        registers=min(32 + round(at_once) * vec_bytes // U32.size + items * state.bytes // U32.size // 2, 128),
         shared_bytes=shared_bytes,
         launches=2 if combine is Combine.SECOND_PASS else 1,
-        end_seconds=shared + BLOCK_REDUCE_SECONDS * (threads_per_block > WARP),
+        serial_instructions=more_instructions,
+        end_seconds=shared + taken * handed + BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP),
     )
 
 
 def block_roundings(states: int) -> int:
     """Roundings of a block reduce by shuffles of so many states: those of each warp, then those of the warps."""
     return tree(min(states, WARP)) + tree(-(-states // WARP))
+
+
+def halving_roundings(rows: int, states: int) -> int:
+    """Those where rows of threads are halved, the odd one last, and only the first so many states are no identity."""
+    found, left = 0, min(rows, states)
+    while rows > 1:
+        rows = (rows + 1) // 2
+        found += left > rows
+        left = min(left, rows)
+    return found
 
 
 def lane_roundings(states: int) -> int:

@@ -24,9 +24,11 @@ from gen.families.reduction.algorithms.common import (
     arguments,
     beyond_resident,
     block_roundings,
+    built,
     combine_roundings,
     demand_of,
     few_second_passes,
+    handed_quarters,
     has_rows,
     holds_no_element,
     lane_roundings,
@@ -82,7 +84,7 @@ class Sharing(ReductionAlgorithm[C]):
         """Rows of neighbouring elements."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
             return "it takes elements that follow each other along the reduced axes"
-        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+        return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: C) -> Iterator[Extents]:
         """Rows of which the last of a block's tiles has 1, 2, all but 1 and all of its elements."""
@@ -116,7 +118,7 @@ class Sharing(ReductionAlgorithm[C]):
     @override
     def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.threads_per_block
-        blocks = self.blocks(spec, config).at({**extents, **limits.sizes()})
+        blocks = built(self.blocks, spec, config).at({**extents, **limits.sizes()})
         reduce = partial(self.block_reduce, spec)
         combined = combine_roundings(self.combine(config), blocks, threads, reduce)
         share = Share.of_tiles(spec, n, config.unroll, config.vec_bytes, threads, blocks)
@@ -124,14 +126,16 @@ class Sharing(ReductionAlgorithm[C]):
 
     @override
     def demand(self, spec: ReductionSpec, config: C, extents: Extents, alignment: int, limits: Limits) -> Demand:
-        blocks = self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
+        blocks = self.blocks_of_plan(spec, config, extents, limits)
         vectors = max(extents["n"] * spec.dtype.size / config.vec_bytes, 1.0) * extents.get("outer", 1)
-        threads = blocks * config.threads_per_block
+        threads = max(blocks, 1) * config.threads_per_block  # of no rows there are no blocks
         shared = blocks > extents.get("outer", 1)
         return demand_of(
             spec, extents, blocks=blocks, threads_per_block=config.threads_per_block,
             busy=min(vectors / threads, 1.0), vectors=max(vectors / threads, 1.0), at_once=config.unroll,
-            vec_bytes=config.vec_bytes, more_instructions=40, combine=self.combine(config) if shared else None,
+            vec_bytes=config.vec_bytes, more_instructions=40 + 10 * config.threads_per_block // WARP,
+            combine=self.combine(config) if shared else None,
+            handed=(blocks // max(extents.get("outer", 1), 1) - 1) * handed_quarters(spec) * shared,
         )  # fmt: skip
 
     @override
@@ -354,7 +358,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
         """Only what has no simpler form."""
         if form(extents) is not Form.STRIDED:
             return "it takes arrays whose axes do not merge to a matrix"
-        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+        return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: StridedConfig) -> Iterator[Extents]:
         """Elements apart of which the last of a block's tiles has 1, 2, all but 1 and all."""
@@ -390,7 +394,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.threads_per_block
-        splits = self.splits(config).at({**extents, **limits.sizes()})
+        splits = built(self.splits, config).at({**extents, **limits.sizes()})
         own = chain(-(-n // (splits * threads)))
         combined = combine_roundings(config.combine, splits, threads, block_roundings)
         return roundings(spec, n, Share(own, own), block_roundings(min(threads, n)) + combined)
@@ -399,7 +403,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
     def demand(
         self, spec: ReductionSpec, config: StridedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        splits = self.splits(config).at({**extents, **limits.sizes()})
+        splits = built(self.splits, config).at({**extents, **limits.sizes()})
         threads = splits * config.threads_per_block
         # Neighbouring threads read elements of which memory moves whole sectors.
         apart = extents["rs3"] * spec.dtype.size

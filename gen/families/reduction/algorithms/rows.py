@@ -18,6 +18,7 @@ from gen.families.expr import ONE, Expr, size
 from gen.families.reduction.algorithms.common import (
     ReductionAlgorithm,
     block_roundings,
+    built,
     demand_of,
     has_rows,
     holds_no_element,
@@ -84,7 +85,7 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         alone = config.group > WARP and extents.get("outer", 1) >= MANY_ROWS
         if extents["n"] > MOST_OF_THREAD * config.group and not alone:
             return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
-        return beyond_grid(self.blocks(config).at(extents))
+        return beyond_grid(built(self.blocks, config).at(extents))
 
     def edge_cases(self, spec: ReductionSpec, config: RowsConfig) -> Iterator[Extents]:
         """Rows of which the last round has 1, 2, all but 1 and all elements; the last block as many rows."""
@@ -132,6 +133,7 @@ class Rows(ReductionAlgorithm[RowsConfig]):
             at_once=min(config.unroll, -(-vectors // config.group)) * config.rows_at_once, vec_bytes=config.vec_bytes,
             more_rounds=1.5 * ends,
             more_instructions=(12 * config.group.bit_length() + 40 * ends) * config.rows_at_once,
+            reduces=config.group > WARP,
         )  # fmt: skip
 
     @override

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import gcd
 
 from typing_extensions import override
@@ -16,34 +17,34 @@ from typing_extensions import override
 from gen.arch import WARP, Limits
 from gen.dtypes import I64, U32
 from gen.families.base import Extents, Launch, Plan, beyond_grid
-from gen.families.config import Config, tunable
+from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.columns import columns_demand, no_registers, no_shared_room
 from gen.families.reduction.algorithms.common import (
+    AXES,
     Combine,
     ReductionAlgorithm,
     block_roundings,
+    built,
     combine_roundings,
     demand_of,
     holds_no_element,
     outputs,
     shared_plan,
+    split_after,
 )
-from gen.families.reduction.oracle import Share, chain, roundings, tree
+from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import MOST_GROUPS, Form, ShapeClass, edges, form, several_axes
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
 THREADS_PER_BLOCK = 256
 MOST_COUNTED_ROWS = 4096  # whose ends are counted by thread; of more a bound is taken
+MERGE_INSTRUCTIONS, SLOT_ELEMENT_INSTRUCTIONS = 100, 12
+"""Of a warp for each element of a slot that its row does not fill: moments are merged, with a quotient."""
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
-AXES = tuple(
-    name for axis in (f"{letter}{place}" for letter in "kr" for place in range(MOST_GROUPS))
-    for name in (axis, f"{axis[0]}s{axis[1]}")
-)  # fmt: skip
-"""Extents and strides of the kept axes, then of the reduced ones, slowest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +57,14 @@ class MultiRowsConfig(Config):
     blocks_per_sm: int = tunable(
         "bpm", (4, BLOCKS_PER_SM), base=BLOCKS_PER_SM, help="most blocks for each multiprocessor that share results"
     )
+    tiles: bool = choice("tiles", (False, True), help="each row in tiles of the block, from its own first vector on")
 
     def illegal(self) -> str | None:
-        """Only whole blocks share a result."""
+        """Only whole blocks share a result, or read tiles."""
         if self.group < THREADS_PER_BLOCK and self.blocks_per_sm != BLOCKS_PER_SM:
             return f"a group of {self.group} threads shares its result with no other block"
+        if self.group < THREADS_PER_BLOCK and self.tiles:
+            return f"a group of {self.group} threads reads no tiles of a block"
         return None
 
 
@@ -72,16 +76,14 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
     summary = (
         "For reduced axes with kept ones between them, the fastest of which is reduced: every result has several rows "
         "of neighbouring elements, which the threads of a part of a warp, a warp, or one or more blocks read with "
-        "vector loads, however long the rows are."
+        "vector loads, however long the rows are: short ones as one sequence of slots of a vector, long ones in tiles."
     )
     config = MultiRowsConfig
 
     def illegal(self, spec: ReductionSpec, config: MultiRowsConfig) -> str | None:
-        """No places are asked for; a vector holds at least one element."""
+        """There are rows; a vector holds at least one element."""
         if spec.axis == ():
             return "no axis is reduced: there are no rows"
-        if spec.indexed:
-            return "it keeps no places of elements"
         return holds_no_element(spec, config.vec_bytes)
 
     def unsupported_extents(
@@ -90,7 +92,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         """Neighbouring elements along the fastest reduced axis."""
         if form(extents) is not Form.STRIDED or extents["rs3"] != 1:
             return "it takes arrays whose axes do not merge to a matrix, of neighbours along the last reduced axis"
-        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+        return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def inputs(self, spec: ReductionSpec, config: MultiRowsConfig) -> Mapping[str, object]:
         """The threads of a block, the same for all."""
@@ -98,9 +100,11 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
 
     @override
     def edge_cases(self, spec: ReductionSpec, config: MultiRowsConfig) -> Iterator[Extents]:
-        """Rows of which a group's last slots have 1, 2, all but 1 and all of their elements."""
-        tile = min(config.group, WARP) * max(config.vec_bytes // spec.dtype.size, 2)
-        found = (several_axes(spec, ShapeClass.MULTI_ROWS, 3, last) for last in edges(tile))
+        """Rows of which a group's last slots, or the last tile, have 1, 2, all but 1 and all of their elements."""
+        tile, extent = min(config.group, WARP) * max(config.vec_bytes // spec.dtype.size, 2), 3
+        if config.tiles:
+            tile, extent = THREADS_PER_BLOCK * config.unroll * (config.vec_bytes // spec.dtype.size), 2
+        found = (several_axes(spec, ShapeClass.MULTI_ROWS, extent, last) for last in edges(tile))
         return (sizes for sizes in found if sizes is not None)
 
     def splits(self, spec: ReductionSpec, config: MultiRowsConfig) -> Expr:
@@ -108,8 +112,15 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         if config.group < THREADS_PER_BLOCK:
             return ONE
         most = (size("multiprocessors") * config.blocks_per_sm) // size("outer").at_least(1)
+        if config.tiles:
+            return split_after(size("n") // size("r3") * self.tiles_of_row(spec, config), 1, most)
         per_block = THREADS_PER_BLOCK * config.unroll * (config.vec_bytes // spec.dtype.size)
-        return size("n").ceil_div(per_block).at_most(most).at_least(1)
+        return split_after(size("n"), per_block, most)
+
+    def tiles_of_row(self, spec: ReductionSpec, config: MultiRowsConfig) -> Expr:
+        """Tiles in which a row is read."""
+        vectors = size("r3") // (config.vec_bytes // spec.dtype.size)
+        return vectors.ceil_div(THREADS_PER_BLOCK * config.unroll).at_least(1)
 
     @override
     def plan(self, spec: ReductionSpec, config: MultiRowsConfig) -> Plan:
@@ -126,19 +137,53 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
 
     @override
     def roundings(self, spec: ReductionSpec, config: MultiRowsConfig, extents: Extents, limits: Limits) -> int:
-        n, items = extents["n"], config.vec_bytes // spec.dtype.size
-        splits = self.splits(spec, config).at({**extents, **limits.sizes()})
-        of_row = (extents["r3"] + items - 2) // items + 1 if items > 1 else extents["r3"]
-        slots = -(-of_row * (n // max(extents["r3"], 1)) // (splits * config.group))
+        n, items, team = extents["n"], config.vec_bytes // spec.dtype.size, config.group
+        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
         run = state_of(spec).run(config.unroll, config.vec_bytes)
-        share = Share.of_vectors(spec, config.vec_bytes, slots, slots, 0, run)
-        if items > 1:  # elements of slots that rows do not fill are added one by one, to a state of their own
-            partial = self._partial_slots(of_row, n // max(extents["r3"], 1), splits * config.group, slots)
-            ends, joined = chain(partial * (items - 1)), int(slots > 1)
+        if config.tiles:
+            loads, folds, partial = self._most_of_tiles(spec, config, extents, splits, run)
+            share, ends = Share.of_vectors(spec, config.vec_bytes, loads, folds, 0, run), chain(partial)
+            team = min(team, max(extents["r3"] // items, items - 1, 1))  # threads of a block that read anything
+        else:
+            of_row = (extents["r3"] + items - 2) // items + 1 if items > 1 else extents["r3"]
+            loads = -(-of_row * (n // max(extents["r3"], 1)) // (splits * config.group))
+            share = Share.of_vectors(spec, config.vec_bytes, loads, loads, 0, run)
+            ends = chain(
+                self._partial_slots(of_row, n // max(extents["r3"], 1), splits * config.group, loads) * (items - 1)
+            )
+        if items > 1:  # elements that no vector of their row holds are added one by one, to a state of their own
+            joined = int(loads > (0 if config.tiles else 1))
             share = Share(max(share.additions, ends) + joined, max(share.merges, ends) + joined, share.run)
         reduce = block_roundings if config.group > WARP else tree
         combined = combine_roundings(Combine.TICKET, splits, THREADS_PER_BLOCK, block_roundings)
-        return roundings(spec, n, share, reduce(min(config.group, n)) + combined)
+        return roundings(spec, n, share, reduce(min(team, n)) + combined)
+
+    def _most_of_tiles(
+        self, spec: ReductionSpec, config: MultiRowsConfig, extents: Extents, splits: int, run: int
+    ) -> tuple[int, int, int]:
+        """Loads, folds of them, and elements beside vectors, of a thread of the block that has most of each.
+
+        Wherever the first row begins; from there on its place tells where the others do.
+        """
+        rows, items = extents["n"] // extents["r3"], config.vec_bytes // spec.dtype.size
+        tiles, whole = built(self.tiles_of_row, spec, config).at(extents), THREADS_PER_BLOCK * config.unroll
+        if rows * tiles > MOST_COUNTED_ROWS:
+            own = -(-rows * tiles // splits)
+            return own * config.unroll, own * config.unroll, 2 * min(own, rows)
+        axes = [[place * extents[f"rs{axis}"] for place in range(extents[f"r{axis}"])] for axis in range(3)]
+        begins = [sum(place) for place in product(*axes)]
+        most = (0, 0, 0)
+        for first, block in product(range(items), range(splits)):
+            loads = folds = beside = 0
+            for tile in range(block, rows * tiles, splits):
+                head = min(-(first + begins[tile // tiles]) % items, extents["r3"])
+                vectors, tail = divmod(extents["r3"] - head, items)
+                left = max(min(vectors - tile % tiles * whole, whole), 0)
+                own, all_runs = loads_of_thread(left, config.unroll, THREADS_PER_BLOCK, run=run)
+                loads, folds = loads + own, folds + all_runs
+                beside += (tile % tiles == 0 and head > 0) + (tile % tiles == tiles - 1 and tail > 0)
+            most = (max(most[0], loads), max(most[1], folds), max(most[2], beside))
+        return most
 
     def _partial_slots(self, of_row: int, rows: int, team: int, slots: int) -> int:
         """The most slots of one thread that rows may not fill: a row's first one, and one of its last two.
@@ -156,17 +201,31 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         self, spec: ReductionSpec, config: MultiRowsConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         length, rows, items = extents["r3"], extents["n"] // max(extents["r3"], 1), config.vec_bytes // spec.dtype.size
+        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
+        blocks = -(-extents["outer"] * splits * config.group // THREADS_PER_BLOCK)
+        combine = Combine.TICKET if splits > 1 else None
+        if config.tiles:
+            tiles = built(self.tiles_of_row, spec, config).at(extents)
+            filled = length / items / (tiles * THREADS_PER_BLOCK * config.unroll)  # of a tile
+            own = rows * tiles / splits
+            return demand_of(
+                spec, extents, blocks=blocks, threads_per_block=THREADS_PER_BLOCK,
+                busy=min(filled * config.unroll, 1.0),
+                vectors=max(own * filled * config.unroll, 1.0), at_once=max(config.unroll * min(filled, 1.0), 1.0),
+                vec_bytes=config.vec_bytes, walk=60 / max(config.unroll * filled, 1.0), more_rounds=0.3 * own,
+                more_instructions=700, combine=combine,
+            )  # fmt: skip
         strides = [extents[f"rs{axis}"] for axis in range(MOST_GROUPS - 1)] + [length]
-        partial = 0.0 if gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes == 0 else 1.0
-        slots = rows * (length / items + partial * (items > 1))
-        splits = self.splits(spec, config).at({**extents, **limits.sizes()})
+        partial = items > 1 and gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes != 0
+        slots = rows * (length / items + partial)
+        ends = partial * min(2 * rows / max(slots, 1.0), 1.0)  # of slots, which rows do not fill
+        of_element = MERGE_INSTRUCTIONS if state_of(spec).moments else SLOT_ELEMENT_INSTRUCTIONS
         vectors = slots / (splits * config.group)
         return demand_of(
-            spec, extents, blocks=-(-extents["outer"] * splits * config.group // THREADS_PER_BLOCK),
-            threads_per_block=THREADS_PER_BLOCK, busy=min(vectors, 1.0), vectors=max(vectors, 1.0),
-            at_once=config.unroll, vec_bytes=config.vec_bytes,
-            walk=35 + partial * (items > 1) * (20 + 60 * min(rows / max(slots, 1.0), 1.0)), more_instructions=600,
-            combine=Combine.TICKET if splits > 1 else None,
+            spec, extents, blocks=blocks, threads_per_block=THREADS_PER_BLOCK, busy=min(vectors, 1.0),
+            vectors=max(vectors, 1.0), at_once=config.unroll, vec_bytes=config.vec_bytes,
+            walk=50 + 15 * partial + ends * items * of_element, more_instructions=600, combine=combine,
+            reduces=config.group > WARP,
         )  # fmt: skip
 
     @override
@@ -207,11 +266,9 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     config = MultiColumnsConfig
 
     def illegal(self, spec: ReductionSpec, config: MultiColumnsConfig) -> str | None:
-        """There are columns, of which no places are asked for; their states fit into shared memory."""
+        """There are columns; their states fit into shared memory."""
         if not spec.axis:
             return "a whole array, or one of which no axis is reduced, has no columns"
-        if spec.indexed:
-            return "it keeps no places of elements"
         return holds_no_element(spec, config.vec_bytes) or no_shared_room(
             spec, config.vec_bytes, config.columns_x * config.rows_y
         )
@@ -226,7 +283,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         """Neighbouring elements along the fastest kept axis."""
         if form(extents) is not Form.STRIDED or extents["ks3"] != 1:
             return "it takes arrays whose axes do not merge to a matrix, of neighbours along the last kept axis"
-        return beyond_grid(self.plan(spec, config).launches[0].grid[0].at({**extents, **limits.sizes()}))
+        return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     @override
     def edge_cases(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Iterator[Extents]:
@@ -262,7 +319,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: MultiColumnsConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.rows_y
-        splits = self.splits(spec, config).at({**extents, **limits.sizes()})
+        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
         own = -(-n // (splits * threads))
         runs = extents["k3"] % (config.vec_bytes // spec.dtype.size) == 0  # else some columns fill no vector
         folds = own // config.unroll + own % config.unroll
@@ -280,7 +337,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         return columns_demand(
             spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
             combine=Combine.TICKET, columns=extents["k3"], matrices=extents["outer"] // max(extents["k3"], 1),
-            strips=self.strips(spec, config).at(sizes), splits=self.splits(spec, config).at(sizes),
+            strips=built(self.strips, spec, config).at(sizes), splits=built(self.splits, spec, config).at(sizes),
             aligned=gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes == 0, walk=35,
         )  # fmt: skip
 
