@@ -2,7 +2,8 @@
 //
 // Each cell of rows x cols becomes the weighted sum of 5 cells around it, steps times; outside
 // lies 0. Pitches count cells from row to row.
-// Every thread computes cells of one column, a row at a time, straight from global memory.
+// Every thread computes cells of one column, straight from global memory; what several of them
+// read is loaded once.
 //
 // Let:      tiles_down = (rows + 7) / 8
 // Let:      tiles_across = (cols + 31) / 32
@@ -20,7 +21,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"block_x": 32, "block_y": 8, "unroll": 1}
-// Template: stencil/naive.cu.jinja, with its partials sha256 2991452057b034b2
+// Template: stencil/naive.cu.jinja, with its partials sha256 cc4f9dc3fd31d6ef
 //
 // Written by gen: change the template, not this file.
 
@@ -31,7 +32,14 @@ constexpr int kThreadsPerBlock = kBlockX * kBlockY;
 constexpr int kHigh = 3, kWide = 3;  // extents of the weights
 constexpr int kUp = 1, kLeft = 1;  // how many of them come before the cell
 constexpr int kDown = kHigh - 1 - kUp, kRight = kWide - 1 - kLeft;
+constexpr int kRowsRead = kUnroll + kHigh - 1;  // for a thread's rows, which follow each other
+static_assert(kDown >= 0 && kRight >= 0, "the cell lies among its neighbours");
 static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
+
+// The place, or a negative one where it lies outside.
+__device__ __forceinline__ long long none_outside(long long i, long long n) {
+  return i < n ? i : -1;
+}
 
 // tiles_across is the number of blocks along a row.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
@@ -46,47 +54,76 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   };
   const long long tile_row = blockIdx.x / tiles_across;
   const long long tile_col = blockIdx.x % tiles_across;
-  const long long first_row = tile_row * (kBlockY * kUnroll) + threadIdx.y;
-  const long long col = tile_col * kBlockX + threadIdx.x;
-  if (col >= cols) return;
+  const long long top = tile_row * (kBlockY * kUnroll), left = tile_col * kBlockX;
+  const long long first_row = top + threadIdx.y * kUnroll;
+  const long long col = left + threadIdx.x;
+  if (col >= cols || first_row >= rows) return;
 
-  const auto cell = [=](long long row, long long col) {
-    return in[row * in_pitch + col];
-  };
-  const auto cell_or_outside = [=](long long row, long long col) {
-    if (row < 0 || row >= rows) return 0.0f;
-    if (col < 0 || col >= cols) return 0.0f;
-    return cell(row, col);
-  };
+  float sum[kUnroll] = {};
+  // Whether all that threads of the block read lies inside.
+  const bool inner = kUp <= top && top + kBlockY * kUnroll + kDown <= rows &&
+                     kLeft <= left && left + kBlockX + kRight <= cols;
+  if (inner) {
+    const auto cell = [=](int j, int x) {
+      const long long row = first_row + j - kUp;
+      return in[row * in_pitch + col + x - kLeft];
+    };
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    const long long row = first_row + u * kBlockY;
-    if (row >= rows) return;
-    const bool rows_inside = kUp <= row && row < rows - kDown;
-    const bool cols_inside = kLeft <= col && col < cols - kRight;
-    float sum = 0.0f;
-    if (rows_inside && cols_inside) {
+    for (int j = 0; j < kRowsRead; ++j) {
 #pragma unroll
-      for (int y = 0; y < kHigh; ++y) {
+      for (int x = 0; x < kWide; ++x) {
+        bool is_read = false;
 #pragma unroll
-        for (int x = 0; x < kWide; ++x) {
-          if (kWeights[y][x] == 0.0f) continue;  // reads nothing
-          const float weight = kWeights[y][x];
-          sum = fmaf(weight, cell(row + y - kUp, col + x - kLeft), sum);
+        for (int u = 0; u < kUnroll; ++u) {
+          is_read |= 0 <= j - u && j - u < kHigh && kWeights[j - u][x] != 0.0f;
         }
-      }
-    } else {
+        if (!is_read) continue;
+        const float near = cell(j, x);
 #pragma unroll
-      for (int y = 0; y < kHigh; ++y) {
-#pragma unroll
-        for (int x = 0; x < kWide; ++x) {
-          if (kWeights[y][x] == 0.0f) continue;  // reads nothing
-          const float weight = kWeights[y][x];
-          sum = fmaf(weight, cell_or_outside(row + y - kUp, col + x - kLeft), sum);
+        for (int u = 0; u < kUnroll; ++u) {
+          const int y = j - u;  // of the weights of row u
+          if (y < 0 || y >= kHigh || kWeights[y][x] == 0.0f) continue;
+          sum[u] = fmaf(kWeights[y][x], near, sum[u]);
         }
       }
     }
-    out[row * out_pitch + col] = sum;
+  } else {
+    // Where each row and each column is read, found before any cell is loaded.
+    long long row_of[kRowsRead], col_of[kWide];
+#pragma unroll
+    for (int j = 0; j < kRowsRead; ++j) row_of[j] = none_outside(first_row + j - kUp, rows);
+#pragma unroll
+    for (int x = 0; x < kWide; ++x) col_of[x] = none_outside(col + x - kLeft, cols);
+    const auto cell = [&](int j, int x) {
+      if (row_of[j] < 0 || col_of[x] < 0) return 0.0f;
+      return in[row_of[j] * in_pitch + col_of[x]];
+    };
+#pragma unroll
+    for (int j = 0; j < kRowsRead; ++j) {
+#pragma unroll
+      for (int x = 0; x < kWide; ++x) {
+        bool is_read = false;
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) {
+          is_read |= 0 <= j - u && j - u < kHigh && kWeights[j - u][x] != 0.0f;
+        }
+        if (!is_read) continue;
+        const float near = cell(j, x);
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) {
+          const int y = j - u;  // of the weights of row u
+          if (y < 0 || y >= kHigh || kWeights[y][x] == 0.0f) continue;
+          sum[u] = fmaf(kWeights[y][x], near, sum[u]);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const long long row = first_row + u;
+    if (row >= rows) return;
+    const long long own = row * out_pitch + col;
+    out[own] = sum[u];
   }
 }
 

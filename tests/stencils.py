@@ -13,6 +13,7 @@ from gen.dtypes import F16, F32, F64
 from gen.families.base import Variant
 from gen.families.names import illegal, search_space, variant
 from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.algorithms.march import FUSED_BOUNDARIES
 from gen.families.stencil.algorithms.overlapped import OverlappedConfig
 from gen.families.stencil.spec import BOUNDARIES, Boundary
 from gen.proof.cases import Case, Content
@@ -28,19 +29,25 @@ AXES: tuple[tuple[Boundary, str], ...] = tuple(product(BOUNDARIES, REACHES))
 TAGS = {
     "temporal": ("v1_r8_n2_t4", "v1_r8_n1_t2", "v2_r8_n1_t2", "v1_r8_n3_t2"),
     "stream": ("u4_x2_y2", "u2_x1_y8_stcs", "u16_x1_y2"),
+    "shifted": ("u4_l32_w2", "u2_l32_w4", "u16_l32_w2", "u8_l16_w2"),
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
+    "resident": ("tpb128", "tpb256"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
 }
 SPACE_TAGS = {
+    "resident": ("tpb128", "tpb512"),
     "march": ("w4_u2_z16_s3", "w8_u1_z64_s2", "w4_u1_z16_s4_stcs", "w4_u4_z16_s2"),
+    "march fused": ("w4_u4_z16_s2_t2", "w8_u3_z16_s3_t3", "w8_u4_z32_s2_t4_stcs", "w8_u2_z16_s4_t2"),
     "naive": ("x32_y8_u1", "x32_y2_u2", "x64_y8_u1_wldg", "x32_y8_u1_wconst", "x32_y8_u1_ldcg"),
 }
 LINE_TAGS = {
+    "resident": ("tpb128", "tpb1024"),
     "overlapped": ("v2_w2_t4", "v4_w4_t8", "v8_w2_t4"),
     "naive": ("x32_y2_u2",),
     "tiled": ("x32_y8_u1_wldg",),
     "stream": ("u2_x2_y2",),
+    "shifted": ("u4_l32_w2", "u2_l16_w4"),
 }
 
 
@@ -92,13 +99,20 @@ SPACE_SPECS = tuple(
     _spec(place, (AXES[place], AXES[_ROWS[place]], AXES[(_ROWS[place] + 7) % len(AXES)]), 2)
     for place in range(len(AXES))
 )
+# Those of which march fuses steps.
+_FUSED_AXES = tuple(axis for axis in AXES if axis[0] in FUSED_BOUNDARIES)
+FUSED_SPECS = tuple(
+    _spec(place, tuple(_FUSED_AXES[(place * by + more) % len(_FUSED_AXES)] for by, more in ((1, 0), (5, 2), (7, 5))), 2)
+    for place in range(len(_FUSED_AXES))
+)
 
 
 def legal(spec: StencilSpec, name: str | None = None) -> list[Variant]:
     """Variants of every algorithm that takes the spec, or of the one of this name."""
     found = []
-    for algorithm, tags in (LINE_TAGS, TAGS, SPACE_TAGS)[len(spec.axes) - 1].items():
-        for tag in tags if name in (None, algorithm) else ():
+    for key, tags in (LINE_TAGS, TAGS, SPACE_TAGS)[len(spec.axes) - 1].items():
+        algorithm = key.partition(" ")[0]
+        for tag in tags if name in (None, key) else ():
             config = FAMILY.algorithms[algorithm].config.from_tag(tag, algorithm)
             if illegal(FAMILY.algorithms[algorithm], spec, config) is None:
                 found.append(variant(FAMILY, spec, algorithm, config))

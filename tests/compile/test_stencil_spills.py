@@ -16,6 +16,7 @@ from gen.families.stencil.algorithms.march import MarchConfig
 from gen.families.stencil.algorithms.march import registers as registers_of_march
 from gen.families.stencil.algorithms.temporal import TemporalConfig, most_registers, registers
 from gen.toolchain.nvrtc import Nvrtc
+from gen.toolchain.sass import disassembler, instructions
 
 FAMILY = Stencil()
 TEMPORAL = FAMILY.algorithms["temporal"]
@@ -38,6 +39,7 @@ def closest(spec: StencilSpec) -> Iterator[Variant]:
         yield variant(FAMILY, spec, TEMPORAL, min(fit, key=lambda c: most_registers(c) - registers(spec, c)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("form", "radius", "dtype", "boundary"),
     [("star", 1, F32, "reflect"), ("box", 1, F32, "constant")],
@@ -67,6 +69,7 @@ def test_a_segment_and_its_neighbours_spill_nothing(weights: int, dtype: DType, 
         (gen.star(3, 1), "float32", "w8_u2_z64_s3"),
         (gen.star(3, 1), "float32", "w4_u4_z64_s3"),
         (gen.box(3, 1), "float64", "w8_u2_z64_s3"),
+        (gen.star(3, 1), "float32", "w8_u3_z64_s3_t2"),
     ],
 )
 def test_sums_of_planes_spill_nothing(weights: Array, dtype: str, tag: str) -> None:
@@ -86,3 +89,13 @@ def test_cells_that_take_too_many_registers_are_unsearched() -> None:
     reason = "a lane's 128 cells take 128 registers; more than 64 leave too few for the rest"
     assert unsearched(overlapped, halves, config) == reason
     assert unsearched(overlapped, StencilSpec("l", (1.0, 2.0, 1.0), (3,), F64), config) is None
+
+
+@pytest.mark.parametrize(("algorithm", "tag"), [("stream", "u2_x1_y4"), ("shifted", "u4_l32_w4")])
+def test_rows_with_many_neighbours_stay_in_registers(algorithm: str, tag: str) -> None:
+    spec = StencilSpec("l", tuple(range(1, 18)), (17,))
+    made = variant(FAMILY, spec, algorithm, FAMILY.algorithms[algorithm].config.from_tag(tag, algorithm))
+    program = disassembler()
+    assert program is not None, "nvdisasm is not installed: pip install nvidia-cuda-nvdisasm"
+    found = instructions(Nvrtc(None).compile(made.name, render(made), "sm_90").cubin, program)[made.name]
+    assert [name for name in found if name.startswith(("LDL", "STL"))] == []

@@ -23,6 +23,7 @@ from gen.proof.prover import check, load, prove, unsupported_extents
 from gen.proof.sampled import sampled_cases
 from tests.stencils import (
     FAMILY,
+    FUSED_SPECS,
     LINE_SPECS,
     ONE_SIDED,
     SPACE_SPECS,
@@ -37,9 +38,14 @@ from tests.stencils import (
 )
 from tests.strategies import not_simplest
 
-VARIANTS = in_turns(SPECS, ("temporal",), ("stream", "queued", "stream", "tiled", "stream", "naive"))
-LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "tiled"))
-SPACE = in_turns(SPACE_SPECS, ("march",), ("naive",))
+VARIANTS = in_turns(
+    SPECS, ("temporal",), ("stream", "queued", "shifted", "stream", "tiled", "shifted", "stream", "naive")
+)
+LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "shifted", "resident", "tiled"))
+SPACE = (
+    *in_turns(SPACE_SPECS, ("march",), ("naive", "naive", "resident")),
+    *in_turns(FUSED_SPECS, ("march fused",)),
+)
 # Of variants that are drawn: each that Hypothesis made of them to find a simpler one would have to be compiled.
 UNSHRUNK = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
@@ -64,23 +70,30 @@ def space(host_runner: HostRunner) -> dict[Variant, Any]:
     return dict(load(host_runner, SPACE, host_runner.limits))
 
 
-@pytest.mark.parametrize("made", [VARIANTS, LINES, SPACE], ids=["two axes", "lines", "three axes"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(LINES, id="lines"),
+        pytest.param(VARIANTS, id="two axes", marks=pytest.mark.exhaustive),
+        pytest.param(SPACE, id="three axes", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
     for proof in prove(host_runner, made, edges):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases == len(edges(proof.variant)) > 0  # it takes them all
 
 
-def test_the_last_columns_of_a_row_read_their_mirror_image(
-    kernels: dict[Variant, Any], host_runner: HostRunner
-) -> None:
+def test_the_last_columns_of_a_row_read_their_mirror_image(host_runner: HostRunner) -> None:
     (fused,) = (made for made in VARIANTS if made.spec == ONE_SIDED and made.algorithm.name == "temporal")
+    kernels = load(host_runner, [fused], host_runner.limits)
     for cols in (121, 122, 241, 242):  # the last warp writes one column, or two
         sizes = {"rows": 3, "cols": cols, "in_pitch": cols, "out_pitch": cols, "steps": 4}
         failure = check(kernels[fused], host_runner.limits, Case(sizes, Content.INTEGERS))
         assert failure is None, str(failure)
 
 
+@pytest.mark.exhaustive
 def test_every_strip_has_rows_where_a_device_holds_more_strips_than_rows_pay_for(host_runner: HostRunner) -> None:
     temporal = FAMILY.algorithms["temporal"]
     made = variant(FAMILY, FAMILY.catalogue[0], temporal, temporal.config.from_tag("v2_r24_n3_t4", "temporal"))
@@ -90,6 +103,7 @@ def test_every_strip_has_rows_where_a_device_holds_more_strips_than_rows_pay_for
     assert proof.cases == 1
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=max(settings().max_examples // 10, 1))
 @given(case=not_simplest(cases()), seed=st.integers(0, 10**6))
 def test_kernels_equal_numpy(kernels: dict[Variant, Any], host_runner: HostRunner, case: Case, seed: int) -> None:
@@ -99,6 +113,7 @@ def test_kernels_equal_numpy(kernels: dict[Variant, Any], host_runner: HostRunne
             assert failure is None, str(failure)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=max(settings().max_examples // 10, 1))
 @given(case=space_cases(), seed=st.integers(0, 10**6))
 def test_kernels_of_three_axes_equal_numpy(
@@ -110,6 +125,7 @@ def test_kernels_of_three_axes_equal_numpy(
             assert failure is None, str(failure)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("made", [one for one in VARIANTS if one.algorithm.name == "stream"], ids=lambda one: one.name)
 def test_whole_vectors_of_fewer_rows_than_a_warp_computes(
     kernels: dict[Variant, Any], host_runner: HostRunner, made: Variant
@@ -120,6 +136,7 @@ def test_whole_vectors_of_fewer_rows_than_a_warp_computes(
         assert failure is None, str(failure)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=max(settings().max_examples // 50, 1), phases=UNSHRUNK)
 @given(made=not_simplest(several(variants(), 6)), each=st.lists(cases(), min_size=3, max_size=3))
 def test_any_spec_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:

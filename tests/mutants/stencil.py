@@ -20,6 +20,8 @@ from tests.mutants.change import (
 
 STENCIL = "stencil/naive.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
+SHIFTED = "stencil/shifted.cu.jinja"
+RESIDENT = "stencil/resident.cu.jinja"
 VECTORS = "stencil/_vectors.cu.jinja"
 TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
@@ -31,12 +33,17 @@ FETCH, EDGE = "stencil/_fetch.cu.jinja", "stencil/_edge.cu.jinja"
 ON_STENCIL = f"stencil_{find_family(FAMILIES, 'stencil').catalogue[0].label}__naive_x32_y8_u2"
 ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_x1_y2")
 ON_LONG_STREAM = ON_STREAM.replace("u8", "u16")  # not all of its rows are on their way at once
+ON_SHIFTED = ON_STENCIL.replace("naive_x32_y8_u2", "shifted_u4_l32_w2")
+ON_LONG_SHIFTED = ON_SHIFTED.replace("u4", "u16")
+ON_RESIDENT = ON_STENCIL.replace("naive_x32_y8_u2", "resident_tpb128")
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
+ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
+ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_z16_s2_t3"
 ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_z16_s3")
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
@@ -86,82 +93,178 @@ MUTANTS = (
     ),
     # stencil
     Mutant(
-        "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "rows_inside && cols_inside", "true",
-        OUTSIDE_READ, at="inside",
+        "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "(inner)", "(true)", OUTSIDE_READ, at="inside",
     ),
-    Mutant("stencil: row before the first [11]", ON_STENCIL, STENCIL, "row < 0 || ", "", OUTSIDE_READ),
-    Mutant("stencil: row after the last [2]", ON_STENCIL, STENCIL, "|| row >= rows)", "|| row > rows)", OUTSIDE_READ),
+    Mutant("stencil: place after the last [2]", ON_STENCIL, STENCIL, "i < n ? i : -1", "i <= n ? i : -1", OUTSIDE_READ),
     Mutant(
-        "stencil: column after the last [2]", ON_STENCIL, STENCIL, "|| col >= cols)", "|| col > cols)", OUTSIDE_READ,
-    ),
-    Mutant(
-        "stencil: wraps at row ends and past both ends", ON_STENCIL, STENCIL, "rows_inside && cols_inside",
-        "rows_inside", WRONG, at="inside",
+        "stencil: row after the last [2]", ON_STENCIL, STENCIL, "kBlockY * kUnroll + kDown <= rows",
+        "kBlockY * kUnroll <= rows", OUTSIDE_READ,
     ),
     Mutant(
-        "stencil: another value outside", ON_STENCIL, STENCIL, "|| row >= rows) return {{ cval }};",
-        "|| row >= rows) return 1.0f;", WRONG,
+        "stencil: reads around the ends of rows", ON_STENCIL, STENCIL,
+        "kLeft <= left && left + kBlockX + kRight <= cols", "left + kBlockX <= cols", (WRONG, OUTSIDE_READ),
     ),
-    Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum = {{ zero }};", "sum = 1.0f;", WRONG),
-    Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum =", "int sum =", WRONG),
+    Mutant(
+        "stencil: another value outside", ON_STENCIL, STENCIL, '"col_of[x]")) if boundary_of[axis] == "constant" %}',
+        '"row_of[j]")) if boundary_of[axis] == "constant" %}', (WRONG, OUTSIDE_READ),
+    ),
+    Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum[kUnroll] = {};", "sum[kUnroll] = {1.0f};", WRONG),
+    Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum[", "int sum[", WRONG),
+    Mutant(
+        "stencil: rows of a thread with the weights of the first", ON_STENCIL, STENCIL, "const int y = j - u;",
+        "const int y = j;", WRONG,
+    ),
+    Mutant(
+        "stencil: a cell not read that a later row needs", ON_STENCIL, STENCIL, "is_read |= 0 <=", "is_read = 0 <=",
+        WRONG,
+    ),
     Mutant("stencil: last rows unguarded", ON_STENCIL, STENCIL, "", "", OUTSIDE_WRITE, at="last rows"),
     Mutant(
         "stencil: one row too many [2]", ON_STENCIL, STENCIL, "if (row >= rows) r", "if (row > rows) r", OUTSIDE_WRITE,
     ),
     Mutant("stencil: last columns unguarded", ON_STENCIL, STENCIL, "", "", OUTSIDE_WRITE, at="last columns"),
     Mutant(
-        "stencil: swapped extents [6]", ON_STENCIL, STENCIL, "if (col >= cols) return;", "if (col >= rows) return;",
+        "stencil: swapped extents [6]", ON_STENCIL, STENCIL, "if (col >= cols || first", "if (col >= rows || first",
         WRONG,
     ),
     Mutant(
-        "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '" * in_pitch + col"', '" * cols + col"',
+        "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col', '"row * cols + col',
         OUTSIDE_READ,
     ),
     Mutant(
-        "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "* out_pitch + col] = {{",
-        "* in_pitch + col] = {{", UNINITIALISED,
+        "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "* out_pitch + col;",
+        "* in_pitch + col;", UNINITIALISED,
     ),
     # march
     Mutant("march: no barrier between planes", ON_MARCH, MARCH, "", "", (RACE, UNINITIALISED), at="barrier"),
     Mutant("march: a plane is used before it has come", ON_MARCH, MARCH, '"n"(kRing - 2)', '"n"(kRing - 1)', IN_FLIGHT),
     Mutant(
-        "march: each plane comes too late", ON_MARCH, MARCH, "fetch(plane + kRing - 1);",
-        "fetch(plane + kRing - 2);", UNINITIALISED,
+        "march: each plane comes too late", ON_MARCH, MARCH, "fetch(turn + kRing - 1,",
+        "fetch(turn + kRing - 2,", (WRONG, IN_FLIGHT),
     ),
     Mutant(
-        "march: products and sums rounded apart", ON_MARCH, MARCH, "(kWeights[z][y][x],", "(1.0f, kWeights[z][y][x] *",
-        WRONG, at="terms",
+        "march: products and sums rounded apart", ON_MARCH, MARCH, "(kWeights[z][dy][x],",
+        "(1.0f, kWeights[z][dy][x] *", WRONG, at="terms",
     ),
-    Mutant("march: the planes' sums change places", ON_MARCH, MARCH, "held[kDeep - 1 - z]", "held[0]", WRONG),
-    Mutant("march: writes planes of the block before", ON_MARCH, MARCH, "done < first_plane || ", "", OUTSIDE_WRITE),
     Mutant(
-        "march: last rows unguarded", ON_MARCH, MARCH, " || row >= rows", "", (OUTSIDE_WRITE, RACE), at="finished",
+        "march: the planes' sums change places", ON_MARCH, MARCH, "if (z > 0) next[i] = held[level][kDeep - 1 - z]",
+        "if (z > 0) next[i] = held[level][0]", WRONG,
     ),
-    Mutant("march: one plane too few", ON_MARCH, MARCH, "planes) + kBack;", "planes);", WRONG),
     Mutant(
-        "march: a vector past the end of a row", ON_MARCH, MARCH, "0 <= col && col + kCells <= cols", "0 <= col",
+        "march: writes planes of the block before", ON_MARCH, MARCH, "plane - kBack < steps * kFront || ", "",
+        OUTSIDE_WRITE,
+    ),
+    Mutant("march: last rows unguarded", ON_MARCH, MARCH, "j >= end_written", "false", (OUTSIDE_WRITE, RACE)),
+    Mutant("march: one plane too few", ON_MARCH, MARCH, "- from_plane) + steps * kBack;", "- from_plane);", WRONG),
+    Mutant(
+        "march: a vector past the end of a row", ON_MARCH, MARCH, "from_col + kCells <= cols", "true",
         (OUTSIDE_READ, WRONG), at="vectors",
     ),
     Mutant(
-        "march: columns beyond the last are written", ON_MARCH, MARCH, "if (own_col + i < cols) out", "out",
+        "march: columns beyond the last are written", ON_MARCH, MARCH, "if (i < written_cells) to", "to",
         (OUTSIDE_WRITE, RACE),
     ),
     Mutant("march: the first lane looks at itself", ON_MARCH, MARCH, "lane * kCells < d) w", "false) w", WRONG),
+    # shifted
+    Mutant(
+        "shifted: products and sums rounded apart", f"{_DERIVATIVE}__shifted_u2_l32_w2", SHIFTED,
+        "kWeights[dy][dx], window", "1.0f, kWeights[dy][dx] * window", WRONG,
+    ),
+    Mutant(
+        "shifted: a lane beyond the writers writes", ON_SHIFTED, SHIFTED, "lane < kSideLanes + kOwn",
+        "lane <= kSideLanes + kOwn", (WRONG, RACE), at="writers",
+    ),
+    Mutant(
+        "shifted: vectors that begin before a row", ON_SHIFTED, SHIFTED, "(0 <= first && ", "(", OUTSIDE_READ,
+        at="vector inside",
+    ),
+    Mutant(
+        "shifted: the same rows again", ON_LONG_SHIFTED, SHIFTED, "load(y + kAhead)", "load(y)", WRONG, at="next row",
+    ),
+    Mutant(
+        "shifted: last rows unguarded", ON_SHIFTED, SHIFTED, '{{ " || (kEdge && row >= rows)" if axes == 2 }}', "",
+        (OUTSIDE_WRITE, RACE), at="written row",
+    ),
+    Mutant(
+        "shifted: one column too many", ON_SHIFTED, SHIFTED, "col + i < cols", "col + i <= cols",
+        (OUTSIDE_WRITE, RACE), at="written column",
+    ),
+    Mutant(
+        "shifted: vectors from the lane's first cell on", ON_SHIFTED, SHIFTED, "(past_vector(line) + 1) % kCells",
+        "0", MISALIGNED,
+    ),
+    Mutant(
+        "shifted: stored where a lane's cells begin", ON_SHIFTED, SHIFTED, "kCells - 1 - past_vector(to)", "0",
+        MISALIGNED,
+    ),
+    Mutant(
+        "shifted: warps at the beginning of a row are inner", ON_SHIFTED, SHIFTED, "kFarLeft <= begin && ", "",
+        OUTSIDE_READ, at="inner",
+    ),
+    Mutant("shifted: words stay where they are", ON_SHIFTED, VECTORS, "by & step ? words[i + step] :", "", WRONG),
+    Mutant(
+        "shifted: the first lane looks at itself", ON_SHIFTED, SHIFTED,
+        "__shfl_up_sync(kAllLanes, window[y][kSide + away * kCells - d], away, kLanes)",
+        "window[y][kSide + away * kCells - d]", WRONG,
+    ),
+    # resident
+    Mutant("resident: no barrier between steps", ON_RESIDENT, RESIDENT, "", "", (RACE, UNINITIALISED), at="step"),
+    Mutant(
+        "resident: products and sums rounded apart", f"{_DERIVATIVE}__resident_tpb128", RESIDENT,
+        '(kWeights{{ "[z]" if axes == 3 }}[y][x], line[x], sum)', "(1.0f, kWeights[y][x] * line[x], sum)", WRONG,
+        at="terms",
+    ),
+    Mutant(
+        "resident: one column too many", ON_RESIDENT, RESIDENT, "col >= cols", "col > cols", (OUTSIDE_WRITE, RACE),
+        at="written",
+    ),
+    Mutant("resident: what lies outside takes steps", ON_RESIDENT, RESIDENT, "stays = true;", "", WRONG),
+    Mutant(
+        "resident: mirrored cells stand for themselves", ON_RESIDENT_TRANSPORT, RESIDENT,
+        "static_cast<int>(from_col) + kLeft", "static_cast<int>(col) + kLeft", (WRONG, RACE, OUTSIDE_READ),
+    ),
+    Mutant("resident: every step reads the first", ON_RESIDENT, RESIDENT, "now = next;", "", (WRONG, RACE)),
+    Mutant("march: vectors are written where lanes begin", ON_MARCH, MARCH, '"to + by"', '"to"', MISALIGNED),
+    Mutant(
+        "march: the lane before is taken to write all first cells", ON_MARCH, MARCH,
+        "lane > 0 && by <= written_cells", "true", WRONG,
+    ),
+    # fused steps of march
+    Mutant(
+        "march: a level computes with what is being written", ON_LEVELS, MARCH, "(turn + 1) % 2", "turn % 2",
+        (RACE, UNINITIALISED),
+    ),
+    Mutant("march: a level begins too early", ON_LEVELS, MARCH, "turn < level || ", "", UNINITIALISED),
+    Mutant("march: a level lags too little", ON_LEVELS, MARCH, "level * (kBack + 1)", "level * kBack", OUTSIDE_WRITE),
+    Mutant(
+        "march: rows are written that steps use up", ON_LEVELS, MARCH, "j < first_written || ", "",
+        (OUTSIDE_WRITE, RACE, WRONG),
+    ),
+    Mutant(
+        "march: columns are written that steps use up", ON_LEVELS, MARCH, "kLanesBefore <= lane && ", "",
+        (OUTSIDE_WRITE, RACE, WRONG),
+    ),
+    Mutant(
+        "march: cells outside are not put in place", ON_LEVELS, MARCH, "if (outside >>", "if (0 >>",
+        WRONG,
+    ),
+    Mutant("march: frozen cells are not kept", ON_LEVELS, MARCH, "if (still[z - kFront] >>", "if (0 >>", WRONG),
+    Mutant(
+        "march: what is left has a step more", ON_LEVELS, MARCH, "level >= steps", "level > steps",
+        UNINITIALISED,
+    ),
     # stencil of three axes
-    Mutant("stencil: plane before the first", ON_SPACE, STENCIL, "plane < 0 || ", "", OUTSIDE_READ),
     Mutant(
-        "stencil: plane after the last", ON_SPACE, STENCIL, "|| plane >= planes)", "|| plane > planes)", OUTSIDE_READ,
-    ),
-    Mutant(
-        "stencil: planes unguarded", ON_SPACE, STENCIL, '{{ "planes_inside && " if axes == 3 }}', "", OUTSIDE_READ,
-    ),
-    Mutant(
-        "stencil: planes in reverse", ON_SPACE, STENCIL, "plane + z - kFront", "plane - z + kFront",
+        "stencil: planes in reverse", ON_SPACE, STENCIL, '"plane + z - kFront"', '"plane - z + kFront"',
         (WRONG, OUTSIDE_READ),
     ),
     Mutant(
-        "stencil: rows of blocks of all planes", ON_SPACE, STENCIL, "blockIdx.x / tiles_across % tiles_down",
-        "blockIdx.x / tiles_across", (UNTOUCHED, UNINITIALISED),
+        "stencil: rows of blocks of all planes", ON_SPACE, STENCIL, "(group - plane * groups) * kUnroll",
+        "group * kUnroll", (UNTOUCHED, UNINITIALISED),
+    ),
+    Mutant(
+        "stencil: planes beyond the last", ON_SPACE, STENCIL, "if (col >= cols || plane >= planes)", "if (col >= cols)",
+        OUTSIDE_WRITE,
     ),
     Mutant(
         "stencil: planes are square", ON_SPACE, STENCIL, '"(plane * rows + row)"', '"(plane * cols + row)"',
@@ -272,8 +375,9 @@ MUTANTS = (
         "temporal: rows in no group", ON_TEMPORAL, FETCH, "", "", IN_FLIGHT, at="end of a row",
     ),
     Mutant(
-        "temporal: half of a vector is copied", ON_TEMPORAL, FETCH, "cp.async.cg.shared.global [%0], [%1], 16;",
-        "cp.async.ca.shared.global [%0], [%1], 8;", UNINITIALISED,
+        "temporal: half of a vector is copied", ON_TEMPORAL, FETCH,
+        "cp.async.cg.shared.global{{ prefetch }} [%0], [%1], 16;", "cp.async.ca.shared.global [%0], [%1], 8;",
+        UNINITIALISED,
     ),
     Mutant(
         "temporal: more than a cell is copied", ON_TEMPORAL, FETCH, '"n"(sizeof({{ element }}))', '"n"(8)',
@@ -395,25 +499,29 @@ MUTANTS = (
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE = (
     Mutant(
-        "stencil: index of the input in 31 bits", ON_STENCIL, STENCIL, 'row_of_plane ~ " * in_pitch + col"',
-        '"int(row) * int(in_pitch) + int(col)"', OVERFLOW,
+        "stencil: index of the input in 31 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col + x - kLeft"',
+        '"int(row) * int(in_pitch) + int(col) + x - kLeft"', OVERFLOW,
     ),
     Mutant(
-        "stencil: index of the input in 32 bits", ON_STENCIL, STENCIL, 'row_of_plane ~ " * in_pitch + col"',
-        '"unsigned(row * in_pitch + col)"', (WRONG, UNTOUCHED),
+        "stencil: index of the input in 32 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col + x - kLeft"',
+        '"unsigned(row * in_pitch + col + x - kLeft)"', (WRONG, UNTOUCHED),
     ),
     Mutant(
         "stencil: index of the output in 32 bits", ON_STENCIL, STENCIL,
-        "out[{{ row_of_plane }} * out_pitch + col] = {{", "out[unsigned(row * out_pitch + col)] = {{",
+        "const long long own = ", "const unsigned own = ",
         (WRONG, RACE, UNTOUCHED),
     ),
     Mutant(
-        "stencil: columns in 31 bits", ON_STENCIL, STENCIL, "const long long col = tile_col * kBlockX",
-        "const int col = int(tile_col) * kBlockX", OVERFLOW,
+        "stencil: columns in 31 bits", ON_STENCIL, STENCIL, "const long long col = left +",
+        "const int col = int(left) +", OUTSIDE_WRITE,
     ),
     Mutant(
-        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const long long first_row = tile_row *",
-        "const unsigned first_row = unsigned(tile_row) *", (WRONG, RACE, UNTOUCHED),
+        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const long long first_row = top +",
+        "const unsigned first_row = unsigned(top) +", (WRONG, RACE, UNTOUCHED),
+    ),
+    Mutant(
+        "shifted: index of the input in 31 bits", ON_SHIFTED, SHIFTED, "in + from * in_pitch",
+        "in + int(from) * int(in_pitch)", OVERFLOW,
     ),
     Mutant(
         "overlapped: cells before a segment in 31 bits", ON_OVERLAPPED, OVERLAPPED,

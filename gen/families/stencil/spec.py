@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from numbers import Real
 from typing import Any, Literal, cast, get_args
@@ -123,7 +124,7 @@ class StencilSpec:
         """How far the weights reach towards higher indices, along each axis."""
         return tuple(extent - 1 - before for extent, before in zip(self.shape, self.before, strict=True))
 
-    @property
+    @cached_property
     def taps(self) -> tuple[tuple[tuple[int, ...], float], ...]:
         """Offset and weight of every neighbour that is read, in row-major order."""
         offsets = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from operator import mul
 from typing import TypeVar
@@ -24,12 +24,8 @@ C = TypeVar("C", bound=Config)
 
 SPARE, WEIGHTS = "spare", "weights"  # scratch memory
 COPY_THREADS = 256  # of a block that copies
-# What `naive` takes, by fits to times on an H200 (bench/potholes-h200.json, bench/stencil-nvidia-h200.json): for a
-# launch, for each term of a cell one after the other, and for each cell and term where the device is full.
-_LAUNCH_US, _TERM_US, _CELL_US, _CELL_TERM_US = 2.0, 0.01, 3.2e-6, 0.19e-6
 LITTLE_CELLS = 1 << 19  # so few that each should have a thread, on a large device
 _FEW_LANES = 4  # a part of those of a warp, of which rows should fill more
-_LANES_OF_SHORT_ROW = 8  # that `naive` gives it at least
 VECTOR_BYTES = 16
 _LINE_CHARACTERS = 88  # of weights
 
@@ -104,12 +100,14 @@ class Sides:
         return max(self.left, self.right)
 
 
+@lru_cache(512)
 def reach_of(spec: StencilSpec) -> Sides:
     """How far the weights that are not 0 reach from a cell, on both sides along each axis."""
     places = [[offset[axis] for offset, _ in spec.taps] or [0] for axis in range(len(spec.axes))]
     return Sides(tuple(max(0, -min(along)) for along in places), tuple(max(0, *along, 0) for along in places))
 
 
+@lru_cache(512)
 def mirrored_reach_of(spec: StencilSpec) -> Sides:
     """How far rows must be held: where rows are mirrored, as far above as below."""
     reach = reach_of(spec)
@@ -143,12 +141,13 @@ def window_lines(spec: StencilSpec, reach: Sides) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def neighbours_of_rows(spec: StencilSpec, reach: Sides) -> list[int]:
+@lru_cache(512)
+def neighbours_of_rows(spec: StencilSpec, reach: Sides) -> tuple[int, ...]:
     """How many neighbours on each side are read of every row within reach."""
-    return [
+    return tuple(
         max((abs(offset[-1]) for offset, _ in spec.taps if len(offset) == 1 or offset[-2] == y), default=0)
         for y in range(-reach.up, reach.down + 1)
-    ]
+    )
 
 
 def neighbours_of_loaded_rows(spec: StencilSpec, reach: Sides, rows: int) -> tuple[int, ...]:
@@ -232,7 +231,7 @@ def single_steps(
 ) -> Plan:
     """The plan whose launches compute a time step each, with a block for each tile."""
     in_array = where in (Coefficients.READ_ONLY, Coefficients.GLOBAL)
-    counts = ((), (tiles.across,), (tiles.across, tiles.down))[len(spec.axes) - 1]
+    counts = (tiles.across,) if len(spec.axes) > 1 else ()
 
     def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
         return Launch(
@@ -325,11 +324,3 @@ def too_small_for_warps(spec: StencilSpec, extents: Extents) -> str | None:
     if len(spec.axes) > 1 and extents["cols"] * _FEW_LANES < lanes:
         return f"rows of {extents['cols']} cells fill few of the {lanes} that a warp has side by side"
     return None
-
-
-def single_step_us(spec: StencilSpec, extents: Extents) -> float:
-    """About what one launch of `naive` takes for one time step, on a large device."""
-    threads = -(-extents["cols"] // _LANES_OF_SHORT_ROW) * _LANES_OF_SHORT_ROW
-    threads *= prod(extents[axis] for axis in spec.axes[:-1])
-    each = (_CELL_US + _CELL_TERM_US * len(spec.taps)) * (spec.accumulator.size // 4)
-    return _LAUNCH_US + _TERM_US * len(spec.taps) + threads * each

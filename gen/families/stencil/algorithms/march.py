@@ -4,35 +4,44 @@ A plane is in shared memory while the block computes with it. It adds its terms 
 reach it, which stay in registers, so the terms of a cell come in the order of the weights, and each plane is looked at
 once. Down the rows cells come from shared memory, along them from the next lanes by shuffles; there is one barrier a
 plane.
+
+A launch may fuse steps. Each is a level of the block: it computes with the plane that the level before has finished in
+the turn before and left in shared memory, so that all levels work between the same two barriers. What the steps use up
+around a block's cells, its neighbours compute too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
 from gen.arch import WARP, max_registers_per_thread
-from gen.dtypes import StoreModifier
-from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
+from gen.dtypes import U32, StoreModifier
+from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
-from gen.families.expr import size
-from gen.families.plans import Tiles
+from gen.families.expr import ONE, Expr, constant, size
+from gen.families.plans import Tiles, beyond_shared
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
     neighbours_of_loaded_rows,
+    numbers,
     reach_of,
-    single_steps,
+    stepping,
     too_small_for_warps,
 )
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
-_OTHER_REGISTERS = 48  # beside cells and sums
+FUSED_BOUNDARIES = ("constant", "frozen", "wrap")  # whose cells outside need no others of the same step
+LEAST_BLOCKS = 128  # four fewer than an H100 or H200 has multiprocessors: so many were as fast as twice as many
+MAX_SHARED_BYTES = 227 * 1024  # of a block, on the devices that have most
+_OTHER_REGISTERS = 62  # beside cells and sums
+_SQUEEZED = 28  # registers over those of a block: fused steps of so many spilled 8 to 32 bytes, and were fastest
 _MAX_TERMS_OF_LANE = 2048  # of a plane, all written out: more, and the loop leaves the instruction cache
 
 
@@ -40,15 +49,16 @@ _MAX_TERMS_OF_LANE = 2048  # of a plane, all written out: more, and the loop lea
 class MarchConfig(Config):
     """How large a block's part of a plane is, how many planes it computes, how many are on their way."""
 
-    warps: int = tunable("w", (4, 8), base=8, help="warps of a block, down the rows")
-    rows: int = tunable("u", (1, 2, 4), base=2, help="rows of cells that a warp computes")
-    planes: int = tunable("z", (16, 64, 256), base=64, help="planes that a block computes, one after the other")
-    ring: int = tunable("s", (2, 3, 4), base=3, help="planes in shared memory")
+    warps: int = tunable("w", (4, 8, 12, 16), base=8, help="warps of a block, down the rows")
+    rows: int = tunable("u", (1, 2, 3, 4), base=2, help="rows of cells that a warp computes")
+    planes: int = tunable("z", (16, 32, 64, 128, 256), base=64, help="planes that a block writes, one after the other")
+    ring: int = tunable("s", (2, 3, 4, 6), base=3, help="planes in shared memory")
+    steps: int = tunable("t", (1, 2, 3, 4), base=1, off=1, help="steps that a launch fuses")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
 
 class March(StencilAlgorithm[MarchConfig]):
-    """Computes one time step in a launch; a block loads each plane of its cells once."""
+    """Computes one time step or several in a launch; a block loads each plane of its cells once."""
 
     name = "march"
     template = "stencil/march.cu.jinja"
@@ -59,76 +69,133 @@ class March(StencilAlgorithm[MarchConfig]):
     config = MarchConfig
 
     def illegal(self, spec: StencilSpec, config: MarchConfig) -> str | None:
-        """The spec must have three axes, and a ring of planes fit in static shared memory."""
+        """The spec must have three axes, a block outlast its steps, and its planes fit in shared memory."""
         if found := beyond_axes(spec, 3):
             return found
-        reach, pads = reach_of(spec), 2 * _pad(spec)
-        rows = config.warps * config.rows + reach.high - 1
-        needed = config.ring * rows * (WARP + pads) * VECTOR_BYTES
-        if needed > STATIC_SHARED_BYTES:
-            return f"its planes take {needed} bytes of shared memory; there are {STATIC_SHARED_BYTES}"
+        block = _Block.of(spec, config)
+        if block.shared_bytes > MAX_SHARED_BYTES:
+            return f"its planes take {block.shared_bytes} bytes of shared memory; no block has over {MAX_SHARED_BYTES}"
+        if config.steps == 1:
+            return None
+        for axis, boundary in zip(spec.axes, spec.boundaries, strict=True):
+            if boundary not in FUSED_BOUNDARIES:
+                return f"fused steps would need {boundary} {axis} at every level"
+        if min(block.own_rows, block.own_lanes) < 1:
+            return f"{config.steps} steps use up all that a block computes"
         return None
 
     def unsearched(self, spec: StencilSpec, config: MarchConfig) -> str | None:
-        """Registers must suffice for all sums, and the code not be too long."""
+        """Registers must suffice for all sums, the code not be too long, and half of what is computed be written."""
         needed, allowed = registers(spec, config), max_registers_per_thread(config.warps)
-        if needed > allowed:
+        if needed > allowed + (_SQUEEZED if config.steps > 1 else 0):
             return f"it needs about {needed} registers a thread, and blocks of {config.warps} warps leave {allowed}"
-        if len(spec.taps) * config.rows * cells_of_vector(spec) > _MAX_TERMS_OF_LANE:
+        if len(spec.taps) * config.rows * config.steps * cells_of_vector(spec) > _MAX_TERMS_OF_LANE:
             return "its code would be too long"
+        block = _Block.of(spec, config)
+        if config.steps > 1 and 2 * block.own_rows * block.own_lanes < block.plane_rows * WARP:
+            return "its steps use up most of what a block computes"
         return None
 
     def infeasible(self, spec: StencilSpec, config: MarchConfig, limits: Limits) -> str | None:
-        """It needs asynchronous copies to shared memory."""
+        """It needs asynchronous copies to shared memory, and a block's planes must fit there."""
         if not limits.has_asynchronous_copies:
             return f"{limits.arch} has no asynchronous copies"
-        return None
+        return beyond_shared(_Block.of(spec, config).shared_bytes, limits)
 
     def slow_path_reason(self, spec: StencilSpec, config: MarchConfig, extents: Extents, alignment: int) -> str | None:
-        """Its warps need as many cells as those of `stream`, and its blocks planes to march through."""
+        """Its warps need as many cells as those of `stream`, its blocks planes to march through, a device blocks."""
         if (planes := extents["planes"]) < reach_of(spec).deep:
             return f"{planes} planes are few: blocks bring {reach_of(spec).deep} for each cell"
+        if (blocks := _Block.of(spec, config).tiles(spec, config).count.at(extents)) < LEAST_BLOCKS:
+            return f"{blocks} blocks leave multiprocessors of a large device without one"
         return too_small_for_warps(spec, extents)
 
     @override
     def edge_cases(self, spec: StencilSpec, config: MarchConfig) -> Iterator[Extents]:
-        return edge_cases_of(spec, _tiles(spec, config), config.planes)
+        return edge_cases_of(spec, _Block.of(spec, config).tiles(spec, config), config.planes, config.steps)
 
     def inputs(self, spec: StencilSpec, config: MarchConfig) -> Mapping[str, object]:
         """How many neighbours are read of every row, and vectors beside a block's cells."""
+        block = _Block.of(spec, config)
         return {
             "neighbours": neighbours_of_loaded_rows(spec, reach_of(spec), config.rows),
-            "pad_left": _pad(spec),
-            "pad_right": _pad(spec),
+            "lanes_before": block.lanes_before,
+            "lanes_after": block.lanes_after,
         }
 
     @override
     def plan(self, spec: StencilSpec, config: MarchConfig) -> Plan:
-        return single_steps(spec, _tiles(spec, config), (WARP * config.warps, 1, 1))
+        block = _Block.of(spec, config)
+        tiles = block.tiles(spec, config)
+
+        def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+            return Launch(
+                grid=(tiles.count, ONE, ONE),
+                block=(WARP * config.warps, 1, 1),
+                arguments=(source, target, *numbers(spec, in_pitch), (U32, tiles.across), (U32, tiles.down)),
+                shared_bytes=constant(block.shared_bytes),
+                across=tiles.across,
+            )
+
+        def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
+            whole = sweep(source, target, in_pitch)
+            return replace(whole, arguments=(*whole.arguments, (U32, steps)), entry="_rest")
+
+        return stepping(spec, sweep, fused=config.steps, rest=rest if config.steps > 1 else None)
 
     def bytes_in_flight(self, spec: StencilSpec, config: MarchConfig) -> int:
         """A thread's share of the planes that are on their way to shared memory."""
         return VECTOR_BYTES * config.rows * (config.ring - 1)
 
 
+@dataclass(frozen=True)
+class _Block:
+    """What a block holds of a plane: rows, lanes of vectors, and those of them that it writes.
+
+    Attributes:
+        plane_rows: in shared memory.
+        lanes_before, lanes_after: vectors that are read before and after those that are written.
+        own_rows, own_lanes: that are written.
+        shared_bytes: of the planes of the ring, and two from each level to the next.
+    """
+
+    plane_rows: int
+    lanes_before: int
+    lanes_after: int
+    own_rows: int
+    own_lanes: int
+    shared_bytes: int
+
+    @classmethod
+    def of(cls, spec: StencilSpec, config: MarchConfig) -> _Block:
+        """With one step the neighbours of a block's cells are loaded, with several they are computed too."""
+        reach, steps = reach_of(spec), config.steps
+        rows, beside = config.warps * config.rows, reach.high - 1
+        if steps == 1:
+            pad = -(-reach.side // cells_of_vector(spec))
+            plane_rows, lanes, levels = rows + beside, WARP + 2 * pad, 0
+            before, after, own_rows, own_lanes = pad, pad, rows, WARP
+        else:
+            plane_rows, lanes, levels = rows, WARP, 2 * (steps - 1)
+            before, after = (-(-steps * far // cells_of_vector(spec)) for far in (reach.left, reach.right))
+            own_rows, own_lanes = rows - steps * beside, WARP - before - after
+        shared_bytes = (config.ring + levels) * plane_rows * lanes * VECTOR_BYTES
+        return cls(plane_rows, before, after, own_rows, own_lanes, shared_bytes)
+
+    def tiles(self, spec: StencilSpec, config: MarchConfig) -> Tiles:
+        """The cells that a block writes of each plane; those of so many planes are one block's."""
+        cols = self.own_lanes * cells_of_vector(spec)
+        return Tiles(size("rows"), size("cols"), self.own_rows, cols, size("planes").ceil_div(config.planes))
+
+
 def registers(spec: StencilSpec, config: MarchConfig) -> int:
     """How many a thread needs, by a rule that holds for what NVRTC 13.0 used for sm_90 without a spill.
 
-    Those of the sums that are not finished, half of the rows of the plane, and addresses.
+    Those of the sums that are not finished, most of the rows of the plane with their neighbours, and addresses.
     """
     reach, words = reach_of(spec), spec.accumulator.size // 4
     cells = cells_of_vector(spec)
-    held = (reach.deep - 1) * config.rows * cells
-    window = (config.rows + reach.high - 1) * (cells + 2 * reach.side)
-    return _OTHER_REGISTERS + (held + window // 2) * words
-
-
-def _pad(spec: StencilSpec) -> int:
-    """Vectors on each side of a block's cells that hold all neighbours."""
-    return -(-reach_of(spec).side // cells_of_vector(spec))
-
-
-def _tiles(spec: StencilSpec, config: MarchConfig) -> Tiles:
-    """The cells of a block in each plane; those of so many planes are one block's."""
-    rows, cols = config.warps * config.rows, WARP * cells_of_vector(spec)
-    return Tiles(size("rows"), size("cols"), rows, cols, size("planes").ceil_div(config.planes))
+    held = (reach.deep - 1) * config.rows * cells * config.steps
+    beside = 2 * sum(neighbours_of_loaded_rows(spec, reach, config.rows))
+    window = (config.rows + reach.high - 1) * cells + beside
+    return _OTHER_REGISTERS + (held + window * 3 // 4) * words

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
 
 from typing_extensions import override
 
-from gen.arch import SHUFFLES_PER_CLOCK
+from gen.arch import SHUFFLES_PER_CLOCK, WARP
 from gen.dtypes import U32
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
@@ -28,15 +31,18 @@ from gen.families.stencil.algorithms.common import (
     rim_of,
     stepping,
 )
+from gen.families.stencil.algorithms.costs import SHUFFLE, demand_of_steps, rounds_of, work_of
 from gen.families.stencil.shapes import edge_extents, edge_problems
 from gen.families.stencil.spec import STEPS, StencilSpec
 
 MAX_CELL_REGISTERS = (
     64  # registers of cells: with these NVRTC 13.0 used up to 154 of 255 for sm_90, with 128 all of them
 )
+CELLS_AT_ONCE = 16  # of a lane on their way, where a segment moves cell by cell
 # In additions of f32:
 _ROUNDING = 2  # a cell that is rounded to f16, and back, two at once
 _LOOP = 4  # a step's counter and branches
+_CLOCKS_OF_ONE_WARP = 1.5  # for an instruction of a warp that has a scheduler for itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +104,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
     def inputs(self, spec: StencilSpec, config: OverlappedConfig) -> Mapping[str, object]:
         """How many cells the fused steps use up on both sides."""
         halo_left, halo_right = _halos(spec, config)
-        return {"halo_left": halo_left, "halo_right": halo_right}
+        return {"halo_left": halo_left, "halo_right": halo_right, "cells_at_once": CELLS_AT_ONCE}
 
     @override
     def plan(self, spec: StencilSpec, config: OverlappedConfig) -> Plan:
@@ -115,6 +121,28 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
             return rest(source, target, in_pitch, constant(config.steps))
 
         return stepping(spec, sweep, fused=config.steps, rest=rest)
+
+    @override
+    def demand(
+        self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        """A warp brings its segment, takes the steps that a launch has, and writes it."""
+        work, steps = work_of(spec, limits), max(min(extents.get(STEPS, 1), config.steps), 1)
+        cells = _cells(spec, config)
+        shuffled = SHUFFLE * work.words * (work.reach.left + work.reach.right)
+        a_step = cells * (work.terms * work.slots + _ROUNDING * work.converted) + shuffled + _LOOP
+        moved = config.vectors * 30 + cells * work.converted * 2
+        segments = WARP * config.vectors * VECTOR_BYTES
+        # The segments at the ends of a line move cell by cell, but where all vectors are aligned.
+        aligned = gcd(alignment, extents["cols"] * spec.dtype.size, VECTOR_BYTES) == VECTOR_BYTES
+        by_cells = 0 if aligned and spec.boundary != ("wrap",) else cells / CELLS_AT_ONCE
+        return demand_of_steps(
+            spec, extents, limits, fused=config.steps, blocks=_blocks(spec, config).at(extents),
+            threads_per_block=WARP * config.warps, bytes_in_flight=VECTOR_BYTES * config.vectors,
+            rounds=1 + by_cells + rounds_of((steps * a_step + moved) * _CLOCKS_OF_ONE_WARP / limits.clock_hz),
+            instructions=steps * a_step + moved, written=a_step + moved,
+            registers=min(40 + 2 * cells * work.words, 255), shared_bytes=config.warps * segments,
+        )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: OverlappedConfig) -> int:
         """All cells of a lane are loaded before the first step."""
@@ -142,6 +170,7 @@ def _halos(spec: StencilSpec, config: OverlappedConfig) -> tuple[int, int]:
     return -(-left // vector) * vector, -(-right // vector) * vector
 
 
+@lru_cache(512)
 def _blocks(spec: StencilSpec, config: OverlappedConfig) -> Expr:
     """The blocks of a launch. Segments begin as far apart as a warp writes cells; the last one ends with the array."""
     segment = 32 * _cells(spec, config)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
 
 from typing_extensions import override
 
 from gen.arch import WARP, max_registers_per_thread
 from gen.dtypes import StoreModifier
-from gen.families.base import Extents, Plan
+from gen.families.base import Extents, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
@@ -26,11 +29,23 @@ from gen.families.stencil.algorithms.common import (
     neighbours_of_rows,
     reach_of,
     single_steps,
-    too_small_for_warps,
+)
+from gen.families.stencil.algorithms.costs import (
+    ONE_WARP_CLOCKS,
+    SHUFFLE,
+    demand_of_steps,
+    edge_share,
+    rounds_of,
+    work_of,
 )
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
+BESIDE = 10  # instructions of the first and last lanes for a cell beside the warp's
+SLOW_TERM = 25  # instructions of a term of a cell that is computed by itself
+SLOW_SECONDS = 0.4e-6  # of a row of its neighbours
+BLOCKS_AT_ONCE = 8  # of a multiprocessor, about
+_MOST_SLOW = 0.25  # of all cells
 MAX_ROWS_AHEAD = 16  # rows of a warp on their way at once
 _OTHER_REGISTERS = 24  # registers beside cells
 _MAX_TERMS_OF_LANE = 4096  # of a lane, all written out: more, and the code leaves the instruction cache
@@ -81,11 +96,10 @@ class Stream(StencilAlgorithm[StreamConfig]):
         return None
 
     def slow_path_reason(self, spec: StencilSpec, config: StreamConfig, extents: Extents, alignment: int) -> str | None:
-        """Warps of many cells need many cells, and long rows.
-
-        On an H200 it took 6 to 36 us for 8 to 400 thousand cells, and 572 for rows of 3 (bench/potholes-h200.json).
-        """
-        return too_small_for_warps(spec, extents)
+        """Cells that no whole vector of a warp holds are computed one by one."""
+        if _slow_share(spec, config, extents, alignment) > _MOST_SLOW:
+            return "many cells lie in no whole vector of a warp, and are computed one by one"
+        return None
 
     @override
     def edge_cases(self, spec: StencilSpec, config: StreamConfig) -> Iterator[Extents]:
@@ -100,6 +114,33 @@ class Stream(StencilAlgorithm[StreamConfig]):
     def plan(self, spec: StencilSpec, config: StreamConfig) -> Plan:
         tiles = _tiles(spec, config.rows, config.warps_across, config.warps_down)
         return single_steps(spec, tiles, (WARP * config.warps_across * config.warps_down, 1, 1))
+
+    @override
+    def demand(
+        self, spec: StencilSpec, config: StreamConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        """Cells that no whole vector of a warp holds go the slow path, one by one."""
+        work, tiles = work_of(spec, limits), _tiles(spec, config.rows, config.warps_across, config.warps_down)
+        loaded, ahead = config.rows + work.reach.high - 1, _ahead(spec, config)
+        of_row = (
+            10 + work.cells * work.converted + (2 * SHUFFLE * work.words + BESIDE) * work.shuffled / work.reach.high
+        )
+        of_sums = 10 + work.cells * (work.terms * work.slots + work.converted)
+        at_ends = edge_share(extents["rows"], tiles.tile_rows) if len(spec.axes) > 1 else 0.0
+        vectors = loaded * of_row * (1 + at_ends) + config.rows * of_sums
+        cells = config.rows * work.cells
+        slow, share = cells * (30 + SLOW_TERM * work.terms), _slow_share(spec, config, extents, alignment)
+        blocks = tiles.count.at(extents)
+        # A warp of such cells waits for each row of each one's neighbours; other warps hide it while there are any.
+        waits = config.rows * (work.cells * work.reach.high if len(spec.axes) > 1 else 1) if share else 0
+        waves = blocks / (limits.multiprocessors * BLOCKS_AT_ONCE)
+        return demand_of_steps(
+            spec, extents, limits, blocks=blocks,
+            threads_per_block=WARP * config.warps_across * config.warps_down, bytes_in_flight=VECTOR_BYTES * ahead,
+            rounds=-(-loaded // ahead) + at_ends + rounds_of(ONE_WARP_CLOCKS * vectors / limits.clock_hz),
+            instructions=vectors * (1 - share) + slow * share, written=vectors if share < 1 else SLOW_TERM * work.terms,
+            registers=min(registers(spec, config), 255), last_seconds=waits * SLOW_SECONDS / max(waves, 1.0),
+        )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: StreamConfig) -> int:
         """The rows of a lane that are on their way."""
@@ -116,10 +157,24 @@ def registers(spec: StencilSpec, config: StreamConfig) -> int:
     return _OTHER_REGISTERS + _ahead(spec, config) * (4 + reach.side * words) + window
 
 
+def _slow_share(spec: StencilSpec, config: StreamConfig, extents: Extents, alignment: int) -> float:
+    """The share of cells that are computed one by one."""
+    cols, size = extents["cols"], spec.dtype.size
+    pitches = (extents[name] * size for name in ("in_pitch", "out_pitch") if len(spec.axes) > 1)
+    if gcd(alignment, VECTOR_BYTES, *pitches) < VECTOR_BYTES:
+        return 1.0
+    folds = len(spec.axes) > 1 and spec.boundaries[0] in ("reflect", "mirror", "wrap")
+    if folds and extents["rows"] < config.rows + reach_of(spec).high:  # rows may be folded more than once
+        return 1.0
+    warp = WARP * cells_of_vector(spec) * (config.rows if len(spec.axes) == 1 else 1)
+    return cols % warp / max(cols, 1)
+
+
 def _ahead(spec: StencilSpec, config: StreamConfig) -> int:
     return min(MAX_ROWS_AHEAD, config.rows + reach_of(spec).high - 1)
 
 
+@lru_cache(512)
 def _tiles(spec: StencilSpec, rows: int, warps_across: int, warps_down: int) -> Tiles:
     """The cells of so many warps, each of which computes so many rows."""
     cols = WARP * cells_of_vector(spec) * warps_across

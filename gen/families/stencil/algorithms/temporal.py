@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from typing_extensions import override
 
@@ -16,6 +17,7 @@ from gen.arch import WARP, max_registers_per_thread
 from gen.dtypes import U32
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
+from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
@@ -27,10 +29,10 @@ from gen.families.stencil.algorithms.common import (
     numbers,
     reach_of,
     rim_of,
-    single_step_us,
     stepping,
     window_lines,
 )
+from gen.families.stencil.algorithms.costs import demand_of_steps, rounds_of, work_of
 from gen.families.stencil.shapes import edge_problems
 from gen.families.stencil.spec import StencilSpec
 
@@ -38,10 +40,10 @@ MAX_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 ROWS_AHEAD = 4  # on their way to shared memory
 _MAX_UNROLLED_ROWS = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
-# Of a warp for each multiply-add of a lane, by a fit to nine times on an H200 (bench/potholes-h200.json) of 2 to 9.
-_CLOCKS_A_TERM, _CLOCKS_PER_US = 4.0, 1700.0
-_LAUNCH_US, _WORSE = 2.0, 1.2
-_MULTIPROCESSORS = 132  # of a large device: sizes are judged by those of an H100 or H200
+# Clocks of a warp for a row, for each term of a lane in it, and for each word that comes from another lane; rounds of
+# loads that a launch waits for: by a fit to 116 times on an H200 (`python -m bench.estimates --family stencil`).
+_CLOCKS_A_ROW, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE, _ROUNDS = 420.0, 1.43, 4.9, 7.0
+_ISSUED_FOR_A_TERM = 1.1
 END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
 
 
@@ -105,14 +107,25 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
                 return f"it counts {axis} in 32 bits"
         return super().unsupported_extents(spec, config, extents, limits)
 
-    def slow_path_reason(
-        self, spec: StencilSpec, config: TemporalConfig, extents: Extents, alignment: int
-    ) -> str | None:
-        """Strips must be long beside the rows that fused steps repeat, and rows beside a warp."""
-        fused, single = launch_us(spec, config, extents), config.steps * single_step_us(spec, extents)
-        if fused > _WORSE * single:
-            return f"a launch of {config.steps} steps takes about {fused:.0f} us, and single ones {single:.0f} us"
-        return None
+    @override
+    def demand(
+        self, spec: StencilSpec, config: TemporalConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        """A warp takes its time for each row; where many share a multiprocessor, that issues their terms."""
+        work = work_of(spec, limits)
+        planned, sizes = _Blocks.of(spec, config), {**extents, **limits.sizes()}
+        strips, blocks = planned.strips.at(sizes), planned.count.at(sizes)
+        rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (work.mirrored.high - 1)
+        terms = work.terms * config.steps * _cells(spec, config) * work.words
+        shuffled = 2 * work.mirrored.side * config.steps * work.words
+        clocks = rows * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
+        return demand_of_steps(
+            spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=WARP,
+            bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD,
+            rounds=_ROUNDS + rounds_of(clocks / limits.clock_hz),
+            instructions=_ISSUED_FOR_A_TERM * terms * work.slots**0.5 * rows, written=terms * work.mirrored.high,
+            registers=min(registers(spec, config), most_registers(config)),
+        )  # fmt: skip
 
     def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
         """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""
@@ -202,6 +215,7 @@ class _Blocks:
     strips: Expr
 
     @classmethod
+    @lru_cache(512)
     def of(cls, spec: StencilSpec, config: TemporalConfig) -> _Blocks:
         """There are as many strips as fill the device `waves` times, if each is long beside what its ends use up."""
         reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
@@ -215,18 +229,10 @@ class _Blocks:
         strips = (resident // warps.at_least(1)).at_most(size("rows") // least).at_least(1)
         return cls(across, inner, strips.at_most(size("rows")).called("strips"))
 
-    @property
+    @cached_property
     def count(self) -> Expr:
         """The blocks of a grid. Those at the ends of the rows have shorter strips, so there are more of them."""
         return self.strips * (self.inner + (self.across - self.inner) * END_STRIPS)
-
-
-def launch_us(spec: StencilSpec, config: TemporalConfig, extents: Extents) -> float:
-    """About what a launch takes on a large device: what its warps do, row after row of a strip."""
-    strips = _Blocks.of(spec, config).strips.at({**extents, "multiprocessors": _MULTIPROCESSORS})
-    rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
-    terms = len(spec.taps) * config.steps * _cells(spec, config) * (spec.accumulator.size // 4)
-    return _LAUNCH_US + rows * terms * _CLOCKS_A_TERM / _CLOCKS_PER_US
 
 
 def registers(spec: StencilSpec, config: TemporalConfig) -> int:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from typing_extensions import override
 
 from gen.arch import WARP
 from gen.dtypes import LoadModifier
-from gen.families.base import STATIC_SHARED_BYTES, Extents, Plan
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, tunable
+from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
@@ -25,10 +27,20 @@ from gen.families.stencil.algorithms.common import (
     single_steps,
     window_lines,
 )
+from gen.families.stencil.algorithms.costs import (
+    LOAD,
+    ONE_WARP_CLOCKS,
+    demand_of_steps,
+    edge_share,
+    loads_of_rows,
+    rounds_of,
+    work_of,
+)
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
 _MAX_UNROLLED_TERMS = 343  # of a cell, all written out: more take NVRTC long to compile
+_OTHER_INSTRUCTIONS = 30  # of a thread, before its first load and after its last
 _WEIGHTS_HELP = "where the kernel finds its weights"
 
 
@@ -38,7 +50,7 @@ class NaiveConfig(Config):
 
     block_x: int = tunable("x", (4, 8, 32, 64, 128), base=32, help="threads of a block along a row")
     block_y: int = tunable("y", (2, 4, 8, 32), base=8, help="threads of a block down the rows")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes, one below the other")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG)
     coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
 
@@ -52,7 +64,7 @@ class NaiveConfig(Config):
         narrow = self.block_x < WARP
         if narrow != (self.block_y == WARP):
             return "blocks have 32 rows of threads where a row has 4 or 8 of them"
-        if narrow and not (plain and self.unroll == 1 and self.coefficients is Coefficients.LITERAL):
+        if narrow and not (plain and self.coefficients is Coefficients.LITERAL):
             return "narrow blocks are for short rows, and are offered where everything else is plain"
         if self.unroll > 1 and not plain:
             return "a cache operator goes with unroll 1"
@@ -97,18 +109,15 @@ class Naive(StencilAlgorithm[NaiveConfig]):
 
     name = "naive"
     template = "stencil/naive.cu.jinja"
-    summary = "Every thread computes cells of one column, a row at a time, straight from global memory."
+    summary = (
+        "Every thread computes cells of one column, straight from global memory; what several of them read is loaded "
+        "once."
+    )
     config = NaiveConfig
 
     @override
     def edge_cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
         return edge_cases_of(spec, _tiles(spec, config))
-
-    def slow_path_reason(self, spec: StencilSpec, config: NaiveConfig, extents: Extents, alignment: int) -> str | None:
-        """Narrow blocks are slow on long rows."""
-        if config.block_x < WARP and extents["cols"] > 2 * config.block_x:
-            return f"rows of {extents['cols']} cells are long: warps should lie along them"
-        return None
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
         """All weights, with rows and columns of zeros, and whether the terms of all planes are written out."""
@@ -123,9 +132,39 @@ class Naive(StencilAlgorithm[NaiveConfig]):
     def plan(self, spec: StencilSpec, config: NaiveConfig) -> Plan:
         return single_steps(spec, _tiles(spec, config), (config.block_x, config.block_y, 1), config.coefficients)
 
+    @override
+    def demand(
+        self, spec: StencilSpec, config: NaiveConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        """Threads at the ends of an axis, and of blocks that reach beyond them, fold the places they read."""
+        work, loads = work_of(spec, limits), loads_of_rows(spec, config.unroll)
+        # A request of a warp of several short rows touches as many lines; one of f64 always touches two.
+        lines = max(0.75 * WARP / config.block_x, spec.dtype.size / 4, 1.0)
+        terms = work.terms * config.unroll
+        high = config.block_y * config.unroll
+        at_ends = edge_share(extents["cols"], config.block_x if len(spec.axes) > 1 else config.block_x * high)
+        if len(spec.axes) > 1:
+            at_ends += (1 - at_ends) * edge_share(extents["rows"], high)
+        if len(spec.axes) > 2:
+            at_ends = 1.0
+        places = work.reach.deep + work.reach.high + config.unroll + work.reach.wide
+        each = loads * (1 + 0.3 * work.converted) + terms * work.slots
+        folded = at_ends * (places * 8 + loads * 3)
+        tiles = _tiles(spec, config)
+        # Where a row has several blocks, sectors at their ends belong to two of them.
+        segment = config.block_x * spec.dtype.size
+        instructions = _OTHER_INSTRUCTIONS + each + (loads + config.unroll) * LOAD * lines + folded
+        return demand_of_steps(
+            spec, extents, limits, blocks=tiles.count.at(extents), threads_per_block=config.block_x * config.block_y,
+            bytes_in_flight=spec.dtype.size * config.unroll,
+            rounds=1 + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz), instructions=instructions,
+            written=_OTHER_INSTRUCTIONS + each + loads + folded, registers=40,
+            moved_share=1 + SECTOR_BYTES / 2 / segment if extents["cols"] > config.block_x else 1.0,
+        )  # fmt: skip
+
     def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
-        """One cell: a thread finishes it before it begins the next, and its neighbours are other threads' cells."""
-        return spec.dtype.size
+        """The cells of its rows: their neighbours are other threads' cells."""
+        return config.unroll * spec.dtype.size
 
 
 class Tiled(StencilAlgorithm[TiledConfig]):
@@ -192,12 +231,15 @@ class Queued(StencilAlgorithm[QueuedConfig]):
         return spec.dtype.size
 
 
+@lru_cache(512)
 def _tiles(spec: StencilSpec, config: NaiveConfig | TiledConfig) -> Tiles:
     """The cells of a block."""
     if len(spec.axes) == 1:
         return Tiles(ONE, size("cols"), 1, config.block_x * config.block_y * config.unroll)
-    planes = size("planes") if len(spec.axes) > 2 else ONE
-    return Tiles(size("rows"), size("cols"), config.block_y * config.unroll, config.block_x, planes)
+    if len(spec.axes) == 3:  # groups of rows of all planes
+        groups = size("planes") * size("rows").ceil_div(config.unroll)
+        return Tiles(groups, size("cols"), config.block_y, config.block_x)
+    return Tiles(size("rows"), size("cols"), config.block_y * config.unroll, config.block_x)
 
 
 def _column(config: QueuedConfig) -> Tiles:
