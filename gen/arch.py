@@ -336,6 +336,37 @@ _KNOWN = (
 _NEEDED_IN_FLIGHT = {"H200": 48 * 1024}
 
 
+# Devices by a word of their names: those of one architecture are siblings.
+_MODELS = {
+    **dict.fromkeys(("V100", "V100S"), "sm_70"), **dict.fromkeys(("T4", "2080"), "sm_75"),
+    **dict.fromkeys(("A100", "A30", "A800"), "sm_80"), **dict.fromkeys(("A10", "A40", "A6000", "3090"), "sm_86"),
+    **dict.fromkeys(("L4", "L40", "L40S", "4090"), "sm_89"),
+    **dict.fromkeys(("H100", "H200", "H800", "H20", "GH200"), "sm_90"),
+    **dict.fromkeys(("B200", "GB200"), "sm_100"), **dict.fromkeys(("B300", "GB300"), "sm_103"), "5090": "sm_120",
+}  # fmt: skip
+
+
+def sibling_of(device: str, others: Iterable[str]) -> str | None:
+    """The device among others that is most like one: of its architecture, sharing most words of its name.
+
+    None where none is, or nobody knows what it is.
+    """
+    arch = arch_of(device)
+    return None if arch is None else known_device(arch, set(others) - {device}, re.split("[ -]", device))
+
+
+def arch_of(device: str) -> str | None:
+    """The architecture of a device, by its name; None where nobody knows what it is."""
+    return next((_MODELS[word] for word in re.split("[ -]", device) if word in _MODELS), None)
+
+
+def known_device(arch: str, others: Iterable[str], words: Iterable[str] = ()) -> str | None:
+    """The device of an architecture among others whose name has most of some words; None where there is none."""
+    named = {other: set(re.split("[ -]", other)) for other in others}
+    alike = [other for other, its in named.items() if any(_MODELS.get(word) == arch for word in its)]
+    return min(alike, key=lambda other: (-len(named[other].intersection(words)), other), default=None)
+
+
 @dataclass(frozen=True)
 class MemoryModel:
     """How an architecture moves data.

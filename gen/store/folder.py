@@ -1,4 +1,4 @@
-"""What belongs into the folder of results: variants of every catalogue, specs by name, and calibrations of devices."""
+"""What the folder of results holds: variants of every catalogue, specs of the user's own, calibrations of devices."""
 
 from __future__ import annotations
 
@@ -53,36 +53,16 @@ def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
     return tuple(f"{family.name}_" for family in families)
 
 
-def other_files(families: Sequence[Family[Any]], home: Path) -> Mapping[str, str]:
-    """The text files beside the kernels, by name: the specs of every catalogue, and those that were written down."""
-    return {SPECS_FILE: text_of_specs(families, _written_down(families, home))}
-
-
-def remember(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
+def remember(home: Path, family: Family[Any], spec: Spec) -> None:
     """Writes a spec down in `home` if its name does not say all of it; other runs may write theirs at the same time."""
     with alone(lock_of(home)):
-        write_down(home, families, family, spec)
+        write_down(home, family, spec)
 
 
-def write_down(home: Path, families: Sequence[Family[Any]], family: Family[Any], spec: Spec) -> None:
+def write_down(home: Path, family: Family[Any], spec: Spec) -> None:
     """The same, for one who is alone there: beside all that is written down."""
-    if _says_all(family, spec.label, spec.to_json()):
-        return
-    others = {**read_specs(home), family.name_of(spec): spec.to_json()}
-    write_if_changed(home / SPECS_FILE, text_of_specs(families, others))
-
-
-def _written_down(families: Sequence[Family[Any]], home: Path) -> Known:
-    """The specs in `home` whose names do not say all of them: nobody could write those anew."""
-    return {name: content for name, content in read_specs(home).items() if not _is_said(families, name, content)}
-
-
-def _is_said(families: Sequence[Family[Any]], name: str, content: Mapping[str, Any]) -> bool:
-    """Whether a name says all of a spec; not of families that are not at hand."""
-    for family in families:
-        if name.startswith(f"{family.name}_"):
-            return _says_all(family, name.removeprefix(f"{family.name}_"), content)
-    return False
+    if not _says_all(family, spec.label, spec.to_json()):
+        write_if_changed(home / SPECS_FILE, text_of_specs({**read_specs(home), family.name_of(spec): spec.to_json()}))
 
 
 def _says_all(family: Family[Any], label: str, content: Mapping[str, Any]) -> bool:
@@ -95,21 +75,19 @@ SPECS_FILE = "specs.json"
 SPECS_SCHEMA = 1
 
 
-def text_of_specs(families: Sequence[Family[Any]], others: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """The file's text: every spec of every catalogue, and `others` by name, a line each."""
-    named: dict[str, Mapping[str, Any]] = dict(others or {})
-    named |= {family.name_of(spec): spec.to_json() for family in families for spec in family.catalogue}
-    lines = [f"    {json.dumps(name)}: {json.dumps(named[name], sort_keys=True)}" for name in sorted(named)]
+def text_of_specs(specs: Known) -> str:
+    """The file's text: specs by name, a line each."""
+    lines = [f"    {json.dumps(name)}: {json.dumps(specs[name], sort_keys=True)}" for name in sorted(specs)]
     return f'{{\n  "schema": {SPECS_SCHEMA},\n  "specs": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 
 
 def read_specs(home: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The specs in `home` by name; none if it has no such file.
+    """The specs that were written down in `home`, by name; none if it has no such file.
 
     Raises StoreError if the file is not what gen writes.
     """
     place = home / SPECS_FILE
-    again = "Mend it, or move it away and run gen generate, which writes that of the catalogue anew"
+    again = "Mend it, or move it away: gen.remember writes specs down anew"
     found: dict[str, Any] = read_json(place, SPECS_SCHEMA, "specs", dict, again) if place.is_file() else {}
     if not all(isinstance(spec, dict) for spec in found.values()):
         raise StoreError(str(place), "must have an object for each spec", next_step=again)
@@ -122,7 +100,7 @@ CALIBRATION_SCHEMA = 1
 
 def stored_calibration(home: Path, device: Device) -> Calibration | None:
     """The calibration of this device under this driver that `home` holds; None without one."""
-    for found in _calibrations(home):
+    for found in stored_calibrations(home):
         if (found.device, found.driver) == (device.name, device.driver):
             return found
     return None
@@ -131,14 +109,15 @@ def stored_calibration(home: Path, device: Device) -> Calibration | None:
 def store_calibration(home: Path, calibration: Calibration) -> Path:
     """Writes a calibration into `home`, over an earlier one of its device."""
     with alone(lock_of(home)):
-        others = [found for found in _calibrations(home) if found.device != calibration.device]
+        others = [found for found in stored_calibrations(home) if found.device != calibration.device]
         ordered = sorted((*others, calibration), key=lambda found: found.device)
         content = {"schema": CALIBRATION_SCHEMA, "calibrations": [asdict(found) for found in ordered]}
         write_if_changed(home / CALIBRATION_FILE, json.dumps(content, indent=1) + "\n")
     return home / CALIBRATION_FILE
 
 
-def _calibrations(home: Path) -> list[Calibration]:
+def stored_calibrations(home: Path) -> list[Calibration]:
+    """All that `home` holds, one a device. Raises StoreError if the file is not what gen writes."""
     place, again = home / CALIBRATION_FILE, "Remove it, and run gen calibrate"
     if not place.is_file():
         return []

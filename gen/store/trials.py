@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from gen.emit.folder import alone
 from gen.errors import StoreError
 from gen.families.base import WIDEST, Extents, Family, Spec, Variant
+from gen.families.extents import told_extents
 from gen.families.regions import WHOLE, Region, sizes_of
 from gen.paths import cache_home
 
@@ -62,7 +63,8 @@ class Problem:
         return sizes_of(self.family, self.spec, self.extents, self.alignment)
 
     def __str__(self) -> str:
-        sizes = " x ".join(str(extent) for name, extent in self.extents.items() if not name.endswith("_pitch"))
+        shown = map(str, told_extents(self.extents, pitches=False).values())
+        sizes = " x ".join(shown)
         return f"{self.spec_name} {sizes}" + (f" at {self.alignment} bytes" if self.alignment < WIDEST else "")
 
 

@@ -14,9 +14,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from gen.emit.folder import write_if_changed
 from gen.errors import StoreError
 from gen.families.regions import WHOLE, Region
-from gen.paths import shipped_winners
+from gen.paths import cache_home, shipped_winners
 
 FILE = "tuned.json"
 SCHEMA = 1
@@ -46,14 +47,39 @@ class Winner:
         return self.spec, self.shape, self.device, self.region
 
 
-def read_winners(home: Path) -> tuple[Winner, ...]:
-    """The winners in `home`; where it has no file of them, those that came with gen.
+def all_winners(home: Path) -> tuple[Winner, ...]:
+    """All that count: the winners that came with gen, over them those in `home`, over these those of first calls.
 
-    Raises StoreError if the file is not what gen writes.
+    Raises StoreError if a file is not what gen writes.
     """
-    own = home / FILE
-    place: Traversable | None = own if own.is_file() else shipped_winners()
-    return () if place is None else _parse(place)
+    shipped = shipped_winners()
+    is_own = isinstance(shipped, Path) and shipped.resolve() == (home / FILE).resolve()
+    came = () if shipped is None or is_own else _parse(shipped)
+    return merged((*came, *read_winners(home)), found_at_first_calls(home))
+
+
+def read_winners(home: Path) -> tuple[Winner, ...]:
+    """Those in `home`, of `gen tune`. Raises StoreError if the file is not what gen writes."""
+    return _parse(home / FILE) if (home / FILE).is_file() else ()
+
+
+def first_calls_of(home: Path) -> Path:
+    """The file of winners that were found at first calls, each for one problem. It lies with what can be made again."""
+    return cache_home(home) / "first_calls.json"
+
+
+def found_at_first_calls(home: Path) -> tuple[Winner, ...]:
+    """Those that were found at first calls. Raises StoreError if the file is not what gen writes."""
+    place = first_calls_of(home)
+    return _parse(place) if place.is_file() else ()
+
+
+def forget_first_calls(home: Path, winners: Iterable[Winner]) -> None:
+    """Removes those of first calls for which `gen tune` has winners, for one who is alone there: it looks further."""
+    found, keys = found_at_first_calls(home), {winner.key for winner in winners}
+    left = [winner for winner in found if winner.key not in keys]
+    if len(left) < len(found):
+        write_if_changed(first_calls_of(home), text_of_winners(left))
 
 
 def _parse(place: Traversable) -> tuple[Winner, ...]:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from gen.errors import StoreError
 from gen.families import FAMILIES
+from gen.families.extents import told_extents
 from gen.families.names import find_spec, find_variant
 from gen.families.regions import Bound, Region
 from gen.paths import shipped_winners
 from gen.store import folder, tuned
 from gen.store.folder import read_specs, text_of_specs
-from gen.store.tuned import Winner, merged, read_winners, text_of_winners
+from gen.store.tuned import Winner, all_winners, first_calls_of, merged, read_winners, text_of_winners
 from gen.tune.verify import problem_of
 from tests.strategies import json_values
 
@@ -32,12 +33,16 @@ def write(folder: Path, name: str, content: Any) -> Path:
     return folder
 
 
+def of_catalogues() -> dict[str, Any]:
+    return {family.name_of(spec): spec.to_json() for family in FAMILIES for spec in family.catalogue}
+
+
 def test_the_files_are_named_once() -> None:
     assert {folder.SPECS_FILE, tuned.FILE} == READERS.keys()
 
 
 def test_every_spec_of_the_catalogues_is_read_back(tmp_path: Path) -> None:
-    known = read_specs(write(tmp_path, "specs.json", text_of_specs(FAMILIES)))
+    known = read_specs(write(tmp_path, "specs.json", text_of_specs(of_catalogues())))
     catalogue = [(family, spec) for family in FAMILIES for spec in family.catalogue]
     assert len(known) == len(catalogue)
     for family, spec in catalogue:
@@ -47,8 +52,8 @@ def test_every_spec_of_the_catalogues_is_read_back(tmp_path: Path) -> None:
 
 
 def test_specs_are_written_sorted_one_a_line() -> None:
-    text = text_of_specs(tuple(reversed(FAMILIES)))
-    assert text == text_of_specs(FAMILIES)
+    text = text_of_specs(dict(reversed(of_catalogues().items())))
+    assert text == text_of_specs(of_catalogues())
     lines = [line for line in text.splitlines() if line.startswith("    ")]
     assert lines == sorted(lines)
     assert len(lines) == sum(len(family.catalogue) for family in FAMILIES)
@@ -91,23 +96,33 @@ def test_bounds_that_are_none_are_refused(within: object, tmp_path: Path) -> Non
         read_winners(tmp_path)
 
 
-def test_own_winners_hide_those_that_came_with_gen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_own_winners_lie_over_those_that_came_with_gen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shipped, own = tmp_path / "shipped.json", tmp_path / "own"
     own.mkdir()
-    shipped.write_text(json.dumps({"schema": 1, "winners": [WINNER]}))
+    other = {**WINNER, "device": "A100"}
+    shipped.write_text(json.dumps({"schema": 1, "winners": [WINNER, other]}))
     monkeypatch.setattr(tuned, "shipped_winners", lambda: shipped)
-    assert [winner.device for winner in read_winners(own)] == ["H100"]
-    write(own, "tuned.json", {"schema": 1, "winners": []})
     assert read_winners(own) == ()
+    assert [(winner.device, winner.variant) for winner in all_winners(own)] == [
+        ("H100", "reduceShfl"), ("A100", "reduceShfl")
+    ]  # fmt: skip
+    mine = {**WINNER, "variant": "reduceUnroll8"}
+    write(own, "tuned.json", {"schema": 1, "winners": [mine]})
+    assert [winner.variant for winner in all_winners(own)] == ["reduceUnroll8", "reduceShfl"]
+    first_calls_of(own).parent.mkdir()
+    first_calls_of(own).write_text(json.dumps({"schema": 1, "winners": [{**mine, "variant": "reduceShfl"}]}))
+    assert [winner.variant for winner in all_winners(own)] == ["reduceShfl", "reduceShfl"]
+    monkeypatch.setattr(tuned, "shipped_winners", lambda: own / "tuned.json")  # as in a checkout
+    assert len(all_winners(own)) == 1
     monkeypatch.setattr(tuned, "shipped_winners", lambda: None)
-    assert read_winners(tmp_path) == ()
+    assert all_winners(tmp_path) == ()
 
 
 def test_the_winners_that_come_with_gen_can_be_read(tmp_path: Path) -> None:
     shipped = shipped_winners()
     assert shipped is not None
     winners = json.loads(shipped.read_text())["winners"]
-    assert [winner.variant for winner in read_winners(tmp_path)] == [winner["variant"] for winner in winners]
+    assert [winner.variant for winner in all_winners(tmp_path)] == [winner["variant"] for winner in winners]
 
 
 # What gen wrote on 2026-11-22: specs, shape classes and variants by their names, and the problems they won.
@@ -134,7 +149,7 @@ def test_a_winner_of_an_older_gen_is_still_a_variant_and_of_a_problem(
     known = folder.known_specs(FAMILIES, tmp_path)
     assert find_variant(FAMILIES, winner.variant, known).name == winner.variant
     problem = problem_of(winner, FAMILIES, known)
-    assert (problem.spec_name, problem.shape_class, problem.extents) == (spec, shape, extents)
+    assert (problem.spec_name, problem.shape_class, told_extents(problem.extents)) == (spec, shape, extents)
 
 
 @each_file

@@ -343,6 +343,7 @@ for number in range(10**6):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_writer_that_is_killed_loses_nothing_that_it_recorded(tmp_path: Path) -> None:
     """Two at a time, each killed after another number of milliseconds; what they had told is there."""
     told: dict[str, int] = {}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gen.cli.app import app
 from gen.families import FAMILIES
-from gen.store.tuned import FILE, read_winners, text_of_winners
+from gen.store.tuned import FILE, first_calls_of, found_at_first_calls, read_winners, text_of_winners
 from gen.tune.problems import problems
 from gen.tune.regret import probes
 from gen.tune.run import run
@@ -69,7 +69,7 @@ def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeTuningDevice, ho
     [("--verify", "--frozen"), ("--regret", "--verify"), ("--shape", "4x4", "--class", "any size"),
      ("--shape", "4x4", "--regret"), ("--class", "large"), ("--alignment", "3"), ("--frozen", "--budget", "5"),
      ("--verify", "--search", "random"), ("--compiler", "clang"), ("--verify", "--alignment", "4"),
-     ("--frozen", "--compiler", "nvcc")],
+     ("--frozen", "--compiler", "nvcc"), ("--stale", "--frozen"), ("--stale", "--shape", "4x4")],
 )  # fmt: skip
 def test_options_that_make_no_sense_together_are_refused(options: tuple[str, ...], home: Path) -> None:
     assert "error: --" in gen("transpose_10_b32", *options, "--out", home, status=2)
@@ -125,3 +125,23 @@ def test_one_class_and_less_alignment_can_be_tuned(gpu: FakeTuningDevice, home: 
     gen("transpose_10_b32", "--class", "any size", "--alignment", "8", "--out", home)
     assert kept(home) == {"any size, aligned to 8 bytes at most": WIDE.name}
     assert [problem.alignment for problem, _ in gpu.seen] == [8]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_is_stale_is_measured_again_and_nothing_else(home: Path) -> None:
+    gen("transpose_10_b32", "--regret", "--out", home)
+    assert "No winner on Fake GPU is stale." in gen("--stale", "--out", home)
+    whole, part = read_winners(home)
+    changed = {**part.evidence, "text": "0123456789abcdef", "template": ""}
+    (home / FILE).write_text(text_of_winners([replace(whole, evidence={"kept": 1}), replace(part, evidence=changed)]))
+    first_calls_of(home).parent.mkdir(exist_ok=True)
+    first_calls_of(home).write_text(
+        text_of_winners([replace(part, evidence=changed), replace(part, device="Another GPU")])
+    )
+    gen("transpose_10_b32", "--stale", "--out", home)
+    again, anew = read_winners(home)
+    assert (again.evidence, anew.region, anew.evidence["template"]) == (
+        {"kept": 1}, part.region, part.evidence["template"]
+    )  # fmt: skip
+    assert [winner.device for winner in found_at_first_calls(home)] == ["Another GPU"]  # `gen tune` looks further
+    assert "No winner" in gen("--stale", "--out", home)
