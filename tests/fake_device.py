@@ -16,7 +16,7 @@ from gen.families.base import Array, Extents, Layout, Limits, Runner, Variant
 from gen.families.names import find_variant
 from gen.families.plans import Step
 from gen.gpu.device import DriverFunctions, KernelAttributes, Timer
-from gen.toolchain.compiled import Compiled
+from gen.toolchain.compiled import Compiled, Compiler
 from tests.host.numpy_kernel import last
 
 LEAST = 16  # bytes: the smallest allocation that is exact
@@ -90,7 +90,7 @@ class FakeDevice:
         after: what variants do after that, by name.
         idle: from which launch on a variant does nothing, by name.
         skipping: variants that leave the last element of their outputs as it is, by name.
-        takes_us: how long those launches take that come next; then 3 us.
+        takes_us: how long those launches take that come next; then `times_us` says it by name, else `usual_us`.
         launched: every call of a variant, but those replayed in a graph.
         queue: by name, all that was queued or set.
         zeroed: address, bytes and stream of every buffer that was zeroed.
@@ -117,6 +117,8 @@ class FakeDevice:
         self.idle: dict[str, int] = {}
         self.skipping: set[str] = set()
         self.takes_us: list[float] = []
+        self.times_us: dict[str, float] = {}
+        self.usual_us = 3.0
         self.now_us = 0.0
         self.counts: dict[str, int] = {}  # launches of each variant
         self.launched: list[Launched] = []
@@ -153,6 +155,12 @@ class FakeDevice:
     def leave(self, entered: bool) -> None:
         assert entered
         self.depth -= 1
+
+    def for_any_thread(self) -> FakeDevice:
+        return self
+
+    def compiler(self) -> Compiler:
+        return FakeCompiler(self)
 
     def compile(self, name: str, text: str) -> Compiled:
         assert name in text
@@ -257,6 +265,18 @@ class FakeDevice:
         assert self.depth > 0, "the device is not current"
 
 
+@dataclass(frozen=True)
+class FakeCompiler:
+    """The device's."""
+
+    gpu: FakeDevice
+    version: str = "fake 1.0"
+    options: str = ""
+
+    def compile(self, name: str, text: str, _: str) -> Compiled:
+        return self.gpu.compile(name, text)
+
+
 class FakeFlag:
     """A number that nobody waits for."""
 
@@ -359,7 +379,7 @@ class FakePrepared:
         assert variant is not None
         name = variant.name
         gpu.queue.append("launch")
-        gpu.now_us += gpu.takes_us.pop(0) if gpu.takes_us else 3.0
+        gpu.now_us += gpu.takes_us.pop(0) if gpu.takes_us else gpu.times_us.get(name, gpu.usual_us)
         count = gpu.counts[name] = gpu.counts.get(name, 0) + 1
         if count < gpu.idle.get(name, 1 << 30):
             compute(gpu, variant, self._extents, addresses, numbers)

@@ -1,6 +1,6 @@
 """A GPU through the driver's bindings, in its primary context, whose memory torch, CuPy and others can use in place.
 
-Of cuda-core, NVRTC, the linker and the events of the timer are used. Its other parts would change what is measured:
+cuda-core is not used: it takes a fifth of a second to load, and would change what is measured:
 
 - `Buffer` is memory of a pool in stream order, at other addresses than `cuMemAlloc` gives, to which times are
   sensitive; given back, it is reused before the device is idle.
@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ class CudaDevice:
     Attributes:
         index: the driver's number of it.
         name, driver, limits: what the driver says.
-        timer: cuda-core, unless another is put in its place.
+        timer: the driver's events, unless another is put in its place.
     """
 
     def __init__(self, index: int, compiler: Compiler | Path | None) -> None:
@@ -85,7 +86,7 @@ class CudaDevice:
         if found is None:
             raise DeviceError(
                 "An NVIDIA GPU with its driver", "must be there to run kernels",
-                next_step="gen doctor says what is missing; device=\"cpu\" calls kernels without one, slowly",
+                next_step="gen doctor says what is missing; GEN_DEVICE=cpu has Python call kernels on the CPU",
             )  # fmt: skip
         self.index, self.name, self.driver, self.limits = index, found.name, found.driver, found.limits
         call("cuInit", 0)
@@ -96,7 +97,7 @@ class CudaDevice:
         self._handle = int(self._context)
         self._compiler = compiler
         self._lock = threading.Lock()
-        self.timer: Timer = CoreTimer(self)
+        self.timer: Timer = DriverTimer(self)
 
     def enter(self) -> bool:
         """Makes the primary context current, if it is not."""
@@ -110,14 +111,24 @@ class CudaDevice:
         if entered:
             call("cuCtxPopCurrent")
 
-    def compile(self, name: str, text: str) -> Compiled:
-        """Compiles what is not in the cache."""
-        with self._lock:  # cuda-core cannot be imported by two threads at once
+    def for_any_thread(self) -> CudaDevice:
+        """The same GPU, timed by the driver's events: PyCUDA's are for the thread that opened it."""
+        other = copy(self)
+        other.timer = DriverTimer(other)
+        return other
+
+    def compiler(self) -> Compiler:
+        """What compiles for it, loaded when it is first asked for."""
+        with self._lock:  # one compiler, with one cache, for all threads
             if self._compiler is None or isinstance(self._compiler, Path):
                 from gen.toolchain.nvrtc import Nvrtc
 
                 self._compiler = Nvrtc(self._compiler)
-        return self._compiler.compile(name, text, self.limits.arch)
+            return self._compiler
+
+    def compile(self, name: str, text: str) -> Compiled:
+        """Compiles what is not in the cache."""
+        return self.compiler().compile(name, text, self.limits.arch)
 
     def load(self, compiled: Compiled, variant: Variant | None = None) -> CudaCode:
         """Loads machine code."""
@@ -424,52 +435,42 @@ class CudaGraph:
         self._closed()
 
 
-class CoreTimer:
-    """Loads through the driver's bindings and times by cuda-core's events; implements `gen.gpu.device.Timer`."""
+class DriverTimer:
+    """Loads through the driver's bindings and times by its events; implements `gen.gpu.device.Timer`."""
 
-    name = "cuda-core"
+    name = "cuda-bindings"
 
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
-        self._core: Any = None
 
     def load(self, compiled: Compiled, variant: Variant | None = None) -> CudaCode:
         """Loads machine code."""
         return self._device.load(compiled, variant)
 
-    def event(self) -> CoreEvent:
+    def event(self) -> DriverEvent:
         """A new event."""
-        from cuda.core import Device, EventOptions
-
-        with _reported():
-            if self._core is None:
-                self._core = Device(self._device.index)
-                self._core.set_current()  # the primary context, which is current already
-            return CoreEvent(self._core.create_event(EventOptions(timing_enabled=True)))
+        return DriverEvent()
 
 
-class CoreEvent:
-    """An event of cuda-core on the legacy default stream."""
+class DriverEvent:
+    """An event of the driver on the legacy default stream."""
 
-    def __init__(self, event: Any) -> None:
-        self._event = event
+    def __init__(self) -> None:
+        self._event = call("cuEventCreate", 0)
+        weakref.finalize(self, bindings.cuEventDestroy, self._event).atexit = False
 
     def record(self) -> None:
         """Queues it."""
-        from cuda.core import LEGACY_DEFAULT_STREAM
-
-        with _reported():
-            LEGACY_DEFAULT_STREAM.record(self._event)
+        call("cuEventRecord", self._event, LEGACY_STREAM)
 
     def us_since(self, earlier: Event) -> float:
         """Microseconds between two events."""
-        assert isinstance(earlier, CoreEvent)
-        with _reported():
-            return 1000 * float(self._event - earlier._event)
+        assert isinstance(earlier, DriverEvent)
+        return 1000 * float(call("cuEventElapsedTime", earlier._event, self._event))
 
 
 def open_device(index: int, compiler: Compiler) -> CudaDevice:
-    """Opens a GPU for the main thread. PyCUDA loads and times kernels there where it is installed, else cuda-core.
+    """Opens a GPU for the main thread. PyCUDA loads and times kernels there where it is installed, else bindings do.
 
     Raises DeviceError if there is no such GPU.
     """
@@ -547,16 +548,3 @@ def _uncaptured() -> Iterator[None]:
         yield
     finally:
         call("cuThreadExchangeStreamCaptureMode", before)
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Turns what cuda-core raises into a RunError."""
-    try:
-        yield
-    except Exception as error:
-        if (
-            not isinstance(error, RuntimeError) and type(error).__name__ != "CUDAError"
-        ):  # which lies in a private module
-            raise
-        raise RunError("The GPU", "reports an error", error) from error

@@ -21,7 +21,7 @@ from gen.arch import Attribute, Limits
 from gen.errors import DeviceError, RunError
 from gen.families.base import Array, Extents, Variant
 from gen.families.plans import Step
-from gen.toolchain.compiled import Compiled
+from gen.toolchain.compiled import Compiled, Compiler
 
 LEGACY_STREAM = 1  # the legacy default stream
 PER_THREAD_STREAM = 2  # the calling thread's own default stream
@@ -188,6 +188,14 @@ class Device(Protocol):
 
     def leave(self, entered: bool) -> None:
         """Puts back what was current before."""
+        ...
+
+    def for_any_thread(self) -> Device:
+        """The same device, with a timer that any thread may use."""
+        ...
+
+    def compiler(self) -> Compiler:
+        """What compiles for this device; threads may share it."""
         ...
 
     def compile(self, name: str, text: str) -> Compiled:

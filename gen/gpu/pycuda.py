@@ -1,4 +1,4 @@
-"""PyCUDA: compiles with nvcc, and in tuning loads kernels and times them. Where it is not installed, cuda-core does.
+"""PyCUDA: compiles with nvcc, and in tuning loads and times kernels. Where it is not installed, cuda-bindings does.
 
 The only importer of PyCUDA.
 """

@@ -58,6 +58,7 @@ class JitLinker:
     def __init__(self) -> None:
         """Loads it. Raises MissingToolError if it is not installed."""
         try:
+            import cuda.core  # noqa: F401  what links
             from cuda.bindings import nvjitlink
 
             major, minor = nvjitlink.version()  # loads it: where it is there, cuda-core takes it, else the driver's

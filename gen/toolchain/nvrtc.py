@@ -1,18 +1,18 @@
 """Compiles with NVRTC: no toolkit, no GPU.
 
-Import this module on the main thread, and only where something is compiled: cuda-core takes half a second to load, and
-its first import from two threads at once fails.
+Through the driver's bindings, which let other threads run while it compiles. cuda-core would load five times as long.
 """
 
 from __future__ import annotations
 
-import io
 import re
 import signal
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gen.arch import architectures_of
 from gen.emit.render import linked_with
@@ -24,12 +24,11 @@ from gen.toolchain.link import Linker, find_library, find_linker
 
 try:
     from cuda.bindings import nvrtc
-    from cuda.core import Program, ProgramOptions
     from cuda.pathfinder import load_nvidia_dynamic_lib
 except ImportError as error:
     raise MissingToolError(
         "NVRTC's Python packages", f"must be installed: {error}",
-        next_step="Run: pip install 'cuda-core>=1.0,<2' 'cuda-bindings>=13,<14'",
+        next_step="Run: pip install 'cuda-bindings>=13,<14' 'cuda-pathfinder>=1.4.2'",
     ) from error  # fmt: skip
 
 
@@ -109,6 +108,26 @@ class Nvrtc:
         key = self.key(text, arch)
         return compiled_once(self._entries, key, name, lambda: self._compile(name, text, arch))
 
+    def ptx(self, name: str, text: str, arch: str) -> bytes:
+        """The source as PTX, which drivers translate for later architectures; it ends in a zero byte.
+
+        Args:
+            name: stands in the compiler's messages as `NAME.cu`.
+            text: CUDA C++; kernels that launch kernels have no PTX that a driver takes.
+            arch: the earliest architecture.
+
+        Raises:
+            CompileError: the source is refused.
+        """
+        options = self._arguments(arch.replace("sm_", "compute_"), linked=False)
+        try:
+            made, _ = _machine_code(text, f"{name}.cu", options, ptx=True)
+        except _RefusedError as error:
+            raise CompileError(name, _compilers_text(str(error)), Path(f"{name}.cu")) from None
+        finally:
+            _interrupt_calls()
+        return made.rstrip(b"\0") + b"\0"
+
     def key(self, text: str, arch: str) -> str:
         """The cache key of a source: all that determines its machine code, and nothing of the machine at hand."""
         flags = self.flags
@@ -138,36 +157,36 @@ class Nvrtc:
     def _compile(self, name: str, text: str, arch: str) -> Compiled:
         file = re.sub(r"[^\w.-]", "_", name) + ".cu"
         libraries = linked_with(text)
-        options = ProgramOptions(
-            name=file,
-            arch=arch,
-            std=self.flags.std,
-            fma=False,
-            include_path=[self._headers],
-            lineinfo=self.flags.line_info,
-            max_register_count=self.flags.max_registers,
-            ptxas_options=["-v", *self.flags.ptxas],
-            relocatable_device_code=True if libraries else None,
-            # Without textures and CUDA's runtime functions, where no kernel uses them: the same code, a fifth sooner.
-            minimal=not libraries,
-            # Where there is a driver, NVRTC keeps a cache of its own: it may answer from there without ptxas's log.
-            no_cache=True,
-        )
-        log, start = io.StringIO(), time.monotonic()
+        start = time.monotonic()
         try:
-            code = Program(text, "c++", options).compile("cubin", logs=log).code
-        except Exception as error:
-            if type(error).__name__ != "NVRTCError":  # the class lies in a private module
-                raise
+            cubin, log = _machine_code(text, file, self._arguments(arch, linked=bool(libraries)))
+        except _RefusedError as error:
             folder = self._failed or Path(tempfile.mkdtemp(prefix="gen-failed-"))
             write_whole(folder / file, text.encode())
             raise CompileError(name, _compilers_text(str(error)), folder / file) from None
         finally:
             _interrupt_calls()
-        cubin, resources = bytes(code), read_ptxas(log.getvalue())
+        resources = read_ptxas(log)
         if libraries:
             cubin, resources = self._link(name, cubin, arch, libraries, resources)
         return Compiled(name, arch, cubin, resources, 1000 * (time.monotonic() - start))
+
+    def _arguments(self, arch: str, *, linked: bool) -> list[str]:
+        """The compiler's options; code that is linked with libraries is relocatable."""
+        flags = self.flags
+        return [
+            f"-arch={arch}",
+            f"--std={flags.std}",
+            NO_CONTRACTION,
+            f"--include-path={self._headers}",
+            *(["--generate-line-info"] if flags.line_info else []),
+            *([] if flags.max_registers is None else [f"--maxrregcount={flags.max_registers}"]),
+            *(f"--ptxas-options={option}" for option in ("-v", *flags.ptxas)),
+            # Without textures and CUDA's runtime functions, where no kernel uses them: the same code, a fifth sooner.
+            "--relocatable-device-code=true" if linked else "--minimal",
+            # Where there is a driver, NVRTC keeps a cache of its own: it may answer from there without ptxas's log.
+            "--no-cache",
+        ]
 
     def _link(
         self, name: str, cubin: bytes, arch: str, libraries: tuple[str, ...], resources: dict[str, Resources]
@@ -179,6 +198,38 @@ class Nvrtc:
             raise UnlinkedError(name, f"{error.subject} {error.rule}", Path(f"{name}.cu"), error.next_step) from error
         linked = self._linker.link(name, cubin, arch, found)
         return linked.cubin, linked.resources(resources)
+
+
+class _RefusedError(Exception):
+    """NVRTC refuses a source; holds its log."""
+
+
+def _machine_code(text: str, file: str, arguments: Sequence[str], *, ptx: bool = False) -> tuple[bytes, str]:
+    """The machine code of a source, or its PTX, and the log. Raises _RefusedError with the log, or the reason."""
+    program = _call(nvrtc.nvrtcCreateProgram, text.encode(), file.encode(), 0, [], [])
+    try:
+        status, *_ = nvrtc.nvrtcCompileProgram(program, len(arguments), [one.encode() for one in arguments])
+        log = bytearray(_call(nvrtc.nvrtcGetProgramLogSize, program))
+        _call(nvrtc.nvrtcGetProgramLog, program, log)
+        said = log.decode(errors="replace").replace("\0", "")
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise _RefusedError(said.strip() or status.name)
+        size, get = (
+            (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if ptx else (nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        )
+        code = bytearray(_call(size, program))
+        _call(get, program, code)
+        return bytes(code), said
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _call(function: Any, *arguments: Any) -> Any:
+    """What a function of NVRTC gives. Raises _RefusedError with the name of what went wrong."""
+    status, *found = function(*arguments)
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise _RefusedError(status.name)
+    return found[0] if found else None
 
 
 def _interrupt_calls() -> None:
@@ -209,8 +260,6 @@ def nvrtc_version() -> str:
     return wheel_version("nvidia-cuda-nvrtc", library) or f"{major}.{minor}"
 
 
-def _compilers_text(message: str) -> str:
-    """The log in an exception of cuda-core, which puts a status before it and zero bytes behind."""
-    _, _, log = message.replace("\0", "").partition("compilation log:")
-    lines = (log or message).strip("\n").splitlines()
-    return "\n".join(line for line in lines if "Compile time" not in line)
+def _compilers_text(log: str) -> str:
+    """A log without what differs from one compilation to the next."""
+    return "\n".join(line for line in log.strip("\n").splitlines() if "Compile time" not in line)

@@ -1,4 +1,4 @@
-// A stand-in for NVIDIA's driver on host memory, as far as gen/gpu/cuda.py and cuda-core call it. What is queued is
+// A stand-in for NVIDIA's driver on host memory, as far as gen/gpu/cuda.py calls it. What is queued is
 // done at once, or becomes part of the graph that its stream is captured into. One kernel computes: add(to, what).
 // Built as libcuda.so.1; handles are checked, and everything wants a context that is current.
 #include <cstdio>
