@@ -1,4 +1,4 @@
-"""Arrays of NumPy, torch, CuPy and everything with `__cuda_array_interface__`, read alike."""
+"""Arrays of NumPy, torch, CuPy, JAX and everything with `__cuda_array_interface__` or `__dlpack__`, read alike."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gen.errors import ArgumentError
 from gen.families.base import Array
 from gen.families.extents import dense_strides
 from gen.gpu.device import LEGACY_STREAM, Device, Memory
+from gen.runtime import dlpack
 
 Shape = tuple[int, ...]
 _BEYOND = 1 << 64  # addresses, and handles of the driver
@@ -28,7 +29,8 @@ class Kind(Enum):
     NUMPY = "NumPy"
     TORCH = "torch"
     CUPY = "CuPy"
-    OTHER = "__cuda_array_interface__"
+    HOST = "another library on the host"
+    OTHER = "another library on a GPU"
 
 
 class Given(NamedTuple):
@@ -43,6 +45,8 @@ class Given(NamedTuple):
         device: the driver's number of its device; None where its owner does not say.
         ready: the stream on which its content is produced; None where its owner does not say.
         array: the array itself.
+        host: NumPy's view of it, where it lies in the host's memory.
+        kept: DLPack's capsule, which holds its memory until nothing reads or writes it any more.
     """
 
     kind: Kind
@@ -54,6 +58,15 @@ class Given(NamedTuple):
     device: int | None
     ready: int | None
     array: Any
+    host: Array | None = None
+    kept: Any = None
+
+    @property
+    def described(self) -> str:
+        """Whose it is, for messages about what lies on the host: `a torch tensor on cpu`."""
+        if _is(self.array, "torch", "Tensor"):
+            return f"a torch tensor on {self.array.device}"
+        return f"an array of {type(self.array).__module__.partition('.')[0]}, on the host"
 
 
 Reader = Callable[[str, Any], Given]
@@ -147,12 +160,16 @@ def _reader_of(value: Any) -> Reader:
         return _masked if isinstance(value, np.ma.MaskedArray) else _numpy
     if _is(value, "torch", "Tensor"):
         return _torch
+    if _is(value, "jax", "Array"):
+        return _jax
     return _cupy if _is(value, "cupy", "ndarray") else _other
 
 
 def _numpy(_: str, array: Array) -> Given:
     address, read_only = array.__array_interface__["data"]
-    return Given(Kind.NUMPY, address, array.shape, array.strides, array.dtype, not read_only, None, None, array)
+    return Given(
+        Kind.NUMPY, address, array.shape, array.strides, array.dtype, not read_only, None, None, array, array
+    )  # fmt: skip
 
 
 def _masked(name: str, _: Array) -> Given:
@@ -170,48 +187,102 @@ _torch_dtypes: dict[Any, np.dtype[Any]] = {}
 
 
 def _torch(name: str, tensor: Any) -> Given:
-    if not tensor.is_cuda:
+    if not tensor.is_cuda and str(tensor.device) != "cpu":
         raise ArgumentError(name, "must be a NumPy array or lie on a GPU", f"a torch tensor on {tensor.device}")
     torch: Any = sys.modules["torch"]
     if tensor.layout is not torch.strided:
         raise ArgumentError(name, "must be dense", tensor.layout)
     if tensor.requires_grad and torch.is_grad_enabled():
-        raise ArgumentError(
-            name, "must not require gradients, since gen computes none", next_step="Pass tensor.detach()"
-        )
+        next_step = "Pass tensor.detach(), or call the function of gen.torch, which has gradients"
+        raise ArgumentError(name, "must not require gradients here, where none are computed", next_step=next_step)
     if tensor.is_conj() or tensor.is_neg():
         raise ArgumentError(name, "must hold its own values", next_step="Pass tensor.resolve_conj().resolve_neg()")
     dtype = _torch_dtypes.get(tensor.dtype)
     if dtype is None:
         dtype = _torch_dtypes[tensor.dtype] = _numpy_dtype(name, tensor.dtype)
     size = dtype.itemsize
-    strides = tuple([size * stride for stride in tensor.stride()])
-    return Given(
-        Kind.TORCH, tensor.data_ptr(), tuple(tensor.shape), strides, dtype, True, tensor.get_device(), None, tensor
-    )  # fmt: skip
+    shape, strides = tuple(tensor.shape), tuple([size * stride for stride in tensor.stride()])
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError:  # under a transformation, or while it is traced
+        address = 0
+    if address == 0 and 0 not in shape:
+        next_step = "Call the function of gen.torch, which can be traced"
+        raise ArgumentError(name, "must have memory", f"a {type(tensor).__name__}", next_step=next_step)
+    if tensor.is_cuda:
+        return Given(Kind.TORCH, address, shape, strides, dtype, True, tensor.get_device(), None, tensor)
+    return _on_host(address, shape, strides, dtype, True, tensor, None)
 
 
 def _numpy_dtype(name: str, torch_dtype: Any) -> np.dtype[Any]:
-    word = str(torch_dtype).removeprefix("torch.")
     try:
-        return np.dtype(word)
-    except TypeError:
-        import ml_dtypes  # slow to import; names bfloat16 and its kin
-    try:
-        return np.dtype(getattr(ml_dtypes, word, word))
+        return dlpack.named_dtype(str(torch_dtype).removeprefix("torch."))
     except TypeError as error:
         raise ArgumentError(name, "must hold elements that NumPy knows", torch_dtype) from error
 
 
+def _jax(name: str, array: Any) -> Given:
+    if isinstance(array, sys.modules["jax"].core.Tracer):
+        next_step = "Call the function of gen.jax, which can be traced"
+        raise ArgumentError(name, "must have memory", "a tracer of JAX", next_step=next_step)
+    try:
+        array.block_until_ready()  # its content may be an error, of which JAX makes no capsule
+    except RuntimeError as error:
+        raise ArgumentError(name, "must hold what its program computed", error) from error
+    return _by_dlpack(name, array, None)._replace(writable=False)  # what others hold of it must not change
+
+
+def _by_dlpack(name: str, array: Any, stream: int | None = LEGACY_STREAM) -> Given:
+    try:
+        found = dlpack.describe(array, stream)
+    except (LookupError, TypeError, ValueError, AttributeError, BufferError, RuntimeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ArgumentError(f"{name}.__dlpack__", "cannot be read", reason) from error
+    (kind, number), writable = found.device, not found.read_only
+    if kind in (dlpack.CPU, dlpack.CUDA_HOST):
+        return _on_host(found.address, found.shape, found.strides, found.dtype, writable, array, found.capsule)
+    if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        raise ArgumentError(name, "must be a NumPy array or lie on a GPU of NVIDIA", f"DLPack's device {found.device}")
+    return Given(
+        Kind.OTHER, found.address, found.shape, found.strides, found.dtype, writable, number, LEGACY_STREAM, array,
+        None, found.capsule,
+    )  # fmt: skip
+
+
+def _on_host(
+    address: int, shape: Shape, strides: tuple[int, ...], dtype: np.dtype[Any], writable: bool, array: Any, kept: Any
+) -> Given:  # fmt: skip
+    view = host_array(address, shape, strides, dtype, writable)
+    return Given(Kind.HOST, address, shape, strides, dtype, writable, None, None, array, view, kept)
+
+
+def host_array(
+    address: int, shape: Shape, strides: tuple[int, ...], dtype: np.dtype[Any], writable: bool = True
+) -> Array:
+    """NumPy's view of memory of the host, which must outlive it."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    interface = {
+        "data": (address, not writable), "shape": shape, "strides": strides, "version": 3,
+        "typestr": f"|V{dtype.itemsize}",
+    }  # fmt: skip
+    return np.asarray(type("_At", (), {"__array_interface__": interface})()).view(dtype)
+
+
 def _other(name: str, value: Any) -> Given:
-    """Reads the interface, which may hold anything."""
+    """Reads the interface, which may hold anything; where there is none, by DLPack."""
+    by_dlpack = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
     except (RuntimeError, TypeError, ValueError) as error:
-        raise ArgumentError(name, "must tell its __cuda_array_interface__", error) from error
+        if not by_dlpack:
+            raise ArgumentError(name, "must tell its __cuda_array_interface__", error) from error
+        interface = None
+    if interface is None and by_dlpack:
+        return _by_dlpack(name, value)
     if interface is None:
         raise ArgumentError(
-            name, "must be a NumPy array or have __cuda_array_interface__", f"{type(value).__module__}."
+            name, "must be a NumPy array or have __cuda_array_interface__ or __dlpack__", f"{type(value).__module__}."
             f"{type(value).__qualname__}", next_step="Pass numpy.asarray(value), or an array on the GPU",
         )  # fmt: skip
     try:
@@ -310,12 +381,62 @@ class DeviceArray:
         """Version 3; `stream` is where its content is produced."""
         return {
             "shape": self.shape,
-            "typestr": self.dtype.str,
+            # NumPy does not read the words of types that are not its own, such as `<f1`.
+            "typestr": self.dtype.str if self.dtype.isbuiltin == 1 else f"|V{self.dtype.itemsize}",
             "data": (self._memory.address, False),
             "strides": None,
             "stream": self._stream,
             "version": 3,
         }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's number for CUDA, and the GPU's."""
+        return dlpack.CUDA, self.device
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule of its memory, as the array API standard has it.
+
+        Args:
+            stream: on which the consumer reads; it waits for what is queued here. None: the legacy default stream; -1:
+                nothing waits.
+            max_version: the latest version of DLPack that the consumer knows.
+            dl_device: where the consumer wants it, which must be where it is.
+            copy: whether it must be a copy.
+
+        Raises:
+            BufferError: it would have to go to another device, or DLPack does not know its dtype.
+        """
+        if dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError(f"the array is on device {self.__dlpack_device__()} of DLPack, not on {dl_device}")
+        entered = self._device.enter()
+        try:
+            offered = self._copy() if copy else self
+            if stream != -1:
+                reading = stream or LEGACY_STREAM
+                if reading != self._stream:
+                    self._device.wait(reading, self._stream)
+        finally:
+            self._device.leave(entered)
+        versioned = max_version is not None and max_version[0] >= dlpack.LARGEST_VERSION[0]
+        device = offered.__dlpack_device__()
+        return dlpack.offer(offered, offered.address, self.shape, self.dtype, device, versioned=versioned)
+
+    @property
+    def address(self) -> int:
+        """Of the first element."""
+        return self._memory.address
+
+    def _copy(self) -> DeviceArray:
+        made = DeviceArray(self.shape, self.dtype, self._device, self._stream)
+        self._device.copy(self.address, made.address, prod(self.shape) * self.dtype.itemsize, self._stream)
+        return made
 
     def numpy(self) -> Array:
         """A copy as a NumPy array; waits until the content is there."""
@@ -356,6 +477,39 @@ def make(like: Given, shape: Shape, dtype: np.dtype[Any], device: Device, stream
             if chosen:
                 context.enter_context(cupy_stream(cupy, stream))
         return read("out", made())
+
+
+def adopted(like: Given, made: Any) -> Any:
+    """What a call made, as an array of the library of `like`, where that takes arrays of others; else as it is."""
+    if not isinstance(made, DeviceArray):
+        return made
+    library = type(like.array).__module__.partition(".")[0]
+    if library == "numba":  # whose kernels run on the legacy default stream, as the call did
+        return sys.modules["numba.cuda"].as_cuda_array(made, sync=False)
+    if library == "pycuda":
+        gpuarray: Any = sys.modules["pycuda.gpuarray"]
+        return gpuarray.GPUArray(made.shape, made.dtype, base=made, gpudata=made.address)
+    from_dlpack = getattr(_namespace(like.array), "from_dlpack", None)
+    return made if from_dlpack is None else from_dlpack(made)
+
+
+def adopted_on_host(like: Given, content: Any) -> Any:
+    """A result on the host as an array of the library of `like`; of NumPy, a number where it has no axes."""
+    if like.kind is not Kind.HOST:
+        return content[()]
+    if _is(like.array, "torch", "Tensor"):
+        torch: Any = sys.modules["torch"]
+        tensor = torch.empty(content.shape, dtype=getattr(torch, content.dtype.name))
+        host_array(tensor.data_ptr(), content.shape, content.strides, content.dtype)[...] = content
+        return tensor
+    asarray = getattr(_namespace(like.array), "asarray", None)
+    return content[()] if asarray is None else asarray(content)
+
+
+def _namespace(array: Any) -> Any:
+    """The functions of an array's library, as the array API standard has them; None where it has none."""
+    found = getattr(array, "__array_namespace__", None)
+    return None if found is None else found()
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@
 // what the GPU waits for may be a function of Python. Scratch memory of a stream is a lane: whoever launches with it,
 // here or in Python, holds it, so that several launches of one call stay together and nobody frees it meanwhile.
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "launcher_arrays.h"
+
 #include <structmember.h>
 
 #include <cstddef>
@@ -21,39 +21,13 @@
 
 namespace {
 
-constexpr int kMostArrays = 16;        // of one call
-constexpr int kMostNumbers = 1024;     // that describe one call
-constexpr int kMostArguments = 64;     // of one launch
-constexpr int kMostCounts = 8;         // of one call
-constexpr size_t kSlots = 4096;        // of the table of remembered calls
-constexpr int64_t kAlignment = 32;     // bytes: the widest vector of any GPU
-constexpr uint64_t kLegacyStream = 1, kPerThreadStream = 2;
+constexpr int kMostArguments = 64;  // of one launch
+constexpr int kMostCounts = 8;      // of one call
+constexpr size_t kSlots = 4096;     // of the table of remembered calls
+constexpr int64_t kAlignment = 32;  // bytes: the widest vector of any GPU
+constexpr uint64_t kPerThreadStream = 2;
 constexpr uint64_t kLegacyLane = ~0ull;
 static_assert((kSlots & (kSlots - 1)) == 0, "slots are found by a mask");
-
-// The C structures of DLPack 1, as its specification fixes them.
-enum { kDLCUDA = 2, kDLFloat = 2, kDLComplex = 5 };
-struct DLPackVersion { uint32_t major, minor; };
-struct DLDevice { int32_t device_type, device_id; };
-struct DLDataType { uint8_t code, bits; uint16_t lanes; };
-struct DLTensor {
-  void* data;
-  DLDevice device;
-  int32_t ndim;
-  DLDataType dtype;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-};
-struct DLPackExchangeApi {
-  DLPackVersion version;
-  DLPackExchangeApi* previous;
-  void* allocate;
-  void* managed_from_object;
-  void* object_from_managed;
-  int (*tensor_from_object)(void* object, DLTensor* tensor);
-  int (*current_stream)(int device_type, int32_t device_id, void** stream);
-};
 
 // The driver, by the addresses of its functions.
 struct Driver {
@@ -64,16 +38,6 @@ struct Driver {
   int (*pop_current)(void** context);
   int (*is_capturing)(void* stream, int* status);
   int (*stream_id)(void* stream, unsigned long long* id);
-};
-
-enum class Kind : int64_t { kNone, kDlpack, kAttributes };
-
-// A class of arrays: one that offers DLPack's exchange API, or one that is read by attributes, as CuPy's is.
-struct Reader {
-  PyTypeObject* type;
-  Kind kind;
-  const DLPackExchangeApi* api;
-  PyObject* current_stream;  // gives an object with `ptr`; of those without an API
 };
 
 struct Argument {
@@ -144,8 +108,7 @@ struct Launcher {
 };
 
 PyTypeObject* launcher_type;
-PyObject *refused, *word_out, *word_stream, *word_by_python, *word_given_up, *word_requires_grad, *word_is_neg, *word_is_conj, *word_data, *word_ptr, *word_device_id, *word_shape,
-    *word_strides, *word_dtype, *word_cuda_stream;
+PyObject *refused, *word_out, *word_stream, *word_by_python, *word_given_up, *word_cuda_stream;
 
 void let_go(Entry* entry) {
   if (--entry->references == 0) delete entry;
@@ -159,113 +122,6 @@ struct Stated {
   PyObject* stream = Py_None;
   int64_t counts[kMostCounts];
 };
-
-// One array of a call.
-struct Given {
-  PyObject* object = nullptr;  // borrowed
-  int64_t address = 0;
-};
-
-struct Call {
-  Kind kind = Kind::kNone;
-  const Reader* reader = nullptr;
-  Given given[kMostArrays];
-  int64_t key[kMostNumbers];
-  int length = 0;
-  PyObject* kept[kMostArrays];  // borrowed: dtypes in the key
-  int kept_count = 0;
-
-  bool add(int64_t number) {
-    if (length == kMostNumbers) return false;
-    key[length++] = number;
-    return true;
-  }
-};
-
-bool integer(PyObject* value, int64_t* result) {
-  if (value == nullptr || !PyLong_CheckExact(value)) return false;
-  int overflow = 0;
-  *result = PyLong_AsLongLongAndOverflow(value, &overflow);
-  return !overflow;
-}
-
-// The integer that an attribute is.
-bool integer_of(PyObject* object, PyObject* word, int64_t* result) {
-  PyObject* value = PyObject_GetAttr(object, word);
-  const bool found = integer(value, result);
-  Py_XDECREF(value);
-  return found;
-}
-
-bool is_false(PyObject* answer) {  // steals it
-  const bool found = answer == Py_False;
-  Py_XDECREF(answer);
-  return found;
-}
-
-// Every reader adds a dtype, the axes, shape and strides, and finds the address. false: Python must look at the array.
-bool read_dlpack(const Launcher* self, const Reader& reader, PyObject* array, bool made, Call* call, int64_t* address) {
-  DLTensor tensor;
-  if (reader.api->tensor_from_object(array, &tensor) != 0) return false;
-  if (tensor.device.device_type != kDLCUDA || tensor.device.device_id != self->device) return false;
-  *address = reinterpret_cast<int64_t>(tensor.data) + static_cast<int64_t>(tensor.byte_offset);
-  if (made) return true;
-  const DLDataType dtype = tensor.dtype;
-  if (!is_false(PyObject_GetAttr(array, word_requires_grad))) return false;
-  // Numbers that torch is to negate are the imaginary parts of conjugates, each behind a real part as large; or complex.
-  // It is asked no more often than needed, since `is_neg` gives up the GIL.
-  const bool imaginary = dtype.code == kDLFloat && *address % (dtype.bits / 4) != 0;
-  const bool complex = dtype.code == kDLComplex;
-  if ((imaginary || complex) && !is_false(PyObject_CallMethodNoArgs(array, word_is_neg))) return false;
-  if (complex && !is_false(PyObject_CallMethodNoArgs(array, word_is_conj))) return false;
-  if (tensor.strides == nullptr && tensor.ndim > 0) return false;
-  if (!call->add(dtype.code | dtype.bits << 8 | int64_t{dtype.lanes} << 16) || !call->add(tensor.ndim)) return false;
-  for (int axis = 0; axis < tensor.ndim; ++axis)
-    if (!call->add(tensor.shape[axis]) || !call->add(tensor.strides[axis])) return false;
-  return true;
-}
-
-bool read_attributes(const Launcher* self, PyObject* array, bool made, Call* call, int64_t* address) {
-  PyObject* data = PyObject_GetAttr(array, word_data);
-  int64_t device = 0;
-  const bool here = data != nullptr && integer_of(data, word_ptr, address) &&
-                    integer_of(data, word_device_id, &device) && device == self->device;
-  Py_XDECREF(data);
-  if (!here || made) return here;
-  PyObject* dtype = PyObject_GetAttr(array, word_dtype);
-  PyObject* shape = PyObject_GetAttr(array, word_shape);
-  PyObject* strides = PyObject_GetAttr(array, word_strides);
-  bool good = dtype && shape && strides && PyTuple_Check(shape) && PyTuple_Check(strides) &&
-              PyTuple_GET_SIZE(shape) == PyTuple_GET_SIZE(strides) && Py_REFCNT(dtype) > 1;
-  if (good) {
-    call->kept[call->kept_count++] = dtype;  // which the array keeps too
-    good = call->add(reinterpret_cast<int64_t>(dtype)) && call->add(PyTuple_GET_SIZE(shape));
-    for (Py_ssize_t axis = 0; good && axis < PyTuple_GET_SIZE(shape); ++axis) {
-      int64_t extent = 0, stride = 0;
-      good = integer(PyTuple_GET_ITEM(shape, axis), &extent) && integer(PyTuple_GET_ITEM(strides, axis), &stride) &&
-             call->add(extent) && call->add(stride);
-    }
-  }
-  Py_XDECREF(dtype);
-  Py_XDECREF(shape);
-  Py_XDECREF(strides);
-  return good;
-}
-
-const Reader* reader_of(const Launcher* self, PyObject* array) {
-  for (const Reader& reader : *self->readers)
-    if (reader.type == Py_TYPE(array)) return &reader;
-  return nullptr;
-}
-
-bool read(const Launcher* self, PyObject* array, bool made, Call* call, int64_t* address) {
-  const Reader* reader = reader_of(self, array);
-  if (reader == nullptr) return false;
-  if (call->reader != nullptr && reader->api != call->reader->api) return false;  // of two libraries, and two streams
-  call->reader = reader;
-  return reader->kind == Kind::kDlpack ? read_dlpack(self, *reader, array, made, call, address)
-                                       : read_attributes(self, array, made, call, address);
-}
 
 // All of a call that its launches depend on, but addresses. false, maybe with an error set: Python must look at it.
 bool describe(const Launcher* self, const Stated& stated, Call* call) {
@@ -283,7 +139,7 @@ bool describe(const Launcher* self, const Stated& stated, Call* call) {
       continue;
     }
     Given& given = call->given[place];
-    if (!read(self, array, false, call, &given.address)) return false;
+    if (!read(*self->readers, self->device, array, false, call, &given.address)) return false;
     given.object = array;
     if (!call->add(static_cast<int64_t>(static_cast<uint64_t>(given.address) % kAlignment))) return false;
   }
@@ -329,23 +185,6 @@ size_t place_of(const Launcher* self, const Call& call, uint64_t hash) {
     place = (place + 1) & (kSlots - 1);
   }
   return place;
-}
-
-// The current stream of the library whose arrays these are.
-bool current_stream(const Launcher* self, const Reader& reader, uint64_t* stream) {
-  int64_t handle = 0;
-  if (reader.kind == Kind::kDlpack) {
-    void* found = nullptr;
-    if (reader.api->current_stream(kDLCUDA, self->device, &found) != 0) return false;
-    handle = reinterpret_cast<int64_t>(found);
-  } else {
-    PyObject* found = PyObject_CallNoArgs(reader.current_stream);
-    const bool good = found != nullptr && integer_of(found, word_ptr, &handle);
-    Py_XDECREF(found);
-    if (!good) return false;
-  }
-  *stream = handle == 0 ? kLegacyStream : static_cast<uint64_t>(handle);
-  return true;
 }
 
 // The handle of a stream that the caller names: a number, or an object of torch or of CuPy.
@@ -409,7 +248,7 @@ int make_outputs(const Launcher* self, const Entry& entry, Call* call, PyObject*
     const size_t named = maker.names == nullptr ? 0 : PyTuple_GET_SIZE(maker.names);
     made[place] = PyObject_Vectorcall(maker.callable, maker.arguments.data(), maker.arguments.size() - named, maker.names);
     if (made[place] == nullptr) return -1;
-    if (!read(self, made[place], true, call, &given.address)) return 0;
+    if (!read(*self->readers, self->device, made[place], true, call, &given.address)) return 0;
     given.object = made[place];
   }
   return 1;
@@ -485,7 +324,7 @@ PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t cou
   const bool chosen = stated.stream != Py_None;
   uint64_t stream = 0, current = 0;
   if (chosen && !chosen_stream(stated.stream, &stream)) return not_done();
-  if ((!chosen || !complete) && !current_stream(self, *call.reader, &current)) return not_done();
+  if ((!chosen || !complete) && !current_stream(self->device, *call.reader, &current)) return not_done();
   if (!chosen) stream = current;
   if (!complete && stream != current) return not_done();  // memory is made in the order of another stream
 

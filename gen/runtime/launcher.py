@@ -44,6 +44,7 @@ from gen.runtime.workspace import Needed
 from gen.toolchain.cache import Cache, content_key
 
 NAME = "gen_launcher"  # as the program calls itself
+SOURCES = ("launcher.cpp", "launcher_arrays.h")  # the first includes the others
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
          "-Wno-missing-field-initializers")  # fmt: skip
 
@@ -80,9 +81,9 @@ def lacking() -> str | None:
 
 def _built(cache: Cache) -> Path:
     """The program's file. Raises GenError if it cannot be built."""
-    source = files("gen.runtime").joinpath("launcher.cpp").read_bytes()
+    sources = {name: files("gen.runtime").joinpath(name).read_bytes() for name in SOURCES}
     include = sysconfig.get_path("include")
-    key = content_key({"source": source, "flags": FLAGS, "python": str(sysconfig.get_config_var("EXT_SUFFIX"))})
+    key = content_key({**sources, "flags": FLAGS, "python": str(sysconfig.get_config_var("EXT_SUFFIX"))})
     found = cache.file(key)
     if found is not None:
         return found
@@ -90,8 +91,9 @@ def _built(cache: Cache) -> Path:
     if missing is not None:
         raise GenError("The launcher", f"needs {missing} to be built")
     with tempfile.TemporaryDirectory(prefix="gen-launcher-") as made:
-        text, library = Path(made, "launcher.cpp"), Path(made, "launcher.so")
-        text.write_bytes(source)
+        text, library = Path(made, SOURCES[0]), Path(made, "launcher.so")
+        for name, source in sources.items():
+            Path(made, name).write_bytes(source)
         command = ["g++", *FLAGS, f"-I{include}", "-o", str(library), str(text)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
