@@ -3,14 +3,16 @@
 Beside NVRTC, which compiles for the GPU only, nvcc reads each text twice, the second time for the host's compiler, and
 after headers that NVRTC does not have. Most of an nvcc process goes into these headers: so a hundred files share one,
 each in a namespace of its own. Code for the GPU is not made of them, since NVRTC makes the same. With the marker
-`exhaustive` come the covers of every spec, and files alone, whose names meet all that the headers declare: one of every
-algorithm, and every file of out/, of which code is made.
+`exhaustive` come covers of every algorithm, and files alone, whose names meet all that the headers declare: one of
+every algorithm, and one of every algorithm that has files in out/, of which code is made.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +59,21 @@ def written(folder: Path, variants: Iterable[Variant]) -> list[Path]:
     return files
 
 
-def cover(family: Family[Any], specs: Iterable[Spec], name: str) -> list[Variant]:
-    """Variants of an algorithm in which every pair of parameter values meets, for each spec."""
+def cover(family: Family[Any], specs: Sequence[Spec], name: str) -> list[Variant]:
+    """Variants of an algorithm in which every pair of parameter values meets, for the first of its specs."""
     algorithm = family.algorithms[name]
+    return [variant(family, specs[0], algorithm, config) for config in pairwise(legal_space(algorithm, specs[0]))]
+
+
+def further(family: Family[Any], specs: Sequence[Spec], name: str) -> list[Variant]:
+    """As many of its other specs, in turns."""
+    algorithm = family.algorithms[name]
+    covers = [(spec, pairwise(legal_space(algorithm, spec))) for spec in specs[1:]]
     return [
-        variant(family, spec, algorithm, config) for spec in specs for config in pairwise(legal_space(algorithm, spec))
+        variant(family, spec, algorithm, configs[place % len(configs)])
+        for place, (spec, configs) in zip(
+            range(max((len(each) for _, each in covers), default=0)), cycle(covers), strict=False
+        )
     ]
 
 
@@ -71,22 +83,25 @@ def specs_of(family: Family[Any], name: str) -> list[Spec]:
     return [spec for spec in every if spec is not None and legal_space(family.algorithms[name], spec)]
 
 
-def compile_covers(folder: Path, family: Family[Any], most_specs: int | None) -> None:
+def compile_covers(
+    folder: Path, family: Family[Any], cover: Callable[[Family[Any], Sequence[Spec], str], list[Variant]]
+) -> None:
     for linked in (False, True):
         names = [name for name, algorithm in family.algorithms.items() if bool(algorithm.links) == linked]
-        made = [one for name in names for one in cover(family, specs_of(family, name)[:most_specs], name)]
+        made = [one for name in names for one in cover(family, specs_of(family, name), name)]
         compile_together(folder, written(folder, made), *(["-rdc=true"] if linked else []))
 
 
+@pytest.mark.exhaustive
 @each_family
 def test_a_cover_of_every_algorithm_compiles(family: Family[Any], tmp_path: Path) -> None:
-    compile_covers(tmp_path, family, 1)
+    compile_covers(tmp_path, family, cover)
 
 
 @pytest.mark.exhaustive
 @each_family
 def test_one_file_of_every_algorithm_compiles_alone(family: Family[Any], tmp_path: Path) -> None:
-    firsts = [cover(family, specs_of(family, name)[:1], name)[0] for name in family.algorithms]
+    firsts = [cover(family, specs_of(family, name), name)[0] for name in family.algorithms]
     nvcc(tmp_path, *SYNTAX, "-rdc=true", "-ptx", *written(tmp_path, firsts))
 
 
@@ -97,11 +112,18 @@ def test_every_file_of_out_compiles(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 @each_family
-def test_covers_for_every_spec_compile(family: Family[Any], tmp_path: Path) -> None:
-    compile_covers(tmp_path, family, None)
+def test_further_specs_compile(family: Family[Any], tmp_path: Path) -> None:
+    compile_covers(tmp_path, family, further)
+
+
+def template_of(path: Path) -> str:
+    """The template that a file was written from."""
+    found = re.search(r"^// Template: (\S+),", path.read_text(), re.MULTILINE)
+    assert found is not None, path
+    return found[1]
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_file_of_out_compiles_alone(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", {template_of(path): path for path in FILES}.values(), ids=lambda path: path.stem)
+def test_a_file_of_out_of_every_algorithm_compiles_alone(path: Path, tmp_path: Path) -> None:
     nvcc(tmp_path, "-arch=sm_90", "-c", path)

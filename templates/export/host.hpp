@@ -1,0 +1,883 @@
+// The host program of an exported library: checks arrays, chooses a variant, launches it through the CUDA driver.
+//
+// What is known of each spec stands in tables and functions that gen wrote; this file interprets them. The driver is
+// loaded when it is first needed, so that the library can be built and linked without CUDA.
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace {
+
+using Int = int64_t;
+
+// What expressions call. Nothing divides by zero: what is not read may be anything.
+[[maybe_unused]] inline Int quotient(Int a, Int b) {
+  if (b == 0) return 0;
+  const Int found = a / b;
+  return found - (a % b != 0 && (a < 0) != (b < 0));
+}
+[[maybe_unused]] inline double quotient(double a, double b) { return std::floor(a / b); }
+[[maybe_unused]] inline Int remainder(Int a, Int b) { return b == 0 ? 0 : a - quotient(a, b) * b; }
+[[maybe_unused]] inline Int least(Int a, Int b) { return b < a ? b : a; }
+[[maybe_unused]] inline double least(double a, double b) { return b < a ? b : a; }
+[[maybe_unused]] inline Int most(Int a, Int b) { return a < b ? b : a; }
+[[maybe_unused]] inline double most(double a, double b) { return a < b ? b : a; }
+[[maybe_unused]] inline Int rounded(double a) { return static_cast<Int>(std::nearbyint(a)); }  // ties to even
+[[maybe_unused]] inline Int rounded_down(double a) { return static_cast<Int>(std::floor(a)); }
+[[maybe_unused]] inline Int rounded_up(double a) { return static_cast<Int>(std::ceil(a)); }
+[[maybe_unused]] inline Int greatest_divisor(Int a, Int b) {
+  if (a < 0) a = -a;
+  if (b < 0) b = -b;
+  while (b != 0) {
+    const Int next = a % b;
+    a = b;
+    b = next;
+  }
+  return a;
+}
+[[maybe_unused]] inline Int bit_length(Int a) {
+  Int bits = 0;
+  for (; a > 0; a >>= 1) ++bits;
+  return bits;
+}
+
+enum Status { kFine = 0, kRefused = 1, kNoDriver = 2, kNoDevice = 3, kDriverFailed = 4 };
+constexpr int kMostAxes = 8, kMostArrays = 8, kMostSizes = 96;
+constexpr int kMostSteps = 16, kMostArguments = 256, kMostSwaps = 32, kMostSlots = 16;
+constexpr Int kWidest = 16;               // bytes: no kernel asks for a larger alignment
+constexpr Int kMostBytes = Int(1) << 56;  // of an array: all sizes that follow from it fit 64 bits
+
+thread_local std::string last_error;
+
+int fail(int status, const std::string& words) {
+  last_error = words;
+  return status;
+}
+int refuse(std::string* words, const std::string& text) {
+  *words = text;
+  return -1;
+}
+std::string number(Int value) { return std::to_string(value); }
+
+// An array: strides in bytes; alignment is what divides the address and all strides, up to 32.
+struct View {
+  uint64_t address = 0;
+  int ndim = 0;
+  Int shape[kMostAxes] = {}, strides[kMostAxes] = {}, alignment = 32;
+};
+
+struct Limits {
+  Int multiprocessors;
+  double clock_hz, memory_bytes_per_second;
+};
+
+// The launches of one call. Slots are its arrays, then its scratch buffers.
+struct Plan {
+  struct Argument {
+    int slot;  // -1: a number
+    Int value;
+    alignas(16) unsigned char bytes[16];
+  };
+  struct Step {
+    const char* entry;
+    Int grid[3];
+    unsigned block[3];
+    Int shared_bytes, times;
+    int first_argument, arguments, first_swap, swaps;
+  };
+  int steps = 0, arguments = 0, swaps = 0, buffers = 0;
+  Step step[kMostSteps];
+  Argument argument[kMostArguments];
+  int swapped[kMostSwaps][2];
+  Int buffer_bytes[kMostSlots];
+  bool zeroed[kMostSlots];
+
+  void scratch(Int bytes, bool zero) {
+    buffer_bytes[buffers] = bytes;
+    zeroed[buffers++] = zero;
+  }
+  void launch(const char* entry, Int gx, Int gy, Int gz, unsigned bx, unsigned by, unsigned bz, Int shared, Int times) {
+    step[steps++] = {entry, {gx, gy, gz}, {bx, by, bz}, shared, times, arguments, 0, swaps, 0};
+  }
+  void array(int slot) {
+    argument[arguments++].slot = slot;
+    ++step[steps - 1].arguments;
+  }
+  template <typename T>
+  void number(Int value) {
+    const T stored = static_cast<T>(value);
+    argument[arguments].slot = -1;
+    argument[arguments].value = value;
+    memcpy(argument[arguments++].bytes, &stored, sizeof(T));
+    ++step[steps - 1].arguments;
+  }
+  void swap(int one, int other) {
+    swapped[swaps][0] = one;
+    swapped[swaps++][1] = other;
+    ++step[steps - 1].swaps;
+  }
+};
+
+// What gen wrote of a spec. A test of null says no; of an estimate of null nothing is known.
+using Test = bool (*)(const Int* sizes, const Limits& device, Int alignment);
+using Estimate = double (*)(const Int* sizes, const Limits& device, Int alignment);
+struct Candidate { int variant; Test cannot, slow; Estimate microseconds; };
+struct Part {
+  Test holds;
+  bool measured, later;  // later: the first of the others came after it was measured
+  double worth;          // the part of its estimated time under which another is taken
+  Candidate chosen;
+  bool has_wider;
+  Candidate wider;
+};
+struct Row {
+  int target, structure, number;  // the number of the shape class
+  const Part* parts;              // the last one holds all sizes
+  const Candidate* others;
+  int other_count;
+  bool has_wider;
+  Candidate wider;  // of the first of the others
+  Candidate base;
+  double first_stays;  // the part of the estimated time of the first of the others under which another is taken
+};
+struct Target { const char *arch, *device; int capability; Limits limits; };
+struct Operand { const char *name, *dtype; int kind, bits; bool written; };  // of kind -1: elements are only moved
+struct Rank {
+  int axes;
+  bool dense;
+  int (*measure)(const View* arrays, Int* sizes, std::string* words);
+  int (*results)(const View* arrays, View* results, std::string* words);
+};
+struct Variant { const char* name; void (*plan)(const Int* sizes, const Limits& device, Plan& plan); };
+struct Code { int variant, capability; bool exact, ptx; size_t offset; };
+struct Spec {
+  const char* name;
+  const Operand* operands;
+  int inputs, arrays;
+  const int* parameters;  // places of runtime parameters among the sizes
+  const char* const* parameter_names;
+  int parameter_count;
+  const Rank* ranks;
+  int rank_count;
+  const Target* targets;
+  int target_count;
+  int (*const* classify)(const Int* sizes, const Limits& device, Int alignment);  // by structure
+  const Row* rows;
+  int row_count;
+  const Variant* variants;
+  const Code* codes;
+  int code_count;
+};
+
+// ---- Choosing, as gen.load does: gen/runtime/dispatch.py ------------------------------------------------------------
+
+struct Problem {
+  Int sizes[kMostSizes] = {};
+  int structure = 0;
+  Int alignment = kWidest;
+};
+
+bool says(Test test, const Problem& p, const Limits& device) {
+  return test != nullptr && test(p.sizes, device, p.alignment);
+}
+double estimate(const Candidate& one, const Problem& p, const Limits& device) {
+  return one.microseconds == nullptr ? NAN : one.microseconds(p.sizes, device, p.alignment);
+}
+
+const Row* row_of(const Spec& spec, int target, const Problem& p, const Limits& device, Int alignment) {
+  const int number = spec.classify[p.structure](p.sizes, device, alignment);
+  for (int place = 0; place < spec.row_count; ++place) {
+    const Row& row = spec.rows[place];
+    if (row.target == target && row.structure == p.structure && row.number == number) return &row;
+  }
+  return nullptr;
+}
+
+// What is estimated to take least; the chosen one unless that is much less; null without estimates.
+const Candidate* least_estimated(const Row& row, const Part& part, bool supported, const Problem& p,
+                                 const Limits& device) {
+  const Candidate& chosen = part.chosen;
+  const double own = supported ? estimate(chosen, p, device) : NAN;
+  if (supported && std::isnan(own)) return nullptr;
+  const Candidate *first = nullptr, *found = nullptr;
+  double first_time = 0, time = 0;
+  for (int place = 0; place < row.other_count; ++place) {
+    const Candidate& one = row.others[place];
+    if (says(one.cannot, p, device)) continue;
+    const double its = estimate(one, p, device);
+    if (std::isnan(its)) continue;
+    if (first == nullptr) first = &one, first_time = its;
+    if (found == nullptr || its < time) found = &one, time = its;
+  }
+  if (first == nullptr) return nullptr;
+  if (time > first_time * row.first_stays) found = first, time = first_time;
+  if (found->variant == chosen.variant) return &chosen;
+  const bool often_fast = chosen.variant == first->variant;
+  if (!std::isnan(own) && !often_fast && time > own * part.worth) return &chosen;
+  return found;
+}
+
+const Candidate* fitting(const Row& row, const Problem& p, const Limits& device) {
+  const Part* part = row.parts;
+  while (part->holds != nullptr && !part->holds(p.sizes, device, p.alignment)) ++part;
+  const Candidate *chosen = &part->chosen, *wider = part->has_wider ? &part->wider : nullptr;
+  const bool supported = !says(chosen->cannot, p, device);
+  if (supported && part->measured) return chosen;
+  if (const Candidate* found = least_estimated(row, *part, supported, p, device)) return found;
+  if (part->later && supported && !says(row.others[0].cannot, p, device)) {
+    chosen = &row.others[0];
+    wider = row.has_wider ? &row.wider : nullptr;
+  }
+  if (supported && !says(chosen->slow, p, device)) return chosen;
+  if (wider != nullptr && !says(wider->cannot, p, device) && !says(wider->slow, p, device)) return wider;
+  for (int place = 0; place < row.other_count; ++place) {
+    const Candidate& one = row.others[place];
+    if (!says(one.cannot, p, device) && !says(one.slow, p, device)) return &one;
+  }
+  return chosen;
+}
+
+// The variant of a problem; -1 if there is none.
+int choose(const Spec& spec, int target, const Problem& p, const Limits& device) {
+  if (const Row* row = row_of(spec, target, p, device, p.alignment)) {
+    const Candidate* found = fitting(*row, p, device);
+    if (!says(found->cannot, p, device)) return found->variant;
+  }
+  const Row* row = row_of(spec, target, p, device, kWidest);
+  if (row != nullptr && !says(row->base.cannot, p, device)) return row->base.variant;
+  fail(kRefused, std::string(spec.name) + " cannot take these sizes. Call it for parts of the array");
+  return -1;
+}
+
+// ---- Arrays ---------------------------------------------------------------------------------------------------------
+
+constexpr int kDeviceCuda = 2, kDeviceCudaHost = 3, kDeviceManaged = 13;  // as DLPack numbers them
+
+std::string tuple_of(const Int* values, int count) {
+  std::string text = "(";
+  for (int axis = 0; axis < count; ++axis) text += (axis ? ", " : "") + number(values[axis]);
+  return text + (count == 1 ? ",)" : ")");
+}
+
+std::string words_for(const DLDataType& dtype) {
+  const char* const kinds[] = {"i", "u", "f", "opaque ", "bf", "c"};
+  if (dtype.code == 6) return "bool";
+  return (dtype.code < 6 ? kinds[dtype.code] : "type " + std::to_string(dtype.code) + " of ") +
+         std::to_string(dtype.bits);
+}
+
+int missing(const Operand& operand) {
+  return fail(kRefused, std::string(operand.name) + " is missing (got a null pointer)");
+}
+
+int read(const Operand& operand, const DLTensor* tensor, View* view) {
+  const std::string name = operand.name;
+  if (tensor == nullptr) return missing(operand);
+  const int where = static_cast<int>(tensor->device.device_type);
+  if (where != kDeviceCuda && where != kDeviceManaged && where != kDeviceCudaHost)
+    return fail(kRefused, name + " must be in a GPU's memory (got device type " + std::to_string(where) +
+                              " of DLPack). Copy it there first");
+  const DLDataType& dtype = tensor->dtype;
+  const bool right = operand.kind < 0 ? dtype.bits * dtype.lanes == operand.bits
+                                      : dtype.code == operand.kind && dtype.bits == operand.bits && dtype.lanes == 1;
+  if (!right)
+    return fail(kRefused, name + " must hold " + operand.dtype + " elements (got " + words_for(dtype) +
+                              "). Convert it first, or export a kernel for such elements");
+  if (tensor->ndim < 0 || tensor->ndim > kMostAxes)
+    return fail(kRefused, name + " must have at most 8 axes (got " + std::to_string(tensor->ndim) + ")");
+  view->address = reinterpret_cast<uint64_t>(tensor->data) + tensor->byte_offset;
+  view->ndim = tensor->ndim;
+  const Int size = operand.bits / 8;
+  Int bytes = size;
+  for (int axis = 0; axis < view->ndim; ++axis) {
+    const Int extent = view->shape[axis] = tensor->shape[axis];
+    if (extent < 0) return fail(kRefused, name + " must have no negative extents (got " + number(extent) + ")");
+    if (extent > kMostBytes / bytes)
+      return fail(kRefused, name + " must be of at most 2^56 bytes (got shape " + tuple_of(tensor->shape, view->ndim) +
+                                "). Pass it in parts");
+    bytes *= most(extent, 1);
+  }
+  view->alignment = greatest_divisor(32, static_cast<Int>(view->address % 32));
+  Int step = size;
+  for (int axis = view->ndim - 1; axis >= 0; --axis) {
+    view->strides[axis] = tensor->strides == nullptr ? step : tensor->strides[axis] * size;
+    view->alignment = greatest_divisor(view->alignment, view->strides[axis]);
+    step *= most(view->shape[axis], 1);
+  }
+  return kFine;
+}
+
+Int bytes_of(const Operand& operand, const View& view) {
+  Int bytes = operand.bits / 8;
+  for (int axis = 0; axis < view.ndim; ++axis) bytes *= view.shape[axis];
+  return bytes;
+}
+
+bool is_dense(const Operand& operand, const View& view) {
+  Int step = operand.bits / 8;
+  if (bytes_of(operand, view) == 0) return true;
+  for (int axis = view.ndim - 1; axis >= 0; --axis) {
+    if (view.shape[axis] > 1 && view.strides[axis] != step) return false;
+    step *= view.shape[axis];
+  }
+  return true;
+}
+
+// The address of an array's first byte, and of the one behind its last.
+std::pair<uint64_t, uint64_t> span_of(const Operand& operand, const View& view) {
+  uint64_t low = view.address, high = view.address + operand.bits / 8;
+  for (int axis = 0; axis < view.ndim; ++axis) {
+    if (view.shape[axis] == 0) return {0, 0};
+    const Int reach = (view.shape[axis] - 1) * view.strides[axis];
+    (reach < 0 ? low : high) += static_cast<uint64_t>(reach);
+  }
+  return {low, high};
+}
+
+const Rank* rank_of(const Spec& spec, int axes) {
+  std::string known;
+  for (int place = 0; place < spec.rank_count; ++place) {
+    if (spec.ranks[place].axes == axes) return &spec.ranks[place];
+    known += (place ? ", " : "") + std::to_string(spec.ranks[place].axes);
+  }
+  fail(kRefused, std::string(spec.operands[0].name) + " must have as many axes as " + spec.name +
+                     " was exported for: " + known + " (got " + std::to_string(axes) + ")");
+  return nullptr;
+}
+
+struct Call {
+  View arrays[kMostArrays];
+  Problem problem;
+};
+
+int check_array(const Spec& spec, int place, const Rank& rank, const View* expected, const DLTensor* const* tensors,
+                const View& view) {
+  const Operand& operand = spec.operands[place];
+  const std::string name = operand.name;
+  if (place >= spec.inputs && view.ndim != expected[place - spec.inputs].ndim) {
+    const View& wanted = expected[place - spec.inputs];
+    return fail(kRefused, name + " must have shape " + tuple_of(wanted.shape, wanted.ndim) + " (got " +
+                              tuple_of(view.shape, view.ndim) + ")");
+  }
+  if (rank.dense && !is_dense(operand, view))
+    return fail(kRefused, name + " must be contiguous (got strides in bytes " + tuple_of(view.strides, view.ndim) +
+                              " at shape " + tuple_of(view.shape, view.ndim) + ")");
+  if (operand.kind < 0 && tensors[place]->dtype.code != tensors[0]->dtype.code)
+    return fail(kRefused, name + " must hold elements of the type of " + spec.operands[0].name);
+  return kFine;
+}
+
+int check_overlap(const Spec& spec, const Call& call) {
+  for (int one = 0; one < spec.arrays; ++one)
+    for (int other = one + 1; other < spec.arrays; ++other) {
+      if (!spec.operands[one].written && !spec.operands[other].written) continue;
+      const auto a = span_of(spec.operands[one], call.arrays[one]);
+      const auto b = span_of(spec.operands[other], call.arrays[other]);
+      if (a.first < b.second && b.first < a.second)
+        return fail(kRefused, std::string(spec.operands[other].name) + " must not overlap " + spec.operands[one].name);
+    }
+  return kFine;
+}
+
+// Reads the arrays of a call, and measures them.
+int prepare(const Spec& spec, const DLTensor* const* tensors, const Int* parameters, Call* call) {
+  for (int place = 0; place < spec.arrays; ++place)
+    if (const int status = read(spec.operands[place], tensors[place], &call->arrays[place])) return status;
+  const Rank* rank = rank_of(spec, call->arrays[0].ndim);
+  if (rank == nullptr) return kRefused;
+  View expected[kMostArrays];
+  std::string words;
+  if (rank->results(call->arrays, expected, &words) < 0) return fail(kRefused, words);
+  for (int place = 0; place < spec.arrays; ++place)
+    if (const int status = check_array(spec, place, *rank, expected, tensors, call->arrays[place])) return status;
+  Problem& p = call->problem;
+  for (int place = 0; place < spec.parameter_count; ++place) {
+    if (parameters[place] < 0 || parameters[place] >= Int(1) << 31)
+      return fail(kRefused, std::string(spec.parameter_names[place]) +
+                                " must be a whole number, not negative and below 2^31 (got " +
+                                number(parameters[place]) + ")");
+    p.sizes[spec.parameters[place]] = parameters[place];
+  }
+  p.structure = rank->measure(call->arrays, p.sizes, &words);
+  if (p.structure < 0) return fail(kRefused, words);
+  for (int place = 0; place < spec.arrays; ++place)
+    if (bytes_of(spec.operands[place], call->arrays[place]) > kWidest)
+      p.alignment = greatest_divisor(p.alignment, static_cast<Int>(call->arrays[place].address % kWidest));
+  return kFine;
+}
+
+// ---- The driver -----------------------------------------------------------------------------------------------------
+
+struct Driver {
+  int (*cuInit)(unsigned);
+  int (*cuDeviceGet)(int*, int);
+  int (*cuDeviceGetCount)(int*);
+  int (*cuDeviceGetName)(char*, int, int);
+  int (*cuDeviceGetAttribute)(int*, int, int);
+  int (*cuDevicePrimaryCtxRetain)(void**, int);
+  int (*cuCtxGetCurrent)(void**);
+  int (*cuCtxPushCurrent_v2)(void*);
+  int (*cuCtxPopCurrent_v2)(void**);
+  int (*cuCtxGetDevice)(int*);
+  int (*cuModuleLoadData)(void**, const void*);
+  int (*cuModuleGetFunction)(void**, void*, const char*);
+  int (*cuFuncSetAttribute)(void*, int, int);
+  int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                        void**);
+  int (*cuMemAlloc_v2)(uint64_t*, size_t);
+  int (*cuMemFree_v2)(uint64_t);
+  int (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void*);
+  int (*cuStreamIsCapturing)(void*, int*);
+  int (*cuGetErrorString)(int, const char**);
+  std::string missing;  // why there is none
+};
+
+Driver load_driver() {
+  Driver made{};
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) {
+    made.missing = "There is no CUDA driver on this machine: libcuda.so.1 cannot be loaded. Install NVIDIA's driver";
+    return made;
+  }
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (function == nullptr) made.missing = std::string("The CUDA driver lacks ") + name + ". Install a later one";
+  };
+#define GEN_FIND(name) find(made.name, #name)
+  GEN_FIND(cuInit);
+  GEN_FIND(cuDeviceGet);
+  GEN_FIND(cuDeviceGetCount);
+  GEN_FIND(cuDeviceGetName);
+  GEN_FIND(cuDeviceGetAttribute);
+  GEN_FIND(cuDevicePrimaryCtxRetain);
+  GEN_FIND(cuCtxGetCurrent);
+  GEN_FIND(cuCtxPushCurrent_v2);
+  GEN_FIND(cuCtxPopCurrent_v2);
+  GEN_FIND(cuCtxGetDevice);
+  GEN_FIND(cuModuleLoadData);
+  GEN_FIND(cuModuleGetFunction);
+  GEN_FIND(cuFuncSetAttribute);
+  GEN_FIND(cuLaunchKernel);
+  GEN_FIND(cuMemAlloc_v2);
+  GEN_FIND(cuMemFree_v2);
+  GEN_FIND(cuMemsetD8Async);
+  GEN_FIND(cuStreamIsCapturing);
+  GEN_FIND(cuGetErrorString);
+#undef GEN_FIND
+  if (made.missing.empty() && made.cuInit(0) != 0)
+    made.missing = "The CUDA driver finds no GPU that it can use. nvidia-smi says what there is";
+  return made;
+}
+
+const Driver& driver() {
+  static const Driver loaded = load_driver();
+  return loaded;
+}
+
+int driver_failed(const char* function, int status) {
+  const char* words = nullptr;
+  driver().cuGetErrorString(status, &words);
+  return fail(kDriverFailed, std::string("The GPU reports an error in ") + function + " (got " +
+                                 (words != nullptr ? words : "error " + std::to_string(status)) + ")");
+}
+
+#define GEN_CALL(function, ...) \
+  if (const int status_of_call = driver().function(__VA_ARGS__)) return driver_failed(#function, status_of_call)
+
+// Attributes of devices and functions, by the driver's numbers.
+constexpr int kClockRate = 13, kMultiprocessors = 16, kIntegrated = 18, kMemoryClockRate = 36, kBusWidth = 37;
+constexpr int kMajor = 75, kMinor = 76, kDynamicSharedBytes = 8;
+
+struct Arena { uint64_t address = 0; size_t size = 0; };
+
+// A context of the driver, with what the library has loaded and allocated in it.
+struct Context {
+  int capability = 0;
+  std::string name;
+  Limits limits;
+  std::map<const Code*, void*> modules;
+  std::map<std::pair<const Code*, const char*>, void*> functions;
+  std::map<void*, Arena> plain, zeroed;  // memory for launches, by stream; what must be zero between calls apart
+};
+
+std::mutex contexts_mutex;
+std::map<void*, Context> contexts;
+
+// Makes a context of a device current while it lives, unless one is. A device of -1 is the current one, else the first.
+struct Entered {
+  void* context = nullptr;
+  bool pushed = false;
+  int enter(int wanted) {
+    if (!driver().missing.empty()) return fail(kNoDriver, driver().missing);
+    GEN_CALL(cuCtxGetCurrent, &context);
+    int current = -1;
+    if (context != nullptr) GEN_CALL(cuCtxGetDevice, &current);
+    if (context != nullptr && (wanted < 0 || wanted == current)) return kFine;
+    int device = 0, count = 0;
+    GEN_CALL(cuDeviceGetCount, &count);
+    if (wanted >= count || count == 0)
+      return fail(kNoDevice, "The device must be a GPU of this machine, which has " + std::to_string(count) +
+                                 " (got number " + std::to_string(wanted) + ")");
+    GEN_CALL(cuDeviceGet, &device, wanted < 0 ? 0 : wanted);
+    GEN_CALL(cuDevicePrimaryCtxRetain, &context, device);
+    GEN_CALL(cuCtxPushCurrent_v2, context);
+    pushed = true;
+    return kFine;
+  }
+  ~Entered() {
+    void* left;
+    if (pushed) driver().cuCtxPopCurrent_v2(&left);
+  }
+};
+
+// What the driver says of the current device; `usual` stands for what it does not say. The caller holds the mutex.
+int describe(void* handle, const Limits& usual, Context** found) {
+  const auto known = contexts.find(handle);
+  if (known != contexts.end()) {
+    *found = &known->second;
+    return kFine;
+  }
+  int device = 0, major = 0, minor = 0;
+  char name[256] = "";
+  GEN_CALL(cuCtxGetDevice, &device);
+  GEN_CALL(cuDeviceGetName, name, sizeof name, device);
+  GEN_CALL(cuDeviceGetAttribute, &major, kMajor, device);
+  GEN_CALL(cuDeviceGetAttribute, &minor, kMinor, device);
+  const auto ask = [&](int attribute) {
+    int value = 0;
+    return driver().cuDeviceGetAttribute(&value, attribute, device) == 0 ? value : 0;
+  };
+  Context& made = contexts[handle];
+  made.capability = 10 * major + minor;
+  made.name = name;
+  made.limits = usual;
+  if (const int count = ask(kMultiprocessors)) made.limits.multiprocessors = count;
+  if (const int kilohertz = ask(kClockRate)) made.limits.clock_hz = 1e3 * kilohertz;
+  // An integrated GPU shares the host's memory, of whose clock and width drivers say nothing.
+  const int width = ask(kIntegrated) ? 0 : ask(kBusWidth) / 8;
+  const double bandwidth = 2e3 * ask(kMemoryClockRate) * width;
+  if (bandwidth > 0) made.limits.memory_bytes_per_second = bandwidth;
+  *found = &made;
+  return kFine;
+}
+
+bool runs_on(const Code& code, int capability) {
+  if (code.exact) return code.capability == capability;
+  return code.capability <= capability && (code.ptx || code.capability / 10 == capability / 10);
+}
+
+const Code* code_of(const Spec& spec, int variant, int capability) {
+  const Code* found = nullptr;
+  for (int place = 0; place < spec.code_count; ++place) {
+    const Code& code = spec.codes[place];
+    if (code.variant != variant || !runs_on(code, capability)) continue;
+    if (found == nullptr || found->ptx > code.ptx || (found->ptx == code.ptx && found->capability < code.capability))
+      found = &code;
+  }
+  return found;
+}
+
+// The target whose code a device runs: of the latest architecture; one of the device's own name before others. -1: none.
+int target_of(const Spec& spec, int capability, const char* name) {
+  int found = -1;
+  for (int place = 0; place < spec.target_count; ++place) {
+    const Target& target = spec.targets[place];
+    if (target.device[0] != '\0' && strcmp(target.device, name) != 0) continue;
+    bool able = false;
+    for (int code = 0; code < spec.code_count; ++code)
+      able |= spec.codes[code].capability == target.capability && runs_on(spec.codes[code], capability);
+    if (!able) continue;
+    const Target* best = found < 0 ? nullptr : &spec.targets[found];
+    if (best == nullptr || best->capability < target.capability ||
+        (best->capability == target.capability && target.device[0] != '\0'))
+      found = place;
+  }
+  return found;
+}
+
+int no_code(const Spec& spec, const Context& context) {
+  std::string known;
+  for (int place = 0; place < spec.target_count; ++place)
+    if (spec.targets[place].device[0] == '\0') known += (known.empty() ? "" : ", ") + std::string(spec.targets[place].arch);
+  return fail(kNoDevice, std::string(spec.name) + " has code for " + known + " (got " + context.name + ", sm_" +
+                             std::to_string(context.capability) + "). Export it again with another --arch, or --ptx");
+}
+
+int function_of(Context& context, const Spec& spec, const Code& code, const Plan::Step& step, void** function) {
+  void*& found = context.functions[{&code, step.entry}];
+  if (found == nullptr) {
+    void*& module = context.modules[&code];
+    if (module == nullptr) GEN_CALL(cuModuleLoadData, &module, code_begin + code.offset);
+    const std::string symbol = std::string(spec.variants[code.variant].name) + step.entry;
+    GEN_CALL(cuModuleGetFunction, &found, module, symbol.c_str());
+  }
+  if (step.shared_bytes > 0)
+    GEN_CALL(cuFuncSetAttribute, found, kDynamicSharedBytes, static_cast<int>(step.shared_bytes));
+  *function = found;
+  return kFine;
+}
+
+// ---- Scratch memory -------------------------------------------------------------------------------------------------
+
+constexpr size_t kPart = 256;  // bytes, of which every buffer in a workspace is a multiple
+
+enum Which { kPlain = 0, kZeroed = 1, kAll = 2 };
+
+size_t part_of(Int bytes) { return (static_cast<size_t>(bytes) + kPart - 1) / kPart * kPart; }
+
+size_t workspace_bytes(const Plan& plan, Which which) {
+  size_t total = 0;
+  for (int place = 0; place < plan.buffers; ++place)
+    if (which == kAll || plan.zeroed[place] == (which == kZeroed)) total += part_of(plan.buffer_bytes[place]);
+  return total;
+}
+
+int grow(Arena* arena, size_t size, bool zero, void* stream) {
+  if (arena->size >= size) return kFine;
+  int capturing = 0;
+  GEN_CALL(cuStreamIsCapturing, stream, &capturing);
+  if (capturing)
+    return fail(kRefused, "The scratch memory must be there before a graph is captured. Call it once before");
+  if (arena->address != 0) GEN_CALL(cuMemFree_v2, arena->address);  // waits for what still uses it
+  *arena = {};
+  uint64_t address = 0;
+  if (driver().cuMemAlloc_v2(&address, size) != 0)
+    return fail(kDriverFailed, "The GPU's memory does not hold " + std::to_string(size) + " bytes more");
+  *arena = {address, size};
+  if (zero) GEN_CALL(cuMemsetD8Async, address, 0, size, stream);
+  return kFine;
+}
+
+// Finds room for the scratch buffers: in the caller's workspace, else in what the library keeps for the stream.
+int place_buffers(Context& context, const Plan& plan, void* workspace, size_t size, void* stream, uint64_t* slots) {
+  if (plan.buffers == 0) return kFine;
+  uint64_t next[2];
+  const size_t zeros = workspace_bytes(plan, kZeroed);
+  if (workspace != nullptr) {
+    const size_t needed = workspace_bytes(plan, kAll);
+    next[kZeroed] = reinterpret_cast<uint64_t>(workspace);
+    next[kPlain] = next[kZeroed] + zeros;
+    if (size < needed)
+      return fail(kRefused,
+                  "The workspace must have " + std::to_string(needed) + " bytes (got " + std::to_string(size) + ")");
+    if (next[kZeroed] % kPart != 0) return fail(kRefused, "The workspace must begin at a multiple of 256 bytes");
+    if (zeros > 0) GEN_CALL(cuMemsetD8Async, next[kZeroed], 0, zeros, stream);
+  } else {
+    Arena &plain = context.plain[stream], &zeroed = context.zeroed[stream];
+    if (const int status = grow(&plain, workspace_bytes(plan, kPlain), false, stream)) return status;
+    if (const int status = grow(&zeroed, zeros, true, stream)) return status;
+    next[kPlain] = plain.address;
+    next[kZeroed] = zeroed.address;
+  }
+  for (int place = 0; place < plan.buffers; ++place) {
+    slots[place] = next[plan.zeroed[place]];
+    next[plan.zeroed[place]] += part_of(plan.buffer_bytes[place]);
+  }
+  return kFine;
+}
+
+// ---- Calls ----------------------------------------------------------------------------------------------------------
+
+int queue(Context& context, const Spec& spec, const Code& code, Plan& plan, uint64_t* slots, void* stream) {
+  void* pointers[kMostArguments];
+  for (int place = 0; place < plan.steps; ++place) {
+    const Plan::Step& step = plan.step[place];
+    const bool launches = step.grid[0] != 0 && step.grid[1] != 0 && step.grid[2] != 0 && step.times > 0;
+    void* function = nullptr;
+    if (launches)
+      if (const int status = function_of(context, spec, code, step, &function)) return status;
+    for (Int time = 0; time < step.times; ++time) {
+      for (int a = step.first_argument; a < step.first_argument + step.arguments; ++a) {
+        Plan::Argument& argument = plan.argument[a];
+        pointers[a] = argument.slot < 0 ? static_cast<void*>(argument.bytes) : static_cast<void*>(&slots[argument.slot]);
+      }
+      if (launches)
+        GEN_CALL(cuLaunchKernel, function, static_cast<unsigned>(step.grid[0]), static_cast<unsigned>(step.grid[1]),
+                 static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1], step.block[2],
+                 static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument, nullptr);
+      for (int s = step.first_swap; s < step.first_swap + step.swaps; ++s)
+        std::swap(slots[plan.swapped[s][0]], slots[plan.swapped[s][1]]);
+    }
+  }
+  return kFine;
+}
+
+int make_plan(const Spec& spec, int target, const Call& call, const Limits& limits, Plan* plan, int* variant) {
+  *variant = choose(spec, target, call.problem, limits);
+  if (*variant < 0) return kRefused;
+  spec.variants[*variant].plan(call.problem.sizes, limits, *plan);
+  return kFine;
+}
+
+// What the current device gets, with its context current. The caller holds the mutex.
+int plan_here(const Spec& spec, const Entered& entered, const Call& call, Context** context, Plan* plan, int* variant) {
+  if (const int status = describe(entered.context, spec.targets[0].limits, context)) return status;
+  const int target = target_of(spec, (*context)->capability, (*context)->name.c_str());
+  if (target < 0) return no_code(spec, **context);
+  return make_plan(spec, target, call, (*context)->limits, plan, variant);
+}
+
+int run(const Spec& spec, const DLTensor* const* tensors, const Int* parameters, int device, void* workspace,
+        size_t size, void* stream) {
+  Call call;
+  if (const int status = prepare(spec, tensors, parameters, &call)) return status;
+  if (const int status = check_overlap(spec, call)) return status;
+  Entered entered;
+  if (const int status = entered.enter(device)) return status;
+  const std::lock_guard<std::mutex> alone(contexts_mutex);  // so that the launches of a call stay together
+  Context* context = nullptr;
+  Plan plan;
+  int variant = -1;
+  if (const int status = plan_here(spec, entered, call, &context, &plan, &variant)) return status;
+  const Code* code = code_of(spec, variant, context->capability);
+  if (code == nullptr) return no_code(spec, *context);
+  uint64_t slots[kMostArrays + kMostSlots];
+  for (int place = 0; place < spec.arrays; ++place) slots[place] = call.arrays[place].address;
+  if (const int status = place_buffers(*context, plan, workspace, size, stream, slots + spec.arrays)) return status;
+  return queue(*context, spec, *code, plan, slots, stream);
+}
+
+int run_tensors(const Spec& spec, const DLTensor* const* tensors, const Int* parameters, void* stream) {
+  for (int place = 0; place < spec.arrays; ++place) {
+    const Operand& operand = spec.operands[place];
+    if (tensors[place] == nullptr) return missing(operand);
+    const int number = tensors[place]->device.device_id, wanted = tensors[0]->device.device_id;
+    if (number != wanted)
+      return fail(kRefused, std::string(operand.name) + " must be on device " + std::to_string(wanted) + ", as " +
+                                spec.operands[0].name + " is (got device " + std::to_string(number) + ")");
+  }
+  return run(spec, tensors, parameters, tensors[0]->device.device_id, nullptr, 0, stream);
+}
+
+// Contiguous arrays of which only addresses and the first one's shape are told.
+struct Dense {
+  DLTensor tensors[kMostArrays];
+  const DLTensor* pointers[kMostArrays];
+  View results[kMostArrays];
+  Int shape[kMostAxes];
+
+  int make(const Spec& spec, const void* const* addresses, const Int* first, int ndim) {
+    if (first == nullptr && ndim > 0) return fail(kRefused, "shape is missing (got a null pointer)");
+    if (ndim < 0 || ndim > kMostAxes)
+      return fail(kRefused, "ndim must be from 0 to 8 (got " + std::to_string(ndim) + ")");
+    View view;
+    view.ndim = ndim;
+    for (int axis = 0; axis < ndim; ++axis) view.shape[axis] = shape[axis] = first[axis];
+    const Rank* rank = rank_of(spec, ndim);
+    if (rank == nullptr) return kRefused;
+    std::string words;
+    if (rank->results(&view, results, &words) < 0) return fail(kRefused, words);
+    for (int place = 0; place < spec.arrays; ++place) {
+      const Operand& operand = spec.operands[place];
+      const bool input = place < spec.inputs;
+      DLTensor& made = tensors[place];
+      memset(&made, 0, sizeof made);
+      made.data = const_cast<void*>(addresses[place]);
+      made.device.device_type = static_cast<decltype(made.device.device_type)>(kDeviceCuda);
+      made.dtype.code = static_cast<uint8_t>(operand.kind < 0 ? 3 : operand.kind);
+      made.dtype.bits = static_cast<uint8_t>(operand.bits);
+      made.dtype.lanes = 1;
+      made.ndim = input ? ndim : results[place - spec.inputs].ndim;
+      made.shape = input ? shape : results[place - spec.inputs].shape;
+      pointers[place] = &made;
+    }
+    return kFine;
+  }
+};
+
+int run_pointers(const Spec& spec, const void* const* addresses, const Int* shape, int ndim, const Int* parameters,
+                 void* workspace, size_t size, void* stream) {
+  Dense dense;
+  if (const int status = dense.make(spec, addresses, shape, ndim)) return status;
+  return run(spec, dense.pointers, parameters, -1, workspace, size, stream);
+}
+
+// What a device gets: an architecture or a device by name, as it was exported for; null: the current device.
+int plan_for(const Spec& spec, const char* device, const Call& call, Plan* plan, int* variant) {
+  if (device == nullptr) {
+    Entered entered;
+    if (const int status = entered.enter(-1)) return status;
+    const std::lock_guard<std::mutex> alone(contexts_mutex);
+    Context* context = nullptr;
+    return plan_here(spec, entered, call, &context, plan, variant);
+  }
+  std::string known;
+  for (int place = 0; place < spec.target_count; ++place) {
+    const Target& target = spec.targets[place];
+    const char* name = target.device[0] == '\0' ? target.arch : target.device;
+    if (strcmp(name, device) == 0) return make_plan(spec, place, call, target.limits, plan, variant);
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  return fail(kRefused, "device must be null or one of " + known + " (got " + device + ")");
+}
+
+thread_local std::string told_launches;
+
+std::string words_for(const Spec& spec, const Plan& plan, const Plan::Step& step) {
+  const Int block[3] = {step.block[0], step.block[1], step.block[2]};
+  std::string text = std::string(step.entry) + "<<<" + tuple_of(step.grid, 3) + ", " + tuple_of(block, 3) + ", " +
+                     number(step.shared_bytes) + ">>>(";
+  for (int a = step.first_argument; a < step.first_argument + step.arguments; ++a) {
+    const int slot = plan.argument[a].slot;
+    text += a > step.first_argument ? ", " : "";
+    text += slot < 0              ? number(plan.argument[a].value)
+            : slot < spec.arrays ? spec.operands[slot].name
+                                 : "scratch" + std::to_string(slot - spec.arrays);
+  }
+  text += ") " + number(step.times) + " times";
+  for (int s = step.first_swap; s < step.first_swap + step.swaps; ++s)
+    text += ", swap " + std::to_string(plan.swapped[s][0]) + " " + std::to_string(plan.swapped[s][1]);
+  return text + "\n";
+}
+
+template <typename Told>
+int tell(const Spec& spec, const DLTensor* const* tensors, const Int* parameters, const char* device, Told* told) {
+  Call call;
+  Plan plan;
+  int variant = -1;
+  if (told == nullptr) return fail(kRefused, "choice is missing (got a null pointer)");
+  if (const int status = prepare(spec, tensors, parameters, &call)) return status;
+  if (const int status = plan_for(spec, device, call, &plan, &variant)) return status;
+  told_launches.clear();
+  for (int place = 0; place < plan.steps; ++place) told_launches += words_for(spec, plan, plan.step[place]);
+  told->variant = spec.variants[variant].name;
+  told->launches = told_launches.c_str();
+  told->workspace_bytes = workspace_bytes(plan, kAll);
+  return kFine;
+}
+
+int tell_workspace(const Spec& spec, const Int* shape, int ndim, const Int* parameters, size_t* bytes) {
+  if (bytes == nullptr) return fail(kRefused, "bytes is missing (got a null pointer)");
+  const void* nowhere[kMostArrays] = {};
+  Dense dense;
+  Call call;
+  Plan plan;
+  int variant = -1;
+  if (const int status = dense.make(spec, nowhere, shape, ndim)) return status;
+  if (const int status = prepare(spec, dense.pointers, parameters, &call)) return status;
+  if (const int status = plan_for(spec, nullptr, call, &plan, &variant)) return status;
+  *bytes = workspace_bytes(plan, kAll);
+  return kFine;
+}
+
+int tell_results(const Spec& spec, const Int* shape, int ndim, Int (*results)[kMostAxes], int* ndims) {
+  const void* nowhere[kMostArrays] = {};
+  Dense dense;
+  if (const int status = dense.make(spec, nowhere, shape, ndim)) return status;
+  for (int place = spec.inputs; place < spec.arrays; ++place) {
+    const View& one = dense.results[place - spec.inputs];
+    ndims[place - spec.inputs] = one.ndim;
+    memcpy(results[place - spec.inputs], one.shape, sizeof one.shape);
+  }
+  return kFine;
+}
+
+}  // namespace

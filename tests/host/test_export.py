@@ -1,0 +1,205 @@
+"""An exported library chooses, plans and refuses as gen does; it is built by g++ and needs no GPU for that."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gen.errors import GenError, SpecError
+from gen.export.folder import check_folder, check_name
+from gen.export.program import Problem, Program, Target, arrays_of, problems, program_of, ranks_of, targets_of
+from gen.families import FAMILIES
+from gen.families.base import Layout
+from gen.paths import output_home
+from gen.runtime.dispatch import family_and_spec, winners_of
+from tests.exported import ADDRESS, built, by_gen, by_library, tensor
+
+SPECS = ("reduction_sum_f32", "transpose_10_b32", "stencil_heat_de794a2b_f32")
+SHAPES = {"transpose_10_b32": ((1000, 1003), (4096, 4096), (8, 8), (3, 5000))}  # of specs that are exported for these
+SAMPLES = 300
+PROBLEMS = 100  # of each spec on each target
+WINNERS = winners_of(output_home())
+TARGETS = tuple(target for target in targets_of(["sm_90"], WINNERS) if "H100" not in target.device)
+
+
+def program(name: str) -> Program:
+    family, spec = family_and_spec(FAMILIES, name, output_home())
+    return program_of(family, spec, TARGETS, WINNERS, SHAPES.get(name, ()), SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def programs() -> dict[str, Program]:
+    logging.getLogger("gen").setLevel(logging.ERROR)
+    made = {name: program(name) for name in SPECS}
+    logging.getLogger("gen").setLevel(logging.NOTSET)
+    return made
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory, programs: dict[str, Program]) -> ModuleType:
+    return built(tmp_path_factory.mktemp("exported"), "demo", tuple(programs.values()))
+
+
+def compared(library: ModuleType, program: Program, target: Target, count: int, seed: int) -> None:
+    family, spec = program.family, program.spec
+    chooser = target.chooser(family, spec, WINNERS)
+    number = program.targets.index(target)
+    known = {program.entries[place].variant.name for place in program.codes[number]}
+    left_out = 0
+    for problem in problems(family, spec, ranks_of(family, spec), count, seed, SHAPES.get(program.name, ())):
+        wanted = by_gen(family, spec, chooser, target, problem)
+        found = by_library(library, program.name, spec, target, problem)
+        if found != wanted and wanted.variant not in known:  # none of the problems that were asked had got it
+            left_out += 1
+            continue
+        assert found == wanted, problem
+    assert left_out <= count // 20
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.device or target.arch)
+@pytest.mark.parametrize("name", SPECS)
+def test_the_library_launches_what_gen_launches(
+    library: ModuleType, programs: dict[str, Program], name: str, target: Target
+) -> None:
+    compared(library, programs[name], target, PROBLEMS, seed=7)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", SPECS)
+def test_the_library_launches_what_gen_launches_for_ten_thousand_problems(
+    library: ModuleType, programs: dict[str, Program], name: str
+) -> None:
+    for target in TARGETS:
+        compared(library, programs[name], target, 5000, seed=11)
+
+
+def refusal(library: ModuleType, name: str, *tensors: Any, steps: int | None = None) -> str:
+    numbers = [] if steps is None else [ctypes.c_int64(steps)]
+    status = getattr(library._library, name)(*map(ctypes.byref, tensors), *numbers, None)
+    assert status != 0
+    return str(library._library.demo_error().decode())
+
+
+def vector(library: ModuleType, extent: int, place: int = 0) -> Any:
+    return library._tensor(ADDRESS << place, (extent,), None, (2, 32), 0)
+
+
+def test_what_the_library_refuses_it_names_with_rule_and_value(library: ModuleType) -> None:
+    scalar = library._tensor(ADDRESS << 4, (), None, (2, 32), 0)
+    ints = library._tensor(ADDRESS, (5,), None, (0, 32), 0)
+    assert refusal(library, SPECS[0], ints, scalar).startswith("in must hold f32 elements (got i32)")
+    assert refusal(library, SPECS[0], vector(library, 5), vector(library, 5, 4)) == "out must have shape () (got (5,))"
+    assert refusal(library, SPECS[0], vector(library, 5), vector(library, 1)).startswith("out must have shape ()")
+    inside = library._tensor(ADDRESS + 8, (), None, (2, 32), 0)
+    assert refusal(library, SPECS[0], vector(library, 5), inside) == "out must not overlap in"
+    host = vector(library, 5)
+    host.device.device_type = 1
+    assert refusal(library, SPECS[0], host, scalar).startswith("in must be in a GPU's memory")
+    many = library._tensor(ADDRESS, (1,) * 5, None, (2, 32), 0)
+    assert "must have as many axes as reduction_sum_f32 was exported for: 1, 2, 3 (got 5)" in refusal(
+        library, SPECS[0], many, scalar
+    )
+    other = vector(library, 5, 4)
+    other.device.device_id = 1
+    assert refusal(library, SPECS[0], vector(library, 5), other).startswith("out must be on device 0, as in is")
+    grid = [library._tensor(ADDRESS << place, (8, 8), None, (2, 32), 0) for place in (0, 4)]
+    assert refusal(library, SPECS[2], *grid, steps=-1) == (
+        "steps must be a whole number, not negative and below 2^31 (got -1)"
+    )
+    assert refusal(library, SPECS[1], grid[0], library._tensor(1 << 50, (8, 7), None, (2, 32), 0)) == (
+        "out must have shape (8, 8) (got (8, 7)). Pass one that does, or none: then it is made"
+    )
+    seven = library._tensor(ADDRESS, (7, 7), None, (2, 32), 0)
+    assert refusal(library, SPECS[1], seven, grid[1]).startswith("in must have a shape that transpose_10_b32 was")
+
+
+def test_words_about_shapes_and_strides_are_those_of_gen(library: ModuleType, programs: dict[str, Program]) -> None:
+    made = programs["stencil_heat_de794a2b_f32"]
+    first, second = arrays_of(made.spec)
+    odd = Layout((8, 8), (36, 4), first.dtype.numpy, 4)
+    for layouts in (
+        {"in": odd, "out": Layout((8, 9), (36, 4), second.dtype.numpy, 4)},
+        {"in": odd, "out": Layout((8, 8), (8, 64), second.dtype.numpy, 4)},
+        {"in": replace(odd, strides=(16, 4)), "out": Layout((8, 8), (32, 4), second.dtype.numpy, 4)},
+    ):
+        with pytest.raises(GenError) as told:
+            made.family.extents(made.spec, layouts)
+        tensors = [
+            tensor(library, one, layouts[one.name], ADDRESS << 4 * place) for place, one in enumerate((first, second))
+        ]
+        assert refusal(library, made.name, *tensors, steps=1) == str(told.value)
+
+
+def test_without_a_driver_the_library_says_so(library: ModuleType) -> None:
+    if Path("/usr/lib/x86_64-linux-gnu/libcuda.so.1").exists():
+        pytest.skip("there is a driver")
+    scalar = library._tensor(ADDRESS << 4, (), None, (2, 32), 0)
+    assert refusal(library, SPECS[0], vector(library, 5), scalar).startswith("There is no CUDA driver on this machine")
+
+
+def test_the_module_needs_python_alone(library: ModuleType) -> None:
+    assert library.__file__ is not None
+    code = "import demo; print(demo.plan(demo.transpose_10_b32, (1000, 1003), device='sm_90'))"
+    folder = str(Path(library.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {folder!r}); {code}"],
+        capture_output=True, text=True, check=True, env={},
+    )  # fmt: skip
+    assert done.stdout.startswith("transpose_10_b32__")
+    assert "(in, out, 1000, 1003, 1003, 1000" in done.stdout
+
+
+def test_only_variants_for_the_shapes_asked_for_are_in_the_library(programs: dict[str, Program]) -> None:
+    family, spec = family_and_spec(FAMILIES, "reduction_sum_f32", output_home())
+    made = program_of(family, spec, TARGETS[:1], (), [(2**20,)])
+    assert [rank.axes for rank in made.ranks] == [1]
+    kept, every = ({one.entries[place].variant.name for place in one.codes[0]} for one in (made, programs[made.name]))
+    assert kept < every
+    sizes = {"n": 2**20}
+    assert TARGETS[0].chooser(family, spec, ()).choose(sizes).variant.name in kept
+
+
+def test_a_spec_that_cannot_be_traced_for_all_shapes_asks_for_some() -> None:
+    family, spec = family_and_spec(FAMILIES, "transpose_021_b32", output_home())
+    with pytest.raises(SpecError, match="Give the shapes that it is called with: --shape"):
+        program_of(family, spec, TARGETS[:1], ())
+    assert program_of(family, spec, TARGETS[:1], (), [(10, 20, 30)]).dense == (3,)
+
+
+def test_where_an_estimate_cannot_be_traced_the_shapes_asked_for_still_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    family, spec = family_and_spec(FAMILIES, "reduction_sum_f32", output_home())
+    single = type(family.algorithms["single"])
+    usual = single.demand
+
+    def demand(self: Any, spec: Any, config: Any, extents: Any, alignment: int, limits: Any) -> Any:
+        return usual(self, spec, config, {**extents, "n": int(extents["n"])}, alignment, limits)
+
+    monkeypatch.setattr(single, "demand", demand)
+    with pytest.raises(SpecError, match="--shape"):
+        program_of(family, spec, TARGETS[:1], ())
+    assert program_of(family, spec, TARGETS[:1], (), [(1000,)]).dense == (1,)
+
+
+def test_a_folder_that_holds_something_and_a_name_that_c_does_not_take_are_refused(tmp_path: Path) -> None:
+    check_folder(tmp_path)
+    check_folder(tmp_path / "new")
+    (tmp_path / "mine").touch()
+    with pytest.raises(GenError, match="must be a new or an empty folder"):
+        check_folder(tmp_path)
+    with pytest.raises(GenError, match="must begin with a letter"):
+        check_name("2fast")
+
+
+def test_problems_are_drawn_by_a_seed() -> None:
+    family, spec = family_and_spec(FAMILIES, "transpose_10_b32", output_home())
+    one, same, other = ([*problems(family, spec, (2,), 20, seed)] for seed in (1, 1, 2))
+    assert one == same != other
+    assert all(isinstance(problem, Problem) for problem in one)
