@@ -20,10 +20,12 @@ from gen.cli import (
     compare,
     doctor,
     explain,
+    export,
     generate,
     gpu,
     ladder,
     prove,
+    report,
     resources,
     show,
     trials,
@@ -72,10 +74,28 @@ def errors_told() -> Iterator[None]:
 class Commands(TyperGroup):
     """All commands; an error of the one that is run is told in a message."""
 
+    def get_params(self, ctx: Any) -> Any:
+        """The options before a command; flags, which take no value, without a type."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name, its flags likewise."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            _without_types_of_flags(found.get_params(ctx))
+        return found
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that was named."""
         with errors_told():
             return super().invoke(ctx)
+
+
+def _without_types_of_flags(params: Any) -> Any:
+    for one in params:
+        if getattr(one, "is_bool_flag", False) and one.metavar is None:
+            one.metavar = ""
+    return params
 
 
 def _forget_output() -> None:
@@ -94,7 +114,7 @@ app = typer.Typer(
     cls=Commands,
     help=_HELP,
     epilog=_STATUS,
-    add_completion=False,
+    add_completion=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -135,5 +155,7 @@ tune.add_to(app)
 gpu.add_to(app)
 show.add_to(app)
 trials.add_to(app)
+report.add_to(app)
 compare.add_to(app)
+export.add_to(app)
 doctor.add_to(app)

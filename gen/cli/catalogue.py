@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, Out, families_of, find, home_of
+from gen.cli.common import Json, Out, complete_name, families_of, find_or_choose, home_of, option
+from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
     from gen.families.base import Algorithm, Family, Named, Plan
@@ -47,8 +48,16 @@ def list_families(
 def render(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A full name, or what the literature calls the kernel: reduceShfl.")
+        str,
+        typer.Argument(
+            metavar="NAME|SPEC", autocompletion=complete_name, help="A full name, or reduceShfl; a spec with --shape."
+        ),
     ],
+    shape: Annotated[
+        str | None, option("--shape", "SHAPE", "Of the first input of a spec: prints what gen.load gives for it.")
+    ] = None,
+    count: Counts = None,
+    arch: Annotated[str | None, option("--arch", "SM", "With --shape: for GPUs of this architecture.")] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -59,7 +68,7 @@ def render(
     """
     from gen.emit.render import render as text_of
 
-    variant = find(families_of(ctx), name, home_of(out))
+    variant = find_or_choose(families_of(ctx), name, home_of(out), shape, count or (), arch)
     text = text_of(variant)
     if not json:
         sys.stdout.write(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,6 +77,17 @@ def families_of(ctx: typer.Context) -> tuple[Family[Any], ...]:
     return families(*invocation.families)
 
 
+def complete_name(incomplete: str) -> list[str]:
+    """What a shell offers for the beginning of a name: families, specs, kernels of the literature, files' names."""
+    from gen.families import FAMILIES
+    from gen.paths import output_home
+
+    found = {path.stem for path in output_home(None).glob("*.cu")}
+    for family in FAMILIES:
+        found |= {family.name, *(named.name for named in family.named), *map(family.name_of, family.catalogue)}
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
 def home_of(out: Path | None) -> Path:
     """The folder that gen writes to. Raises OptionError if what was asked for is no folder."""
     from gen.paths import output_home
@@ -114,6 +125,23 @@ def check_feasible(variant: Variant, limits: Limits) -> None:
         raise ConfigError(
             variant.name, f"cannot run on {limits.arch}: {reason}", next_step="Give --arch another architecture"
         )
+
+
+def find_or_choose(
+    families: tuple[Family[Any], ...], name: str, home: Path, shape: str | None, count: Sequence[str],
+    arch: str | None = None,
+) -> Variant:  # fmt: skip
+    """The variant of a name; of a spec with a shape, what `gen.load` gives on GPUs of an architecture, or on this."""
+    from gen.families.names import names_variant
+    from gen.runtime.dispatch import family_and_spec
+    from gen.runtime.load import chooser_for
+    from gen.tune.problems import problem_at, read_runtime_parameters
+
+    if shape is None or names_variant(families, name):
+        return find(families, name, home)
+    family, spec = family_and_spec(families, name, home)
+    problem = problem_at(family, spec, shape, read_runtime_parameters(count))
+    return chooser_for(family, spec, home, arch).for_call(problem.extents).variant
 
 
 def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:

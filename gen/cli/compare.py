@@ -8,7 +8,7 @@ import typer
 
 from gen.cli import gpu as gpus
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, families_of, home_of, option
+from gen.cli.common import Json, OptionError, Out, complete_name, families_of, home_of, option
 from gen.cli.explain import Counts
 from gen.cli.gpu import Gpu
 
@@ -32,7 +32,9 @@ def add_to(app: typer.Typer) -> None:
 
 def compare(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="SPEC", help="A spec such as reduction_sum_f32.")],
+    name: Annotated[
+        str, typer.Argument(metavar="SPEC", autocompletion=complete_name, help="A spec such as reduction_sum_f32.")
+    ],
     shape: Annotated[str, typer.Option("--shape", metavar="SHAPE", help="Of the first input: 8192x8192, 2^28.")],
     count: Counts = None,
     peers: Annotated[
@@ -63,7 +65,7 @@ def compare(
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
     from gen.runtime.dispatch import family_and_spec
-    from gen.store.tuned import read_winners
+    from gen.store.tuned import all_winners
     from gen.tune.device import IsolatedDevice
     from gen.tune.problems import read_runtime_parameters, read_shape
 
@@ -75,7 +77,7 @@ def compare(
     case = ComparisonCase(family, spec, read_shape(shape), runtime_parameters)
     if 0 in case.shape:
         raise OptionError("--shape", "must have elements to compare", shape)
-    read_winners(home)  # what cannot be read would only be logged, and the kernel be untuned
+    all_winners(home)  # what cannot be read would only be logged, and the kernel be untuned
     log = cache_home(home) / "compare.log"
     check_writable(log, ELSEWHERE)
     with gpus.alone(gpu, None, "gen compare"), IsolatedDevice(LibrariesFactory(gpu, home, log)) as device:

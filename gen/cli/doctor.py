@@ -48,13 +48,14 @@ def doctor(json: Json = False) -> None:
         output.table(("what", "version", "state", "needed for"), rows)
         for finding in missing:
             output.text()
-            how = "too old, or unusable" if finding.version else "missing"
+            how = "old" if finding.name == WINNERS else "too old, or unusable" if finding.version else "missing"
             output.text(f"{finding.name} is {how}. What that costs: {finding.missing_costs}.")
             output.text(finding.install, indent=2)
     if any(finding.required for finding in missing):
         raise typer.Exit(1)
 
 
+WINNERS = "tuned winners"
 OLDEST_GXX = 11  # the first that knows `--param tsan-distinguish-volatile`
 OLDEST_DRIVER = 13  # loads what NVRTC 13 compiles
 
@@ -101,7 +102,7 @@ def examine() -> tuple[Finding, ...]:
         return Finding(name, version, needed_for, missing_costs, install, usable and ok, required)
 
     python, pycuda = platform.python_version(), _has_pycuda()
-    in_tuning = "" if pycuda else "; loading and timing kernels in gen tune"
+    in_tuning = "" if pycuda else "; timing them in gen tune"
     return (
         finding("Python", python, "everything", "everything", "", ok=sys.version_info >= (3, 11), required=True),
         finding("gen", gen.__version__, "everything", "everything", "", required=True),
@@ -111,12 +112,8 @@ def examine() -> tuple[Finding, ...]:
             "pip install 'nvidia-cuda-nvrtc==13.0.*'", required=True,
         ),
         finding(
-            "cuda-core", _distribution("cuda-core"), f"calling NVRTC{in_tuning}", "no kernel is compiled",
-            "pip install 'cuda-core>=1.0,<2'", least=1, most=1, required=True,
-        ),
-        finding(
             "cuda-bindings", _distribution("cuda-bindings"),
-            "cuda-core, which does not work without it; calling kernels", "no kernel is compiled",
+            f"calling NVRTC; calling kernels{in_tuning}", "no kernel is compiled",
             "pip install 'cuda-bindings>=13,<14'", least=13, most=13, required=True,
         ),
         finding(
@@ -134,6 +131,7 @@ def examine() -> tuple[Finding, ...]:
             "Python's headers", python, "repeating calls of kernels in a few microseconds", "a call takes about 30 us",
             "apt install python3-dev, and g++", launcher.lacking() is None,
         ),
+        _winners(),
         finding(
             "addr2line", _says(shutil.which("addr2line"), "--version"),
             "naming the line of a kernel that broke a rule on the CPU",
@@ -151,7 +149,7 @@ def examine() -> tuple[Finding, ...]:
         ),
         Finding(
             "PyCUDA", _distribution("pycuda"), "loading and timing kernels in gen tune; compiling with nvcc",
-            "cuda-core loads and times kernels instead; --compiler nvcc cannot be used",
+            "cuda-bindings loads and times kernels instead; --compiler nvcc cannot be used",
             "pip install 'gen-cuda[pycuda]', which needs nvcc on the PATH", pycuda,
         ),
         finding(
@@ -179,6 +177,25 @@ def examine() -> tuple[Finding, ...]:
     )  # fmt: skip
 
 
+def _winners() -> Finding:
+    """The winners of the GPU here, or of all where there is none, and how many of them are stale."""
+    from gen.cli.common import limits_for
+    from gen.families import families
+    from gen.gpu.device import find_gpu
+    from gen.paths import output_home
+    from gen.runtime.dispatch import winners_of
+    from gen.store.folder import known_specs
+    from gen.store.stale import stale
+
+    home, known, device = output_home(), families(), find_gpu()
+    winners = [one for one in winners_of(home) if device is None or one.device == device.name]
+    found = len(list(stale(winners, known, known_specs(known, home), limits_for(None, device))))
+    return Finding(
+        WINNERS, str(len(winners)), "calling what was measured to be the fastest",
+        f"{found} are stale: estimates are weighed against them", "gen tune --stale, on the GPU", not found,
+    )  # fmt: skip
+
+
 def _asked(version: Callable[[], str]) -> str | None:
     """The version of what tells it when it is loaded; None where it cannot be."""
     try:
@@ -188,7 +205,7 @@ def _asked(version: Callable[[], str]) -> str | None:
 
 
 def _nvrtc_version() -> str:
-    from gen.toolchain.nvrtc import nvrtc_version  # half a second: only doctor and compilers pay it
+    from gen.toolchain.nvrtc import nvrtc_version  # loads the compiler: only doctor and compilers pay it
 
     return nvrtc_version()
 

@@ -8,7 +8,17 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of, limits_for, option
+from gen.cli.common import (
+    Json,
+    Out,
+    check_feasible,
+    complete_name,
+    families_of,
+    find_or_choose,
+    home_of,
+    limits_for,
+    option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +64,10 @@ def add_to(app: typer.Typer) -> None:
 def explain(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A full name, or what the literature calls the kernel: reduceShfl.")
+        str,
+        typer.Argument(
+            metavar="NAME|SPEC", autocompletion=complete_name, help="A full name, or reduceShfl; a spec with --shape."
+        ),
     ],
     vs: Annotated[str | None, option("--vs", "OTHER", "Another, to compare with.")] = None,
     shape: Shape = None,
@@ -88,7 +101,8 @@ def explain(
         raise UnknownNameError(error.subject, f"{error.rule}; or {', '.join(LITERATURE)}", error.value) from None
     home = home_of(out)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
-    variants = [find(families, one, home) for one in names]
+    chosen_for = None if old else arch
+    variants = [find_or_choose(families, one, home, shape, count or (), chosen_for) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
     check_runtime_parameters(runtime_parameters, [(made.family, made.spec) for made in variants])
     sizes = [
@@ -213,9 +227,10 @@ def _show_counters(rows: Sequence[Compared], where: str) -> None:
 
 
 def _show(one: Explanation) -> None:
+    from gen.families.extents import told_extents
     from gen.report.explain import METRICS, sentences
 
-    sizes = ", ".join(f"{size} {extent}" for size, extent in one.extents.items())
+    sizes = ", ".join(f"{size} {extent}" for size, extent in told_extents(one.extents).items())
     output.text(f"{one.variant.name} on {one.limits.arch}, at {sizes}", "bold")
     output.text(one.variant.algorithm.description(one.variant.config))
     output.text()

@@ -42,7 +42,7 @@ def generate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write the base and the tuned variants of every catalogue as .cu files, and specs.json.
+    """Write the base and the tuned variants of every catalogue as .cu files.
 
     A file is written only when its text changes. Kernels that gen wrote earlier and would not write now are removed;
     other files are left alone.
@@ -50,18 +50,18 @@ def generate(
     from gen.emit.folder import MAKE_ROOM, differences
     from gen.emit.folder import generate as write
     from gen.emit.render import render
-    from gen.store.folder import other_files, prefixes_of, variants_of_home
+    from gen.store.folder import prefixes_of, variants_of_home
 
     families = families_of(ctx)
     if every is None:
         folder = home_of(out)
-        variants, others = variants_of_home(families, folder), other_files(families, folder)
+        variants = variants_of_home(families, folder)
     elif out is not None:
         raise OptionError("--all DIR", "cannot be combined with --out: it names the folder itself")
     else:
-        folder, variants, others = _folder(every), _every(families), {}
+        folder, variants = _folder(every), _every(families)
     with output.progress(kernels=len(variants)) as tick:
-        files = dict(others)
+        files = {}
         for variant in variants:
             files[f"{variant.name}.cu"] = render(variant)
             tick("kernels")

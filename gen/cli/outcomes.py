@@ -93,10 +93,10 @@ class UntunedError(GenError):
 
 
 def insist(problems: Sequence[Problem], home: Path, device: str, *, json: bool) -> None:
-    """Shows the winner that `home` holds of each problem. Raises UntunedError, naming all that have none."""
-    from gen.store.tuned import read_winners
+    """Shows the winner of each problem. Raises UntunedError, naming all that have none."""
+    from gen.store.tuned import all_winners
 
-    found = {winner.key: winner for winner in read_winners(home)}
+    found = {winner.key: winner for winner in all_winners(home)}
     kept = [found.get((p.spec_name, p.shape_class, device, p.region)) for p in problems]
     missing = [_words(problem) for problem, winner in zip(problems, kept, strict=True) if winner is None]
     if missing:

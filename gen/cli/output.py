@@ -56,13 +56,33 @@ def data(content: object) -> None:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:
     """Prints a table; columns of numbers stand on the right."""
+    _print(_table(columns, rows), indent)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[place], int) for row in rows)
         made.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    _print(made, indent)
+    return made
+
+
+@contextmanager
+def live(*, quiet: bool) -> Iterator[Callable[[Sequence[str], Sequence[Sequence[object]]], None]]:
+    """A table on a terminal's stderr that is gone at the end; nothing elsewhere, or if it should be quiet.
+
+    Gives what draws it: from its columns and rows. Any thread may call it.
+    """
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _columns, _rows: None
+        return
+    from rich.live import Live
+
+    with Live(console=console, transient=True, auto_refresh=False) as shown:
+        yield lambda columns, rows: shown.update(_table(columns, rows), refresh=True)
 
 
 def note(line: str) -> None:

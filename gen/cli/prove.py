@@ -13,7 +13,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, families_of, find, home_of
+from gen.cli.common import Json, Out, complete_name, families_of, find, home_of
 from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def prove(
         list[str] | None,
         typer.Argument(
             metavar="NAME|FAMILY|SPEC|FILE|FOLDER",
+            autocompletion=complete_name,
             show_default=False,
             help="Variants by full name or as the literature calls them, families, specs such as reduction_sum_f32, "
             "and files of kernels that gen wrote, or folders of them.",

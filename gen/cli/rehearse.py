@@ -12,6 +12,7 @@ import typer
 from gen.arch import DEFAULT_ARCH, Limits
 from gen.cli import output
 from gen.cli.common import families_of, home_of, limits_for
+from gen.cli.first_minute import first_minute
 from gen.cli.prove import STOPPED, as_json, keep_failures, show_reasons
 from gen.errors import UnknownNameError
 
@@ -28,9 +29,19 @@ LISTED_PREDICTIONS = 5  # predicted variants that are shown
 
 
 def rehearse(
-    ctx: typer.Context, target: str | None, arch: str | None, out: Path | None, budget: float | None, *, json: bool
+    ctx: typer.Context,
+    target: str | None,
+    arch: str | None,
+    out: Path | None,
+    budget: float | None,
+    *,
+    everything: bool,
+    json: bool,
 ) -> None:
-    """Emits, compiles and proves, for so many seconds at most, and says what a GPU would measure."""
+    """Emits, compiles and proves, for so many seconds at most, and says what a GPU would measure.
+
+    Without a target, a budget and `everything`: a minute of it, which shows what gen does.
+    """
     from gen.gpu.device import find_gpu
     from gen.paths import cache_home
     from gen.proof.failures import read
@@ -56,6 +67,9 @@ def rehearse(
             f"{compiler.version} does not compile for {limits.arch}: this rehearses for {DEFAULT_ARCH} instead."
         )
         limits = Limits.of(DEFAULT_ARCH)
+    if target is None and budget is None and not everything:
+        first_minute(families, home, limits, compiler, json=json)
+        return
     variants = of_specs(
         families, target, lambda name: family_and_spec(families, name, home, to_tune(families, name)),
         cover=True, limits=limits,
@@ -141,10 +155,12 @@ def _show_prospects(would: Sequence[Prospect], target: str | None, arch: str, de
 
 
 def _show_rankings(rankings: tuple[Ranking, ...], arch: str) -> None:
+    from gen.families.extents import told_extents
+
     for ranking in rankings:
         if ranking.order:
             output.text()
-            sizes = ", ".join(f"{size} {extent}" for size, extent in ranking.extents.items())
+            sizes = ", ".join(f"{size} {extent}" for size, extent in told_extents(ranking.extents).items())
             output.text(
                 f"{ranking.spec_name}, {ranking.shape_class} ({sizes}): predicted for {arch}, not measured", "bold"
             )

@@ -8,7 +8,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, check_feasible, families_of, find, home_of, limits_for
+from gen.cli.common import Json, Out, check_feasible, complete_name, families_of, find, home_of, limits_for
 
 if TYPE_CHECKING:
     from gen.families.base import Extents
@@ -26,7 +26,12 @@ def add_to(app: typer.Typer) -> None:
 def resources(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A full name, or what the literature calls the kernel: reduceShfl.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=complete_name,
+            help="A full name, or what the literature calls the kernel: reduceShfl.",
+        ),
     ],
     arch: Annotated[str, typer.Option(metavar="SM", help="The architecture to compile for.")] = DEFAULT_ARCH,
     out: Out = None,
@@ -82,12 +87,14 @@ def _as_json(used: Usage) -> dict[str, Any]:
 
 
 def _show(name: str, arch: str, extents: Extents, found: tuple[Usage, ...], needed: int | None) -> None:
+    from gen.families.extents import told_extents
+
     output.text(f"{name} on {arch}", "bold")
     columns = ("kernel", "threads", "registers", "spilled", "shared", "blocks", "warps", "occupancy", "limiter")
     output.table(columns, [_row(name, used) for used in found])
     for used in found:
         if used.bytes_in_flight is not None:
-            sizes = ", ".join(f"{size} {extent}" for size, extent in extents.items())
+            sizes = ", ".join(f"{size} {extent}" for size, extent in told_extents(extents).items())
             output.text()
             output.text(
                 f"{used.bytes_in_flight} bytes in flight on a multiprocessor, by {used.resident_blocks} blocks, at "

@@ -6,42 +6,72 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, families_of, find, home_of
+from gen.cli.common import Json, OptionError, Out, complete_name, families_of, find, home_of, option
+from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from gen.families.base import Family, Spec, Variant
+    from gen.runtime.dispatch import Chooser
     from gen.store.tuned import Winner
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("show", epilog="Examples: `gen show reduction_sum_f32`, `gen show reduceShfl --json`.")(show_tuned)
+    app.command("show", epilog="Examples: `gen show reduction_sum_f32`, `gen show reduction_sum_f32 --shape 10^6`.")(
+        show_tuned
+    )
 
 
 def show_tuned(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="SPEC|NAME", help="A spec such as reduction_sum_f32, or a variant's name.")
+        str,
+        typer.Argument(
+            metavar="SPEC|NAME",
+            autocompletion=complete_name,
+            help="A spec such as reduction_sum_f32, or a variant's name.",
+        ),
     ],
+    shape: Annotated[
+        str | None,
+        option("--shape", "SHAPE", "Of the first input, 8192x8192 or 2^28: only what gen.load gives for it, and why."),
+    ] = None,
+    count: Counts = None,
+    arch: Annotated[
+        str | None,
+        option("--arch", "SM", f"For GPUs of this architecture. Default: the GPU's, without one {DEFAULT_ARCH}."),
+    ] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Show what is tuned for a spec, or where a variant was chosen.
+    """Show what is tuned for a spec, what gen.load gives and why, or where a variant was chosen.
 
     For each device and shape class: the chosen variant, its time, the part of the limit it reaches, and its file. Then
-    what gen.load gives on the GPU of this machine, and why; or base, which devices get that nothing was tuned for.
+    what gen.load gives on the GPU of this machine, or on one of an architecture, for the sizes that stand for each
+    shape class, or for one shape. This needs no GPU.
     """
+    from gen.gpu.device import find_gpu
     from gen.runtime.dispatch import winners_of
+    from gen.runtime.load import chooser_for
 
     families, home = families_of(ctx), home_of(out)
     variant, family, spec = _named(families, name, home)
     spec_name = family.name_of(spec)
+    chooser = chooser_for(family, spec, home, arch)
+    if shape is not None:
+        if variant is not None:
+            raise OptionError("--shape", "goes with a spec: a variant is chosen already", name)
+        _show_problem(chooser, shape, count or (), home, json=json)
+        return
     winners = _in_order([winner for winner in winners_of(home) if winner.spec == spec_name], family.shape_classes(spec))
-    device, choices = _choices(family, spec, winners)
+    device = None if arch is not None or (found := find_gpu()) is None else found.name
+    parts = [part for one in family.shape_classes(spec) for part in chooser.choices(one)]
+    choices = [{"shape": words, "variant": choice.variant.name, "why": choice.why} for words, choice in parts]
     if variant is not None:
         winners = [winner for winner in winners if winner.variant == variant.name]
     report: dict[str, Any] = {
@@ -49,8 +79,12 @@ def show_tuned(
         "summary": spec.summary,
         "variant": None if variant is None else variant.name,
         "file": None if variant is None else _file(home, variant.name),
-        "winners": [{**_winner(winner), "file": _file(home, winner.variant)} for winner in winners],
+        "winners": [
+            {**_winner(winner), "stale": chooser.why_stale(winner), "file": _file(home, winner.variant)}
+            for winner in winners
+        ],
         "device": device,
+        "chosen_for": chooser.device,
         "choices": [one for one in choices if variant is None or one["variant"] == variant.name],
     }
     if json:
@@ -79,20 +113,23 @@ def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]
     return sorted(winners, key=lambda winner: (winner.device, places.get(winner.shape, last), winner.words))
 
 
-def _choices(family: Family[Any], spec: Spec, winners: Sequence[Winner]) -> tuple[str | None, list[dict[str, str]]]:
-    """The GPU of this machine, if there is one, and what it gets for each shape class; else base."""
-    from gen.families.names import variant
-    from gen.gpu.device import find_gpu
-    from gen.runtime.dispatch import Chooser
+def _show_problem(chooser: Chooser, shape: str, count: Sequence[str], home: Path, *, json: bool) -> None:
+    """What one shape gets, by what `gen.load` does."""
+    from gen.tune.problems import problem_at, read_runtime_parameters
 
-    classes = family.shape_classes(spec)
-    device = find_gpu()
-    if device is not None:
-        chooser = Chooser(family, spec, winners, device.name, device.limits)
-        found = [part for shape in classes for part in chooser.choices(shape)]
-        return device.name, [{"shape": shape, "variant": one.variant.name, "why": one.why} for shape, one in found]
-    base = [(shape, variant(family, spec, *family.base(spec, shape)).name) for shape in classes]
-    return None, [{"shape": shape, "variant": made, "why": "base"} for shape, made in base]
+    problem = problem_at(chooser.family, chooser.spec, shape, read_runtime_parameters(count))
+    choice = chooser.for_call(problem.extents)
+    report = {
+        "spec": chooser.name, "extents": dict(problem.extents), "shape_class": problem.shape_class,
+        "chosen_for": chooser.device, "variant": choice.variant.name, "why": choice.why, "tuned": choice.tuned,
+        "file": _file(home, choice.variant.name),
+    }  # fmt: skip
+    if json:
+        output.data(report)
+        return
+    output.text(choice.variant.name, "bold")
+    output.text(f"for {problem} ({problem.shape_class}) on {chooser.device}: {choice.why}")
+    output.text(f"File: {report['file'] or 'not written; gen render prints it'}")
 
 
 def _winner(winner: Winner) -> dict[str, Any]:
@@ -132,16 +169,19 @@ def _print(report: dict[str, Any]) -> None:
             for one in report["winners"]
         ]  # fmt: skip
         output.table(("tuned on", "for", "variant", "median", "of the limit", "file"), rows)
+        for one in report["winners"]:
+            if one["stale"]:
+                output.text(f"{one['variant']} on {one['device']} is stale: {one['stale']}", indent=2)
     else:
         what = "Nothing is tuned for it" if report["variant"] is None else "It was chosen on no device"
         output.text(f"{what}. On a machine with a GPU, gen tune {report['spec']} finds the fastest.")
     if report["choices"]:
         output.text()
-        output.text(f"On {report['device']}:" if report["device"] else "Base, for devices that nothing is tuned for:")
+        here = "" if report["device"] else "Without a GPU: "
+        output.text(f"{here}what gen.load gives on {report['chosen_for']}, for sizes that stand for each class:")
         for one in report["choices"]:
             output.text(f"{one['shape']}: {one['variant']}", indent=2)
-            if report["device"]:
-                output.text(one["why"], indent=4)
+            output.text(one["why"], indent=4)
 
 
 def _format(value: float | None, factor: float, unit: str) -> str:

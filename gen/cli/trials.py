@@ -190,7 +190,9 @@ def _canonical(shape: str) -> str:
 
 def _sizes(row: Row) -> str:
     """The sizes without what only says how rows follow each other."""
-    return "x".join(str(extent) for name, extent in row.extents.items() if not name.endswith("_pitch"))
+    from gen.families.extents import told_extents
+
+    return "x".join(map(str, told_extents(row.extents, pitches=False).values()))
 
 
 def _fastest_first(rows: Sequence[Row]) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import outcomes, output
-from gen.cli.common import Json, OptionError, Out, families_of, home_of, note_stand_in, option
+from gen.cli.common import Json, OptionError, Out, complete_name, families_of, home_of, note_stand_in, option
 from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.rehearse import rehearse
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gen.families.base import Family
+    from gen.gpu.device import GpuInfo
     from gen.store.trials import Problem
     from gen.tune.regret import Regret
     from gen.tune.tuner import Options
@@ -42,6 +42,7 @@ def tune(
         str | None,
         typer.Argument(
             metavar="FAMILY|SPEC",
+            autocompletion=complete_name,
             show_default=False,
             help="A family, or a spec such as reduction_sum_f32. Default: all.",
         ),
@@ -89,6 +90,9 @@ def tune(
     verify: Annotated[
         bool, typer.Option("--verify", help="Only time the winners again, each against base; write nothing.")
     ] = False,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Tune again what has a winner on this GPU that gen show calls stale.")
+    ] = False,
     frozen: Annotated[
         bool, typer.Option("--frozen", help="Measure nothing: fail if a problem has no winner on this GPU.")
     ] = False,
@@ -101,6 +105,10 @@ def tune(
             "repeatable. Default: all.",
         ),
     ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Without a GPU: rehearse the whole catalogue, which takes minutes, not a sample."),
+    ] = False,
     gpu: Gpu = 0,
     compiler: CompilerName = "nvrtc",
     arch: Annotated[
@@ -125,9 +133,10 @@ def tune(
     moves 128 MiB or more, and a multiprocessor has less than an eighth of the bytes in flight with which it reads at
     full speed. occupancy: a multiprocessor holds fewer than 4 warps, and the grid has more for it.
 
-    Without one: emits, compiles and proves on the CPU the base and named variants of the spec, the family or every
-    catalogue, and configs of each algorithm in which every pair of parameter values meets; and says what a GPU would
-    measure.
+    Without one, and without a name: emits, compiles and proves on the CPU a sample of three families' variants, ranks
+    them by a model of the GPU, and finds a planted fault, within a minute. With a name, --budget or --all: the base and
+    named variants of the spec, the family or every catalogue, and configs of each algorithm in which every pair of
+    parameter values meets; and says what a GPU would measure.
     """
     from gen.families.base import WIDEST
     from gen.gpu.device import find_gpu
@@ -140,7 +149,7 @@ def tune(
     options = options_of(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
     check_compiler(compiler)
     how = {"--budget": budget, "--stop-at": stop_at, "--search": search, "--prune": prune}
-    what = {"--regret": regret, "--verify": verify, "--frozen": frozen}
+    what = {"--regret": regret, "--verify": verify, "--stale": stale, "--frozen": frozen}
     which = {
         "--shape": shape,
         "--param": count,
@@ -158,14 +167,19 @@ def tune(
             alone = f"gen tune {target or ''}".rstrip()
             rule = f"{alone} rehearses, which takes minutes: it compiles and proves, and measures nothing"
             raise OptionError(*needs(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
-        rehearse(ctx, target, arch, out, limit, json=json)
+        rehearse(ctx, target, arch, out, limit, everything=everything, json=json)
         return
     check_together(what, which, how)
     families, home = families_of(ctx), home_of(out)
-    wanted = problems(
+    wanted = () if stale else problems(
         families, target, known_specs(families, home), shape or (),
         runtime_parameters=read_runtime_parameters(count or ()), classes=shape_class or (), alignment=alignment,
     )  # fmt: skip
+    if stale:
+        wanted = _stale(families, home, target, device)
+        if not wanted:
+            output.text(f"No winner on {device.name} is stale.")
+            return
     if frozen:
         outcomes.insist(wanted, home, device.name, json=json)
         return
@@ -174,6 +188,28 @@ def tune(
         _verify(None if target is None and not (shape or shape_class) else wanted, families, home, gpu, compiler, json)
     else:
         _measure(wanted, families, home, seconds, options, gpu, compiler, regret=regret, json=json)
+
+
+def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, device: GpuInfo) -> tuple[Problem, ...]:
+    """The problems of stale winners on a GPU, of a family, a spec or all; without those that are no problems now."""
+    from gen.errors import StoreError
+    from gen.store.folder import known_specs
+    from gen.store.stale import stale
+    from gen.store.tuned import all_winners
+    from gen.tune.problems import specs_of
+    from gen.tune.verify import problem_of
+
+    known, found = known_specs(families, home), []
+    specs = None if target is None else {family.name_of(spec) for family, spec in specs_of(families, target, known)}
+    mine = [
+        winner for winner in all_winners(home) if winner.device == device.name and (not specs or winner.spec in specs)
+    ]
+    for winner, reason in stale(mine, families, known, device.limits):
+        try:
+            found.append(problem_of(winner, families, known))
+        except StoreError:
+            output.note(f"{winner.variant} for {winner.words} is not tuned again: {reason}.")
+    return tuple(found)
 
 
 def _measure(
@@ -248,10 +284,10 @@ def _verify(
 ) -> None:
     """Verifies the winners of the problems, or all."""
     from gen.store.folder import known_specs, prefixes_of
-    from gen.store.tuned import read_winners
+    from gen.store.tuned import all_winners
     from gen.tune.verify import verify
 
-    found = [winner for winner in read_winners(home) if winner.variant.startswith(prefixes_of(families))]
+    found = [winner for winner in all_winners(home) if winner.variant.startswith(prefixes_of(families))]
     if wanted is not None:
         parts = {(problem.spec_name, problem.shape_class) for problem in wanted if not problem.region.one}
         ones = {(problem.spec_name, problem.shape_class, problem.region) for problem in wanted if problem.region.one}
@@ -262,14 +298,12 @@ def _verify(
         raise typer.Exit(1)
 
 
-_TIME = re.compile(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)")
-
-
 def read_seconds(text: str) -> float:
-    """The seconds that a text spells: `60s`, `5m`, `1h`, `12.5`."""
-    found = _TIME.fullmatch(text.strip().lower())
-    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
-    if not seconds > 0:
+    """The seconds that a text spells: `60s`, `5m`, `1h`, `12.5`. Raises OptionError for another text."""
+    from gen.tune import problems
+
+    seconds = problems.read_seconds(text)
+    if seconds is None:
         raise OptionError("--budget", "must be a positive time such as 60s, 5m or 1h", text)
     return seconds
 
@@ -292,6 +326,9 @@ def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapp
         raise OptionError(" and ".join(asked), "do not go together")
     if which["--param"] and not which["--shape"]:
         raise OptionError("--param", "must come with --shape: a shape class has its own runtime parameters")
+    sizes = [name for name in ("--shape", "--class", "--alignment") if which[name]]
+    if what["--stale"] and sizes:
+        raise OptionError(f"--stale and {sizes[0]}", "do not go together: stale winners say their sizes")
     if which["--shape"] and which["--class"]:
         raise OptionError("--shape and --class", "do not go together")
     if which["--shape"] and what["--regret"]:

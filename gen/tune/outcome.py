@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gen.errors import RunError
 from gen.families.regions import Region
+from gen.store.stale import provenance
 from gen.store.trials import Problem, Status, Trial
 from gen.store.tuned import Winner
 from gen.tune.choose import STAY_RATIO, Interval, choose, median_interval, midmean_interval, paired_ratio
@@ -184,6 +185,7 @@ def winner_of(outcome: Outcome, device: TuningDevice, compiler: str, evidence: M
         "driver": device.driver,
         "compiler": compiler,
         "registers": outcome.winner.registers,
+        **provenance(outcome.winner.variant),
         **evidence,
     }
     variant = outcome.winner.variant.name

@@ -13,6 +13,7 @@ from gen.families.names import Known, Takes, find_spec, names_variant, spec_of_v
 from gen.families.regions import ALIGNMENT, WHOLE, Bound, Region, sizes_of
 from gen.store.trials import Problem
 
+_TIME = re.compile(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)")
 _POWER = re.compile(r"([0-9]{1,20})\^([0-9]{1,2})")
 
 
@@ -50,7 +51,7 @@ def problems(
     for family, spec in specs:
         _check_alignment(spec, alignment)
         if shapes:
-            found += [_problem(family, spec, shape, runtime_parameters or {}, alignment) for shape in shapes]
+            found += [problem_at(family, spec, shape, runtime_parameters or {}, alignment) for shape in shapes]
             continue
         region = WHOLE if alignment == WIDEST else Region((Bound(ALIGNMENT, 0, alignment),))
         for shape_class in family.shape_classes(spec):
@@ -68,6 +69,13 @@ def read_shape(text: str) -> tuple[int, ...]:
     if None in shape:
         raise ShapeError("--shape", "must be numbers joined by x, such as 8192x8192 or 2^28", repr(text))
     return tuple(extent for extent in shape if extent is not None)
+
+
+def read_seconds(text: str) -> float | None:
+    """The seconds that a text spells: `60s`, `5m`, `1h`, `12.5`; None if it spells no positive time."""
+    found = _TIME.fullmatch(text.strip().lower())
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    return seconds if seconds > 0 else None
 
 
 def read_runtime_parameters(texts: Sequence[str]) -> dict[str, int]:
@@ -111,9 +119,10 @@ def to_tune(families: Sequence[Family[Any]], name: str) -> Takes:
     return Takes("The name", "must be a family or a spec, FAMILY_LABEL", [family.name for family in families])
 
 
-def _problem(
-    family: Family[Any], spec: Spec, text: str, runtime_parameters: Mapping[str, int], alignment: int
+def problem_at(
+    family: Family[Any], spec: Spec, text: str, runtime_parameters: Mapping[str, int], alignment: int = WIDEST
 ) -> Problem:
+    """The problem of a spec at a shape that a text spells. Raises ShapeError for one that the spec does not take."""
     shape = read_shape(text)
     first = next(operand for operand in spec.operands if operand.role != "number")
     dtype = first.dtype.numpy

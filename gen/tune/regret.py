@@ -219,7 +219,10 @@ def _with(problem: Problem, change: Mapping[str, int]) -> Extents | None:
     except GenError:
         return None
     names = {*_axes(problem), *(operand.pitch for operand in spec.operands if operand.pitch)}
-    return extents if all(extents[name] == measured.get(name) for name in names) else None
+    if any(extents[name] != measured.get(name) for name in names):
+        return None
+    stated = family.runtime_parameters(spec)
+    return {**extents, **{name: value for name, value in measured.items() if name not in stated}}
 
 
 COMPARISON_FRACTION = 0.2  # of a class's time, for timing all that won some size in the same rounds

@@ -205,7 +205,7 @@ def rank(
     done: Sequence[Rehearsed], runner: HostRunner, limits: Limits, tick: Callable[[str], None] = lambda _: None,
     deadline: float | None = None,
 ) -> Iterator[Ranking]:  # fmt: skip
-    """Ranks what a rehearsal found right.
+    """Ranks what a rehearsal found right, at the size that stands for each shape class.
 
     Args:
         done: variants that were compiled and proven; those that failed or cannot run on the device are left out.
@@ -215,24 +215,33 @@ def rank(
         deadline: of `time.monotonic()`; a problem that is not ranked by then is left out.
     """
     right = [one for one in done if one.infeasible is None and one.verdict.status == "proven"]
-    kernels = dict(zip((one.variant.name for one in right), runner.load([one.variant for one in right]), strict=True))
+    runner.load([one.variant for one in right])
     for family, spec in dict.fromkeys((one.variant.family, one.variant.spec) for one in right):
+        of_spec = [one for one in right if (one.variant.family, one.variant.spec) == (family, spec)]
         for shape_class in family.shape_classes(spec):
             extents = family.representative(spec, shape_class)
             found: list[tuple[Variant, Prediction]] = []
-            for one in right:
+            for one in of_spec:
                 if deadline is not None and time.monotonic() >= deadline:
                     return
-                made = one.variant
-                if (made.family, made.spec) != (family, spec) or not isinstance(one.compiled, Compiled):
-                    continue
-                if made.algorithm.unsupported_extents(made.spec, made.config, extents, limits) is None:
-                    used = usage(made, one.compiled, limits, extents)
-                    try:
-                        moved = traffic(kernels[made.name], limits, extents)
-                    except RunError:  # it cannot be run in part: blocks that wait for each other
-                        continue
-                    found.append((made, predict(made, moved, used, limits, extents)))
+                prediction = predicted(one, runner, limits, extents)
+                if prediction is not None:
+                    found.append((one.variant, prediction))
                 tick("predicted")
             order = tuple(sorted(found, key=lambda pair: pair[1].us))
             yield Ranking(family.name_of(spec), shape_class, extents, order)
+
+
+def predicted(one: Rehearsed, runner: HostRunner, limits: Limits, extents: Extents) -> Prediction | None:
+    """How long a variant takes by the counted model; None where it cannot take these sizes, or cannot be counted."""
+    made = one.variant
+    if not isinstance(one.compiled, Compiled):
+        return None
+    if made.algorithm.unsupported_extents(made.spec, made.config, extents, limits) is not None:
+        return None
+    (kernel,) = runner.load([made])
+    try:
+        moved = traffic(kernel, limits, extents)
+    except RunError:  # it cannot be run in part: blocks that wait for each other
+        return None
+    return predict(made, moved, usage(made, one.compiled, limits, extents), limits, extents)

@@ -13,7 +13,7 @@ from gen.emit.folder import alone, generate, texts, write_if_changed
 from gen.families.base import Family
 from gen.paths import lock_of
 from gen.store import tuned
-from gen.store.folder import other_files, prefixes_of, remember, variants_of_home, write_down
+from gen.store.folder import prefixes_of, remember, variants_of_home, write_down
 from gen.store.trials import Problem, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import Sources
@@ -97,7 +97,7 @@ def run(
             now = time.monotonic()
             if budget is not None and now > start + budget:
                 break
-            remember(home, families, problem.family, problem.spec)
+            remember(home, problem.family, problem.spec)
             latest = None if budget is None else start + budget
             deadline = None if latest is None else now + (latest - now) * weights[place] / sum(weights[place:])
             incumbent = _incumbent(home, device, problem)
@@ -118,7 +118,7 @@ def run(
 
 def _incumbent(home: Path, device: TuningDevice, problem: Problem) -> str | None:
     place = (problem.spec_name, problem.shape_class, device.name, problem.region)
-    return next((winner.variant for winner in tuned.read_winners(home) if winner.key == place), None)
+    return next((winner.variant for winner in tuned.all_winners(home) if winner.key == place), None)
 
 
 def _keep(home: Path, families: Sequence[Family[Any]], problem: Problem, winner: tuned.Winner) -> None:
@@ -131,7 +131,8 @@ def keep(
     """Changes the winners in `home`, and writes their files; with the spec of a problem that one of them is for."""
     with alone(lock_of(home)):  # another run may keep a winner of its own
         if problem is not None:  # that run may have forgotten a spec that no winner was for
-            write_down(home, families, problem.family, problem.spec)
+            write_down(home, problem.family, problem.spec)
         winners = change(tuned.read_winners(home))
         write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
-        generate(home, texts(variants_of_home(families, home), other_files(families, home)), prefixes_of(families))
+        tuned.forget_first_calls(home, winners)
+        generate(home, texts(variants_of_home(families, home)), prefixes_of(families))

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 from gen.families.base import Algorithm, Family, Limits, Spec, Variant
 from gen.families.config import pairwise
-from gen.families.names import base_variants, named_variant, names_variant, search_space, variant
+from gen.families.names import (
+    base_variants,
+    heuristic_variants,
+    is_searched,
+    named_variant,
+    names_variant,
+    search_space,
+    variant,
+)
 
 Find = Callable[[str], Variant]
+FAST_IN_SAMPLE = 2  # variants that a family expects to be fast
+FEWEST_IN_SAMPLE, MOST_IN_SAMPLE = 3, 6
+
 FindSpec = Callable[[str], tuple[Family[Any], Spec]]
 
 
@@ -76,9 +90,52 @@ def of_spec(family: Family[Any], spec: Spec, cover: bool, limits: Limits) -> tup
     return _distinct(found)
 
 
-def _cover(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any], limits: Limits) -> list[Variant]:
+@lru_cache(maxsize=512)  # it takes up to half a second, and one process selects the same for several ends
+def _cover(family: Family[Any], spec: Spec, algorithm: Algorithm[Any, Any], limits: Limits) -> tuple[Variant, ...]:
     """Configs that tuning tries, in which every pair of parameter values that it tries meets."""
-    return [variant(family, spec, algorithm, config) for config in pairwise(search_space(algorithm, spec, limits))]
+    configs = pairwise(search_space(algorithm, spec, limits))
+    return tuple(variant(family, spec, algorithm, config) for config in configs)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A few variants of one spec that differ much, for one shape class.
+
+    Attributes:
+        variants: what the family expects to be fastest first, then further algorithms at their base config.
+    """
+
+    family: Family[Any]
+    spec: Spec
+    shape_class: str
+    variants: tuple[Variant, ...]
+
+
+def sample(family: Family[Any], limits: Limits) -> Sample | None:
+    """Of the first spec of a catalogue, for the shape class of the most work; None of a family with little choice."""
+    if not family.catalogue:
+        return None
+    spec = family.catalogue[0]
+
+    def cells(shape_class: str) -> int:
+        return family.work(spec, family.representative(spec, shape_class)).cells
+
+    shape_class = max(family.shape_classes(spec), key=cells)
+    extents = family.representative(spec, shape_class)
+    fast = islice(heuristic_variants(family, spec, shape_class, limits), FAST_IN_SAMPLE)
+    bases = (
+        variant(family, spec, algorithm, algorithm.config())
+        for algorithm in family.algorithms.values()
+        if is_searched(algorithm, spec, algorithm.config())
+    )
+    found = _distinct(
+        made
+        for made in chain(fast, base_variants(family, spec), bases)
+        if made.algorithm.infeasible(spec, made.config, limits) is None
+        and made.algorithm.unsupported_extents(spec, made.config, extents, limits) is None
+        and made.algorithm.not_on_host is None
+    )
+    return Sample(family, spec, shape_class, found[:MOST_IN_SAMPLE]) if len(found) >= FEWEST_IN_SAMPLE else None
 
 
 def feasible(family: Family[Any], spec: Spec, limits: Limits) -> int:
@@ -87,5 +144,5 @@ def feasible(family: Family[Any], spec: Spec, limits: Limits) -> int:
     return sum(len(search_space(algorithm, spec, limits)) for algorithm in tried)
 
 
-def _distinct(variants: Sequence[Variant] | Iterator[Variant]) -> tuple[Variant, ...]:
+def _distinct(variants: Iterable[Variant]) -> tuple[Variant, ...]:
     return tuple({made.name: made for made in variants}.values())

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gen.emit.render import render
 from gen.errors import GenError, StoreError
 from gen.families.base import WIDEST, Family, Variant
+from gen.families.extents import told_extents
 from gen.families.names import Known, find_spec, find_variant
 from gen.store.trials import Problem
 from gen.store.tuned import FILE, Winner
@@ -88,17 +89,20 @@ def problem_of(winner: Winner, families: Sequence[Family[Any]], known: Known) ->
     if winner.shape not in classes:
         raise StoreError(subject, "must be for one of: " + "; ".join(classes), winner.shape, next_step=again)
     extents = winner.evidence.get("extents")
-    names = family.representative(spec, winner.shape).keys()
+    names = told_extents(family.representative(spec, winner.shape)).keys()
     axes = {str(axis) for operand in spec.operands for axis in operand.axes}  # steps along an axis of 1 are 0
     if (
         not isinstance(extents, dict)
-        or extents.keys() != names
+        or told_extents(extents).keys() != names
         or not all(type(extent) is int and extent >= (name in axes) for name, extent in extents.items())
     ):
         rule = "must have the extents it was measured at: " + ", ".join(names)
         raise StoreError(subject, rule, repr(extents), next_step=again)
+    # What follows from the others is not what every gen has derived.
+    derived = family.extents(spec, family.layouts(spec, extents))
+    sizes = {**derived, **told_extents(extents)}
     for alignment in (WIDEST, 8, 4, 2, 1):
-        problem = Problem(family, spec, extents, alignment, winner.region)
+        problem = Problem(family, spec, sizes, alignment, winner.region)
         if problem.shape_class == winner.shape and winner.region.holds(problem.sizes):
             return problem
     raise StoreError(subject, "must have extents of the sizes that it is for", winner.words, next_step=again)

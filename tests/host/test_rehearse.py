@@ -294,6 +294,7 @@ def test_the_prospect_counts_every_feasible_variant_and_names_the_limit() -> Non
     assert prospect.limit == "copy"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_processes_come_to_the_same_verdicts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proofs, "VARIANTS_PER_PROCESS", 2)

@@ -12,7 +12,12 @@ from typer.testing import CliRunner
 import gen
 from gen.arch import Limits
 from gen.cli.app import app
+from gen.families import FAMILIES
+from gen.families.names import find_variant
 from gen.gpu.device import GpuInfo
+from gen.store import tuned
+from gen.store.stale import algorithms, provenance
+from tests.fake_device import FakeDevice
 
 SUM, LARGE = "reduction_sum_f32", "more than 2^20 elements"
 TUNED = "reduction_sum_f32__grid_tpb256_u8_v16_bpm4_ldcs"
@@ -25,6 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GEN_HOME", str(tmp_path))
     write(tmp_path, {**WINNER, "median_us": 355.2, "of_limit": 0.953})
     (tmp_path / f"{TUNED}.cu").write_text("// it")
+    monkeypatch.setattr(tuned, "shipped_winners", lambda: None)
     here(monkeypatch, None)
     return tmp_path
 
@@ -47,7 +53,7 @@ def test_a_spec(home: Path) -> None:
     text = shown(SUM)
     for part in (SUM, "The sum of all f32 elements", LARGE, TUNED, "355.2 us", "95.3 %", str(home / f"{TUNED}.cu")):
         assert part in text
-    assert "Base, for devices that nothing is tuned for" in text
+    assert "Without a GPU: what gen.load gives on NVIDIA H100 80GB HBM3" in text
     (winner,) = json.loads(shown(SUM, "--json"))["winners"]
     assert winner["device"] == "NVIDIA H100 80GB HBM3"
 
@@ -75,7 +81,7 @@ def test_parts_of_a_class_stand_beside_it(home: Path, monkeypatch: pytest.Monkey
 def test_a_spec_on_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, GpuInfo("NVIDIA H100 80GB HBM3", Limits.of("sm_90")))
     text = shown(SUM)
-    assert "On NVIDIA H100 80GB HBM3:" in text
+    assert "what gen.load gives on NVIDIA H100 80GB HBM3" in text
     assert f"tuned on NVIDIA H100 80GB HBM3 for {LARGE}: median 355.2 us, 95.3 % of the limit" in text
     assert "base, because nothing is tuned for reduction_sum_f32 (2^12 to 2^15 elements)" in text
     here(monkeypatch, GpuInfo("A GPU to come", Limits.of("sm_999")))
@@ -142,3 +148,63 @@ def test_a_name_that_is_none(name: str) -> None:
     result = CliRunner().invoke(app, ["show", name], prog_name="gen")
     assert result.exit_code == 2
     assert "error: " in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--arch", "sm_90")])
+@pytest.mark.parametrize(("shape", "words"), [("2^28", "tuned on NVIDIA H100"), ("5000", "base")])
+def test_a_shape_gets_what_load_gives(shape: str, words: str, arguments: tuple[str, ...]) -> None:
+    device = FakeDevice(name="NVIDIA H100 80GB HBM3")
+    size = int(shape.replace("2^28", str(2**28)))
+    kernel = gen.load(SUM, shape=size, device=device)
+    report = json.loads(shown(SUM, "--shape", shape, "--json", *arguments))
+    assert (report["variant"], report["why"], report["tuned"]) == (kernel.variant, kernel.why, kernel.tuned)
+    assert report["why"].startswith(words)
+    assert kernel.variant in shown(SUM, "--shape", shape)
+    chosen = gen.choose(SUM, size, arch="sm_90")
+    assert (chosen.variant.name, chosen.why) == (kernel.variant, kernel.why)
+
+
+def test_runtime_parameters_count() -> None:
+    many, one = (
+        json.loads(shown("stencil_heat_de794a2b_f32", "--shape", "512x4096", "--param", f"steps={steps}", "--json"))
+        for steps in (100, 1)
+    )
+    assert many["variant"] != one["variant"]
+    assert many["extents"]["steps"] == 100
+    chosen = gen.choose("stencil_heat_de794a2b_f32", (512, 4096), steps=100)
+    assert chosen.variant.name == many["variant"]
+
+
+def test_a_gpu_without_winners_takes_its_siblings_and_says_so() -> None:
+    device = FakeDevice(name="NVIDIA H100 PCIe")
+    kernel = gen.load(SUM, shape=2**28, device=device)
+    assert kernel.variant == TUNED
+    assert not kernel.tuned
+    assert "a sibling of NVIDIA H100 PCIe" in kernel.why
+    assert gen.load(SUM, shape=2**28, device=FakeDevice(name="NVIDIA A100-SXM4-80GB")).variant != TUNED
+
+
+def test_a_winner_whose_text_changed_is_stale_and_no_longer_trusted(home: Path) -> None:
+    device = FakeDevice(name="NVIDIA H100 80GB HBM3")
+    made = find_variant(FAMILIES, TUNED, {})
+    evidence = {"extents": {"n": 2**28}, "within": {"n": [2**28, 2**28], "alignment": [16, 16]}}
+    write(home, {**WINNER, **evidence, **provenance(made)})
+    kernel = gen.load(SUM, shape=2**28, device=device)
+    assert (kernel.variant, "stale" in kernel.why) == (TUNED, False)
+    write(home, {**WINNER, **evidence, **provenance(made), "template": "0123456789abcdef"})
+    assert "stale" not in gen.load(SUM, shape=2**28, device=device).why  # another comment in the template, say
+    write(home, {**WINNER, **evidence, "text": "0123456789abcdef"})
+    kernel = gen.load(SUM, shape=2**28, device=device)
+    assert "stale" in kernel.why or kernel.variant != TUNED
+    assert "is stale: its kernel has another text now" in shown(SUM)
+    known = [one for one in algorithms(made.family, made.spec) if one != "flags"]
+    write(home, {**WINNER, **evidence, **provenance(made), "algorithms": known})
+    assert "is stale: flags came later" in shown(SUM)
+
+
+@pytest.mark.parametrize("command", ["render", "explain"])
+def test_a_spec_with_a_shape_means_what_load_gives(command: str) -> None:
+    chosen = gen.choose(SUM, 5000, arch="sm_80").variant.name
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, [command, SUM, "--shape", "5000", "--arch", "sm_80"])
+    assert result.exit_code == 0, result.output
+    assert chosen in result.stdout.splitlines()[0]

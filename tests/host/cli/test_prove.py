@@ -86,6 +86,7 @@ def test_prove_prints_a_failure_whole_keeps_it_and_ends_with_1(oracle: OracleRun
     assert run("prove", "transposeSmem").status == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("oracle")
 def test_prove_takes_specs_of_no_catalogue() -> None:
     for name in ("transpose_0312_b16", gen.remember(gen.stencil([1.0, 2.0, 1.0], word="mine"))):

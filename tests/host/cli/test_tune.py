@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 import gen
+from gen.emit.render import render
 from gen.families import FAMILIES
-from gen.families.base import Limits
-from gen.families.names import find_variant
+from gen.families.base import Family, Limits
+from gen.families.names import find_variant, heuristic_variants
 from gen.tune.problems import problems
 from gen.tune.rehearse import Rehearsal
-from gen.tune.select import feasible, of_spec
+from gen.tune.select import Sample, feasible, of_spec, sample
 from tests.fakes import OracleRunner
 from tests.host.cli.command import run
 
@@ -61,10 +63,51 @@ def test_what_a_gpu_would_measure_is_what_it_measures(target: str | None, monkey
     monkeypatch.setattr("gen.tune.rehearse.rehearse", lambda variants, *_, **__: Rehearsal("sm_90", (), variants))
     named = [] if target is None else [target]
     measured = {f"{one.family.name}_{one.spec.label}" for one in problems(FAMILIES, target, {})}
-    shown = run("tune", *named)  # which compiles and proves nothing here
+    shown = run("tune", *named, "--all")  # which compiles and proves nothing here
     assert f"On a GPU, {' '.join(['gen', 'tune', *named])} measures:" in shown.out
     assert set(re.findall(r"^  (\w+): \d+ feasible variants", shown.out, re.MULTILINE)) == measured
-    assert {would["spec"] for would in run("tune", *named, "--json").data["would_measure"]} == measured
+    assert {would["spec"] for would in run("tune", *named, "--all", "--json").data["would_measure"]} == measured
+
+
+def test_without_a_gpu_and_a_name_a_sample_is_proven_and_ranked_and_a_planted_fault_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault is a barrier that is taken out; the line that is named is the barrier's."""
+    names = ("transpose_10_b32__tiled_t32_r8_p1_u1", "transpose_10_b32__tiled_t32_r8_p0_u1")
+    family = FAMILIES[1]
+    variants = tuple(find_variant(FAMILIES, name, {}) for name in names)
+    two = Sample(family, family.catalogue[0], "aligned rows", variants)
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
+    monkeypatch.setattr("gen.tune.select.sample", lambda one, _limits: two if one is family else None)
+    content = run("tune", "--json").data
+    padded, plain = content["variants"]
+    assert [one["name"] for one in (padded, plain)] == list(names)  # banks conflict without padding
+    assert 0 < padded["predicted_us"] < plain["predicted_us"]
+    assert {one["verdict"] for one in (padded, plain)} == {"proven"}
+    fault = content["planted"]
+    assert fault["verdict"] == "failed"
+    assert fault["kind"] in ("race", "uninitialised read")
+    text = render(find_variant(FAMILIES, fault["name"], {})).splitlines()
+    assert text[fault["line"] - 1].strip() == "__syncthreads();"
+    shown = run("tune").out
+    assert "__global__ void" in shown
+    assert f"was taken from line {fault['line']}" in shown
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_sample_takes_the_sizes_that_stand_for_its_class_and_begins_with_what_is_often_fast(
+    family: Family[Any],
+) -> None:
+    limits = Limits.of("sm_90")
+    found = sample(family, limits)
+    if found is None:
+        assert family.name == "probe"
+        return
+    extents = family.representative(found.spec, found.shape_class)
+    assert found.variants[0] == next(heuristic_variants(family, found.spec, found.shape_class, limits))
+    assert len({one.algorithm.name for one in found.variants}) > 1
+    for one in found.variants:
+        assert one.algorithm.unsupported_extents(one.spec, one.config, extents, limits) is None
 
 
 @pytest.mark.usefixtures("oracle")

@@ -1,0 +1,51 @@
+"""`gen report`: one HTML page about all that was tuned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gen.cli import output
+from gen.cli.common import Out, families_of, home_of
+from gen.errors import StoreError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("report", epilog="Examples: `gen report`, `gen report -o tuned.html`.")(report)
+
+
+def report(
+    ctx: typer.Context,
+    page: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page that is written.")] = Path(
+        "report.html"
+    ),
+    out: Out = None,
+) -> None:
+    """Write one HTML page about what was tuned: winners, limits of the memory, search spaces, kernels.
+
+    It is made from the folder of results alone, without a GPU too, and needs no network to be read. Its tables can be
+    sorted and filtered; its plots show how a search converged, what each parameter does, which trials failed and why,
+    and how much the samples of the fastest differ.
+    """
+    from gen.report.page import page as text_of
+    from gen.store.folder import known_specs, stored_calibrations
+    from gen.store.trials import Trials
+    from gen.store.tuned import all_winners
+
+    families, home = families_of(ctx), home_of(out)
+    if not home.is_dir():
+        raise StoreError(str(home), "must be a folder of results", next_step="gen tune makes one on a GPU")
+    store = Trials(home)
+    try:
+        rows = tuple(store.rows())
+    finally:
+        store.close()
+    text = text_of(all_winners(home), rows, stored_calibrations(home), families, known_specs(families, home))
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(str(page), f"cannot be written: {error.strerror}", next_step="Give another -o FILE") from None
+    output.text(f"{page}: {len(rows)} trials, {page.stat().st_size / 1e6:.1f} MB")
