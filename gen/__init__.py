@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         var,
         vector_norm,
     )
-    from gen.runtime.load import load, remember
+    from gen.runtime.load import choose, load, remember, tune
+    from gen.runtime.tuning import frozen, tuning
 
 __version__ = "0.1.0"
 
@@ -47,9 +48,11 @@ __all__ = [
     "argmin",
     "box",
     "central_difference",
+    "choose",
     "convolve",
     "correlate",
     "count_nonzero",
+    "frozen",
     "laplace",
     "load",
     "matrix_transpose",
@@ -66,6 +69,8 @@ __all__ = [
     "stencil",
     "sum",
     "transpose",
+    "tune",
+    "tuning",
     "var",
     "vector_norm",
 ]
@@ -78,9 +83,11 @@ _HOMES = {
     "argmin": "gen.functions",
     "box": "gen.families.stencil.builder",
     "central_difference": "gen.families.stencil.builder",
+    "choose": "gen.runtime.load",
     "convolve": "gen.functions",
     "correlate": "gen.functions",
     "count_nonzero": "gen.functions",
+    "frozen": "gen.runtime.tuning",
     "laplace": "gen.functions",
     "load": "gen.runtime.load",
     "matrix_transpose": "gen.functions",
@@ -97,9 +104,13 @@ _HOMES = {
     "stencil": "gen.families.stencil.builder",
     "sum": "gen.functions",
     "transpose": "gen.functions",
+    "tune": "gen.tune",
+    "tuning": "gen.runtime.tuning",
     "var": "gen.functions",
     "vector_norm": "gen.functions",
 }
+
+_FRAMEWORKS = ("jax", "torch")  # `gen.torch` imports torch, and nothing else does
 
 
 def __dir__() -> list[str]:
@@ -108,7 +119,13 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Imports a public name when it is first asked for."""
+    """Imports a public name, or the module for a framework, when it is first asked for."""
+    if name in _FRAMEWORKS:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'gen' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    # The package `tune` can be called.
+    found = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
+    globals()[name] = found  # so that the next `gen.sum` takes no microseconds
+    return found

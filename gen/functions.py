@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from builtins import all as _all
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod as _product
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from gen.dtypes import numpy_dtype, python_int
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Spec
-from gen.families.reduction import reduction
+from gen.families.reduction import ReductionSpec, reduction
 from gen.families.stencil.builder import stencil
 from gen.families.transpose import permutation
 from gen.runtime.arrays import read
@@ -148,23 +148,27 @@ def permute_dims(x: Any, /, axes: Sequence[int], *, out: Any = None, stream: Any
     Raises:
         GenError: an argument is not what the function takes. Nothing was launched.
     """
-    given = read("x", x)
     order = tuple(map(python_int, axes))
-    if len(order) != len(given.shape):
-        raise ShapeError("axes", f"must name each of the {len(given.shape)} axes of x once", repr(axes))
-    return _permutation(order, given.dtype, device)(x, out=out, stream=stream)
+
+    def find() -> Kernel:
+        given = read("x", x)
+        if len(order) != len(given.shape):
+            raise ShapeError("axes", f"must name each of the {len(given.shape)} axes of x once", repr(axes))
+        return loaded(permutation(order, given.dtype), device)
+
+    return _found(find, x, "permute", order, device)(x, out=out, stream=stream)
 
 
 def transpose(x: Any, /, axes: Sequence[int] | None = None, *, out: Any = None, stream: Any = None,
               device: Any = None) -> Any:  # fmt: skip
     """As `permute_dims`; without `axes` their order is reversed, as in `numpy.transpose`."""
-    order = range(len(read("x", x).shape))[::-1] if axes is None else axes
+    order = range(_ndim(x))[::-1] if axes is None else axes
     return permute_dims(x, tuple(order), out=out, stream=stream, device=device)
 
 
 def matrix_transpose(x: Any, /, *, out: Any = None, stream: Any = None, device: Any = None) -> Any:
     """A copy of a matrix, or of a stack of matrices, with its last two axes exchanged; errors as of `permute_dims`."""
-    axes = len(read("x", x).shape)
+    axes = _ndim(x)
     if axes < 2:
         raise ShapeError("x", "must have two axes or more", f"{axes}")
     return permute_dims(x, (*range(axes - 2), axes - 1, axes - 2), out=out, stream=stream, device=device)
@@ -208,13 +212,8 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: str | Sequence[
              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None, stream: Any = None,
              device: Any = None) -> Any:  # fmt: skip
     """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
-    array, along = np.asarray(weights), _along(axes, len(read("input", input).shape))
-    extents = dict(zip(sorted(along), array.shape, strict=False))
-    # The centre of an even number of weights lies on the other side once they are reversed.
-    turned = [
-        -shift - (extents.get(axis, 1) % 2 == 0)
-        for axis, shift in zip(along, _one_an_axis("origin", _hashable("origin", origin), len(along)), strict=True)
-    ]
+    array = np.asarray(weights)
+    turned = turned_origin(len(read("input", input).shape), array.shape, _hashable("origin", origin), axes)
     backwards = array[(slice(None, None, -1),) * array.ndim]
     return correlate(input, backwards, output, mode, cval, turned, axes=axes, stream=stream, device=device)
 
@@ -223,23 +222,27 @@ def laplace(input: Any, output: Any = None, mode: str | Sequence[str] = "reflect
             axes: Sequence[int] | None = None, stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
     ndim = len(read("input", input).shape) if axes is None else len(axes)
-    weights = np.zeros((3,) * ndim)
-    for axis in range(ndim):
-        weights[tuple(slice(None) if one == axis else 1 for one in range(ndim))] += (1.0, -2.0, 1.0)
+    weights = np.array(second_differences(ndim)).reshape((3,) * ndim)
     return correlate(input, weights, output, mode, cval, axes=axes, stream=stream, device=device)
 
 
 def _reduced(op: str, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any, device: Any, *, dtype: Any = None,
              ddof: int = 0) -> Any:  # fmt: skip
-    given = read("x", x)
+    def find() -> Kernel:
+        given = read("x", x)
+        named = _hashable("axis", axis)
+        return loaded(reduction_of(op, given.dtype, len(given.shape), named, keepdims, dtype, ddof), device)
+
+    kernel = _found(find, x, op, axis, keepdims, dtype, ddof, device)
     if op in _STATISTICS:
-        _warn(op, given.shape, axis, ddof)
-    kernel = _reduction(op, given.dtype, len(given.shape), _hashable("axis", axis), keepdims, dtype, ddof, device)
+        _warn(op, tuple(x.shape) if hasattr(x, "shape") else read("x", x).shape, axis, ddof)
     return kernel(x, out=out, stream=stream)
 
 
 def _warn(op: str, shape: Sequence[int], axis: Any, ddof: int) -> None:
     """Warns as NumPy does where a statistic of so few elements is not defined: the result is NaN or infinite."""
+    if shape and axis != () and _all(extent > ddof for extent in shape):
+        return
     axes = _axes(_hashable("axis", axis), len(shape))
     count = _product(shape if axes is None else [shape[one] for one in axes])
     if count <= ddof:
@@ -247,16 +250,31 @@ def _warn(op: str, shape: Sequence[int], axis: Any, ddof: int) -> None:
         warnings.warn(f"{few} is not defined: the result holds NaN or infinities", RuntimeWarning, stacklevel=4)
 
 
-@lru_cache(MOST_KERNELS, typed=True)
-def _reduction(op: str, elements: np.dtype[Any], ndim: int, axis: Any, keepdims: bool, dtype: Any, ddof: int,
-               device: Any) -> Kernel:  # fmt: skip
-    spec = reduction(op, elements, axis=_axes(axis, ndim), keepdims=keepdims, dtype=dtype, ddof=ddof)
-    return _kernel(spec, device)
+_kernels: dict[tuple[Any, ...], Kernel] = {}
 
 
-@lru_cache(MOST_KERNELS, typed=True)
-def _permutation(axes: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kernel:
-    return _kernel(permutation(axes, dtype), device)
+def _found(find: Callable[[], Kernel], x: Any, *arguments: Any) -> Kernel:
+    """The kernel of a call, found once for arrays of one class, dtype and number of axes, which it will read itself."""
+    key: tuple[Any, ...] | None
+    try:
+        key = (type(x), x.dtype, x.ndim, *arguments, *map(type, arguments))
+        kernel = _kernels.get(key)
+    except (AttributeError, TypeError):  # it says less of itself, or an argument cannot be looked up
+        key = kernel = None
+    if kernel is None:
+        kernel = find()
+        if key is not None:
+            if len(_kernels) >= MOST_KERNELS:
+                _kernels.clear()
+            _kernels[key] = kernel
+    return kernel
+
+
+def reduction_of(
+    op: str, elements: np.dtype[Any], ndim: int, axis: Any, keepdims: bool, dtype: Any, ddof: int
+) -> ReductionSpec:
+    """The spec of a reduction of an array with so many axes, one for all calls that mean the same."""
+    return reduction(op, elements, axis=_axes(axis, ndim), keepdims=keepdims, dtype=dtype, ddof=ddof)
 
 
 @lru_cache(MOST_KERNELS, typed=True)
@@ -265,23 +283,54 @@ def _correlation(
     mode: Any, cval: float, origin: Any, axes: Any, device: Any,
 ) -> Kernel:  # fmt: skip
     """The kernel of a correlation; `content` holds the weights in row-major order."""
+    shape, modes, origins = laid_out(ndim, weights_shape, mode, origin, axes)
+    weights = np.frombuffer(content, weights_dtype).reshape(shape)
+    boundary: Any = modes
+    spec = stencil(weights, boundary=boundary, dtype=dtype, cval=cval, origin=origins, word="correlate")
+    return loaded(spec, device)
+
+
+def turned_origin(ndim: int, extents: Sequence[int], origin: Any, axes: Sequence[int] | None) -> list[int]:
+    """The origins of weights that are reversed, so that a correlation is a convolution."""
     along = _along(axes, ndim)
-    if len(weights_shape) != len(along):
-        raise ShapeError("weights", f"must have {len(along)} axes, one for each that is meant", len(weights_shape))
+    lengths = dict(zip(sorted(along), extents, strict=False))
+    # The centre of an even number of weights lies on the other side once they are reversed.
+    return [
+        -shift - (lengths.get(axis, 1) % 2 == 0)
+        for axis, shift in zip(along, _one_an_axis("origin", origin, len(along)), strict=True)
+    ]
+
+
+def second_differences(ndim: int) -> list[float]:
+    """Weights of the sum of second differences along so many axes, three along each, in row-major order."""
+    weights, middle = [0.0] * 3**ndim, 3**ndim // 2
+    weights[middle] = -2.0 * ndim
+    for axis in range(ndim):
+        weights[middle - 3**axis] = weights[middle + 3**axis] = 1.0
+    return weights
+
+
+def laid_out(
+    ndim: int, extents: Sequence[int], mode: Any, origin: Any, axes: Sequence[int] | None
+) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
+    """Shape, boundaries and origins of weights for all axes of an array, from those along some of them.
+
+    Raises ShapeError where they do not fit each other.
+    """
+    along = _along(axes, ndim)
+    if len(extents) != len(along):
+        raise ShapeError("weights", f"must have {len(along)} axes, one for each that is meant", len(extents))
     shape, modes, origins = [1] * ndim, ["constant"] * ndim, [0] * ndim
     given = zip(_one_an_axis("mode", mode, len(along)), _one_an_axis("origin", origin, len(along)), strict=True)
     for axis, (one, shift) in zip(along, given, strict=True):
         modes[axis], origins[axis] = _MODES.get(one, one), shift
-    for axis, extent in zip(sorted(along), weights_shape, strict=True):  # as SciPy: in the order of the input's axes
+    for axis, extent in zip(sorted(along), extents, strict=True):  # as SciPy: in the order of the input's axes
         shape[axis] = extent
-    weights = np.frombuffer(content, weights_dtype).reshape(shape)
-    boundary: Any = tuple(modes)
-    spec = stencil(weights, boundary=boundary, dtype=dtype, cval=cval, origin=tuple(origins), word="correlate")
-    return _kernel(spec, device)
+    return tuple(shape), tuple(modes), tuple(origins)
 
 
 @lru_cache(MOST_KERNELS)
-def _kernel(spec: Spec, device: Any) -> Kernel:
+def loaded(spec: Spec, device: Any) -> Kernel:
     """The kernel of a spec, one for all calls that come to the same."""
     return load(spec, device=device)
 
@@ -302,6 +351,11 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     return tuple(one - ndim if from_end else one for one in positive)
 
 
+def _ndim(x: Any) -> int:
+    found = getattr(x, "ndim", None)
+    return found if type(found) is int else len(read("x", x).shape)
+
+
 def _along(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """The axes that are filtered. SciPy ignores their order where all are named."""
     along = tuple(range(ndim)) if axes is None else tuple(axis + ndim if axis < 0 else axis for axis in axes)
@@ -317,7 +371,7 @@ def _whole(name: str, number: float) -> int:
 
 
 def _one_an_axis(name: str, given: Any, axes: int) -> Sequence[Any]:
-    if not isinstance(given, tuple):
+    if not isinstance(given, tuple | list):
         return (given,) * axes
     if len(given) != axes:
         raise ShapeError(name, f"must be one for all axes, or {axes}", repr(given))

@@ -115,9 +115,9 @@ def all_of_catalogue(families: Sequence[Family[Any]]) -> Iterator[Variant]:
                     yield variant(family, spec, algorithm, config)
 
 
-def texts(variants: Sequence[Variant], others: Mapping[str, str]) -> dict[str, str]:
-    """The folder's text files by name: a `.cu` file for each variant, and the `others`."""
-    return {f"{made.name}.cu": render(made) for made in variants} | dict(others)
+def texts(variants: Sequence[Variant]) -> dict[str, str]:
+    """The folder's text files by name: a `.cu` file for each variant."""
+    return {f"{made.name}.cu": render(made) for made in variants}
 
 
 def generate(

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib.resources.abc import Traversable
@@ -28,6 +28,7 @@ from gen.families.names import did_you_mean, near
 from gen.paths import templates_root
 
 _INPUTS = re.compile(r"\{# inputs:(.*?)#\}")
+_IMPORTED = re.compile(r'\{%-?\s*(?:from|import|include|extends)\s+"([^"]+)"')
 WIDTH = 99
 MARK = "Written by gen: change the template, not this file."
 _LINKS = re.compile(r"^// Compile:  nvcc -rdc=true((?: -l\w+)+)$", re.MULTILINE)
@@ -201,8 +202,23 @@ def sources(environment: jinja2.Environment, template: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def digest(environment: jinja2.Environment, template: str) -> str:
     """Of the texts of the template and of all partials it imports: 16 hex digits."""
+    return _digest(environment, sources(environment, template))
+
+
+@lru_cache(maxsize=256)
+def digest_of_texts(family: Family[Any], template: str) -> str:
+    """The same, without a word from Jinja, which takes a tenth of a second to read the first templates."""
+    environment, found, left = environment_of(family), {template}, [template]
+    while left:
+        partials = set(_IMPORTED.findall(_source(environment, left.pop()))) - found
+        found |= partials
+        left += partials
+    return _digest(environment, sorted(found))
+
+
+def _digest(environment: jinja2.Environment, names: Iterable[str]) -> str:
     content = hashlib.sha256()
-    for name in sources(environment, template):
+    for name in names:
         text = _source(environment, name).encode()
         content.update(f"{name} {len(text)}\n".encode() + text)
     return content.hexdigest()[:16]

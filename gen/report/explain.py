@@ -12,7 +12,7 @@ from gen.arch import SECTOR, WARP, Limits, MemoryModel
 from gen.emit.render import render
 from gen.errors import ShapeError
 from gen.families.base import Extents, Variant, Work
-from gen.families.extents import extents_of, known_runtime_parameters
+from gen.families.extents import extents_of, known_runtime_parameters, told_extents
 from gen.paths import cache_home
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.trace import traffic
@@ -141,7 +141,7 @@ def problem_of(variant: Variant, extents: Extents) -> str:
     runtime_parameters = variant.family.runtime_parameters(variant.spec)
     told = [
         f"{name} {_number(size)}"
-        for name, size in extents.items()
+        for name, size in told_extents(extents).items()
         if not is_dense(name, extents) and runtime_parameters.get(name) != size
     ]
     return ", ".join([first.dtype.name, *told])

@@ -21,7 +21,7 @@ from gen.families.base import Array, Extents, Layout, Variant
 from gen.families.plans import Step
 from gen.gpu.device import LEGACY_STREAM, Code, Event, Flag, KernelAttributes, Timer
 from gen.proof.host import HostKernel, HostRunner
-from gen.toolchain.compiled import Compiled
+from gen.toolchain.compiled import Compiled, Compiler
 
 MULTIPROCESSORS = 4  # few: loops over the grid loop, and there are not many blocks to be executed one by one
 ALIGNMENT = 256  # bytes: what the driver's allocations have
@@ -68,6 +68,14 @@ class CpuDevice:
 
     def leave(self, entered: bool) -> None:
         """Does nothing."""
+
+    def for_any_thread(self) -> CpuDevice:
+        """Itself."""
+        return self
+
+    def compiler(self) -> Compiler:
+        """Raises DeviceError."""
+        return _refuse("has a compiler of its own")
 
     def compile(self, name: str, text: str) -> Compiled:
         """An empty result: g++ builds the text when it is loaded."""

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from gen.arch import sibling_of
+from gen.emit.render import render
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
 from gen.families.estimates import estimated_us
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.folder import SPECS_FILE, read_specs
-from gen.store.tuned import Winner, read_winners
+from gen.store.stale import came_later, why_stale
+from gen.store.tuned import Winner, all_winners, merged
 
 log = logging.getLogger("gen")
-LESS_THAN_TUNED, LESS_THAN_FIRST = 0.75, 0.87
-"""Parts of the estimated time of a class's winner, and of what comes first untuned: under that another is taken."""
+LESS_THAN_TUNED, LESS_THAN_STALE = 0.75, 0.95
+"""Parts of an estimated time under which another is taken: of a class's winner, of one that is stale or of a sibling;
+of what comes first untuned `Family.first_stays`."""
+AT_FIRST_CALLS = "; gen.load(spec, tune='2s'), or gen.tuning('2s') around calls, would at the first call of each size"
 _TOO_LARGE = 1e300  # to be printed: JSON holds integers of any length
 _UNUSABLE = (GenError, TypeError, ValueError, AttributeError, LookupError)  # what a file edited by hand may cause
 _said: set[tuple[str, str]] = set()
@@ -39,12 +45,53 @@ class Choice:
     tuned: bool
 
 
+@dataclass(frozen=True)
+class Part:
+    """What a part of a shape class begins with, before sizes are looked at.
+
+    Attributes:
+        region: of the winner; None where nothing was tuned.
+        variant: its variant, or what stands for it.
+        wider: the same for all sizes, where it is for some.
+        measured: whether it stays wherever it can compute the sizes.
+        worth: under that part of its estimated time another is taken.
+        later: whether the first of the others came later than the winner.
+    """
+
+    region: Region | None
+    variant: Variant
+    wider: tuple[Variant, ...]
+    measured: bool
+    worth: float
+    later: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """All that a shape class may get.
+
+    Attributes:
+        parts: the first one that holds the sizes counts.
+        others: what is often fast, the best first, and base.
+        wider: the first of the others for all sizes, where it is for some.
+        base: takes all sizes.
+        first_stays: under that part of the first one's estimated time another is taken.
+    """
+
+    parts: tuple[Part, ...]
+    others: tuple[Variant, ...]
+    wider: tuple[Variant, ...]
+    base: Variant
+    first_stays: float
+
+
 class Chooser:
     """Chooses among what was tuned for a device, and base: for a problem, else a part of its shape class, else that."""
 
     def __init__(
-        self, family: Family[Any], spec: Spec, winners: Iterable[Winner], device: str, limits: Limits, driver: str = ""
-    ) -> None:
+        self, family: Family[Any], spec: Spec, winners: Iterable[Winner], device: str, limits: Limits, driver: str = "",
+        text_of: Callable[[Variant], str] = render,
+    ) -> None:  # fmt: skip
         """Keeps the winners that count.
 
         Args:
@@ -54,27 +101,49 @@ class Chooser:
             device: the device's name.
             limits: what it allows.
             driver: its driver's version; empty where nobody asked.
+            text_of: gives the text of a winner, which may be kept somewhere.
         """
         self.family = family
         self.spec = spec
         self.name = family.name_of(spec)
-        self._device = device
+        self.device = device
         self._limits = limits
-        self._driver = driver
-        self._all = tuple(winners)
+        self._driver, self._text_of = driver, text_of
+        self._all: tuple[Winner, ...] = ()
         self._winners: dict[str, list[Winner]] = {}
-        for winner in self._all:
-            if winner.device == device and winner.spec == self.name:
-                self._winners.setdefault(winner.shape, []).append(winner)
-        for found in self._winners.values():
-            found.sort(key=lambda winner: most_special_first(winner.region))
         self._choices: dict[tuple[str, Region], Choice] = {}
+        self._stale: dict[tuple[str, str, str, Region], str | None] = {}
         self._bases: dict[str, Variant] = {}
         self._heuristics: dict[str, Sequence[Variant]] = {}
+        self.learn(winners)
+
+    def learn(self, winners: Iterable[Winner]) -> None:
+        """Takes winners into account, each in the place of an earlier one for the same sizes."""
+        self._all = merged(self._all, winners)
+        self._winners.clear()
+        self._choices.clear()
+        self._stale.clear()
+        mine = [winner for winner in self._all if winner.spec == self.name]
+        sibling = sibling_of(self.device, {winner.device for winner in mine})
+        for device in (self.device, sibling):
+            found: dict[str, list[Winner]] = {}
+            for winner in mine:
+                if winner.device == device:
+                    found.setdefault(winner.shape, []).append(winner)
+            self._winners = found | self._winners  # a sibling's for classes of which this device has none
+        for winners in self._winners.values():
+            winners.sort(key=lambda winner: most_special_first(winner.region))
+
+    def measured(self, extents: Extents, alignment: int = WIDEST) -> Winner | None:
+        """The winner that was measured for this very problem on this device; None if there is none, or it is stale."""
+        winners = self._winners.get(self.family.shape_class(self.spec, extents, alignment), ())
+        ones = [winner for winner in winners if winner.region.one and self._trusted(winner)]
+        sizes = sizes_of(self.family, self.spec, extents, alignment) if ones else {}
+        return next((winner for winner in ones if winner.region.holds(sizes)), None)
 
     def of(self, spec: Spec) -> Chooser:
         """The same for another spec of the family."""
-        return Chooser(self.family, spec, self._all, self._device, self._limits, self._driver)
+        return Chooser(self.family, spec, self._all, self.device, self._limits, self._driver, self._text_of)
 
     def choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
         """The tuned variant of a problem, else what is often fast, or base; a winner that cannot be used is reported.
@@ -104,6 +173,27 @@ class Chooser:
         extents = self.family.representative(self.spec, shape_class)
         return [(shape_class, self._fitting(shape_class, whole, extents, WIDEST)), *parts]
 
+    def for_call(self, extents: Extents, alignment: int = WIDEST) -> Choice:
+        """What a call gets. Raises ConfigError if no variant can take these sizes."""
+        return self.covering(self.choose(extents, alignment), extents)
+
+    def row(self, shape_class: str) -> Row:
+        """What `choose` chooses among in a shape class, for those who choose elsewhere: an exported library."""
+        winners, others = self._winners.get(shape_class, []), tuple(self._others(shape_class))
+        parts = []
+        for winner in (*winners, *(() if any(not one.region.bounds for one in winners) else (None,))):
+            made, trusted = self._chosen(shape_class, winner).variant, winner is None or self._trusted(winner)
+            parts.append(
+                Part(
+                    None if winner is None else winner.region, made, tuple(self._wider(made)),
+                    winner is not None and bool(winner.region.bounds) and trusted,
+                    LESS_THAN_TUNED if trusted else LESS_THAN_STALE,
+                    winner is not None and came_later(winner, others[0]),
+                )
+            )  # fmt: skip
+        stays = self.family.first_stays(shape_class)
+        return Row(tuple(parts), others, tuple(self._wider(others[0])), self._base(shape_class), stays)
+
     def covering(self, choice: Choice, extents: Extents) -> Choice:
         """The choice, or base if the chosen variant cannot take these sizes.
 
@@ -127,18 +217,29 @@ class Chooser:
         A winner that was measured within bounds of its own stays wherever it can compute the sizes.
         """
         choice = self._chosen(shape_class, winner)
-        measured = winner is not None and bool(winner.region.bounds)
+        trusted = winner is None or self._trusted(winner)
+        measured = winner is not None and bool(winner.region.bounds) and trusted
         unsupported = self._unsupported_extents(choice.variant, extents)
         if unsupported is None and measured:
             return choice
-        estimated = self._least_estimated(choice, shape_class, extents, alignment, supported=unsupported is None)
+        worth, supported = LESS_THAN_TUNED if trusted else LESS_THAN_STALE, unsupported is None
+        for made in self._wider(choice.variant) if choice.tuned and not supported else ():
+            if self._unsupported_extents(made, extents) is None and not self._slow_path_reason(
+                made, extents, alignment
+            ):
+                return Choice(made, f"like {choice.variant.name}, which cannot take these sizes: {unsupported}", False)
+        estimated = self._least_estimated(choice, shape_class, extents, alignment, worth, supported=supported)
         if estimated is not None:
             return estimated
+        first = self._others(shape_class)[0]
+        later = winner is not None and came_later(winner, first)  # nobody has measured it against the winner
+        if later and supported and self._unsupported_extents(first, extents) is None:
+            why = f"{self._called(first, shape_class)}, which came later than {choice.variant.name}"
+            choice = Choice(first, f"{why}; gen tune --stale measures both", False)
         slow = None if unsupported else self._slow_path_reason(choice.variant, extents, alignment)
         if unsupported is None and slow is None:
             return choice
-        wider = tuple(self._wider(choice.variant))
-        for made in (*wider, *self._others(shape_class)):
+        for made in self._others(shape_class):
             if (
                 self._unsupported_extents(made, extents) is None
                 and self._slow_path_reason(made, extents, alignment) is None
@@ -150,19 +251,18 @@ class Chooser:
         if winner is None:
             return Choice(made, f"{called}, {self._untuned(shape_class)}", False)
         reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {unsupported}"
-        if made in wider:
-            return Choice(made, f"like {choice.variant.name}, which {reason}", False)
         if choice.tuned:
             level = logging.INFO if slow else logging.WARNING
             log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
 
     def _least_estimated(
-        self, choice: Choice, shape_class: str, extents: Extents, alignment: int, *, supported: bool
+        self, choice: Choice, shape_class: str, extents: Extents, alignment: int, worth: float, *, supported: bool
     ) -> Choice | None:
-        """What is estimated to take least; the choice itself unless that is much less; None without estimates."""
+        """What is estimated to take least; the choice itself unless that is so much less; None without estimates."""
         own = self._estimated_us(choice.variant, extents, alignment) if supported else None
-        if supported and own is None:
+        slow = self._slow_path_reason(choice.variant, extents, alignment) if supported and own is None else None
+        if supported and own is None and slow is None:
             return None
         candidates = [made for made in self._others(shape_class) if self._unsupported_extents(made, extents) is None]
         times = [(self._estimated_us(made, extents, alignment), made) for made in candidates]
@@ -170,16 +270,16 @@ class Chooser:
         if not known:
             return None
         (first_us, first), (least, made) = known[0], min(known, key=lambda one: one[0])
-        if least > first_us * LESS_THAN_FIRST:
+        if least > first_us * self.family.first_stays(shape_class):
             least, made = first_us, first
         often_fast = choice.variant == first
-        if made == choice.variant or (own is not None and not often_fast and least > own * LESS_THAN_TUNED):
+        if made == choice.variant or (own is not None and not often_fast and least > own * worth):
             return choice
         called = self._called(made, shape_class)
         if not choice.tuned:
             return Choice(made, f"{called}, {self._untuned(shape_class)}", False)
         unsupported = self._unsupported_extents(choice.variant, extents)
-        reason = f"cannot take these sizes: {unsupported}"
+        reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {unsupported}"
         if own is not None:
             reason = f"would take {own:.3g} us by estimate, and {made.name} {least:.3g} us"
         level = logging.INFO if supported else logging.WARNING
@@ -197,10 +297,12 @@ class Chooser:
             yield variant(self.family, made.spec, made.algorithm, config)
 
     def say_once(self, choice: Choice) -> None:
-        """Logs the first choice of a process for a spec on a device."""
-        if (self._device, self.name) not in _said:
-            _said.add((self._device, self.name))
-            log.log(logging.INFO if choice.tuned else logging.WARNING, "%s: %s", choice.variant.name, choice.why)
+        """Logs the first choice of a process for a spec on a device; of those that nobody measured the first of all."""
+        places = {(self.device, self.name)} | (set() if choice.tuned else {("", "")})
+        if not places & _said:
+            _said.update(places)
+            level, ask = (logging.INFO, "") if choice.tuned else (logging.WARNING, AT_FIRST_CALLS)
+            log.log(level, "%s: %s%s", choice.variant.name, choice.why, ask)
 
     def _chosen(self, shape_class: str, winner: Winner | None) -> Choice:
         """The choice of a winner, made once."""
@@ -217,18 +319,20 @@ class Chooser:
             first = self._others(shape_class)[0]
             return Choice(first, f"{self._called(first, shape_class)}, {self._untuned(shape_class)}", False)
         try:
-            return Choice(self._usable(winner), self._why(winner), True)
+            return Choice(self._usable(winner), self._why(winner), winner.device == self.device)
         except _UNUSABLE as error:
+            if winner.device != self.device:  # a sibling's, of which nobody expects more
+                return self._choose(shape_class, None)
             log.warning(
                 "The tuned variant %r of %s (%s) on %s cannot be used, and base is: %s",
-                winner.variant, self.name, winner.words, self._device, error,
+                winner.variant, self.name, winner.words, self.device, error,
             )  # fmt: skip
             why = f"base, because the tuned variant {winner.variant!r} cannot be used: {error}"
             return Choice(self._base(shape_class), why, False)
 
     def _tuned_for_another_spec(self, shape_class: str) -> Choice | None:
         """What was tuned for the same class of a spec like this one, the shortest name first; None if nothing was."""
-        found = [w for w in self._all if w.device == self._device and w.shape == shape_class and not w.region.bounds]
+        found = [w for w in self._all if w.device == self.device and w.shape == shape_class and not w.region.bounds]
         for winner in sorted(found, key=lambda winner: (len(winner.spec), winner.spec)):
             try:
                 other = find_variant((self.family,), winner.variant, {})
@@ -254,7 +358,7 @@ class Chooser:
             raise ConfigError(made.name, f"must be asked for: {made.algorithm.excluded_from_tuning}")
         reason = made.algorithm.infeasible(made.spec, made.config, self._limits)
         if reason is not None:
-            raise ConfigError(made.name, f"cannot run on {self._device}: {reason}")
+            raise ConfigError(made.name, f"cannot run on {self.device}: {reason}")
         return made
 
     def _base(self, shape_class: str) -> Variant:
@@ -268,18 +372,19 @@ class Chooser:
             if made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
                 return self._bases.setdefault(shape_class, made)
         next_step = "Pass another as device="
-        raise ConfigError(own.name, f"cannot run on {self._device}: {reason}", next_step=next_step)
+        raise ConfigError(own.name, f"cannot run on {self.device}: {reason}", next_step=next_step)
 
     def _others(self, shape_class: str) -> Sequence[Variant]:
         """What is often fast in a class, as far as the device can run it, the best first; then base."""
         if shape_class not in self._heuristics:
             often = heuristic_variants(self.family, self.spec, shape_class, self._limits)
+            often = islice(often, self.family.most_candidates)
             able = [made for made in often if made.algorithm.infeasible(made.spec, made.config, self._limits) is None]
             self._heuristics[shape_class] = list(dict.fromkeys([*able, self._base(shape_class)]))
         return self._heuristics[shape_class]
 
     def _untuned(self, shape_class: str) -> str:
-        why = f"because nothing is tuned for {self.name} ({shape_class}) on {self._device}"
+        why = f"because nothing is tuned for {self.name} ({shape_class}) on {self.device}"
         return f"{why}; gen tune {self.name} would find the fastest"
 
     def _called(self, made: Variant, shape_class: str) -> str:
@@ -293,6 +398,8 @@ class Chooser:
 
     def _why(self, winner: Winner) -> str:
         why = f"tuned on {winner.device} for {winner.words}"
+        if winner.device != self.device:
+            why += f", a sibling of {self.device}, on which nothing is"
         median: Any = winner.evidence.get("median_us")
         of_limit: Any = winner.evidence.get("of_limit")
         if is_number(median):
@@ -302,13 +409,27 @@ class Chooser:
         driver = winner.evidence.get("driver")
         if self._driver and isinstance(driver, str) and driver != self._driver:
             why += f"; measured under the driver {driver}, and this is {self._driver}"
-        return why
+        stale = self.why_stale(winner)
+        return why if stale is None else f"{why}; stale, since {stale}: gen tune --stale measures it again"
+
+    def why_stale(self, winner: Winner) -> str | None:
+        """Why a winner should be measured again, in words; None if nothing is known against it, or it is no variant."""
+        if winner.key not in self._stale:
+            try:
+                self._stale[winner.key] = why_stale(winner, self._usable(winner), self._limits, self._text_of)
+            except _UNUSABLE:
+                self._stale[winner.key] = None
+        return self._stale[winner.key]
+
+    def _trusted(self, winner: Winner) -> bool:
+        """Whether what was measured decides: on this device, of what is called today."""
+        return winner.device == self.device and self.why_stale(winner) is None
 
 
 def winners_of(home: Path) -> tuple[Winner, ...]:
-    """The winners in `home`, or those that came with gen; a file that cannot be read is reported and set aside."""
+    """The winners in `home` and those that came with gen; a file that cannot be read is reported and set aside."""
     try:
-        return read_winners(home)
+        return all_winners(home)
     except StoreError as error:
         log.warning("No tuned variant is used: %s", error)
         return ()

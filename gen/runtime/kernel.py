@@ -14,15 +14,27 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gen.emit.render import render
-from gen.errors import ArgumentError, GenError, RunError
+from gen.errors import ArgumentError, DeviceError, GenError, RunError
 from gen.families.base import WIDEST, Extents, Spec, Variant
-from gen.families.extents import checked_runtime_parameters, extents_of
+from gen.families.extents import checked_runtime_parameters, dense_strides, extents_of
 from gen.families.plans import Step, steps
-from gen.gpu.device import LEGACY_STREAM, Code, Device, Graph, Prepared
-from gen.runtime.arrays import Given, Kind, Shape, as_bytes, handle_of, make, read, stream_of
+from gen.gpu.device import LEGACY_STREAM, Code, Device, DriverFunctions, Graph, Prepared
+from gen.runtime.arrays import (
+    Given,
+    Kind,
+    Shape,
+    adopted,
+    adopted_on_host,
+    as_bytes,
+    handle_of,
+    make,
+    read,
+    stream_of,
+)
 from gen.runtime.dispatch import Choice, Chooser
 from gen.runtime.loader import Loader
 from gen.runtime.signature import ALIGNMENT, Results, Signature
+from gen.runtime.tuning import FirstCalls
 from gen.runtime.workspace import Buffers, Needed, Workspace
 
 MOST_SHAPES = 1024  # calls that are remembered
@@ -43,6 +55,25 @@ class Ready:
     variant: Variant
     planned: tuple[Step, ...]
     remembered: set[Kind] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a call with dense arrays launches, for whoever launches it otherwise.
+
+    Attributes:
+        arrays: names of the inputs, then of the outputs.
+        results: shape and dtype of each output.
+        scratch: further memory that the launches take.
+        steps: the launches, whose arguments are names and numbers.
+        code: whose kernels they start.
+    """
+
+    arrays: tuple[str, ...]
+    results: tuple[tuple[Shape, np.dtype[Any]], ...]
+    scratch: tuple[Needed, ...]
+    steps: tuple[Step, ...]
+    code: Code
 
 
 class Launches:
@@ -100,10 +131,12 @@ class Kernel:
         return made
 
     def __init__(
-        self, chooser: Chooser, loader: Loader, extents: Extents | None = None, alignment: int = WIDEST
-    ) -> None:
+        self, chooser: Chooser, loader: Loader, first_calls: FirstCalls, extents: Extents | None = None,
+        alignment: int = WIDEST,
+    ) -> None:  # fmt: skip
         """Picks the variant and makes it ready, if `extents` says for which sizes; else calls do."""
         self._chooser = chooser
+        self._first_calls = first_calls
         self._loader, self._device = loader, loader.device
         self._signature = Signature(chooser.family, chooser.spec)
         self._lock = threading.RLock()
@@ -116,6 +149,7 @@ class Kernel:
         self._others: dict[Spec, Kernel] = {}
         self._bound: Choice | None = None
         if extents is not None:
+            first_calls.tune(chooser, self._device, extents, alignment)
             self._bound = self._choose(extents, alignment)
             self._code(self._bound.variant)
 
@@ -151,6 +185,49 @@ class Kernel:
     def why_for(self, shape: Any, **runtime_parameters: int) -> str:
         """Why an input of this shape gets that variant, in a sentence."""
         return self._choose(self._extents(shape, runtime_parameters)).why
+
+    def tune(self, problem: Any, seconds: float, runtime_parameters: Mapping[str, Any]) -> None:
+        """Tunes a problem now, unless it was: what `gen.tune` does, whose arguments these are.
+
+        Raises ArgumentError for an array where a spec has several inputs: a shape says what is meant.
+        """
+        first, *others = self._signature.inputs
+        alignment = WIDEST
+        if isinstance(problem, int | tuple | list):
+            extents = self._extents(problem, runtime_parameters)
+        elif others:
+            rule, next_step = "must be the shape of its first input", f"{self.spec} has several inputs"
+            raise ArgumentError("A problem", rule, type(problem).__name__, next_step=next_step)
+        else:
+            given = {first.name: read(first.name, problem)}
+            stated = self._signature.checked_runtime_parameters(dict(runtime_parameters))
+            extents, _ = self._signature.check(given, stated)
+            if given[first.name].kind is not Kind.NUMPY:  # of which calls make a copy that lies where it should
+                alignment = self._signature.alignment(given)
+        FirstCalls(self._first_calls.home, seconds).tune(self._chooser, self._device, extents, alignment)
+
+    def planned(self, shape: Shape, dtype: np.dtype[Any], runtime_parameters: Mapping[str, int]) -> Planned:
+        """What a call with one dense input launches. Raises GenError if it takes no such input."""
+        (operand,) = self._signature.inputs
+        parameters = self._signature.checked_runtime_parameters(dict(runtime_parameters))
+        strides = dense_strides(shape, dtype.itemsize)
+        address = ALIGNMENT + WIDEST  # aligned to as much as XLA says, and to no more
+        given = Given(Kind.OTHER, address, shape, strides, dtype, True, self._device.index, None, None)
+        entered = self._device.enter()
+        try:
+            ready = self._find_ready({operand.name: given}, parameters)
+        finally:
+            self._device.leave(entered)
+        outputs = [x.name for x in self._signature.outputs]
+        results = tuple(ready.results[name] for name in outputs)
+        return Planned((operand.name, *outputs), results, ready.scratch, ready.planned, self._code(ready.variant))
+
+    def driver_functions(self) -> DriverFunctions:
+        """What a program needs that launches without Python. Raises DeviceError where there is no driver."""
+        functions = self._device.driver_functions()
+        if functions is None:
+            raise DeviceError(self._device.name, "has no driver whose functions a program could call")
+        return functions
 
     def __repr__(self) -> str:
         what = self._chooser.name if self._bound is None else self._bound.variant.name
@@ -205,7 +282,7 @@ class Kernel:
             return self
         with self._lock:
             if spec not in self._others:
-                self._others[spec] = Kernel(self._chooser.of(spec), self._loader)
+                self._others[spec] = Kernel(self._chooser.of(spec), self._loader, self._first_calls)
             return self._others[spec]
 
     def _run_in_place(
@@ -215,17 +292,21 @@ class Kernel:
         values: Mapping[str, bytes],
         chosen: int | None,
     ) -> list[Any]:
-        ready = self._find_ready(given, runtime_parameters)
+        ready = self._find_ready(given, runtime_parameters, chosen)
         self._signature.check_overlap(given)
         stream = self._stream(given, chosen)
         self._remember(ready, given, runtime_parameters)
         first = given[self._signature.inputs[0].name]
+        brought = set(given)
         for operand in self._signature.outputs:
             if operand.name not in given:
                 shape, dtype = ready.results[operand.name]
                 given[operand.name] = make(first, shape, dtype, self._device, stream, chosen is not None)
         self._launch(ready, {name: one.address for name, one in given.items()}, values, stream)
-        return [given[x.name].array for x in self._signature.outputs or self._signature.inputs if x.role != "in"]
+        if any(one.kept is not None for one in given.values()) and not self._device.capture_of(stream):
+            self._device.synchronize(stream)  # their owners may reuse the memory once the capsules are gone
+        returned = [x.name for x in self._signature.outputs or self._signature.inputs if x.role != "in"]
+        return [given[x].array if x in brought else adopted(first, given[x].array) for x in returned]
 
     def _run_on_host_arrays(
         self, given: dict[str, Given], runtime_parameters: Mapping[str, int], values: Mapping[str, bytes], stream: int
@@ -241,7 +322,8 @@ class Kernel:
                 shape, dtype = results[operand.name]
                 content[operand.name] = np.empty(shape, dtype)
             else:  # not `ascontiguousarray`, which gives arrays without axes one
-                array = given[operand.name].array
+                array = given[operand.name].host
+                assert array is not None
                 content[operand.name] = np.asarray(as_bytes(array), order="C").view(array.dtype)
         memory = {name: self._device.allocate(array.nbytes) for name, array in content.items()}
         dense = {
@@ -263,9 +345,14 @@ class Kernel:
             raise
         for operand in changed:
             if operand.name in given:
-                as_bytes(given[operand.name].array)[...] = as_bytes(content[operand.name])
+                target = given[operand.name].host
+                assert target is not None
+                as_bytes(target)[...] = as_bytes(content[operand.name])
         made = [x for x in changed if x.role == "out"] or changed
-        return [given[x.name].array if x.name in given else content[x.name][()] for x in made]
+        first = given[self._signature.inputs[0].name]
+        return [
+            given[x.name].array if x.name in given else adopted_on_host(first, content[x.name]) for x in made
+        ]  # fmt: skip
 
     def _launch(
         self, ready: Ready, addresses: dict[str, int], values: Mapping[str, bytes], stream: int
@@ -333,7 +420,10 @@ class Kernel:
                 self._device.wait(stream, other)
         return stream
 
-    def _find_ready(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> Ready:
+    def _find_ready(
+        self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int], chosen: int | None = None
+    ) -> Ready:
+        """The call as it is made ready; `chosen` is the stream that the caller names."""
         key: tuple[Place | int, ...] = tuple(
             [None if (g := given.get(x.name)) is None else _place(g) for x in self._signature.arrays]
         )
@@ -341,7 +431,7 @@ class Kernel:
         ready = self._ready.get(key)
         if ready is None:
             with self._lock:
-                ready = self._make_ready(given, runtime_parameters)
+                ready = self._make_ready(given, runtime_parameters, chosen)
                 if len(self._ready) >= MOST_SHAPES:
                     self._ready.clear()
                     if self._launcher is not None:
@@ -349,9 +439,19 @@ class Kernel:
                 self._ready[key] = ready
         return ready
 
-    def _make_ready(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> Ready:
+    def _make_ready(
+        self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int], chosen: int | None
+    ) -> Ready:  # fmt: skip
         extents, results = self._signature.check(given, runtime_parameters)
-        made = self._choose(extents, self._signature.alignment(given)).variant
+        alignment = self._signature.alignment(given)
+        if self._bound is None:
+            first = given[self._signature.inputs[0].name]
+
+            def capturing() -> bool:
+                return bool(self._device.capture_of(chosen or stream_of(first) or LEGACY_STREAM))
+
+            self._first_calls.tune(self._chooser, self._device, extents, alignment, capturing)
+        made = self._choose(extents, alignment).variant
         sizes = {**extents, **self._device.limits.sizes()}
         plan = made.plan
         scratch = tuple(Needed(s.name, s.bytes.at(sizes), s.zeroed) for s in plan.scratch)
@@ -365,8 +465,7 @@ class Kernel:
 
     def _choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
         chooser = self._chooser
-        choice = self._bound or chooser.choose(extents, alignment)
-        choice = chooser.covering(choice, extents)
+        choice = chooser.covering(self._bound, extents) if self._bound else chooser.for_call(extents, alignment)
         if self._device.index >= 0:  # on the CPU run nothing is ever tuned
             chooser.say_once(choice)
         return choice

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gen.arch import DEFAULT_ARCH, Limits, known_device
 from gen.errors import ArgumentError, DeviceError, GenError, UnknownNameError
 from gen.families import FAMILIES, families
 from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
+from gen.gpu import device as gpus
 from gen.gpu.device import Device
 from gen.paths import cache_home, output_home
-from gen.runtime.dispatch import Chooser, family_and_spec, winners_of
+from gen.runtime.dispatch import Choice, Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
-from gen.runtime.loader import Loader
+from gen.runtime.loader import Loader, text_of
+from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
 
 CPU = "cpu"
@@ -30,6 +34,7 @@ def load(
     shape: int | tuple[int, ...] | None = None,
     device: int | str | Device | None = None,
     home: Path | str | None = None,
+    tune: float | str | None = None,
     **runtime_parameters: int,
 ) -> Kernel:
     """Loads the kernel for a spec: the one that was tuned for this device, else base.
@@ -41,30 +46,113 @@ def load(
         device: a GPU by number, or opened; "cpu" for the CPU run, which takes NumPy arrays and is slow; None for the
             one that $GEN_DEVICE names, else the first GPU.
         home: the folder of what gen wrote, `tuned.json` above all; where commands look if None.
+        tune: the time in which each problem is tuned at its first call, unless it was, or now with `shape`: seconds,
+            or a text such as `"2s"`. None: only within `gen.tuning`. See `gen.runtime.tuning`.
         **runtime_parameters: those of the calls, with `shape`: `steps=100` binds a stencil to many steps.
 
     Raises:
         UnknownNameError: there is no such spec.
         ShapeError: the spec takes no input of this shape.
+        ArgumentError: `tune` is no time.
         MissingToolError: the compiler is not installed.
         DeviceError: there is no such GPU.
     """
     folder = _folder(home)
-    try:
-        family, meant = family_and_spec(FAMILIES, spec, folder)
-    except UnknownNameError:  # those of other packages are found in the metadata of all, which are many files
-        family, meant = family_and_spec(families(), spec, folder)
+    family, meant = _meant(spec, folder)
+    budget = None if tune is None else seconds_of(tune)
     if shape is None and runtime_parameters:
         raise ArgumentError(next(iter(runtime_parameters)), "must come with shape: without one every call says it")
     if shape is None:
-        return kernel_of(family, meant, device, folder)
+        return kernel_of(family, meant, device, folder, tune=budget)
     extents = {**extents_of(family, meant, shape), **checked_runtime_parameters(family, meant, runtime_parameters)}
-    return kernel_of(family, meant, device, folder, extents)
+    return kernel_of(family, meant, device, folder, extents, tune=budget)
+
+
+def tune(
+    spec: Spec | str,
+    *problems: Any,
+    budget: float | str = "2s",
+    device: int | str | Device | None = None,
+    home: Path | str | None = None,
+    **runtime_parameters: int,
+) -> Kernel:
+    """Tunes problems of a spec now, in this process; those that were tuned before stay as they are.
+
+    Args:
+        spec: a spec, or its name.
+        *problems: for each, the shape of its first input or that array itself, whose strides and address count too.
+        budget: the time for each: seconds, or a text such as `"2s"`.
+        device: as in `load`.
+        home: as in `load`.
+        **runtime_parameters: those of all problems: `steps=100`.
+
+    Returns:
+        The kernel that `load` gives.
+
+    Raises:
+        GenError: what `load` raises; or `frozen` forbids it.
+    """
+    folder, seconds = _folder(home), seconds_of(budget)
+    family, meant = _meant(spec, folder)
+    kernel = kernel_of(family, meant, device, folder)
+    for problem in problems:
+        kernel.tune(problem, seconds, runtime_parameters)
+    return kernel
+
+
+def choose(
+    spec: Spec | str,
+    shape: int | tuple[int, ...],
+    *,
+    arch: str | None = None,
+    home: Path | str | None = None,
+    alignment: int = WIDEST,
+    **runtime_parameters: int,
+) -> Choice:
+    """What `load` would call at a shape, and why, without a GPU too: nothing is compiled.
+
+    Args:
+        spec: a spec, or its name.
+        shape: of the first input.
+        arch: `sm_90`, for a GPU of that architecture; None: for the first GPU, or where there is none for sm_90.
+        home: as in `load`.
+        alignment: the most bytes, up to 16, that divide the address of every array.
+        **runtime_parameters: those of the call: `steps=100`.
+
+    Returns:
+        The variant, whose `name` names it, the reason, and whether it was measured to be the fastest.
+
+    Raises:
+        UnknownNameError: there is no such spec or architecture.
+        ShapeError: the spec takes no input of this shape.
+    """
+    folder = _folder(home)
+    family, meant = _meant(spec, folder)
+    extents = {**extents_of(family, meant, shape), **checked_runtime_parameters(family, meant, runtime_parameters)}
+    return chooser_for(family, meant, folder, arch).for_call(extents, alignment)
+
+
+def chooser_for(family: Family[Any], spec: Spec, home: Path, arch: str | None = None) -> Chooser:
+    """What chooses for a GPU of an architecture, of which something is tuned if that is known; or for the first GPU."""
+    winners, found = winners_of(home), gpus.find_gpu() if arch is None else None
+    if found is not None:
+        return Chooser(family, spec, winners, found.name, found.limits, found.driver)
+    limits = Limits.of(arch or DEFAULT_ARCH)
+    known = known_device(limits.arch, {winner.device for winner in winners})
+    return Chooser(family, spec, winners, known or f"a GPU of {limits.arch}", limits)
+
+
+def _meant(spec: Spec | str, folder: Path) -> tuple[Family[Any], Spec]:
+    """A spec and its family. Raises UnknownNameError if there is none."""
+    try:
+        return family_and_spec(FAMILIES, spec, folder)
+    except UnknownNameError:  # those of other packages are found in the metadata of all, which are many files
+        return family_and_spec(families(), spec, folder)
 
 
 def kernel_of(
     family: Family[Any], spec: Spec, device: int | str | Device | None, home: Path,
-    extents: Extents | None = None, alignment: int = WIDEST,
+    extents: Extents | None = None, alignment: int = WIDEST, tune: float | None = None,
 ) -> Kernel:  # fmt: skip
     """The kernel that `load` gives, of a spec whose family is at hand; with extents bound to them.
 
@@ -75,11 +163,13 @@ def kernel_of(
         home: the folder of what gen wrote.
         extents: those of all calls; None: each picks its variant.
         alignment: the most bytes, up to 16, that divide the address of every array of such a call.
+        tune: seconds in which each problem is tuned at its first call; None: only within `gen.tuning`.
     """
     loader = _loader(device, home)
     found = loader.device
-    chooser = Chooser(family, spec, winners_of(home), found.name, found.limits, found.driver)
-    return Kernel(chooser, loader, extents, alignment)
+    kept = partial(text_of, folder=cache_home(home))
+    chooser = Chooser(family, spec, winners_of(home), found.name, found.limits, found.driver, kept)
+    return Kernel(chooser, loader, FirstCalls(home, tune), extents, alignment)
 
 
 def remember(spec: Spec, *, home: Path | str | None = None) -> str:
@@ -98,7 +188,7 @@ def remember(spec: Spec, *, home: Path | str | None = None) -> str:
     """
     folder, known = _folder(home), families()
     family, meant = family_and_spec(known, spec, folder)
-    write_down(folder, known, family, meant)
+    write_down(folder, family, meant)
     return family.name_of(meant)
 
 

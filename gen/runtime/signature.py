@@ -108,18 +108,22 @@ class Signature:
         return outs
 
     def check_kinds(self, given: Mapping[str, Given], device: Device) -> bool:
-        """Whether all are NumPy's. Raises ArgumentError where some are, or one cannot be written or reached."""
-        host = [one.kind is Kind.NUMPY for one in given.values()]
+        """Whether all are on the host. Raises ArgumentError where some are, or one cannot be written or reached."""
+        host = [one.host is not None for one in given.values()]
         for operand in self.arrays:
             one = given.get(operand.name)
             if one is None:
                 continue
+            if one.kind is Kind.HOST and device.index >= 0:
+                rule = "must be a NumPy array or lie on a GPU"
+                next_step = 'Move it there, or take the CPU run: gen.load(..., device="cpu"), or GEN_DEVICE=cpu'
+                raise ArgumentError(operand.name, rule, one.described, next_step=next_step)
             if operand.role != "in" and not one.writable:
                 raise ArgumentError(operand.name, "must be writable", "a read-only array")
             if any(host):
                 if not all(host):
-                    first = given[self.inputs[0].name].kind
-                    others = next(x for x in given if (given[x].kind is Kind.NUMPY) != (first is Kind.NUMPY))
+                    first = given[self.inputs[0].name]
+                    others = next(x for x in given if (given[x].host is None) != (first.host is None))
                     rule = f"must be where {self.inputs[0].name} is: NumPy arrays and arrays on a GPU do not mix"
                     raise ArgumentError(others, rule, given[others].kind.value)
                 continue
@@ -175,7 +179,7 @@ class Signature:
 
 
 def _layout(operand: Operand, given: Given) -> Layout:
-    if given.kind is Kind.NUMPY:  # what kernels read and write then is a dense copy, whatever the strides
+    if given.host is not None:  # what kernels read and write then is a dense copy, whatever the strides
         if operand.role != "in" and lies_on_itself(given):
             rule = "must have elements that do not overlap each other"
             raise ShapeError(operand.name, rule, f"strides {given.strides}", next_step=PASS_ANOTHER)

@@ -46,7 +46,7 @@ def test_the_next_expected_variant_takes_what_the_first_does_not_without_a_warni
     tiny = extents(2, 1 << 19, 100)
     with caplog.at_level(logging.WARNING):
         taken = one.covering(one.choose(tiny), tiny)
-    assert taken.variant.algorithm.name == "stream"
+    assert taken.variant.algorithm.name == "shifted"
     assert "nothing is tuned" in taken.why
     assert not caplog.records
 
@@ -69,3 +69,17 @@ def test_a_winner_for_even_runs_serves_others_undivided_without_a_warning(caplog
     assert taken.variant.name == name.replace("_even", "")
     assert taken.why.startswith(f"like {name}, which cannot take these sizes: the 128 threads")
     assert not caplog.records
+
+
+@pytest.mark.parametrize("shape", [(0, 12303), (0, 5), (0, 2**20), (0, 0)])
+def test_rows_of_which_there_are_none_get_a_variant(shape: tuple[int, int]) -> None:
+    reduction, spec = find_family(FAMILIES, "reduction"), gen.reduction("sum", axis=1)
+    sizes = extents_of(reduction, spec, shape)
+    assert Chooser(reduction, spec, (), "Some GPU", H100).choose(sizes).variant.spec == spec
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(0, 0), (0, 5), (5, 0), (0, 4096)])
+@pytest.mark.parametrize("steps", [0, 1, 100])
+def test_stencils_without_cells_get_a_variant(rows: int, cols: int, steps: int) -> None:
+    one = chooser(gen.stencil(gen.star(2, 1)))
+    assert one.choose(extents(rows, cols, steps)).variant.spec == one.spec

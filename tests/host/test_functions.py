@@ -62,15 +62,15 @@ def test_axes_that_mean_the_same_share_a_kernel(ndim: int, monkeypatch: pytest.M
         specs.append(spec)
         return lambda *_arguments, **_named: None
 
-    monkeypatch.setattr(functions, "_kernel", loaded)
-    functions._reduction.cache_clear()
+    monkeypatch.setattr(functions, "loaded", loaded)
+    functions._kernels.clear()
     array = np.ones((2,) * ndim, np.float32)
     every: list[Any] = [None, tuple(range(ndim)), list(range(-ndim, 0))]
     for axes in every:
         gen.sum(array, axis=axes, device="cpu")
     for axis in (ndim - 1, -1):
         gen.max(array, axis=axis, device="cpu")
-    functions._reduction.cache_clear()
+    functions._kernels.clear()
     assert [spec.axis for spec in specs[:3]] == [None] * 3
     assert len(set(specs[3:])) == 1
     assert specs[3].axis == (None if ndim == 1 else (-1,))  # the last axis, of however many
@@ -162,12 +162,12 @@ def test_wrong_arguments_are_named(name: str, arguments: tuple[Any, ...], named:
 
 
 def test_an_environment_variable_names_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    functions._reduction.cache_clear()
-    functions._kernel.cache_clear()
+    functions._kernels.clear()
+    functions.loaded.cache_clear()
     monkeypatch.setenv("GEN_DEVICE", "cpu")
     assert gen.sum(np.ones(5, np.float32)) == 5
-    functions._kernel.cache_clear()
+    functions.loaded.cache_clear()
     monkeypatch.setenv("GEN_DEVICE", "first")
     with pytest.raises(GenError, match=r"\$GEN_DEVICE must be the number of a GPU"):
         gen.load(gen.reduction("sum"))
-    functions._reduction.cache_clear()
+    functions._kernels.clear()

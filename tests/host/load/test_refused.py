@@ -89,11 +89,17 @@ def test_an_output_that_does_not_fit(backend: FakeDevice) -> None:
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ([1, 2], r"out\[0\] must be a NumPy array or have __cuda_array_interface__ \(got builtins.int\). Pass"),
-        ((np.zeros(()), "b"), r"out\[1\] must be a NumPy array or have __cuda_array_interface__ \(got builtins.str\)"),
+        (
+            [1, 2],
+            r"out\[0\] must be a NumPy array or have __cuda_array_interface__ or __dlpack__ \(got builtins.int\). Pass",
+        ),
+        (
+            (np.zeros(()), "b"),
+            r"out\[1\] must be a NumPy array or have __cuda_array_interface__ or __dlpack__ \(got builtins.str\)",
+        ),
         ((), r"out must be as many arrays as there are outputs: out \(got 0\). Pass them in this order, or no out="),
         ([np.zeros(()), np.zeros(())], r"out must be as many arrays as there are outputs: out \(got 2\). Pass them"),
-        (3, r"out must be a NumPy array or have __cuda_array_interface__ \(got builtins.int\)"),
+        (3, r"out must be a NumPy array or have __cuda_array_interface__ or __dlpack__ \(got builtins.int\)"),
     ],
 )
 def test_an_output_that_is_no_array_or_one_too_many(backend: FakeDevice, out: Any, message: str) -> None:
