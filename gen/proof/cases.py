@@ -16,7 +16,7 @@ from gen.arch import DEFAULT_ARCH, Limits
 from gen.dtypes import C64, F32, F64, DType
 from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Extents, Family, Layout, Spec, Variant
-from gen.families.extents import shape_of
+from gen.families.extents import shape_of, told_extents
 
 DEVICE = Limits.of(DEFAULT_ARCH)  # that is played on the CPU
 MULTIPROCESSOR_COUNTS = (1, 2, 3, DEVICE.multiprocessors)  # few make grid-stride loops go round
@@ -138,7 +138,7 @@ class Case:
     sampled: bool = False
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name} {extent}" for name, extent in self.extents.items())
+        sizes = ", ".join(f"{name} {extent}" for name, extent in told_extents(self.extents).items())
         device = f"{self.multiprocessors} multiprocessors" + ("; chosen blocks only" if self.sampled else "")
         return f"{sizes}; {self.content.value} seed {self.seed}; offset {self.offset}; {device}"
 

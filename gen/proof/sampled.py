@@ -49,7 +49,7 @@ WHOLE = 256  # blocks: a launch of as many runs whole
 RANDOM_BLOCKS = 4
 # What a thread may do: with its share of a large grid, each access to other pages; and where it adds up the partial
 # results of a million blocks. And all threads of a launch together.
-STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 13, 1 << 21, 1 << 27
+STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 16, 1 << 21, 1 << 27
 STEPS_PER_WORD = 8  # that one block hands to another: questions, and what takes the answer
 STEPS_OF_WAITING = 1 << 16  # questions while the chosen blocks that hand something over read their shares
 
@@ -100,7 +100,9 @@ def _large(spec: Spec) -> Iterator[tuple[Extents, int]]:
         for operand in arrays:
             if operand.pitch:
                 last = operand.axes[-1]
-                pitches[operand.pitch] = (last if isinstance(last, int) else sizes[last]) + gap + len(pitches) * gap
+                length = last if isinstance(last, int) else sizes[last]
+                # Gaps no longer than rows: behind short ones they would be most of an array.
+                pitches[operand.pitch] = length + min(gap, length) * (len(pitches) + 1)
         return {**sizes, **pitches}
 
     # How often an axis counts: twice, where matrices are square.

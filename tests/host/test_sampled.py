@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from gen.families.probe import TileSpec
 from gen.families.reduction import Reduction, ReductionSpec, Shfl
 from gen.families.reduction.oracle import expected
 from gen.families.stencil import StencilSpec
+from gen.families.transpose import permutation
 from gen.proof.cases import Case, Content
 from gen.proof.failures import UNTOUCHED, WRONG, Failure
 from gen.proof.host import HostRunner
@@ -133,6 +135,28 @@ def test_rows_that_lie_far_apart_are_reduced_whole(algorithm: str, label: str, h
     assert proof.cases > 0
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "10_b32__packed_tpb256_u8_s2_ocol", "021_b8__packed_tpb512_u4_s2_ocol", "10_b64__skinny_rows_b4096_tpb128",
+        "10_b16__shift_tile_g32_c1_w8_a32_orow", "10_b32_in_place__swap_tile_v4_x32_s4",
+        "102_b16__row_copy_x16_tpb256_u2",
+    ],
+)  # fmt: skip
+def test_rows_of_transposes_that_lie_far_apart_are_moved_whole(name: str, host_runner: HostRunner) -> None:
+    made = find_variant(FAMILIES, f"transpose_{name}", {})
+    cases = tuple(far_cases(made.family, made.spec))
+    for case in cases:
+        layouts = made.family.layouts(made.spec, case.extents).values()
+        ends = [
+            sum((n - 1) * step for n, step in zip(o.shape, o.strides, strict=True)) // o.dtype.itemsize for o in layouts
+        ]
+        assert max(ends) > 2**33
+    (proof,) = prove(host_runner, [made], cases)
+    assert proof.failure is None, str(proof.failure)
+    assert proof.cases > 0
+
+
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize(("op", "axis"), [("sum", (0,)), ("max", (-1,)), ("var", (0, 2)), ("argmin", (1,))])
 def test_parts_of_a_reduction_are_those_of_the_whole(op: str, axis: tuple[int, ...], keepdims: bool) -> None:
@@ -186,6 +210,7 @@ def test_base_is_right_on_large_problems(family: Family[Any], spec: Spec, host_r
     assert max(proof.cases for proof in proofs) == len(cases)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     ["sum_f32__flags_tpb128_u1_v8_bpm8", "var_f64__flags_tpb512_u8_v16_bpm2", "minmax_i8__flags_tpb512_u8_v8_bpm1",
@@ -204,6 +229,7 @@ def test_a_block_that_waits_for_others_takes_those_that_do_not_run_for_done(
     assert proof.failure.kind == "hang"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tag", ["tpb128_u1_v4_bpm64", "tpb256_u2_v16_bpm64"])
 def test_many_blocks_and_a_last_one_that_has_nothing_to_do(host_runner: HostRunner, tag: str) -> None:
     """The first: more partial results than other blocks have steps. The second: vectors for all blocks but one."""
@@ -304,3 +330,15 @@ def test_an_array_that_is_changed_in_place(cache: Path, label: str, body: str, k
 def test_a_write_between_rows(cache: Path, label: str, width: str, kind: str) -> None:
     failure = tried(cache, f"rows_{label}", ADD_ROWS.replace("WIDTH", width), {**ROWS, "rows": ROWS["rows"] - 1})
     assert (failure.kind if failure else "") == kind, str(failure)
+
+
+@pytest.mark.parametrize("axes", [(1, 0), (2, 1, 3, 0), (0, 2, 1), (3, 0, 1, 2)])
+def test_gaps_behind_short_rows_do_not_make_an_array_much_larger(axes: tuple[int, ...]) -> None:
+    """An array of terabytes leaves no room for what the CPU run notes of each of its words."""
+    family, spec = find_family(FAMILIES, "transpose"), permutation(axes, "complex128")
+    cases = list(sampled_cases(family, spec))
+    assert cases
+    for case in cases:
+        for layout in family.layouts(spec, case.extents).values():
+            span = sum((extent - 1) * stride for extent, stride in zip(layout.shape, layout.strides, strict=True))
+            assert span <= 4 * prod(layout.shape) * layout.dtype.itemsize

@@ -18,7 +18,8 @@ Index thread_at(int number) {
 
 void make_ready(Block& block, Thread& thread) {
   thread.state = State::kReady;
-  block.queue[(block.first + block.count) % run.thread_count] = &thread;
+  const int place = block.first + block.count;
+  block.queue[place < run.thread_count ? place : place - run.thread_count] = &thread;
   ++block.count;
 }
 

@@ -129,7 +129,7 @@ Outcome run_block(Block& block) {
       const int idle = block.idle;
       if (idle >= block.count) return Outcome::kWaiting;
       run.current = block.queue[block.first];
-      block.first = (block.first + 1) % run.thread_count;
+      if (++block.first == run.thread_count) block.first = 0;
       --block.count;
       const uint64_t steps = run.current->steps;
       switch_context(run.scheduler, run.current->context);

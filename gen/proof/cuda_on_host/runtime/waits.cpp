@@ -58,6 +58,15 @@ bool is_shuffle(Collective kind) { return kind >= Collective::kShuffle && kind <
 bool is_vote(Collective kind) { return kind >= Collective::kBallot && kind <= Collective::kAll; }
 bool is_match(Collective kind) { return kind == Collective::kMatchAny || kind == Collective::kMatchAll; }
 
+// Up to 8 bytes, mostly a word.
+inline void copy(void* to, const void* from, int bytes) {
+  if (bytes == 4) {
+    memcpy(to, from, 4);
+  } else if (bytes > 0) {
+    memcpy(to, from, bytes);
+  }
+}
+
 uint32_t word(const Waiting& waiting) {
   uint32_t value;
   memcpy(&value, waiting.brought, sizeof value);
@@ -116,7 +125,7 @@ void undefined(Thread& thread) {
 }
 
 // Hands every lane of the mask its result. All have come.
-void complete(Thread* warp, Collective kind, uint32_t mask) {
+[[gnu::noinline]] void complete(Thread* warp, Collective kind, uint32_t mask) {
   const auto each = [&](auto&& act) {
     for (uint32_t left = mask; left != 0; left &= left - 1) act(__builtin_ctz(left), warp[__builtin_ctz(left)].waiting);
   };
@@ -124,7 +133,7 @@ void complete(Thread* warp, Collective kind, uint32_t mask) {
   if (is_shuffle(kind)) {
     return each([&](int lane, Waiting& w) {
       if (mask >> w.source & 1) {
-        memcpy(w.received, warp[w.source].waiting.brought, w.bytes);
+        copy(w.received, warp[w.source].waiting.brought, w.bytes);
       } else {
         undefined(warp[lane]);
       }
@@ -152,6 +161,15 @@ void complete(Thread* warp, Collective kind, uint32_t mask) {
 bool together(const Thread& one, const Thread& other) {
   const bool same_size = (one.waiting.bytes > 4) == (other.waiting.bytes > 4);
   return one.waiting.mask == other.waiting.mask && one.waiting.kind == other.waiting.kind && same_size;
+}
+
+// A function of its own, as `complete` is: what lies in the frame of `collective` every waiting thread keeps on its
+// stack, and the caches hold few lines of a thousand stacks.
+[[noreturn, gnu::noinline]] void refuse_mask(Collective kind, unsigned mask, const void* pc) {
+  char text[sizeof Fault::text];
+  snprintf(text, sizeof text, "the mask 0x%08x of %s does not name the calling lane %d", mask, name(kind),
+           run.current->lane());
+  fail(Kind::kAbsentLane, pc, text);
 }
 
 // Names a lane that the current thread waits for, and which waits for others elsewhere.
@@ -198,28 +216,25 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
   void* pc = __builtin_return_address(0);
   Thread& me = *run.current;
   step(pc, kWaitSteps);
-  char text[sizeof Fault::text];
-  if ((mask >> me.lane() & 1) == 0) {
-    snprintf(text, sizeof text, "the mask 0x%08x of %s does not name the calling lane %d", mask, name(kind), me.lane());
-    fail(Kind::kAbsentLane, pc, text);
-  }
+  if ((mask >> me.lane() & 1) == 0) [[unlikely]]
+    refuse_mask(kind, mask, pc);
   me.wait_pc = pc;
   me.waiting.kind = kind;
   me.waiting.source = source;
   me.waiting.bytes = bytes;
   me.waiting.mask = mask;
-  if (bytes > 0) memcpy(me.waiting.brought, value, bytes);
+  copy(me.waiting.brought, value, bytes);
 
   Thread* warp = run.block->threads.data() + me.warp() * kWarp;
   const int lanes = run.thread_count - me.warp() * kWarp;
-  uint32_t present = 1u << me.lane();
-  for (uint32_t left = mask & ~present; left != 0; left &= left - 1) {
-    const int lane = __builtin_ctz(left);
+  uint32_t absent = mask & ~(1u << me.lane());
+  while (absent != 0) {
+    const int lane = 31 - __builtin_clz(absent);  // lanes mostly come in ascending order: one that did not is found soon
     // A lane that waits elsewhere may come here later.
-    const bool here = lane < lanes && warp[lane].state == State::kAtCollective && together(me, warp[lane]);
-    present |= uint32_t(here) << lane;
+    if (lane >= lanes || warp[lane].state != State::kAtCollective || !together(me, warp[lane])) break;
+    absent ^= 1u << lane;
   }
-  if (present == mask) {
+  if (absent == 0) {
     ++run.changes;
     complete(warp, kind, mask);
     for (uint32_t left = mask & ~(1u << me.lane()); left != 0; left &= left - 1)
@@ -227,7 +242,7 @@ CUDA_ON_HOST_EXPORT void collective(Collective kind, unsigned mask, int source, 
   } else {
     wait(State::kAtCollective, pc);
   }
-  if (bytes > 0) memcpy(value, me.waiting.received, bytes);
+  copy(value, me.waiting.received, bytes);
 }
 
 CUDA_ON_HOST_EXPORT int block_barrier(int line, int site, int predicate) {
