@@ -5,7 +5,7 @@ PYTHONS = python3 python3.13 python3.12 python3.11
 SUITS = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup generate tune types test test-all test-gpu sanitize bench check clean
+.PHONY: help setup generate tune types test test-all test-gpu sanitize bench docs check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,17 +36,20 @@ sanitize: .venv/installed ## run every algorithm under compute-sanitizer, on a G
 bench: .venv/installed ## time gen itself, on any machine
 	.venv/bin/python bench/host.py
 
-check: .venv/installed ## all that a change must pass: format, lint, layers, types, out/ up to date, all tests
+docs: .venv/installed ## make the pages of docs/ HTML, in docs/_build
+	.venv/bin/sphinx-build -W --keep-going -q -b html docs docs/_build
+
+check: .venv/installed ## all that a change must pass: format, lint, layers, types, out/ up to date, docs, all tests
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/gen generate --check
-	@$(MAKE) -j 2 types test-all # mypy takes half a minute of one core: beside the tests none is idle
+	@$(MAKE) -j 2 types docs test-all # mypy takes half a minute of one core: beside the tests none is idle
 
 clean: ## remove what these targets made: .venv and caches
 	@[ Makefile -ef '$(firstword $(MAKEFILE_LIST))' ] || { echo "Run make clean in gen's own folder." >&2; exit 1; }
 	@[ ! -e .venv/made-by-make ] || rm -rf .venv
-	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache out/.cache
+	rm -rf docs/_build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache out/.cache
 	@for folder in $(wildcard gen tests bench); do \
 	  find $$folder -name __pycache__ -type d -prune -exec rm -rf {} +; \
 	done
@@ -66,5 +69,5 @@ clean: ## remove what these targets made: .venv and caches
 	@! nvidia-smi >/dev/null 2>&1 || .venv/bin/python -m pip install --quiet --disable-pip-version-check nvidia-ml-py
 	@! nvidia-smi >/dev/null 2>&1 || ! nvcc --version >/dev/null 2>&1 || \
 	  .venv/bin/python -m pip install --quiet --disable-pip-version-check pycuda || \
-	  echo "PyCUDA cannot be built here: cuda-core loads and times kernels instead, as gen doctor says." >&2
+	  echo "PyCUDA cannot be built here: cuda-bindings loads and times kernels instead, as gen doctor says." >&2
 	@touch $@

@@ -1,0 +1,17 @@
+"""How Sphinx makes the pages of this folder HTML: `make docs`."""
+
+from __future__ import annotations
+
+import gen
+
+project = "gen"
+author = "gen contributors"
+release = gen.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = f"gen {release}"
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
+suppress_warnings = ["myst.xref_missing"]  # links to files of the repository; tests/host/test_docs.py checks them
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
