@@ -136,7 +136,7 @@ def _repeat(launch: Launch, times: int) -> None:
 
 
 def table(content: Mapping[str, Any]) -> str:
-    """What the README shows of a file: over all cases, times over those of the variant that asks for nothing."""
+    """What docs/benchmarks.md shows of a file: times over those of the variant that asks for nothing, of all cases."""
     meta = content["meta"]
     names = [" ".join(_tags(load, store)) for load, store in MODIFIERS[1:]]
     where = f"Measured on one {meta['device']} (driver {meta['driver']}), {meta['date']}, by `{meta['command']}`"

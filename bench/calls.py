@@ -1,9 +1,9 @@
 """What a call costs the host: `python bench/calls.py [--json FILE]`, on a GPU with torch and CuPy, or with `--stub`.
 
-Ours, torch, torch.compile, CuPy and CuPy's RawKernel are called in one process, with arrays so small that the GPU waits
-for the host. A time is that of the calls alone, in batches that fit into the driver's queue, with the GPU idle before
-each; the row holds the median of all batches, which take turns. Eight threads call on eight streams, a million calls
-are watched for memory that stays, and a process of its own loads a compiled kernel from the cache.
+Ours, torch, torch.compile, CuPy, CuPy's RawKernel and JAX are called in one process, with arrays so small that the GPU
+waits for the host. A time is that of the calls alone, in batches that fit into the driver's queue, with the GPU idle
+before each; the row holds the median of all batches, which take turns. Eight threads call on eight streams, a million
+calls are watched for memory that stays, and a process of its own loads a compiled kernel from the cache.
 
 With `--stub` nothing but ours is called, on a stand-in for the driver: what remains is our own share.
 """
@@ -72,7 +72,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """A spec at a shape, and what others call it: `spec` for `gen.load`, functions of a library's module and array."""
+    """A spec at a shape, and what others call it: `spec` for `gen.load`, functions of a library's module and array.
+
+    `function` is one of `gen`, `gen.torch` and `gen.jax` alike.
+    """
 
     name: str
     spec: Any
@@ -81,6 +84,8 @@ class Case:
     torch: Callable[[Any, Any], Any]
     torch_out: Callable[[Any, Any, Any], Any]
     cupy: Callable[[Any, Any], Any]
+    jax: Callable[[Any, Any], Any]
+    function: Callable[[Any, Any], Any]
 
 
 def cases() -> tuple[Case, ...]:
@@ -89,18 +94,22 @@ def cases() -> tuple[Case, ...]:
         Case(
             "sum of 2^12", "reduction_sum_f32", (4096,), (),
             lambda _, x: x.sum(), lambda t, x, out: t.sum(x, 0, out=out), lambda _, x: x.sum(),
+            lambda j, x: j.sum(x), lambda g, x: g.sum(x),
         ),
         Case(
             "sum of 2^20", "reduction_sum_f32", (2**20,), (),
             lambda _, x: x.sum(), lambda t, x, out: t.sum(x, 0, out=out), lambda _, x: x.sum(),
+            lambda j, x: j.sum(x), lambda g, x: g.sum(x),
         ),
         Case(
             "row sums of 512 x 128", gen.reduction("sum", "f32", axis=1), (512, 128), (512,),
             lambda _, x: x.sum(1), lambda t, x, out: t.sum(x, 1, out=out), lambda _, x: x.sum(1),
+            lambda j, x: j.sum(x, axis=1), lambda g, x: g.sum(x, axis=1),
         ),
         Case(
             "transpose of 256 x 256", "transpose_10_b32", (256, 256), (256, 256),
             lambda _, x: x.t().contiguous(), lambda _, x, out: out.copy_(x.t()), lambda c, x: c.ascontiguousarray(x.T),
+            lambda j, x: j.transpose(x), lambda g, x: g.matrix_transpose(x),
         ),
     )  # fmt: skip
 
@@ -111,6 +120,7 @@ class Libraries:
 
     torch: Any
     cupy: Any
+    jax: Any
     wait: Callable[[], object]
 
     def arrays(self, shape: Sequence[int]) -> Any:
@@ -144,6 +154,26 @@ def calls_of(case: Case, libraries: Libraries, device: Any) -> Iterator[tuple[st
         yield f"torch {case.name}: out=", lambda: case.torch_out(torch, x, out)
         yield f"torch.compile {case.name}", lambda: compiled(x)
         yield f"torch.empty for {case.name}", lambda: libraries.arrays(case.out)
+        yield from _in_frameworks(case, libraries, x)
+
+
+def _in_frameworks(case: Case, libraries: Libraries, x: Any) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Our functions as they are called in models: of torch, recorded or compiled, and of JAX, compiled."""
+    torch, jax = libraries.torch, libraries.jax
+    operators = importlib.import_module("gen.torch")
+    recorded = x.clone().requires_grad_()
+    compiled = torch.compile(lambda a: case.function(operators, a), fullgraph=True)
+    with torch.inference_mode():
+        compiled(x)
+    yield f"gen {case.name}: function", lambda: case.function(gen, x)
+    yield f"gen {case.name}: gen.torch", lambda: case.function(operators, x)
+    yield f"gen {case.name}: gen.torch, recording gradients", lambda: case.function(operators, recorded)
+    yield f"gen {case.name}: gen.torch in torch.compile", lambda: compiled(x)
+    if jax is not None:
+        programs, z = importlib.import_module("gen.jax"), jax.numpy.zeros(case.shape, "float32")
+        ours, theirs = jax.jit(lambda a: case.function(programs, a)), jax.jit(lambda a: case.jax(jax.numpy, a))
+        yield f"gen {case.name}: gen.jax in jax.jit", lambda: ours(z)
+        yield f"jax.jit {case.name}", lambda: theirs(z)
 
 
 def batch_us(call: Callable[[], object], wait: Callable[[], object], count: int = BATCH) -> float:
@@ -320,12 +350,20 @@ def opened(device: Any) -> tuple[Libraries, Any]:
     if "--stub" in sys.argv:
         return stand_in()
     torch = importlib.import_module("torch")
-    try:
-        cupy = importlib.import_module("cupy")
-    except ImportError:
-        cupy = None
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    cupy, jax = (_imported(name) for name in ("cupy", "jax"))
     torch.zeros(1, device="cuda")
-    return Libraries(torch, cupy, torch.cuda.synchronize), device
+    if jax is not None and jax.default_backend() != "gpu":
+        jax = None
+    return Libraries(torch, cupy, jax, torch.cuda.synchronize), device
+
+
+def _imported(name: str) -> Any:
+    """A module; None where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
 
 
 def stand_in() -> tuple[Libraries, Any]:
@@ -363,7 +401,7 @@ def stand_in() -> tuple[Libraries, Any]:
             array: Any = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), tuple(shape), strides)
             return torch.Tensor(array, next(places))
 
-    return Apart(torch, None, lambda: None), device
+    return Apart(torch, None, None, lambda: None), device
 
 
 def restarted(stub: Path) -> int:
@@ -401,7 +439,7 @@ def main() -> int:
             "driver": gpu.driver}  # fmt: skip
     meta |= {
         f"{name} version": getattr(module, "__version__", "")
-        for name, module in (("torch", libraries.torch), ("CuPy", libraries.cupy))
+        for name, module in (("torch", libraries.torch), ("CuPy", libraries.cupy), ("JAX", libraries.jax))
     }
     rows: list[Row] = []
 

@@ -132,7 +132,7 @@ def bench(
     from gen.emit.folder import ELSEWHERE, check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
-    from gen.store.tuned import read_winners
+    from gen.store.tuned import all_winners
     from gen.tune.device import IsolatedDevice
 
     asked = find_peers(None if peers is None else peers.split(","), PEERS)
@@ -166,7 +166,7 @@ def bench(
     if json is not None:
         check_writable(json)
     home = home_of(out)
-    read_winners(home)  # gen.load would only warn, and all be measured untuned
+    all_winners(home)  # gen.load would only warn, and all be measured untuned
     end = None if budget is None else time.monotonic() + budget
     log = cache_home(home) / "bench.log"
     check_writable(log, ELSEWHERE)

@@ -152,7 +152,7 @@ SHORT = (
     ("readOffset", "readOffset11"),
     ("setRowReadCol", "setRowReadColPad"),
 )
-"""What the README shows: kernels that are steps from one to the next."""
+"""What docs/literature.md shows: kernels that are steps from one to the next."""
 
 
 def short(content: dict[str, Any], file: Path | None = None) -> str:

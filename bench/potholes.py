@@ -2,14 +2,13 @@
 
 On a GPU: what `gen.load` gives with nothing tuned at home, in turns with torch, torch.compile, and CuPy where torch is
 weak, from cold caches; results are checked as `gen compare` checks them. `--tune SECONDS` also times what tuning at the
-first call gives, or `gen tune` as long as there is no such call. Without a GPU, `--model` says what dispatch loses by
-the counted model, and `--explain FILE` what bounds the kernels that lost.
+first call gives. Without a GPU, `--model` says what dispatch loses by the counted model, and `--explain FILE` what
+bounds the kernels that lost.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import sys
 import time
@@ -44,7 +43,7 @@ from gen.families.reduction import ReductionSpec
 from gen.families.stencil import StencilSpec
 from gen.gpu.timing import Protocol
 from gen.paths import output_home
-from gen.runtime.load import kernel_of, load
+from gen.runtime.load import load
 from gen.workers import Report
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class Only:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Our own kernel, tuned: at its first call where gen has that, else from a folder of winners."""
+    """Our own kernel, tuned at its first call."""
 
     home: Path
     budget: str
@@ -143,18 +142,13 @@ class Tuned:
 
     def version(self) -> str:
         """How it was tuned."""
-        return "gen.load(tune=)" if tunes_at_first_call() else "gen tune"
+        return "gen.load(tune=)"
 
     def prepare(self, case: ComparisonCase, source: SharedArray, gpu: Any) -> Contender:
         """Loads it; tuning at the first call happens now."""
-        if tunes_at_first_call():
-            options: dict[str, Any] = {"tune": self.budget}
-            kernel = load(case.spec, device=gpu.backend, home=self.home, **options)
-            contender = ours(kernel, case, (source,), gpu)
-            contender.launch()
-            return contender
-        kernel = kernel_of(case.family, case.spec, gpu.backend, self.home, case.extents, case.alignment)
-        return replace(ours(kernel, case, (source,), gpu), note=kernel.variant)
+        contender = ours(load(case.spec, device=gpu.backend, home=self.home, tune=self.budget), case, (source,), gpu)
+        contender.launch()
+        return contender
 
 
 class _Checks(Checks):
@@ -185,11 +179,6 @@ def compare(
     comparison = _InTurn(ComparisonGpu(bench), case, caches, report, _Checks, short_hot_too=False)
     comparison.turns = home
     comparison.run(peers, home, tuned_seconds)
-
-
-def tunes_at_first_call() -> bool:
-    """Whether `gen.load` takes a budget for it."""
-    return "tune" in inspect.signature(load).parameters
 
 
 def cupy_wanted(case: ComparisonCase) -> bool:
@@ -295,9 +284,8 @@ def resumed(path: Path | None, meta: Mapping[str, Any]) -> Results:
 
 
 def measure(
-    comparisons: Comparisons, cases: Sequence[RandomCase], results: Results, seconds: float, ahead: Ahead,
-    tune: Callable[[ComparisonCase], float] | None = None,
-) -> None:  # fmt: skip
+    comparisons: Comparisons, cases: Sequence[RandomCase], results: Results, seconds: float, ahead: Ahead
+) -> None:
     """Measures and prints one case after another until the time is over; what a case throws is a row of it.
 
     Args:
@@ -306,7 +294,6 @@ def measure(
         results: takes the rows.
         seconds: after which no case begins.
         ahead: what compiles for torch.
-        tune: tunes a case first.
     """
     start, every = time.monotonic(), comparisons.peers
     done = {(row.family, row.case) for row in results.rows}
@@ -321,8 +308,6 @@ def measure(
         ahead.announce(left[place + 1 :])
         comparisons.peers = tuple(peer for peer in every if not (reason and peer.name == TorchCompile.name))
         try:
-            if tune is not None:
-                tune(case)
             rows = comparisons.rows(case)
         except GenError as error:
             rows = [Row(case.family.name, case.name, OURS, Protocol.COLD.value, note=f"{FAILED}{said(error)}")]
@@ -413,7 +398,6 @@ def _figures(rows: Sequence[Pothole]) -> str:
 def on_gpu(options: argparse.Namespace) -> int:
     """Measures."""
     need_gpu("python -m bench.potholes")
-    from bench.run import tuning
     from gen.tune.device import IsolatedDevice
 
     start = time.monotonic()
@@ -435,14 +419,6 @@ def on_gpu(options: argparse.Namespace) -> int:
         with turn(home):  # calibration is timed too
             device = opened.enter_context(IsolatedDevice(LibrariesFactory(0, home, home / "log", home, calibrate=True)))
         comparisons = Comparisons(device, asked, Protocol.COLD, home, compare)
-        tune: Callable[[ComparisonCase], float] | None = None
-        if options.tune is not None and not tunes_at_first_call():
-            tuned = opened.enter_context(tuning(device, FAMILIES, tuned_home, options.tune))
-
-            def tune(case: ComparisonCase) -> float:
-                with turn(home):
-                    return tuned(case)
-
         meta: dict[str, Any] = {
             "seed": options.seed, "device": device.name, "driver": device.driver, "date": date.today().isoformat(),
             "command": as_called("python -m bench.potholes"), "gen": origin(), "versions": comparisons.versions,
@@ -459,7 +435,7 @@ def on_gpu(options: argparse.Namespace) -> int:
             }
             results.rows = [row for row in results.rows if row.case not in lost or row.tuned_us is not None]
             cases = tuple(case for case in cases if case.name in lost)
-        measure(comparisons, cases, results, options.seconds - (time.monotonic() - start), ahead, tune)
+        measure(comparisons, cases, results, options.seconds - (time.monotonic() - start), ahead)
         limits = device.limits
         if options.json is not None:
             logs = [

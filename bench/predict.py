@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def sentence(content: Mapping[str, Any]) -> str:
-    """What the README says of the results in a file."""
+    """What docs/literature.md says of the results in a file."""
     spaces_of = Counter(row["spec"].partition("_")[0] for row in content["spaces"])
     lowest: dict[str, Mapping[str, Any]] = {}
     for row in content["spaces"]:

@@ -233,7 +233,7 @@ def text_of(rows: Sequence[Row], device: TuningDevice, compiler: Nvrtc, copy: fl
 
 
 def table(content: dict[str, Any]) -> str:
-    """The README's lines about such a file."""
+    """The lines of docs/tuning.md about such a file."""
     meta = content["meta"]
     measured = (
         f"Measured on one {meta['device']} (driver {meta['driver']}), {meta['date']}, by `{meta['command']}`; copy "

@@ -101,7 +101,7 @@ def full(results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    """What stands in the README: a line a family, the losses in short, and when and where all of it was measured."""
+    """What stands in docs/benchmarks.md: a line a family, the losses in short, when and where it was measured."""
     all_lines = lines(results)
     if not all_lines:
         return "Nothing is measured yet.\n"

@@ -126,7 +126,7 @@ def compile_rate(wanted: Sequence[Problem], compiler: Nvrtc) -> tuple[float, int
 
 
 def table(content: dict[str, Any], winners: Sequence[tuned.Winner]) -> str:
-    """What stands in the README: how fast tuning was, by a file of results, and the winners that came with gen."""
+    """What stands in docs/tuning.md: how fast tuning was, by a file of results, and the winners that came with gen."""
     meta = content["meta"]
     device, day, command = meta["calibration"]["device"], meta["date"], meta["command"]
     lines = [

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 
 
+@pytest.mark.exhaustive
 def test_every_way_to_call_is_timed_without_a_gpu(tmp_path: Path) -> None:
     file = tmp_path / "calls.json"
     command = [sys.executable, "bench/calls.py", "--stub", "--rounds", "1", "--many", "3000", "--json", str(file)]

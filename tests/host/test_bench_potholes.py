@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gen.compare import comparison
 from gen.compare.comparison import Step
 from gen.compare.process import Comparisons
 from gen.compare.row import OURS, WRONG, Row
-from gen.errors import GenError, RunError, StoreError
+from gen.errors import GenError, StoreError
 from gen.gpu.timing import Protocol
 from tests import fake_libraries
 from tests.fake_comparison import FakeGpu
@@ -57,18 +58,6 @@ def test_what_one_case_does_to_the_process_costs_that_case_alone() -> None:
     assert by_case[CASES[2].name].peer == "torch.compile"
     assert "crashed" in by_case[CASES[2].name].notes["torch"]
     assert by_case[CASES[3].name].untuned_us == 1.0
-
-
-def test_a_case_that_cannot_be_tuned_is_a_row() -> None:
-    def tune(case: Any) -> float:
-        if case == CASES[0]:
-            raise RunError("base", "is wrong")
-        return 1.0
-
-    results = Results(dict(META), [])
-    run(FakeProcess(), results, tune=tune)
-    assert "base is wrong" in results.rows[0].notes[OURS]
-    assert results.rows[1].untuned_us == 1.0
 
 
 def test_a_run_ends_in_time_and_another_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,14 +139,19 @@ def rows_of(case: RandomCase, home: Path, *more: Any) -> list[Row]:
     return rows
 
 
+@cache
+def views() -> tuple[RandomCase, ...]:
+    """Small cases with a gap or an offset."""
+    return tuple(
+        case for case in random_cases(21, 2000)
+        if case.elements <= LITTLE and (case.gap or case.offset) and case.runtime_parameters.get("steps", 1) < 20
+    )  # fmt: skip
+
+
 @pytest.mark.usefixtures("_libraries")
 @pytest.mark.parametrize("number", range(8))
 def test_views_with_gaps_and_offsets_are_right_for_us_and_for_all_libraries(number: int, tmp_path: Path) -> None:
-    lies = [
-        case for case in random_cases(21, 2000)
-        if case.elements <= LITTLE and (case.gap or case.offset) and case.runtime_parameters.get("steps", 1) < 20
-    ]  # fmt: skip
-    case = [one for one in lies if one.gap][number] if number % 2 else lies[number]
+    case = [one for one in views() if one.gap][number] if number % 2 else views()[number]
     rows = rows_of(case, tmp_path)
     (ours,) = (row for row in rows if row.peer == OURS)
     assert ours.ours_us is not None, (case.name, ours.note)

@@ -59,6 +59,7 @@ def test_families_take_turns_so_that_a_run_that_is_cut_off_has_seen_all() -> Non
     assert names == ["reduction", "transpose", "stencil"] * 10
 
 
+@pytest.mark.exhaustive
 def test_every_case_is_a_problem_that_has_a_variant() -> None:
     for case in drawn():
         problem = case.problem

@@ -397,7 +397,7 @@ def test_a_clock_that_moved_is_looked_at_again_and_then_noted(home: Path) -> Non
 
 STEPS = sweep("star", 1, F32, (12, 15), steps=30)  # more steps than NumPy is asked for
 HALVES = sweep("box", 1, F16, (40, 30), "wrap", 5)
-ONE_STEP = sweep("star", 1, F32, (12, 15), "wrap")
+ONE_STEP = sweep("star", 1, F32, (256, 384), "wrap")
 
 
 @pytest.mark.parametrize("case", [STEPS, HALVES, ONE_STEP], ids=lambda case: case.name)

@@ -120,6 +120,26 @@ def test_squares_that_do_not_fit_are_not_called_wrong(name: str) -> None:
     prepare(name, reduce(("sum", "sumsq"), F32, (1000,)), FakeGpu())
 
 
+@pytest.mark.parametrize("cells", [(9, 11), (2, 11)], ids=["a rim", "nothing but rim"])
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("name", ["torch", "torch.compile", "cupy", "cupyx"])
+def test_a_peer_writes_frozen_cells_too(
+    name: str, steps: int, cells: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, gpu = sweep("star", 1, F64, cells, "frozen", steps), FakeGpu()
+    copy = FakeGpu.copy
+
+    def poisoned(self: FakeGpu, source: SharedArray) -> SharedArray:
+        made = copy(self, source)
+        view(made)[...] = np.nan
+        return made
+
+    monkeypatch.setattr(FakeGpu, "copy", poisoned)
+    contender, source = prepare(name, case, gpu)
+    (got,), (right,) = results(contender.launch()), expected(case, view(source))
+    np.testing.assert_allclose(got.reshape(right.shape), right, rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_peer_computes_each_case_it_takes(name: str) -> None:
     taken = 0

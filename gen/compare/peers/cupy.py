@@ -57,6 +57,7 @@ class Cupy:
             arrays = [x, *(array(cupy, gpu.copy(source)) for _ in range(2))]
 
             def step(one: Any, other: Any) -> None:
+                other[...] = one  # the rim is a part of the result
                 kernel(*(one[window(spec, offset)] for offset, _ in spec.taps), inner(spec, other))
 
             note = "an ElementwiseKernel over shifted views"

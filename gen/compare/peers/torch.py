@@ -56,6 +56,8 @@ class Torch:
 
             def step(one: Any, other: Any) -> None:
                 cells = inner(spec, other)
+                if cells is not other:
+                    other.copy_(one)  # the rim is a part of the result
                 for number, (weight, around) in enumerate(neighbours(spec, one, torch.roll, pad)):
                     if number == 0:
                         torch.mul(around, weight, out=cells)
@@ -91,14 +93,19 @@ class TorchCompile:
         if isinstance(spec, StencilSpec):
             pad = _padding(torch, spec)
 
-            def update(one: Any, cells: Any) -> Any:
-                return cells.copy_(weighted_sum(neighbours(spec, one, torch.roll, pad)))
+            def update(one: Any, other: Any) -> Any:
+                cells = weighted_sum(neighbours(spec, one, torch.roll, pad))
+                if spec.boundaries[0] != "frozen":
+                    return other.copy_(cells)
+                whole = one.clone()  # of which the compiler makes one kernel, that writes the rim too
+                inner(spec, whole).copy_(cells)
+                return other.copy_(whole)
 
             arrays = [x, *(tensor(torch, gpu.copy(source)) for _ in range(2))]
-            compiled = self.compiled(torch, update, (x, inner(spec, arrays[1])), gpu)
+            compiled = self.compiled(torch, update, (x, arrays[1]), gpu)
 
             def step(one: Any, other: Any) -> None:
-                compiled.function(one, inner(spec, other))
+                compiled.function(one, other)
 
             steps = case.runtime_parameters.get("steps", 1)
             return replace(stepped(gpu, stream, arrays, step, steps, compiled.note), seconds=compiled.seconds)
