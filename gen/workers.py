@@ -51,7 +51,9 @@ END_SECONDS = 60.0  # until a process that was killed has ended: a driver may ho
 # What others end a process by: a user, a scheduler, the system for want of memory. A fault of its own is none of them.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 # Imported before any process is forked, where it is installed; none of it starts a thread.
-PRELOADED = ["numpy", "cuda.core", "gen.families", "gen.tune.device", "gen.toolchain.compiled", "gen.store.trials"]
+PRELOADED = [
+    "numpy", "cuda.bindings.nvrtc", "gen.families", "gen.tune.device", "gen.toolchain.compiled", "gen.store.trials"
+]  # fmt: skip
 WAIT_SECONDS = 0.1  # seconds of a wait until the main thread takes a step, between which Ctrl-C is heard
 _PR_SET_PDEATHSIG = 1  # as sys/prctl.h numbers it
 

@@ -34,6 +34,9 @@ class FakeTensor(np.ndarray[Any, Any]):
     def to(self, dtype: Any) -> FakeTensor:
         return self.astype(dtype).view(FakeTensor)
 
+    def clone(self) -> FakeTensor:
+        return self.copy().view(FakeTensor)
+
     def copy_(self, other: Array) -> FakeTensor:
         self[...] = other
         return self

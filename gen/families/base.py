@@ -151,7 +151,7 @@ class Algorithm(ABC, Generic[S, C]):
 
         By default: where a launch forms clusters and the device has none, or takes too much shared memory at all sizes.
         """
-        for launch in _plan(self, spec, config).launches:
+        for launch in plan_of(self, spec, config).launches:
             if launch.cluster != (1, 1, 1) and not limits.has_clusters:
                 return "blocks form clusters from sm_90 on"
             if found := beyond_shared(launch.shared_bytes.fixed() or 0, limits):
@@ -164,7 +164,7 @@ class Algorithm(ABC, Generic[S, C]):
         By default: where a launch has more blocks than a grid, or takes more shared memory than a block has.
         """
         sizes = {**extents, **limits.sizes()}
-        for launch in _plan(self, spec, config).launches:
+        for launch in plan_of(self, spec, config).launches:
             if found := beyond_grid(*(blocks.at(sizes) for blocks in launch.grid)):
                 return found
             if found := beyond_shared(launch.shared_bytes.at(sizes), limits):
@@ -304,6 +304,7 @@ class Family(ABC, Generic[S]):
         extra_proof_specs: by algorithm, a spec on which it is proven too, where a catalogue leaves it little to do.
         templates: the folder that holds `{name}/`; the shared partials are found from every family.
         label_help: labels, a colon, what they are made of: for whoever misspells one. Empty: the catalogue shows it.
+        most_candidates: of the heuristics, the first so many are what dispatch chooses among.
     """
 
     name: ClassVar[str]
@@ -314,6 +315,7 @@ class Family(ABC, Generic[S]):
     extra_proof_specs: Mapping[str, S] = MappingProxyType({})
     templates: Traversable
     label_help: ClassVar[str] = ""
+    most_candidates: ClassVar[int] = 40
 
     def name_of(self, spec: S) -> str:
         """The spec's name, with its family: `reduction_sum_f32`."""
@@ -404,6 +406,10 @@ class Family(ABC, Generic[S]):
     def representative(self, spec: S, shape_class: str) -> Extents:
         """The sizes that stand for a shape class when it is tuned."""
 
+    def first_stays(self, shape_class: str) -> float:
+        """Part of the estimated time of what comes first untuned in a class, under which another is taken."""
+        return 0.87
+
     def sizes_for_numpy(self, spec: S, extents: Extents) -> Extents:
         """The nearest sizes at which NumPy computes the results in seconds.
 
@@ -464,7 +470,7 @@ class Variant:
     @property
     def plan(self) -> Plan:
         """Every launch of one call."""
-        return _plan(self.algorithm, self.spec, self.config)
+        return plan_of(self.algorithm, self.spec, self.config)
 
     def edge_cases(self) -> Iterator[Extents]:
         """Its algorithm's edge cases, measured."""
@@ -475,7 +481,8 @@ class Variant:
 
 
 @lru_cache(maxsize=2048)
-def _plan(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> Plan:
+def plan_of(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> Plan:
+    """The plan of a variant, made once."""
     return algorithm.plan(spec, config)
 
 

@@ -75,18 +75,21 @@ def chosen() -> Iterator[Variant]:
 
 
 def every() -> Iterator[Variant]:
-    """A variant of every algorithm and type of elements, and of every catalogue."""
+    """A variant of every algorithm for every spec of its catalogue; reductions with moments of every type instead.
+
+    Of these each algorithm has one form of the array for each type, in turns: what is fused hangs on no more of it.
+    """
     for family in FAMILIES:
-        specs = [
-            *family.catalogue,
-            *family.extra_proof_specs.values(),
-            *(spec for name, spec in OTHERS if name == family.name),
-        ]
-        if family.name == "reduction":
-            for dtype in (F64, F16):
-                specs += [ReductionSpec(MOMENTS, dtype, axis=spec.axis) for spec in REDUCTIONS]
-        for spec in specs:
-            for algorithm in family.algorithms.values():
+        own = [family.extra_proof_specs[name] for name in family.algorithms if name in family.extra_proof_specs]
+        specs = [*family.catalogue, *own, *(spec for name, spec in OTHERS if name == family.name)]
+        for place, algorithm in enumerate(family.algorithms.values()):
+            if family.name == "reduction":
+                specs = [family.extra_proof_specs.get(algorithm.name, family.catalogue[0]), OTHERS[0][1]]
+                for turn, dtype in enumerate((F64, F16)):
+                    forms = [ReductionSpec(MOMENTS, dtype, axis=form.axis) for form in REDUCTIONS]
+                    taken = [spec for spec in forms if legal_space(algorithm, spec)]
+                    specs += taken[(place + turn) % len(taken) :][:1] if taken else []
+            for spec in specs:
                 yield from in_the_middle(family, spec, algorithm)
 
 

@@ -57,6 +57,7 @@ def found() -> dict[str, Any]:
         return rungs("transpose", "--shape", SIDE)
 
 
+@pytest.mark.exhaustive
 def test_steps_are_ratios_of_speeds_in_the_order_of_the_literature(found: dict[str, Any]) -> None:
     assert tuple(found) == SHOWN
     ranks = [rung["rank"] for rung in found.values()]

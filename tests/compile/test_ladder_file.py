@@ -24,6 +24,7 @@ CHEAP = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("family", CHEAP)
 def test_the_causes_in_the_committed_file_are_those_that_are_counted_now(family: str) -> None:
     content = json.loads(FILE.read_text(encoding="utf-8"))

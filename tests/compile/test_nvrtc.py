@@ -268,7 +268,7 @@ def test_missing_headers_say_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
         Nvrtc(None)
 
 
-@pytest.mark.parametrize("absent", ["cuda.core", "cuda.bindings"])
+@pytest.mark.parametrize("absent", ["cuda.bindings", "cuda.pathfinder"])
 def test_missing_packages_say_what_to_install(absent: str) -> None:
     code = (
         f"import sys; sys.modules[{absent!r}] = None\n"
@@ -278,7 +278,7 @@ def test_missing_packages_say_what_to_install(absent: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "pip install 'cuda-core>=1.0,<2' 'cuda-bindings>=13,<14'" in done.stdout
+    assert "pip install 'cuda-bindings>=13,<14' 'cuda-pathfinder>=1.4.2'" in done.stdout
 
 
 def test_ctrl_c_interrupts_a_wait_after_something_was_compiled() -> None:

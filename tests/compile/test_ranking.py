@@ -22,6 +22,7 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_a_rehearsal_ranks_and_keeps_no_winner(home: Path) -> None:
     done = CliRunner().invoke(app, ["tune", "probe_aos2_f32", "--arch", "sm_90", "--out", str(home), "--json"])
     assert done.exit_code == 0, done.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import tempfile
 from collections.abc import Iterator
 from importlib import import_module
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from gen.gpu.cuda import CudaDevice
     from gen.gpu.timing import Instruments
     from gen.toolchain.nvrtc import Nvrtc
+
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX takes most memory of a GPU that tests share
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from gen.errors import CompileError, DeviceError, RunError
 from gen.families.names import find_variant
 from gen.families.plans import Step
 from gen.families.transpose import Transpose
-from gen.gpu.cuda import CoreTimer, CudaDevice, CudaMemory
+from gen.gpu.cuda import CudaDevice, CudaMemory, DriverTimer
 from gen.gpu.device import LEGACY_STREAM, bytes_at
 from gen.gpu.kernel import CudaKernel
 from gen.gpu.pycuda import Nvcc
@@ -30,13 +30,13 @@ from gen.tune.session import Buffers
 ADD = 'extern "C" __global__ void add(int* to, int what) { to[threadIdx.x] += what; }'
 
 
-@pytest.fixture(params=["PyCUDA", "cuda-core"])
+@pytest.fixture(params=["PyCUDA", "cuda-bindings"])
 def timed(request: pytest.FixtureRequest, device: CudaDevice) -> Iterator[CudaDevice]:
     """The GPU with each timer."""
     usual = device.timer
     assert usual.name == "PyCUDA"
-    if request.param == "cuda-core":
-        device.timer = CoreTimer(device)
+    if request.param == "cuda-bindings":
+        device.timer = DriverTimer(device)
     yield device
     device.timer = usual
 
@@ -133,14 +133,14 @@ def test_both_timers_see_the_same_times(instruments: Instruments) -> None:
     source, target = device.allocate(size), device.allocate(size)
     service.random(source.address, size, 3, F32)
     times: dict[str, float] = {}
-    for timer in (usual, CoreTimer(device), usual, CoreTimer(device)):
+    for timer in (usual, DriverTimer(device), usual, DriverTimer(device)):
         device.timer = timer
         other = Service(device)
         clock.times(lambda: other.copy(source.address, target.address, size), 10)  # noqa: B023
         times[timer.name] = float(np.median(clock.times(lambda: other.copy(source.address, target.address, size), 31)))  # noqa: B023
     device.timer = usual
-    assert times.keys() == {"PyCUDA", "cuda-core"}
-    assert times["cuda-core"] == pytest.approx(times["PyCUDA"], rel=0.02)
+    assert times.keys() == {"PyCUDA", "cuda-bindings"}
+    assert times["cuda-bindings"] == pytest.approx(times["PyCUDA"], rel=0.02)
 
 
 def test_a_graph_carries_out_its_launches_every_time(device: CudaDevice, compiler: Nvrtc) -> None:

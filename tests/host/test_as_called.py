@@ -49,7 +49,10 @@ def test_a_program_ends_in_one_message(
     assert ended(lambda: 3) == 3
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("host", "predict", "readme")])
+NEED_NO_GPU = ("estimates", "host", "pages", "picture", "predict")
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NEED_NO_GPU])
 def test_a_program_that_needs_a_gpu_says_so_before_all_else(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

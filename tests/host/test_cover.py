@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_cover_is_small_and_in_the_order_of_the_space(algorithm: Algorithm[Any
     counts = sorted(len(parameter.values) for parameter in algorithm.config.parameters())
     kind = algorithm.config
     free = kind.illegal is Config.illegal and kind.unsearched is Config.unsearched
-    assert len(cover) <= (2 if free else 4) * counts[-1] * counts[-2]
+    assert len(cover) <= (2 if free else 4) * prod(counts[-2:])
 
 
 @given(st.sets(st.sampled_from(tuple(Toy.space())), min_size=1))

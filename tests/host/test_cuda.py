@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 DRIVER = CHECKOUT / "tests" / "driver"
 
 
+@pytest.mark.exhaustive
 def test_the_driver_is_called_as_it_wants_to_be(tmp_path: Path) -> None:
     library = tmp_path / "libcuda.so.1"
     build = ["g++", "-shared", "-fPIC", "-std=c++17", "-Wall", "-Wl,-soname,libcuda.so.1", "-o", str(library)]

@@ -39,7 +39,6 @@ def test_what_this_environment_has_is_found_with_its_version() -> None:
     assert found["Python"].version == ".".join(map(str, sys.version_info[:3]))
     for name, distribution in [
         ("NVRTC", "nvidia-cuda-nvrtc"),
-        ("cuda-core", "cuda-core"),
         ("cuda-bindings", "cuda-bindings"),
         ("CUDA headers", "nvidia-cuda-runtime"),
         ("clang-format", "clang-format"),
@@ -113,7 +112,7 @@ def test_what_explain_makes_use_of_is_found_where_it_looks(
     assert not findings()[name].required
 
 
-@pytest.mark.parametrize("absent", ["cuda.core", "cuda.bindings", "cuda.pathfinder", "pycuda"])
+@pytest.mark.parametrize("absent", ["cuda.bindings", "cuda.pathfinder", "pycuda"])
 def test_missing_packages_are_noticed(absent: str) -> None:
     # In a process of its own: this one may have loaded them.
     code = (

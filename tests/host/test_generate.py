@@ -138,10 +138,10 @@ def test_reading_gives_text_or_none_or_an_error(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_a_folder_holds_a_file_for_each_variant_and_the_others() -> None:
+def test_a_folder_holds_a_file_for_each_variant() -> None:
     variants = base_of_catalogue(FAMILIES)
-    files = texts(variants, {"specs.json": "{}"})
-    assert files.keys() == {f"{made.name}.cu" for made in variants} | {"specs.json"}
+    files = texts(variants)
+    assert files.keys() == {f"{made.name}.cu" for made in variants}
     assert all(files[f"{made.name}.cu"] == render(made) for made in variants)
 
 
@@ -157,7 +157,7 @@ def test_the_committed_folder_is_what_gen_would_write() -> None:
     known = folder.read_specs(out)
     winners = [find_variant(FAMILIES, winner.variant, known) for winner in tuned.read_winners(out)]
     variants = tuple(dict.fromkeys((*base_of_catalogue(FAMILIES), *winners)))
-    assert differences(out, texts(variants, {folder.SPECS_FILE: folder.text_of_specs(FAMILIES)})) == ""
+    assert differences(out, texts(variants)) == ""
 
 
 def test_the_committed_folder_is_small() -> None:

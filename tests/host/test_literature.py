@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.base import Limits
+from gen.families.extents import told_extents
 from gen.families.names import find_named, find_variant, named_variant
 from gen.report.explain import extents_for
 
@@ -70,7 +71,7 @@ def test_a_kernel_may_add_to_the_problem_that_it_is_shown_at() -> None:
     def shown(name: str) -> dict[str, int]:
         named = find_named(FAMILIES, name)
         assert named is not None
-        return dict(extents_for(find_variant(FAMILIES, name, {}), limits, "64x96", named.more))
+        return told_extents(extents_for(find_variant(FAMILIES, name, {}), limits, "64x96", named.more))
 
     assert shown("output_pitch_padding") == {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 64 + 64}
     plain = {"rows": 64, "cols": 96, "in_pitch": 96, "out_pitch": 96, "nreps": 1}

@@ -67,6 +67,7 @@ def expected() -> str:
     return run(sys.executable, *RENDER, cwd=CHECKOUT)
 
 
+@pytest.mark.exhaustive
 def test_an_installed_wheel_renders_from_another_folder(built: Path, expected: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv")
     install(python, wheel(built / "from_sdist"))
@@ -76,6 +77,7 @@ def test_an_installed_wheel_renders_from_another_folder(built: Path, expected: s
     assert run(python.with_name("gen"), *RENDER[2:], cwd=tmp_path) == expected
 
 
+@pytest.mark.exhaustive
 def test_an_editable_install_renders_from_another_folder(expected: str, tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     for name in ("gen", "templates", "out"):

@@ -50,6 +50,7 @@ OUTSIDE: tuple[tuple[ProbeSpec, str], ...] = (
 )
 
 
+@pytest.mark.exhaustive
 def test_specs_outside_the_catalogue_and_kernels_of_the_literature_equal_numpy(host_runner: HostRunner) -> None:
     made = [variant(PROBES, spec, name, PROBES.algorithms[name].config()) for spec, name in OUTSIDE]
     made += [named_variant(PROBES, named) for named in PROBES.named]

@@ -151,8 +151,8 @@ def test_a_family_means_its_catalogue(family: Family[Any]) -> None:
 def test_shapes_are_those_of_the_first_input() -> None:
     found = problems(FAMILIES, "transpose", {}, ["300x200", "7x5"])
     assert [dict(problem.extents) for problem in found] == [
-        {"rows": 300, "cols": 200, "in_pitch": 200, "out_pitch": 300},
-        {"rows": 7, "cols": 5, "in_pitch": 5, "out_pitch": 7},
+        {"rows": 300, "cols": 200, "in_pitch": 200, "out_pitch": 300, "box0_places": 43, "box1_places": 40},
+        {"rows": 7, "cols": 5, "in_pitch": 5, "out_pitch": 7, "box0_places": 7, "box1_places": 5},
     ]
     assert [str(problem) for problem in found] == ["transpose_10_b32 300 x 200", "transpose_10_b32 7 x 5"]
     (one,) = problems(FAMILIES, "reduction", {}, ["300x200"])

@@ -210,7 +210,7 @@ def test_no_template_lies_above_the_folders_of_templates(
 
 def test_what_every_template_and_partial_declares_is_what_it_reads() -> None:
     root = Path(str(templates_root()))
-    names = sorted(str(path.relative_to(root)) for path in root.rglob("*.jinja"))
+    names = sorted(str(path.relative_to(root)) for path in root.rglob("*.cu.jinja"))
     used = {
         name
         for family in FAMILIES

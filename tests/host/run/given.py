@@ -21,7 +21,7 @@ ALL = tuple(p for p in problems(FAMILIES, None, {}) if p.family != TRANSPOSE[0].
 EVIDENCE = {
     "median_us", "of_limit", "floor_us", "limit", "gb_per_s", "over_base", "extents", "trials", "protocol", "driver",
     "compiler", "registers", "interval_us", "samples", "noise", "hot_us", "settled", "sm_mhz", "throttled",
-    "beside",
+    "beside", "text", "template", "algorithms",
 }  # fmt: skip
 FOREIGN = Winner("Other GPU", "transpose_10_b32", "any size", "transpose_10_b32__tiled_t16_r4_p0_u1", {"median_us": 1})
 
