@@ -25,6 +25,7 @@ LESS_THAN_TUNED, LESS_THAN_STALE = 0.75, 0.95
 """Parts of an estimated time under which another is taken: of a class's winner, of one that is stale or of a sibling;
 of what comes first untuned `Family.first_stays`."""
 AT_FIRST_CALLS = "; gen.load(spec, tune='2s'), or gen.tuning('2s') around calls, would at the first call of each size"
+_REMEMBERED = 1024  # choices of a chooser: sizes that a program comes back to
 _TOO_LARGE = 1e300  # to be printed: JSON holds integers of any length
 _UNUSABLE = (GenError, TypeError, ValueError, AttributeError, LookupError)  # what a file edited by hand may cause
 _said: set[tuple[str, str]] = set()
@@ -115,6 +116,7 @@ class Chooser:
         self._stale: dict[tuple[str, str, str, Region], str | None] = {}
         self._bases: dict[str, Variant] = {}
         self._heuristics: dict[str, Sequence[Variant]] = {}
+        self._of_calls: dict[tuple[tuple[tuple[str, int], ...], int], Choice] = {}
         self.learn(winners)
 
     def learn(self, winners: Iterable[Winner]) -> None:
@@ -123,6 +125,7 @@ class Chooser:
         self._winners.clear()
         self._choices.clear()
         self._stale.clear()
+        self._of_calls = {}  # a call that is choosing now keeps its choice in the old one
         mine = [winner for winner in self._all if winner.spec == self.name]
         sibling = sibling_of(self.device, {winner.device for winner in mine})
         for device in (self.device, sibling):
@@ -174,8 +177,15 @@ class Chooser:
         return [(shape_class, self._fitting(shape_class, whole, extents, WIDEST)), *parts]
 
     def for_call(self, extents: Extents, alignment: int = WIDEST) -> Choice:
-        """What a call gets. Raises ConfigError if no variant can take these sizes."""
-        return self.covering(self.choose(extents, alignment), extents)
+        """What a call gets, remembered until more is learned. Raises ConfigError if no variant can take these sizes."""
+        place, remembered = (tuple(extents.items()), alignment), self._of_calls
+        choice = remembered.get(place)
+        if choice is None:
+            choice = self.covering(self.choose(extents, alignment), extents)
+            if len(remembered) >= _REMEMBERED:
+                remembered.clear()
+            remembered[place] = choice
+        return choice
 
     def row(self, shape_class: str) -> Row:
         """What `choose` chooses among in a shape class, for those who choose elsewhere: an exported library."""

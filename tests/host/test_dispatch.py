@@ -12,6 +12,7 @@ from gen.families.base import Limits
 from gen.families.extents import extents_of
 from gen.families.names import find_family
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary, StencilSpec
+from gen.families.transpose.algorithms.packed import PackedConfig
 from gen.runtime.dispatch import Chooser
 from gen.store.tuned import Winner
 
@@ -83,3 +84,35 @@ def test_rows_of_which_there_are_none_get_a_variant(shape: tuple[int, int]) -> N
 def test_stencils_without_cells_get_a_variant(rows: int, cols: int, steps: int) -> None:
     one = chooser(gen.stencil(gen.star(2, 1)))
     assert one.choose(extents(rows, cols, steps)).variant.spec == one.spec
+
+
+def test_a_choice_is_remembered_until_a_winner_is_learned() -> None:
+    one = chooser(gen.stencil(gen.star(2, 1)))
+    sizes = extents(4096, 4096, 1)
+    first = one.for_call(sizes)
+    assert one.for_call(dict(sizes)) is first
+    assert one.for_call(extents(4096, 4096, 100)) is not first
+    assert one.for_call(sizes, alignment=4) is not first
+    other = next(made for made in one.row(STENCIL.shape_class(one.spec, sizes)).others if made != first.variant)
+    one.learn([Winner("Some GPU", one.name, STENCIL.shape_class(one.spec, sizes), other.name, {})])
+    assert one.for_call(sizes) is not first
+
+
+def test_a_chooser_remembers_only_so_many_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.runtime.dispatch._REMEMBERED", 2)
+    one = chooser(gen.stencil(gen.star(2, 1)))
+    found = [one.for_call(extents(64, 64, steps)) for steps in (1, 2, 3)]
+    assert one.for_call(extents(64, 64, 1)) is not found[0]
+
+
+@pytest.mark.parametrize(("axes", "shape", "bits"), [
+    ((3, 2, 1, 0, 5, 4), (16, 43, 3, 223, 46, 16), 32), ((2, 1, 0), (5, 1_000_000_009, 5), 64),
+])  # fmt: skip
+def test_boxes_are_indexed_with_32_bits_where_these_reach(
+    axes: tuple[int, ...], shape: tuple[int, ...], bits: int
+) -> None:
+    transpose, spec = find_family(FAMILIES, "transpose"), gen.permutation(axes, "u1")
+    one = Chooser(transpose, spec, (), "Some GPU", H100)
+    config = one.for_call(extents_of(transpose, spec, shape)).variant.config
+    assert isinstance(config, PackedConfig)
+    assert config.index_bits == bits

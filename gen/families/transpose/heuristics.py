@@ -103,7 +103,7 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     """
     moves = not spec.in_place and spec.values is None
     if moves:
-        yield from _made_for(shape_class)
+        yield from _made_for(spec, shape_class)
     yield base(spec, shape_class)
     if not moves:
         return
@@ -123,14 +123,19 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
         yield from found()
 
 
-def _made_for(shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
-    """What goes before base where it takes the sizes, few rows as its text says, whole squares or whole vectors."""
+def _made_for(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
+    """What goes before base where it takes the sizes, few rows as its text says, whole squares or whole vectors.
+
+    Of six axes `packed` spills 264 bytes of each thread with indices of 64 bits, with 32 bits 24 (`gen explain`).
+    """
     if shape_class in (ShapeClass.FEW_COLS, ShapeClass.FEW_ROWS):
         few = Few.COLS if shape_class == ShapeClass.FEW_COLS else Few.ROWS
         for count in _COUNTS:
             yield "interleave", InterleaveConfig(few=few, count=count, store_modifier=_STAYS)
         lanes, groups = (8, 16) if few is Few.COLS else (16, 8)
         yield "vector_tile", VectorTileConfig(lanes=lanes, groups=groups, store_modifier=_STAYS)
+    elif shape_class == ShapeClass.PACKED:
+        yield "packed", replace(base_config(spec), index_bits=32)
     elif shape_class == ShapeClass.SMALL:
         yield "squares", SquaresConfig(threads_per_block=128, store_modifier=_STAYS)
     elif shape_class == ShapeClass.RUNS:
