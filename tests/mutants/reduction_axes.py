@@ -40,6 +40,8 @@ ON_MULTI_BLOCKS = "reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8"
 ON_MULTI_TILES = "reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8_tiles"
 ON_MULTI_COLUMNS = "reduction_sum_f32_axis0x2__multi_columns_x16_y8_u2_v16"
 ON_FLAT_COLUMNS = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4"
+# Where it waits for a flag that nobody sets, the CPU run sees that at once; with 128 threads it spends all steps first.
+ON_WIDE_FLAT_COLUMNS = "reduction_sum_f32_axis0__flat_columns_a1_tpb256_c32_u4"
 ON_FLAT_AXES = "reduction_sum_f32_axis0x2__flat_columns_a4_tpb128_c32_u4"
 ON_FLAT_TICKET = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4_ticket"
 ON_FLAT_ROWS = "reduction_sum_f32_axis1__flat_rows_a1_g8_u4"
@@ -369,7 +371,7 @@ MUTANTS = (
         "if (row + (kUnroll - 1) * team < n) state", WRONG,
     ),
     Mutant(
-        "flat_columns: results that are not there are read", ON_FLAT_COLUMNS, FLAT_COLUMNS,
+        "flat_columns: results that are not there are read", ON_WIDE_FLAT_COLUMNS, FLAT_COLUMNS,
         "is_active = y < rows && result < results", "is_active = y < rows", "hang",
     ),
     Mutant(
