@@ -15,9 +15,15 @@ from functools import cache, lru_cache, partial
 from math import prod as _product
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "gen.jax needs jax, which is not installed. pip install 'jax[cuda13]' installs it", name=error.name
+    ) from error
 
 from gen.errors import ArgumentError, DeviceError, ShapeError
 from gen.families.base import Spec

@@ -17,8 +17,14 @@ from math import prod as _product
 from typing import Any, cast
 
 import numpy as np
-import torch
-from torch import Tensor
+
+try:
+    import torch
+    from torch import Tensor
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "gen.torch needs torch, which is not installed. pip install torch installs it", name=error.name
+    ) from error
 
 from gen.errors import ArgumentError, ShapeError, SpecError
 from gen.families.base import Spec

@@ -8,7 +8,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, complete_name, families_of, find, home_of, option
+from gen.cli.common import Json, OptionError, Out, complete_name, families_of, find, home_of, limits_for, option
 from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def show_tuned(
     variant, family, spec = _named(families, name, home)
     spec_name = family.name_of(spec)
     chooser = chooser_for(family, spec, home, arch)
+    if arch is not None:
+        limits_for(arch)  # says so where no figures of it are known
     if shape is not None:
         if variant is not None:
             raise OptionError("--shape", "goes with a spec: a variant is chosen already", name)

@@ -138,6 +138,7 @@ def tune(
     named variants of the spec, the family or every catalogue, and configs of each algorithm in which every pair of
     parameter values meets; and says what a GPU would measure.
     """
+    from gen.errors import DeviceError
     from gen.families.base import WIDEST
     from gen.gpu.device import find_gpu
     from gen.store.folder import known_specs
@@ -166,7 +167,8 @@ def tune(
             at_hand = "none here" if arch is None else f"--arch {arch}"
             alone = f"gen tune {target or ''}".rstrip()
             rule = f"{alone} rehearses, which takes minutes: it compiles and proves, and measures nothing"
-            raise OptionError(*needs(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
+            error = DeviceError if arch is None else OptionError
+            raise error(*needs(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
         rehearse(ctx, target, arch, out, limit, everything=everything, json=json)
         return
     check_together(what, which, how)

@@ -47,7 +47,7 @@ def read_kernel(families: Sequence[Family[Any]], path: Path) -> KernelFile:
     """
     text = read(path)
     if text is None:
-        raise UnknownNameError(str(path), "is no file")
+        raise UnknownNameError(str(path), "is no file or folder", next_step="gen list shows names that gen prove takes")
     fields = list(_fields(text))
     contents = {label: value for label, value in fields if label in ("Spec", "Config")}
     name = _name(text)

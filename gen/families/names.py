@@ -302,7 +302,7 @@ def _refuse_spec(families: Sequence[Family[Any]], name: str, known: Known) -> No
     except GenError:
         return
     base = base_variants(family, spec)[0].name
-    next_step = f"gen show {name} lists variants of it, such as {base}"
+    next_step = f"gen show {name} lists variants of it, such as {base}; with --shape it says which one suits a shape"
     raise UnknownNameError("The variant", f"{_VARIANT}, and this is a spec", repr(name), next_step=next_step)
 
 

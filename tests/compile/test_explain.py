@@ -193,7 +193,7 @@ def test_the_same_twice_has_no_difference() -> None:
         (("transposeSmem", "--shape", "5"), "--shape must be a shape that transpose_10_b32 takes: in must have 2 axes"),
         (
             ("reduction_sum_f32",),
-            "and this is a spec (got 'reduction_sum_f32'). gen show reduction_sum_f32 lists variants of it",
+            "and this is a spec (got 'reduction_sum_f32'). gen show reduction_sum_f32 lists variants of it, such as",
         ),
         (("transposeSmem", "--shape", "many"), "--shape must be numbers"),
         (("transposeSmem", "--arch", "sm_1"), "The architecture must be sm_ and the digits"),

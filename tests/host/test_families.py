@@ -83,6 +83,7 @@ def test_taps_are_offsets_from_the_centre() -> None:
 HEAT_JSON = StencilSpec("s", HEAT).to_json()
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: ReductionSpec(op=("median",)), "reduction.op must be one of sum, prod, min"),
+    (lambda: ReductionSpec(op=("sun",)), "minmax, mean_var, stats (got 'sun'). Did you mean sum?"),
     (lambda: ReductionSpec(dtype=B32), "reduction.elements must be bool, an integer or a floating-point type"),
     (lambda: TransposeSpec(axes=(0, 2)), "transpose.axes must hold each of 0, 1, ... once, 8 numbers at most"),
     (lambda: TransposeSpec(axes=(True, False)), "such as (1, 0) (got (True, False))"),
@@ -101,6 +102,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: StencilSpec("heat", (1.0,) * 8, shape=(2, 2, 2, 1)), "1 to 3 axes, as many as their shape says (got 8"),
     (lambda: StencilSpec("heat", (), shape=(0,)), "(got 0 weights of shape (0,))"),
     (lambda: FAMILIES[2].from_json({**HEAT_JSON, "boundary": "around"}), "stencil.boundary must be one of constan"),
+    (lambda: FAMILIES[2].from_json({"word": "w", "weights": [1], "shape": [1], "boundary": 3, "dtype": "f32"}),
+     "wrap, frozen (got 3)"),
     (lambda: StencilSpec("heat", HEAT, boundary=("wrap",)), "or 2 of them, one an axis (got ('wrap',))"),
     (lambda: StencilSpec("heat", HEAT, cval=float("nan")), "cval must be a number, finite as f32 (got nan)"),
     (lambda: StencilSpec("heat", HEAT, cval=True), "stencil.cval must be a number, finite as f32 (got True)"),

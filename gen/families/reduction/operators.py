@@ -7,6 +7,7 @@ of the user, and sums that compensate or repeat across devices are further entri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
 from gen.dtypes import BOOL, F32, F64, I32, I64, U32, U64, DType
@@ -132,7 +133,9 @@ def find_operators(op: object, subject: str) -> tuple[Operator, ...]:
         raise SpecError(subject, "must be a name or a tuple of names, out of " + ", ".join(known), repr(op))
     for name in names:
         if name not in OPERATORS:
-            raise SpecError(subject, "must be one of " + ", ".join(known), repr(name))
+            meant = get_close_matches(name, known, 1)
+            next_step = f"Did you mean {meant[0]}?" if meant else ""
+            raise SpecError(subject, "must be one of " + ", ".join(known), repr(name), next_step=next_step)
     if len(set(names)) < len(names):
         raise SpecError(subject, "must name each statistic once", repr(op))
     found = tuple(OPERATORS[name] for name in names)

@@ -214,7 +214,8 @@ def _shape(given: object, weights: int) -> tuple[int, ...]:
 def _boundaries(given: object, axes: int) -> tuple[Boundary, ...]:
     listed = given if isinstance(given, tuple) else (given,) * axes
     if len(listed) != axes or not all(isinstance(one, str) and one in BOUNDARIES for one in listed):
-        rule = f"must be one of {', '.join(BOUNDARIES)}, or {axes} of them, one an axis"
+        several = f", or {axes} of them, one an axis" if axes > 1 else ""
+        rule = f"must be one of {', '.join(BOUNDARIES)}{several}"
         raise SpecError("stencil.boundary", rule, repr(given))
     return cast("tuple[Boundary, ...]", listed)
 

@@ -227,7 +227,11 @@ def test_a_file_that_no_variant_is_known_by_is_refused(old: str, new: str, said:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("none.cu", "none.cu is no file"), ("empty/", "must hold .cu files"), ("bytes.cu", "cannot be read as text")],
+    [
+        ("none.cu", "none.cu is no file or folder. gen list shows"),
+        ("empty/", "must hold .cu files"),
+        ("bytes.cu", "cannot be read as text"),
+    ],
 )
 def test_a_path_without_a_kernel_is_named(
     name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -132,6 +132,13 @@ def test_render_prints_the_text_and_nothing_else() -> None:
     assert run("render", made.name).out == render(made)
 
 
+def test_an_architecture_without_figures_is_said_to_have_those_of_the_nearest() -> None:
+    shown = run("show", "reduction_sum_f32", "--shape", "100", "--arch", "sm_130")
+    assert shown.status == 0
+    assert "sm_130" in shown.err
+    assert "sm_121" in shown.err
+
+
 def test_render_as_json_says_what_the_kernel_is() -> None:
     content = run("render", "reduceShfl", "--json").data
     made = find_variant(FAMILIES, "reduceShfl", {})
