@@ -24,6 +24,7 @@ from gen.cli import (
     generate,
     gpu,
     ladder,
+    merge,
     prove,
     report,
     resources,
@@ -155,6 +156,7 @@ tune.add_to(app)
 gpu.add_to(app)
 show.add_to(app)
 trials.add_to(app)
+merge.add_to(app)
 report.add_to(app)
 compare.add_to(app)
 export.add_to(app)

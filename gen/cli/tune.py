@@ -83,6 +83,15 @@ def tune(
     alignment: Annotated[
         int, typer.Option(metavar="BYTES", help="Tune for arrays whose addresses no more than so many bytes divide.")
     ] = 16,
+    part: Annotated[
+        str | None,
+        option(
+            "--part",
+            "K/N",
+            "Only the K-th of N parts of the problems, for the jobs of a cluster: each with an --out of its own, which "
+            "gen merge makes one folder of.",
+        ),
+    ] = None,
     regret: Annotated[
         bool,
         typer.Option("--regret", help="Tune other sizes of each shape class too, and split it where its winner lags."),
@@ -145,6 +154,7 @@ def tune(
     from gen.tune.problems import problems, read_runtime_parameters
 
     limit = seconds = None if budget is None else read_seconds(budget)
+    number, parts = (1, 1) if part is None else read_part(part)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
     options = options_of(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
@@ -156,6 +166,7 @@ def tune(
         "--param": count,
         "--class": shape_class,
         "--alignment": alignment != WIDEST,
+        "--part": part,
         "--gpu": gpu != 0,
         "--compiler": compiler != "nvrtc",
     }
@@ -182,12 +193,23 @@ def tune(
         if not wanted:
             output.text(f"No winner on {device.name} is stale.")
             return
+    every, wanted = len(wanted), wanted[number - 1 :: parts]
+    if not wanted:
+        output.text(f"Part {part} has nothing to tune: there are {every} problems.")
+        return
     if frozen:
         outcomes.insist(wanted, home, device.name, json=json)
         return
     note_stand_in(device.limits)
     if verify:
-        _verify(None if target is None and not (shape or shape_class) else wanted, families, home, gpu, compiler, json)
+        _verify(
+            None if target is None and not (shape or shape_class or part) else wanted,
+            families,
+            home,
+            gpu,
+            compiler,
+            json,
+        )
     else:
         _measure(wanted, families, home, seconds, options, gpu, compiler, regret=regret, json=json)
 
@@ -308,6 +330,14 @@ def read_seconds(text: str) -> float:
     if seconds is None:
         raise OptionError("--budget", "must be a positive time such as 60s, 5m or 1h", text)
     return seconds
+
+
+def read_part(text: str) -> tuple[int, int]:
+    """The number of a part, from 1 on, and how many parts there are: `2/4`. Raises OptionError for another text."""
+    numbers = [int(word) if word.isascii() and word.isdigit() else 0 for word in text.split("/")]
+    if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1]:
+        raise OptionError("--part", "must be K/N, a whole number from 1 to N and N", text)
+    return numbers[0], numbers[1]
 
 
 def options_of(search: str, prune: list[str], stop_at: float | None) -> Options:
