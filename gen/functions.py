@@ -179,10 +179,11 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: str | Sequence
               device: Any = None) -> Any:  # fmt: skip
     """The correlation with weights, as `scipy.ndimage.correlate` has it: a weighted sum of neighbours for each cell.
 
-    Cells of f16 are added in f32, others in their own type, where SciPy adds all in f64.
+    Cells of f64 are added in f64, all others in f32, where SciPy adds all in f64. Sums of integers are rounded to the
+    nearest, half-way cases to even, and saturate; SciPy cuts off what follows the point, and wraps.
 
     Args:
-        input: cells of f16, f32 or f64.
+        input: cells of f16, bf16, f32, f64, u8, i16 or u16.
         weights: an array with as many axes as `input`, or as `axes` names.
         output: where the result goes; None: a new array.
         mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`.

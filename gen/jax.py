@@ -144,7 +144,7 @@ def correlate(input: Array, weights: Any, mode: str | Sequence[str] = "reflect",
     """The correlation with weights, as `scipy.ndimage.correlate` has it, which are constants and get no gradient.
 
     Args:
-        input: cells of f16, f32 or f64.
+        input: cells of f16, bf16, f32, f64, u8, i16 or u16.
         weights: numbers that are known while the program is traced, with as many axes as `input`, or as `axes` names.
         mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`, `frozen`.
         cval: the value outside where the mode is `constant`.

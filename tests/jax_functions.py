@@ -95,6 +95,17 @@ def test_filters_are_those_of_scipy() -> None:
     np.testing.assert_allclose(gen.jax.laplace(x), ndimage.laplace(np.asarray(x)), rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "bfloat16"])
+def test_stencils_of_small_cells_round_to_the_nearest_and_saturate(dtype: str) -> None:
+    x = jnp.arange(40, 60).reshape(4, 5).astype(dtype)
+    found = gen.jax.correlate(x, [[0.5, 1.0, 4.0]], "wrap")
+    wanted = gen.jax.correlate(x.astype(jnp.float32), [[0.5, 1.0, 4.0]], "wrap")
+    if dtype != "bfloat16":
+        wanted = jnp.clip(jnp.round(wanted), *((0, 255) if dtype == "uint8" else (-32768, 32767)))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.astype(jnp.float32), wanted.astype(dtype).astype(jnp.float32))
+
+
 VMAPPED: list[tuple[str, Callable[[Any], Any]]] = [
     ("sum", lambda x: gen.jax.sum(x, axis=0)),
     ("argmax of all", gen.jax.argmax),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 
 import numpy as np
 from hypothesis import strategies as st
 
-from gen.dtypes import F16, F32, F64
+from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16
 from gen.families.base import Variant
 from gen.families.names import illegal, search_space, variant
 from gen.families.stencil import Stencil, StencilSpec
@@ -19,7 +20,7 @@ from gen.families.stencil.spec import BOUNDARIES, Boundary
 from gen.proof.cases import Case, Content
 
 FAMILY = Stencil()
-DTYPES = (F32, F16, F64)
+DTYPES = (F32, F16, F64, BF16, U8, I16, U16)
 SIXTEENTHS = st.integers(-32, 32).map(lambda n: n / 16)
 
 # An axis: its boundary, and whether the weights reach as far towards lower indices as towards higher ones.
@@ -128,6 +129,20 @@ def in_turns(specs: Sequence[StencilSpec], *turns: Sequence[str]) -> tuple[Varia
             same = next(same for name in (*names[first:], *names[:first]) if (same := legal(spec, name)))
             found.append(same[turn % len(same)])
     return tuple(found)
+
+
+def narrow() -> list[Variant]:
+    """Of every algorithm and number of axes a variant of each type that is added in f32, of several specs in turn."""
+    found: list[Variant] = []
+    for specs, tags in ((LINE_SPECS, LINE_TAGS), (SPECS, TAGS), (SPACE_SPECS, SPACE_TAGS), (FUSED_SPECS, SPACE_TAGS)):
+        for name, dtype in product(tags, (U8, BF16, I16, U16)):
+            if (name == "march fused") != (specs is FUSED_SPECS):
+                continue
+            first = len(found) % len(specs)
+            typed = (replace(spec, dtype=dtype, cval=2.0) for spec in (*specs[first:], *specs[:first]))
+            takes = next(same for spec in typed if (same := legal(spec, name)))
+            found.append(takes[len(found) % len(takes)])
+    return found
 
 
 # Hypothesis tries the simplest example first, and no other where a test has one: problems begin with one of some cells.

@@ -121,6 +121,17 @@ def test_filters_are_those_of_scipy(origin: Any, place: str) -> None:
     torch.testing.assert_close(along, ndimage.laplace(cells, mode="wrap", axes=(1,)))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.bfloat16, torch.float16])
+def test_stencils_of_small_cells_round_to_the_nearest_and_saturate(dtype: Any, place: str) -> None:
+    x = torch.arange(40, 60, device=place).reshape(4, 5).to(dtype)
+    found = gen.torch.correlate(x, [[0.5, 1.0, 4.0]], "wrap")
+    wanted = gen.torch.correlate(x.to(torch.float32), [[0.5, 1.0, 4.0]], "wrap").cpu()
+    if not dtype.is_floating_point:
+        wanted = wanted.round().clamp(*((0, 255) if dtype == torch.uint8 else (-32768, 32767)))
+    assert found.dtype == dtype
+    assert torch.equal(found.cpu().float(), wanted.to(dtype).float())
+
+
 OPERATORS: list[tuple[gen.torch.Operator, tuple[Any, ...]]] = [
     (gen.torch.REDUCE, ("sum", [1], 0, None)), (gen.torch.REDUCE, ("var", [0, 1], 1, None)),
     (gen.torch.REDUCE, ("max", [1], 0, None)), (gen.torch.REDUCE, ("argmax", [1], 0, None)),

@@ -291,6 +291,7 @@ NORM = ComparisonCase(REDUCTION, gen.reduction("norm", "f32"), (4,))
 CONJUGATE = ComparisonCase(TRANSPOSE, gen.permutation((1, 0), "complex64", conjugate=True), (4, 5))
 IN_PLACE = ComparisonCase(TRANSPOSE, gen.permutation((1, 0), "f4", in_place=True), (4, 4))
 REFLECT = stencil((9, 9), weights=weights("star", 2, 1), boundary="reflect")
+BYTES = stencil((9, 9), weights=weights("star", 2, 1), dtype=U8, boundary="wrap")
 MIXED = stencil((9, 9), weights=weights("star", 2, 1), boundary=("wrap", "nearest"))
 
 
@@ -311,6 +312,7 @@ MIXED = stencil((9, 9), weights=weights("star", 2, 1), boundary=("wrap", "neares
         *((name, NORM, "has no such reduction") for name in ("torch", "torch.compile", "cupy", "jax")),
         *((name, CONJUGATE, "not to compute with them") for name in ("torch", "torch.compile", "cupy", "jax")),
         *((name, IN_PLACE, "in place") for name in ("torch", "cupy", "jax", "plain")),
+        *((name, BYTES, "rounds sums of integers") for name in ("torch", "torch.compile", "cupy", "cupyx", "jax")),
         *((name, MIXED, "one boundary") for name in ("torch", "cupy", "cupyx", "jax")),
     ],
 )

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import gen
-from gen.dtypes import B32, BF16, DTYPES, F16, F32, F64, DType, LoadModifier, StoreModifier, read_dtype
+from gen.dtypes import B32, DTYPES, F16, F32, F64, I32, DType, LoadModifier, StoreModifier, read_dtype
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import MARK, render, template_inputs
 from gen.errors import SpecError
@@ -96,7 +96,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: StencilSpec("h\u00e4", HEAT), "(got 'h\u00e4')"),
     (lambda: StencilSpec("heat\n", HEAT), "(got 'heat\\n')"),
     (lambda: StencilSpec("w" * 25, HEAT), f"(got '{'w' * 25}')"),
-    (lambda: StencilSpec("heat", HEAT, dtype=BF16), "stencil.dtype must be one of f16, f32, f64 (got bf16)"),
+    (lambda: StencilSpec("heat", HEAT, dtype=I32), "stencil.dtype must be one of f16, bf16, f32, f64, u8, i16, u16"),
     (lambda: StencilSpec("heat", HEAT[1:]), "as many as their shape says (got 8 weights of shape (3, 3))"),
     (lambda: StencilSpec("heat", (1.0,) * 18, shape=(18,)), "stencil.weights must be 1 to 17 along each of 1 to 3"),
     (lambda: StencilSpec("heat", (1.0,) * 8, shape=(2, 2, 2, 1)), "1 to 3 axes, as many as their shape says (got 8"),

@@ -110,6 +110,18 @@ def test_correlations_give_what_scipy_gives(
     np.testing.assert_array_equal(gen.laplace(cells, device="cpu"), scipy.ndimage.laplace(cells))
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16])
+def test_correlations_of_integers_round_to_the_nearest_and_saturate(dtype: type[np.integer[Any]]) -> None:
+    ends = np.iinfo(dtype)
+    cells = np.random.default_rng(0).integers(ends.min, ends.max, (5, 40), dtype, endpoint=True)
+    weights = [[0.5, -0.25, 0.5], [0.25, 0.5, 0.25]]
+    sums = scipy.ndimage.correlate(cells.astype(np.float64), weights)  # exact in f32 too
+    found = gen.correlate(cells, weights, device="cpu")
+    np.testing.assert_array_equal(found, np.rint(sums).clip(ends.min, ends.max).astype(dtype))
+    assert (sums > ends.max).any()
+    assert (sums % 1 == 0.5).any()
+
+
 def test_results_go_where_out_says() -> None:
     array, out = np.arange(6.0).reshape(2, 3), np.zeros(2)
     assert gen.sum(array, axis=1, out=out, device="cpu") is out

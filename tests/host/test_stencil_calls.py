@@ -167,8 +167,14 @@ WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
     (lambda: gen.stencil([1.0, np.inf]), "stencil.weights must be numbers, finite as f32"),
     (lambda: gen.stencil([1.0, np.nan]), "stencil.weights must be numbers, finite as f32"),
     (lambda: gen.stencil([1.0], boundary="periodic"), "stencil.boundary must be one of"),  # type: ignore[arg-type]
-    (lambda: gen.stencil([1.0], dtype="int32"), "stencil.dtype must be one of f16, f32, f64 (got 'int32')"),
-    (lambda: gen.stencil([1.0], dtype="f33"), "stencil.dtype must be one of f16, f32, f64 (got 'f33')"),
+    (
+        lambda: gen.stencil([1.0], dtype="int32"),
+        "stencil.dtype must be one of f16, bf16, f32, f64, u8, i16, u16 (got 'int32')",
+    ),
+    (
+        lambda: gen.stencil([1.0], dtype="f33"),
+        "stencil.dtype must be one of f16, bf16, f32, f64, u8, i16, u16 (got 'f33')",
+    ),
     (lambda: gen.stencil(gen.star(4, 1)), "star.ndim must be a whole number from 1 to 3 (got 4)"),
     (lambda: gen.stencil(gen.box(2, 9)), "box.radius must be a whole number from 0 to 8 (got 9)"),
     (lambda: gen.stencil(gen.central_difference(1, 18)), "order must be a whole number from 1 to 17 (got 18)"),
@@ -194,7 +200,10 @@ WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
     (lambda: gen.stencil(OnTheGpu()), "stencil.weights must be what NumPy makes an array of (got use .cpu() first)"),
     (lambda: gen.stencil([1.0], boundary=3), "stencil.boundary must be one of"),  # type: ignore[arg-type]
     (lambda: gen.stencil([1.0], origin=0.5), "stencil.origin must be a whole number"),  # type: ignore[arg-type]
-    (lambda: gen.stencil([1.0], dtype=None), "stencil.dtype must be one of f16, f32, f64 (got None)"),
+    (
+        lambda: gen.stencil([1.0], dtype=None),
+        "stencil.dtype must be one of f16, bf16, f32, f64, u8, i16, u16 (got None)",
+    ),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import cycle
 from math import prod
 from typing import Any
 
@@ -31,6 +33,7 @@ from tests.stencils import (
     cases,
     in_turns,
     line_cases,
+    narrow,
     overlapped,
     several,
     space_cases,
@@ -46,6 +49,7 @@ SPACE = (
     *in_turns(SPACE_SPECS, ("march",), ("naive", "naive", "resident")),
     *in_turns(FUSED_SPECS, ("march fused",)),
 )
+NARROW = narrow()
 # Of variants that are drawn: each that Hypothesis made of them to find a simpler one would have to be compiled.
 UNSHRUNK = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
@@ -82,6 +86,26 @@ def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: 
     for proof in prove(host_runner, made, edges):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases == len(edges(proof.variant)) > 0  # it takes them all
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(NARROW[:: len(NARROW) // 6 | 1], id="some"),
+        pytest.param(NARROW, id="all", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_cells_of_bf16_and_integers_equal_numpy(host_runner: HostRunner, made: list[Variant]) -> None:
+    def tried(one: Variant) -> tuple[Case, ...]:
+        # Integers from all over the range, and from its ends: sums saturate.
+        return tuple(
+            replace(case, content=content)
+            for case, content in zip(edges(one), cycle((Content.RANDOM, Content.EXTREME)), strict=False)
+        )
+
+    for proof in prove(host_runner, made, tried):
+        assert proof.failure is None, str(proof.failure)
+        assert proof.cases > 0
 
 
 def test_the_last_columns_of_a_row_read_their_mirror_image(host_runner: HostRunner) -> None:
@@ -148,7 +172,8 @@ def test_the_specs_are_of_every_kind() -> None:
     assert {made.algorithm.name for made in (*VARIANTS, *LINES, *SPACE)} == set(FAMILY.algorithms)
     for name, proven in (("temporal", VARIANTS), ("stream", VARIANTS), ("overlapped", LINES), ("march", SPACE)):
         specs = [made.spec for made in proven if made.algorithm.name == name and isinstance(made.spec, StencilSpec)]
-        assert {spec.dtype for spec in specs} == set(DTYPES), name
+        small = {made.spec.operands[0].dtype for made in NARROW if made.algorithm.name == name}
+        assert {spec.dtype for spec in specs} | small == set(DTYPES), name
         for axis in range(len(specs[0].axes)):
             assert {spec.boundaries[axis] for spec in specs} == set(BOUNDARIES), name
         if name != "stream":  # of every second spec

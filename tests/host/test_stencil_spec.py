@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from gen.dtypes import F16, F32, F64, DType
+from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16, DType
+from gen.errors import SpecError
 from gen.families.base import Array
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.oracle import OUTSIDE, expected, expected_at, places_inside
@@ -118,7 +121,7 @@ def test_frozen_cells_are_those_whose_weights_reach_outside() -> None:
     assert changed.sum() == 5 * 5
 
 
-@given(st.sampled_from((F16, F32, F64)), st.integers(0, 5), st.integers(0, 99), st.sampled_from(BOUNDARIES))
+@given(st.sampled_from((F16, BF16, F32, F64)), st.integers(0, 5), st.integers(0, 99), st.sampled_from(BOUNDARIES))
 def test_every_bit_follows_from_the_order_of_the_weights(
     dtype: DType, steps: int, seed: int, boundary: Boundary
 ) -> None:
@@ -130,6 +133,27 @@ def test_every_bit_follows_from_the_order_of_the_weights(
     assert np.array_equal(found.value, in_order(spec, cells, steps))
     one = (np.full(3, 2), np.array([0, 3, 6]))
     assert np.array_equal(expected_at(spec, cells, one).value, in_order(spec, cells, 1)[one])
+
+
+@pytest.mark.parametrize("dtype", [U8, I16, U16], ids=lambda dtype: dtype.name)
+def test_sums_of_integers_are_rounded_to_even_and_saturate(dtype: DType) -> None:
+    ends = np.iinfo(dtype.numpy)
+    cells = np.array([0, 1, 2, 3, 5, 7, ends.max - 1, ends.max, ends.min, ends.min + 1], dtype.numpy)
+    for weight in (0.5, 1.0, 1.5, -0.5, -1.0, 2.5, 3e38):
+        found = np.asarray(expected(StencilSpec("any", (weight,), (1,), dtype), cells, 1).value)
+        exact = [round(Fraction(weight) * int(cell)) for cell in cells]  # Python rounds half-way cases to even
+        assert found.tolist() == [min(max(number, ends.min), ends.max) for number in exact]
+        assert found.dtype == dtype.numpy
+    # A sum that f32 does not hold is infinite, and stays so.
+    apart = StencilSpec("any", (-3e38, 3e38), (2,), dtype)
+    assert expected(apart, np.array([100, 100], dtype.numpy), 1).value.tolist() == [ends.max, ends.min]
+
+
+@pytest.mark.parametrize("cval", [0.5, -40000.0, 70000.0, float("nan"), float("inf")])
+def test_what_lies_outside_integers_is_one_of_them(cval: float) -> None:
+    with pytest.raises(SpecError, match=r"stencil\.cval must be a whole number from -32768 to 32767"):
+        StencilSpec("any", (1.0,), (1,), I16, cval=cval)
+    assert StencilSpec("any", (1.0,), (1,), I16, cval=-5.0).cval == -5.0
 
 
 def in_order(spec: StencilSpec, cells: Array, steps: int) -> Array:

@@ -22,7 +22,7 @@ STENCIL = "stencil/naive.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
 SHIFTED = "stencil/shifted.cu.jinja"
 RESIDENT = "stencil/resident.cu.jinja"
-VECTORS = "stencil/_vectors.cu.jinja"
+CELLS, VECTORS = "stencil/_cells.cu.jinja", "stencil/_vectors.cu.jinja"
 TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
@@ -35,6 +35,7 @@ ON_STREAM = ON_STENCIL.replace("naive_x32_y8_u2", "stream_u8_x1_y2")
 ON_LONG_STREAM = ON_STREAM.replace("u8", "u16")  # not all of its rows are on their way at once
 ON_SHIFTED = ON_STENCIL.replace("naive_x32_y8_u2", "shifted_u4_l32_w2")
 ON_LONG_SHIFTED = ON_SHIFTED.replace("u4", "u16")
+ON_BYTES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['shifted'].label}__shifted_u4_l32_w2"
 ON_RESIDENT = ON_STENCIL.replace("naive_x32_y8_u2", "resident_tpb128")
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
@@ -206,6 +207,14 @@ MUTANTS = (
         "shifted: the first lane looks at itself", ON_SHIFTED, SHIFTED,
         "__shfl_up_sync(kAllLanes, window[y][kSide + away * kCells - d], away, kLanes)",
         "window[y][kSide + away * kCells - d]", WRONG,
+    ),
+    Mutant("shifted: sums of integers are cut off", ON_BYTES, CELLS, "rintf(number)", "number", WRONG),
+    Mutant(
+        "shifted: sums beyond the greatest integer", ON_BYTES, CELLS, "{{ ends[element][1] }}.0f", "1e6f", WRONG,
+    ),
+    Mutant(
+        "shifted: bytes stay where they are", ON_BYTES, VECTORS,
+        "__funnelshift_r(words[i], words[i + 1], offset % 4 * 8)", "words[i]", WRONG,
     ),
     # resident
     Mutant("resident: no barrier between steps", ON_RESIDENT, RESIDENT, "", "", (RACE, UNINITIALISED), at="step"),

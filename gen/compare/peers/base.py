@@ -279,7 +279,9 @@ def reductions(
 
 
 def boundary_of(library: str, spec: StencilSpec) -> str:
-    """What lies outside along every axis. Raises NotOfferedError where the axes differ."""
+    """What lies outside along every axis. Raises NotOfferedError where axes differ, and for cells of integers."""
+    if spec.dtype.kind != "float":
+        raise NotOfferedError(library, "rounds sums of integers in other ways, or not at all", spec.dtype.name)
     if spec.differ:
         raise NotOfferedError(library, "takes one boundary for all axes")
     return spec.boundaries[0]

@@ -33,7 +33,8 @@ def stencil(
         weights: an array of one to three axes, up to 17 along each; a weight of 0 reads nothing.
         boundary: what lies outside, one for all axes or one for each: `constant` (cval), `nearest`, `reflect`
             (dcba|abcd), `mirror` (dcb|abcd), `wrap`, or `frozen`: cells whose neighbours lie outside stay as they are.
-        dtype: of the cells, as NumPy takes it: float16, which adds in float32, float32 or float64.
+        dtype: of the cells, as NumPy takes it: float32, float64, or one that adds in float32: float16, bfloat16, uint8,
+            int16 or uint16; sums are then rounded to the nearest cell, and integers saturate.
         cval: the value outside where the boundary is `constant`.
         origin: shifts the weights, as SciPy's `origin`.
         word: what stands in the kernel's name.

@@ -9,6 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from gen.arch import Limits
+from gen.dtypes import U8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Named
 from gen.families.config import Config
 from gen.families.extents import DenseFamily, check_gaps
@@ -58,6 +59,14 @@ _CHANNEL = StencilSpec(
     boundary=("constant", "frozen", "wrap"),
     cval=1.5,
 )
+# What sharpens a picture of bytes: many of its sums lie half-way between two, and outside the range.
+_SHARPER = StencilSpec(
+    "sharpen",
+    (-0.125, 0.25, -0.125, 0.25, 1, 0.25, -0.125, 0.25, -0.125),
+    dtype=U8,
+    boundary=("mirror", "constant"),
+    cval=7,
+)
 _FIRST = {"block_y": 1, "unroll": 1}
 
 
@@ -85,6 +94,7 @@ class Stencil(DenseFamily[StencilSpec]):
             "naive": _SPACE,
             "march": _CHANNEL,
             "overlapped": StencilSpec("derivative", _SLOPE, (9,)),
+            "shifted": _SHARPER,
             "temporal": _TRANSPORT,
         }
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gen.dtypes import DType
 from gen.families.base import Array, Expected
 from gen.families.exact import fused_multiply_add
 from gen.families.stencil.spec import Boundary, StencilSpec
@@ -52,6 +53,15 @@ def places_inside(place: Array, extent: int, boundary: Boundary) -> Array:
             return np.asarray(np.where((place >= 0) & (place < extent), place, OUTSIDE))
 
 
+def _stored(sums: Array, dtype: DType) -> Array:
+    """The cells that are nearest to sums: of two that are as near the even one; no sum of integers is NaN."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if dtype.kind == "float":
+            return np.asarray(sums.astype(dtype.numpy))
+        ends = np.iinfo(dtype.numpy)
+        return np.asarray(np.rint(sums).clip(ends.min, ends.max).astype(dtype.numpy))
+
+
 def _stepped(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Array:
     """The cells at some places after one step; the places along each axis are broadcast against each other."""
     shape = np.broadcast_shapes(*(place.shape for place in index))
@@ -66,8 +76,7 @@ def _stepped(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Array
             beyond |= places == OUTSIDE
         near = cells[tuple(np.where(places == OUTSIDE, 0, places) for places in at)] if cells.size else spec.cval
         total = fused_multiply_add(weight, np.where(beyond, spec.cval, near).astype(total.dtype), total)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        found = total.astype(spec.dtype.numpy)
+    found = _stored(total, spec.dtype)
     frozen = np.zeros(shape, bool)
     for place, extent, before, after, boundary in zip(
         index, cells.shape, spec.before, spec.after, spec.boundaries, strict=True

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from gen.dtypes import F16, F32, F64, DType, read_dtype
+from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16, DType, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 
@@ -24,7 +24,7 @@ Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 """
 
 BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
-DTYPES = (F16, F32, F64)
+DTYPES = (F16, BF16, F32, F64, U8, I16, U16)
 MAX_WEIGHTS_PER_AXIS = 17  # along an axis: radius 8
 AXES = ("planes", "rows", "cols")  # slowest first: a spec has the last of them
 MAX_AXES = len(AXES)
@@ -38,13 +38,14 @@ class StencilSpec:
     """A correlation: each cell is the weighted sum of its neighbours, as `scipy.ndimage.correlate` has it.
 
     Terms are added in the row-major order of the weights, by fused multiply-add, from 0: a cell's value depends on
-    nothing but this spec.
+    nothing but this spec. A sum becomes the nearest number of the cells' type, of two that are as near the even one.
+    Sums outside the range of an integer type become its least or greatest number, as OpenCV has it and SciPy has not.
 
     Attributes:
         word: what the reader calls it; stands in the label.
         weights: in row-major order, as the kernel's arithmetic rounds them; a weight of 0 reads nothing.
         shape: extents of the weights, one to three, each up to 17.
-        dtype: of cells: f16, which adds in f32, f32 or f64.
+        dtype: of cells: f32, f64, or one that adds in f32: f16, bf16, u8, i16 or u16.
         boundary: what lies outside; one for all axes, or one for each.
         cval: the value outside along `constant` axes.
         origin: shifts the weights along each axis, as SciPy's `origin`; one for all axes, or one for each.
@@ -84,10 +85,19 @@ class StencilSpec:
     def _rounded_cval(self) -> float:
         if "constant" not in self.boundaries:
             return 0.0  # nothing reads it
+        if self.dtype.kind != "float":
+            return self._whole_cval()
         rounded = _rounded(self.cval, self.dtype)
         if not np.isfinite(rounded):
             raise SpecError("stencil.cval", f"must be a number, finite as {self.dtype.name}", repr(self.cval))
         return rounded
+
+    def _whole_cval(self) -> float:
+        number, range_of_type = _rounded(self.cval, F64), np.iinfo(self.dtype.numpy)
+        if not (number.is_integer() and range_of_type.min <= number <= range_of_type.max):
+            rule = f"must be a whole number from {range_of_type.min} to {range_of_type.max}, since cells are {{}}"
+            raise SpecError("stencil.cval", rule.format(self.dtype.name), repr(self.cval))
+        return number
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -102,7 +112,7 @@ class StencilSpec:
     @property
     def accumulator(self) -> DType:
         """The type in which terms are added."""
-        return F32 if self.dtype == F16 else self.dtype
+        return F64 if self.dtype == F64 else F32
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from typing_extensions import override
 
 from gen.arch import MAX_THREADS_PER_BLOCK, WARP
-from gen.dtypes import F16, F32, F64, I64, U32, DType
+from gen.dtypes import F32, F64, I64, U32, DType
 from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant, size
@@ -177,7 +177,7 @@ def weight_lines(rows: Sequence[Sequence[float]], dtype: DType) -> tuple[str, ..
 
 def literal(value: float, dtype: DType) -> str:
     """The shortest C++ literal that reads back as the same number of this type."""
-    return str(dtype.numpy.type(value)) + ("f" if dtype in (F16, F32) else "")
+    return str(dtype.numpy.type(value)) + ("f" if dtype == F32 else "")
 
 
 class StencilAlgorithm(Algorithm[StencilSpec, C]):

@@ -72,6 +72,8 @@ class March(StencilAlgorithm[MarchConfig]):
         """The spec must have three axes, a block outlast its steps, and its planes fit in shared memory."""
         if found := beyond_axes(spec, 3):
             return found
+        if (cells := config.rows * cells_of_vector(spec)) > WARP:
+            return f"a lane has {cells} cells of a plane; {WARP} bits say what becomes of them"
         block = _Block.of(spec, config)
         if block.shared_bytes > MAX_SHARED_BYTES:
             return f"its planes take {block.shared_bytes} bytes of shared memory; no block has over {MAX_SHARED_BYTES}"

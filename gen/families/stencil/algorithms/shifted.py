@@ -42,7 +42,12 @@ from gen.families.stencil.shapes import edge_extents, extents_of
 from gen.families.stencil.spec import StencilSpec
 
 _MOST_ROWS_AHEAD = 12  # rows of a warp on their way at once
-_SHIFT = {2: 4 * SHUFFLE + 17, 4: 3 * SHUFFLE + 9, 8: 2 * SHUFFLE + 4}  # of a vector, by the bytes of a cell
+_SHIFT = {
+    1: 4 * SHUFFLE + 17,
+    2: 4 * SHUFFLE + 17,
+    4: 3 * SHUFFLE + 9,
+    8: 2 * SHUFFLE + 4,
+}  # of a vector, by the bytes of a cell
 _OTHER_REGISTERS = 40  # registers beside cells
 _MOST_REGISTERS = 232
 _MOST_TERMS_OF_LANE = 2048  # of a lane, all written out: more, and the code leaves the instruction cache
