@@ -30,6 +30,8 @@ from gen.runtime.load import load
 
 MOST_KERNELS = 4096  # that are kept, by spec and device
 _STATISTICS = ("mean", "var", "std")
+Modes = str | Sequence[str | Sequence[str]]
+"""What lies outside: one for all axes, or one for each, which may be a pair: one for each end."""
 _MODES = {"grid-constant": "constant", "grid-mirror": "reflect", "grid-wrap": "wrap"}  # SciPy's other words
 
 
@@ -174,7 +176,7 @@ def matrix_transpose(x: Any, /, *, out: Any = None, stream: Any = None, device: 
     return permute_dims(x, (*range(axes - 2), axes - 1, axes - 2), out=out, stream=stream, device=device)
 
 
-def correlate(input: Any, weights: Any, output: Any = None, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0,
               origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None, stream: Any = None,
               device: Any = None) -> Any:  # fmt: skip
     """The correlation with weights, as `scipy.ndimage.correlate` has it: a weighted sum of neighbours for each cell.
@@ -186,7 +188,8 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: str | Sequence
         input: cells of f16, bf16, f32, f64, u8, i16 or u16.
         weights: an array with as many axes as `input`, or as `axes` names.
         output: where the result goes; None: a new array.
-        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`.
+        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`; in place
+            of that of an axis, a pair names one for each end.
         cval: the value outside where the mode is `constant`.
         origin: shifts the weights, for all axes or for each.
         axes: those along which the weights lie; None: all.
@@ -209,7 +212,7 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: str | Sequence
     return kernel(input, out=output, stream=stream)
 
 
-def convolve(input: Any, weights: Any, output: Any = None, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+def convolve(input: Any, weights: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0,
              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None, stream: Any = None,
              device: Any = None) -> Any:  # fmt: skip
     """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
@@ -219,7 +222,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: str | Sequence[
     return correlate(input, backwards, output, mode, cval, turned, axes=axes, stream=stream, device=device)
 
 
-def laplace(input: Any, output: Any = None, mode: str | Sequence[str] = "reflect", cval: float = 0.0, *,
+def laplace(input: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0, *,
             axes: Sequence[int] | None = None, stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
     ndim = len(read("input", input).shape) if axes is None else len(axes)
@@ -313,7 +316,7 @@ def second_differences(ndim: int) -> list[float]:
 
 def laid_out(
     ndim: int, extents: Sequence[int], mode: Any, origin: Any, axes: Sequence[int] | None
-) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
+) -> tuple[tuple[int, ...], tuple[Any, ...], tuple[int, ...]]:
     """Shape, boundaries and origins of weights for all axes of an array, from those along some of them.
 
     Raises ShapeError where they do not fit each other.
@@ -321,10 +324,12 @@ def laid_out(
     along = _along(axes, ndim)
     if len(extents) != len(along):
         raise ShapeError("weights", f"must have {len(along)} axes, one for each that is meant", len(extents))
-    shape, modes, origins = [1] * ndim, ["constant"] * ndim, [0] * ndim
+    shape, origins = [1] * ndim, [0] * ndim
+    modes: list[Any] = ["constant"] * ndim
     given = zip(_one_an_axis("mode", mode, len(along)), _one_an_axis("origin", origin, len(along)), strict=True)
     for axis, (one, shift) in zip(along, given, strict=True):
-        modes[axis], origins[axis] = _MODES.get(one, one), shift
+        ends = tuple(_MODES.get(end, end) for end in one) if isinstance(one, tuple | list) else _MODES.get(one, one)
+        modes[axis], origins[axis] = ends, shift
     for axis, extent in zip(sorted(along), extents, strict=True):  # as SciPy: in the order of the input's axes
         shape[axis] = extent
     return tuple(shape), tuple(modes), tuple(origins)

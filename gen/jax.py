@@ -31,7 +31,7 @@ from gen.families.stencil.adjoint import adjoint, computed_cells, folded_places
 from gen.families.stencil.builder import stencil
 from gen.families.stencil.spec import MAX_AXES, StencilSpec
 from gen.families.transpose import permutation
-from gen.functions import MOST_KERNELS, laid_out, loaded, reduction_of, second_differences, turned_origin
+from gen.functions import MOST_KERNELS, Modes, laid_out, loaded, reduction_of, second_differences, turned_origin
 from gen.runtime import xla
 from gen.runtime.load import CPU
 
@@ -138,7 +138,7 @@ def matrix_transpose(x: Array, /) -> Array:
     return permute_dims(x, (*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def correlate(input: Array, weights: Any, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+def correlate(input: Array, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
               origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
               steps: int = 1) -> Array:  # fmt: skip
     """The correlation with weights, as `scipy.ndimage.correlate` has it, which are constants and get no gradient.
@@ -146,7 +146,8 @@ def correlate(input: Array, weights: Any, mode: str | Sequence[str] = "reflect",
     Args:
         input: cells of f16, bf16, f32, f64, u8, i16 or u16.
         weights: numbers that are known while the program is traced, with as many axes as `input`, or as `axes` names.
-        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`, `frozen`.
+        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`, `frozen`;
+            in place of that of an axis, a pair names one for each end.
         cval: the value outside where the mode is `constant`.
         origin: shifts the weights, for all axes or for each.
         axes: those along which the weights lie; None: all.
@@ -164,7 +165,7 @@ def correlate(input: Array, weights: Any, mode: str | Sequence[str] = "reflect",
     return _stencil(x, spec, steps)
 
 
-def convolve(input: Array, weights: Any, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+def convolve(input: Array, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
              steps: int = 1) -> Array:  # fmt: skip
     """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
@@ -173,7 +174,7 @@ def convolve(input: Array, weights: Any, mode: str | Sequence[str] = "reflect", 
     return correlate(input, np.flip(array), mode, cval, turned, axes=axes, steps=steps)
 
 
-def laplace(input: Array, mode: str | Sequence[str] = "reflect", cval: float = 0.0, *,
+def laplace(input: Array, mode: Modes = "reflect", cval: float = 0.0, *,
             axes: Sequence[int] | None = None) -> Array:  # fmt: skip
     """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
     ndim = jnp.ndim(input) if axes is None else len(axes)

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod as _product
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,9 @@ from gen.families.base import Spec
 from gen.families.reduction import ReductionSpec
 from gen.families.stencil.adjoint import Adjoint, adjoint, computed_cells, folded_places
 from gen.families.stencil.builder import stencil
-from gen.families.stencil.spec import MAX_AXES, Boundary, StencilSpec
+from gen.families.stencil.spec import MAX_AXES, StencilSpec
 from gen.families.transpose import TransposeSpec, permutation
-from gen.functions import MOST_KERNELS, laid_out, loaded, reduction_of, second_differences, turned_origin
+from gen.functions import MOST_KERNELS, Modes, laid_out, loaded, reduction_of, second_differences, turned_origin
 from gen.runtime.dlpack import named_dtype
 from gen.runtime.kernel import Kernel
 from gen.runtime.load import CPU
@@ -147,7 +147,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     return permute_dims(x, [*range(x.dim() - 2), x.dim() - 1, x.dim() - 2])
 
 
-def correlate(input: Tensor, weights: Any, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+def correlate(input: Tensor, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
               origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
               steps: int = 1) -> Tensor:  # fmt: skip
     """The correlation with weights, as `scipy.ndimage.correlate` has it, which are constants and get no gradient.
@@ -155,7 +155,8 @@ def correlate(input: Tensor, weights: Any, mode: str | Sequence[str] = "reflect"
     Args:
         input: cells of f16, bf16, f32, f64, u8, i16 or u16.
         weights: numbers, with as many axes as `input`, or as `axes` names; within a function that is compiled, lists.
-        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`, `frozen`.
+        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`, `frozen`;
+            in place of that of an axis, a pair names one for each end.
         cval: the value outside where the mode is `constant`.
         origin: shifts the weights, for all axes or for each.
         axes: those along which the weights lie; None: all.
@@ -168,7 +169,7 @@ def correlate(input: Tensor, weights: Any, mode: str | Sequence[str] = "reflect"
     return _correlated(input, flat, extents, mode, cval, origin, axes, steps)
 
 
-def convolve(input: Tensor, weights: Any, mode: str | Sequence[str] = "reflect", cval: float = 0.0,
+def convolve(input: Tensor, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
              steps: int = 1) -> Tensor:  # fmt: skip
     """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
@@ -177,7 +178,7 @@ def convolve(input: Tensor, weights: Any, mode: str | Sequence[str] = "reflect",
     return _correlated(input, flat[::-1], extents, mode, cval, turned, axes, steps)
 
 
-def laplace(input: Tensor, mode: str | Sequence[str] = "reflect", cval: float = 0.0, *,
+def laplace(input: Tensor, mode: Modes = "reflect", cval: float = 0.0, *,
             axes: Sequence[int] | None = None) -> Tensor:  # fmt: skip
     """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
     ndim = input.dim() if axes is None else len(axes)
@@ -204,7 +205,7 @@ def operator(spec: Spec) -> Callable[..., Tensor]:
         order = spec.axes
         return lambda x: permute_dims(x, order)
     if isinstance(spec, StencilSpec):
-        weights, shape, modes = list(spec.weights), list(spec.shape), ",".join(spec.boundaries)
+        weights, shape, modes = list(spec.weights), list(spec.shape), _joined(spec.boundaries)
         cval, origin = spec.cval, [before - extent // 2 for before, extent in zip(spec.before, spec.shape, strict=True)]
         return lambda x, steps=1: CORRELATE(x, weights, shape, modes, cval, origin, steps)
     rule = "must be a reduction to one statistic, a permutation that changes no values, or a stencil"
@@ -220,7 +221,12 @@ def _reduced(op: str, x: Tensor, axis: Any, keepdims: bool, *, dtype: Any = None
 def _correlated(input: Tensor, weights: list[float], extents: list[int], mode: Any, cval: float, origin: Any,
                 axes: Sequence[int] | None, steps: int) -> Tensor:  # fmt: skip
     shape, modes, origins = laid_out(input.dim(), extents, mode, origin, axes)
-    return CORRELATE(input, weights, list(shape), ",".join(modes), float(cval), list(origins), steps)
+    return CORRELATE(input, weights, list(shape), _joined(modes), float(cval), list(origins), steps)
+
+
+def _joined(modes: Sequence[Any]) -> str:
+    """Boundaries of all axes as one text: commas between axes, a slash between ends that differ."""
+    return ",".join(mode if isinstance(mode, str) else "/".join(mode) for mode in modes)
 
 
 def _axes(axis: Any, ndim: int) -> list[int]:
@@ -405,14 +411,15 @@ def _permute_batched(_: Any, dims: tuple[Any, ...], x: Tensor, axes: list[int]) 
     return PERMUTE(x.movedim(dims[0], 0), [0, *(axis + 1 for axis in axes)]), 0
 
 
-# Stencils: (x, weights, shape, modes, cval, origin, steps), modes with commas between; their adjoints have no cval
+# Stencils: (x, weights, shape, modes, cval, origin, steps), modes as `_joined` has them; their adjoints have no cval
 
 
 @lru_cache(MOST_KERNELS)
 def _stencil(
     elements: Any, weights: tuple[float, ...], shape: tuple[int, ...], modes: str, cval: float, origin: tuple[int, ...]
 ) -> StencilSpec:
-    array, boundary = np.array(weights).reshape(shape), cast("list[Boundary]", modes.split(","))
+    array = np.array(weights).reshape(shape)
+    boundary: Any = [mode.split("/") if "/" in mode else mode for mode in modes.split(",")]
     return stencil(array, boundary=boundary, dtype=_elements(elements), cval=cval, origin=origin, word="correlate")
 
 

@@ -16,7 +16,7 @@ from gen.families.names import illegal, search_space, variant
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.algorithms.march import FUSED_BOUNDARIES
 from gen.families.stencil.algorithms.overlapped import OverlappedConfig
-from gen.families.stencil.spec import BOUNDARIES, Boundary
+from gen.families.stencil.spec import BOUNDARIES, Boundary, Outside
 from gen.proof.cases import Case, Content
 
 FAMILY = Stencil()
@@ -61,7 +61,7 @@ def _ends(reach: str, far: int) -> tuple[int, int]:
     return (far, far + 1) if reach == "further after" else (far, far // 2)
 
 
-def _spec(seed: int, axes: Sequence[tuple[Boundary, str]], farthest: int) -> StencilSpec:
+def _spec(seed: int, axes: Sequence[tuple[Outside, str]], farthest: int) -> StencilSpec:
     """Weights of these boundaries and reaches; how far they reach, which are 0 and the element type are random.
 
     Some specs have zeros around their weights, which frozen cells depend on; some have weights along the axes alone, as
@@ -108,6 +108,16 @@ FUSED_SPECS = tuple(
 )
 
 
+# Every pair of boundaries that differ, along the last axis of one spec and, with others, along the other axes of some.
+ENDS = tuple((before, after) for before, after in product(BOUNDARIES, BOUNDARIES) if before != after)
+ENDS_SPECS = tuple(
+    _spec(
+        place, [(ENDS[(place + 11 * axis) % len(ENDS)], REACHES[(place + axis) % 4]) for axis in range(place % 3, 3)], 3
+    )
+    for place in range(len(ENDS))
+)
+
+
 def legal(spec: StencilSpec, name: str | None = None) -> list[Variant]:
     """Variants of every algorithm that takes the spec, or of the one of this name."""
     found = []
@@ -142,6 +152,15 @@ def narrow() -> list[Variant]:
             typed = (replace(spec, dtype=dtype, cval=2.0) for spec in (*specs[first:], *specs[:first]))
             takes = next(same for spec in typed if (same := legal(spec, name)))
             found.append(takes[len(found) % len(takes)])
+    return found
+
+
+def ends_differ() -> list[Variant]:
+    """Of every algorithm that takes them a variant of several specs whose ends differ."""
+    found: list[Variant] = []
+    for place, spec in enumerate(ENDS_SPECS):
+        takes = legal(spec)
+        found.append(takes[(5 * place) % len(takes)])
     return found
 
 
@@ -210,7 +229,8 @@ def variants(draw: st.DrawFn) -> Variant:
     count = prod(shape)
     few = None if count <= 25 else draw(st.sets(st.integers(0, count - 1), max_size=12))  # more take long to compile
     weights = [draw(SIXTEENTHS) if few is None or place in few else 0.0 for place in range(count)]
-    boundary = (draw(st.sampled_from(BOUNDARIES)), draw(st.sampled_from(BOUNDARIES)))
+    ends = st.one_of(st.sampled_from(BOUNDARIES), st.sampled_from(ENDS))
+    boundary = (draw(ends), draw(ends))
     dtype = draw(st.sampled_from(DTYPES))
     spec = StencilSpec("any", tuple(weights), shape, dtype, boundary, draw(st.sampled_from((0.0, 3.0))), origin)
     return draw(st.sampled_from(legal(spec)))

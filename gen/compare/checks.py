@@ -255,7 +255,8 @@ def bounded(spec: StencilSpec, cells: Array, steps: int) -> tuple[Array, Array]:
 
 def _padded(spec: StencilSpec, array: Array, outside: float) -> Array:
     """An array with what lies outside around it."""
-    for axis, (boundary, *reach) in enumerate(zip(spec.boundaries, spec.before, spec.after, strict=True)):
+    # No library is asked for ends that differ.
+    for axis, ((boundary, _), *reach) in enumerate(zip(spec.ends, spec.before, spec.after, strict=True)):
         widths = [tuple(reach) if other == axis else (0, 0) for other in range(array.ndim)]
         options = {"constant_values": outside} if boundary == "constant" else {}
         array = np.pad(array, widths, _PAD_MODES[boundary], **options)

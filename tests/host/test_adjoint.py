@@ -14,6 +14,7 @@ from gen.dtypes import F64
 from gen.families.stencil.adjoint import Adjoint, adjoint, computed_cells, folded_places
 from gen.families.stencil.oracle import expected
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
+from tests.stencils import ENDS
 
 Cells = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -46,7 +47,8 @@ def problems(draw: st.DrawFn) -> tuple[StencilSpec, tuple[int, ...]]:
     if draw(st.booleans()):
         weights = weights + np.flip(weights, draw(st.integers(0, axes - 1)))
     origin = tuple(draw(st.integers(-(extent // 2), (extent - 1) // 2)) for extent in shape)
-    boundary = tuple(draw(st.sampled_from(BOUNDARIES)) for _ in range(axes))
+    ends = st.one_of(st.sampled_from(BOUNDARIES), st.sampled_from(ENDS))
+    boundary = tuple(draw(ends) for _ in range(axes))
     spec = StencilSpec("any", tuple(weights.reshape(-1).astype(float)), shape, F64, boundary, 0.0, origin)
     return spec, tuple(draw(st.integers(1, 6)) for _ in range(axes))
 

@@ -110,6 +110,16 @@ def test_correlations_give_what_scipy_gives(
     np.testing.assert_array_equal(gen.laplace(cells, device="cpu"), scipy.ndimage.laplace(cells))
 
 
+def test_correlations_have_a_boundary_for_each_end() -> None:
+    cells = np.random.default_rng(0).integers(-8, 8, (5, 40)).astype(np.float64)
+    weights = np.arange(1.0, 10.0).reshape(3, 3)
+    padded = np.pad(np.pad(cells, ((0, 1), (0, 1)), "symmetric"), ((1, 0), (0, 0)), constant_values=2.0)
+    padded = np.pad(padded, ((0, 0), (1, 0)), "edge")
+    wanted = scipy.ndimage.correlate(padded, weights)[1:-1, 1:-1]
+    mode = [("constant", "grid-mirror"), ("nearest", "reflect")]
+    np.testing.assert_array_equal(gen.correlate(cells, weights, mode=mode, cval=2.0, device="cpu"), wanted)
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16])
 def test_correlations_of_integers_round_to_the_nearest_and_saturate(dtype: type[np.integer[Any]]) -> None:
     ends = np.iinfo(dtype)

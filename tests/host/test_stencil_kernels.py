@@ -24,6 +24,7 @@ from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, prove, unsupported_extents
 from gen.proof.sampled import sampled_cases
 from tests.stencils import (
+    ENDS_SPECS,
     FAMILY,
     FUSED_SPECS,
     LINE_SPECS,
@@ -31,7 +32,9 @@ from tests.stencils import (
     SPACE_SPECS,
     SPECS,
     cases,
+    ends_differ,
     in_turns,
+    legal,
     line_cases,
     narrow,
     overlapped,
@@ -49,7 +52,7 @@ SPACE = (
     *in_turns(SPACE_SPECS, ("march",), ("naive", "naive", "resident")),
     *in_turns(FUSED_SPECS, ("march fused",)),
 )
-NARROW = narrow()
+NARROW, DIFFER = narrow(), ends_differ()
 # Of variants that are drawn: each that Hypothesis made of them to find a simpler one would have to be compiled.
 UNSHRUNK = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
@@ -106,6 +109,28 @@ def test_cells_of_bf16_and_integers_equal_numpy(host_runner: HostRunner, made: l
     for proof in prove(host_runner, made, tried):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 0
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(DIFFER[::4], id="some"),
+        pytest.param(DIFFER, id="all", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_axes_whose_ends_differ_equal_numpy(host_runner: HostRunner, made: list[Variant]) -> None:
+    for proof in prove(host_runner, made, edges):
+        assert proof.failure is None, str(proof.failure)
+        assert proof.cases > 0
+
+
+def test_ends_that_differ_are_refused_by_kernels_that_have_one_boundary_an_axis() -> None:
+    takes = {made.algorithm.name for spec in ENDS_SPECS for made in legal(spec)}
+    assert takes == {"naive", "resident", "tiled", "queued"}
+    spec = StencilSpec("any", (1.0,) * 9, boundary=("wrap", ("frozen", "mirror")))
+    stream = FAMILY.algorithms["stream"]
+    reason = "both ends of an axis must have the same boundary; cols have frozen before and mirror past them"
+    assert illegal(stream, spec, stream.config()) == reason
 
 
 def test_the_last_columns_of_a_row_read_their_mirror_image(host_runner: HostRunner) -> None:

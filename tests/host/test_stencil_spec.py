@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from gen.families.stencil.spec import BOUNDARIES, Boundary
 from gen.proof.cases import Content, fill
 from gen.proof.oracle import gamma
 from tests import libm
+from tests.stencils import ENDS
 
 SCIPYS: tuple[Boundary, ...] = ("constant", "nearest", "reflect", "mirror", "wrap")
 each_boundary = pytest.mark.parametrize("boundary", BOUNDARIES)
@@ -89,6 +92,39 @@ def test_what_lies_outside_is_what_scipy_pads(boundary: Boundary, extent: int, r
         kernel[offset + reach] = 1
         moved = ndimage.correlate1d(places, kernel, mode=boundary, cval=OUTSIDE)
         assert np.array_equal(found[reach + offset : reach + offset + extent], moved)
+
+
+@pytest.mark.parametrize(("before", "after"), ENDS)
+@given(extent=st.integers(2, 8), data=st.data())
+def test_what_lies_outside_ends_that_differ_is_what_numpy_pads(
+    before: Boundary, after: Boundary, extent: int, data: st.DataObject
+) -> None:
+    reach = data.draw(st.integers(0, extent - 1))  # where a place is carried across one end alone
+    modes: Any = {"nearest": "edge", "frozen": "edge", "reflect": "symmetric", "mirror": "reflect", "wrap": "wrap"}
+    padded = np.arange(extent)
+    for ends, boundary in (((reach, 0), before), ((0, reach), after)):
+        options = {"constant_values": OUTSIDE} if boundary == "constant" else {}
+        inside = np.pad(np.arange(extent), ends, modes.get(boundary, boundary), **options)
+        padded = np.concatenate([inside[:reach], padded] if ends[0] else [padded, inside[extent:]])
+    assert np.array_equal(places_inside(np.arange(-reach, extent + reach), extent, (before, after)), padded)
+
+
+def test_only_the_cells_at_a_frozen_end_stay() -> None:
+    spec = StencilSpec("any", (1.0,) * 15, (3, 5), boundary=(("frozen", "wrap"), ("mirror", "frozen")))
+    cells = cells_of((7, 9))
+    changed = np.asarray(expected(spec, cells, 3).value) != cells
+    assert changed[1:, :-2].all()
+    assert not changed[0].any()
+    assert not changed[:, -2:].any()
+
+
+def test_ends_that_are_alike_are_said_once() -> None:
+    alike = StencilSpec("any", (1.0,) * 9, boundary=(("wrap", "wrap"), "mirror"))
+    assert alike == StencilSpec("any", (1.0,) * 9, boundary=("wrap", "mirror"))
+    for boundary in ((("frozen", "mirror"), "wrap"), (("frozen", "mirror"), ("frozen", "mirror"))):
+        spec = StencilSpec("any", (1.0,) * 9, boundary=boundary)
+        assert StencilSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+        assert "at the low end cells whose" in spec.summary
 
 
 @each_boundary

@@ -22,6 +22,7 @@ STENCIL = "stencil/naive.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
 SHIFTED = "stencil/shifted.cu.jinja"
 RESIDENT = "stencil/resident.cu.jinja"
+OUTSIDE = "stencil/_outside.cu.jinja"
 CELLS, VECTORS = "stencil/_cells.cu.jinja", "stencil/_vectors.cu.jinja"
 TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
@@ -37,6 +38,7 @@ ON_SHIFTED = ON_STENCIL.replace("naive_x32_y8_u2", "shifted_u4_l32_w2")
 ON_LONG_SHIFTED = ON_SHIFTED.replace("u4", "u16")
 ON_BYTES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['shifted'].label}__shifted_u4_l32_w2"
 ON_RESIDENT = ON_STENCIL.replace("naive_x32_y8_u2", "resident_tpb128")
+ON_LAYER = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['tiled'].label}__tiled_x32_y4_u4"
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
@@ -215,6 +217,19 @@ MUTANTS = (
     Mutant(
         "shifted: bytes stay where they are", ON_BYTES, VECTORS,
         "__funnelshift_r(words[i], words[i + 1], offset % 4 * 8)", "words[i]", WRONG,
+    ),
+    # ends that differ
+    Mutant(
+        "tiled: past one end lies what lies past the other", ON_LAYER, OUTSIDE,
+        "i < 0 ? {{ carried_on(before) }} : {{ carried_back(after) }}", "{{ carried_back(after) }}", WRONG,
+    ),
+    Mutant(
+        "tiled: cells before the first one are cval too", ON_LAYER, OUTSIDE, "while (i < 0) i =", "if (false) i =",
+        WRONG,
+    ),
+    Mutant(
+        "tiled: cells at the other end are frozen", ON_LAYER, OUTSIDE, 'if boundary.endswith("frozen")',
+        'if boundary.startswith("frozen")', WRONG,
     ),
     # resident
     Mutant("resident: no barrier between steps", ON_RESIDENT, RESIDENT, "", "", (RACE, UNINITIALISED), at="step"),

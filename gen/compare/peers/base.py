@@ -16,7 +16,7 @@ from gen.compare.case import ComparisonCase, Shape
 from gen.dtypes import DType
 from gen.errors import GenError, MissingToolError
 from gen.families.reduction import ReductionSpec
-from gen.families.stencil import StencilSpec
+from gen.families.stencil import Boundary, StencilSpec
 from gen.families.transpose import TransposeSpec
 
 if TYPE_CHECKING:
@@ -278,13 +278,13 @@ def reductions(
     return lambda x: tuple(statistic(x) for statistic in statistics)
 
 
-def boundary_of(library: str, spec: StencilSpec) -> str:
-    """What lies outside along every axis. Raises NotOfferedError where axes differ, and for cells of integers."""
+def boundary_of(library: str, spec: StencilSpec) -> Boundary:
+    """What lies outside along every axis. Raises NotOfferedError where ends differ, and for cells of integers."""
     if spec.dtype.kind != "float":
         raise NotOfferedError(library, "rounds sums of integers in other ways, or not at all", spec.dtype.name)
     if spec.differ:
         raise NotOfferedError(library, "takes one boundary for all axes")
-    return spec.boundaries[0]
+    return spec.ends[0][0]
 
 
 def window(spec: StencilSpec, offset: Sequence[int]) -> tuple[slice, ...]:

@@ -4,7 +4,8 @@ A stencil is a linear map of its cells, but for `cval`. Its adjoint correlates w
 boundary read outside belongs to cells inside: `constant` and `wrap` are their own adjoints, and so is `reflect` where
 the weights are the same in both directions. Along other axes the cells get a margin of zeros, as wide as the weights
 reach, the turned stencil is computed there too, and the margin is added to the cells that it was read from. Cells that
-`frozen` keeps pass their gradient on as it is.
+`frozen` keeps pass their gradient on as it is. Along an axis whose ends differ, cells get the margin too, unless one
+end is `constant` and the other `frozen`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gen.families.stencil.oracle import OUTSIDE, places_inside
-from gen.families.stencil.spec import Boundary, StencilSpec
+from gen.families.stencil.spec import Outside, StencilSpec
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Adjoint:
 
     spec: StencilSpec
     margins: tuple[tuple[int, int], ...]
-    folds: tuple[Boundary | None, ...]
+    folds: tuple[Outside | None, ...]
     kept: tuple[tuple[int, int], ...]
 
     @property
@@ -44,22 +45,24 @@ def adjoint(spec: StencilSpec) -> Adjoint:
     weights = np.asarray(spec.weights).reshape(spec.shape)
     turned = np.flip(weights)
     origin = tuple(after - extent // 2 for after, extent in zip(spec.after, spec.shape, strict=True))
-    boundaries: list[Boundary] = []
+    boundaries: list[Outside] = []
     margins, folds, kept = [], [], []
     for axis, (boundary, before, after) in enumerate(zip(spec.boundaries, spec.before, spec.after, strict=True)):
         even = before == after and np.array_equal(np.flip(weights, axis), weights)
-        own = boundary in ("constant", "wrap", "frozen") or (boundary == "reflect" and even)
-        boundaries.append("constant" if boundary == "frozen" or not own else boundary)
+        apart = all(end in ("constant", "frozen") for end in spec.ends[axis])
+        own = apart or boundary == "wrap" or (boundary == "reflect" and even)
+        boundaries.append("constant" if apart or not own else boundary)
         margins.append((0, 0) if own else (before, after))
         folds.append(None if own else boundary)
-        kept.append((before, after) if boundary == "frozen" else (0, 0))
+        first, last = (end == "frozen" for end in spec.ends[axis])
+        kept.append((before * first, after * last))
     flipped = replace(
         spec, weights=tuple(turned.reshape(-1).tolist()), boundary=tuple(boundaries), cval=0.0, origin=origin
     )  # fmt: skip
     return Adjoint(flipped, tuple(margins), tuple(folds), tuple(kept))
 
 
-def folded_places(extent: int, before: int, after: int, boundary: Boundary) -> list[tuple[int, int]]:
+def folded_places(extent: int, before: int, after: int, boundary: Outside) -> list[tuple[int, int]]:
     """Pairs along one axis: a place of the margin, counted from its first cell, and the cell that it was read from."""
     margin = np.concatenate([np.arange(-before, 0), np.arange(extent, extent + after)])
     inside = places_inside(margin, extent, boundary)

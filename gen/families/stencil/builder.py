@@ -21,7 +21,7 @@ MAX_RADIUS = MAX_WEIGHTS_PER_AXIS // 2
 def stencil(
     weights: Any,
     *,
-    boundary: Boundary | Sequence[Boundary] = "constant",
+    boundary: Boundary | Sequence[Boundary | Sequence[Boundary]] = "constant",
     dtype: Any = "f32",
     cval: float = 0.0,
     origin: int | Sequence[int] = 0,
@@ -33,6 +33,7 @@ def stencil(
         weights: an array of one to three axes, up to 17 along each; a weight of 0 reads nothing.
         boundary: what lies outside, one for all axes or one for each: `constant` (cval), `nearest`, `reflect`
             (dcba|abcd), `mirror` (dcb|abcd), `wrap`, or `frozen`: cells whose neighbours lie outside stay as they are.
+            In place of one of an axis a pair names one for each end: `[("constant", "mirror"), "wrap"]`.
         dtype: of the cells, as NumPy takes it: float32, float64, or one that adds in float32: float16, bfloat16, uint8,
             int16 or uint16; sums are then rounded to the nearest cell, and integers saturate.
         cval: the value outside where the boundary is `constant`.

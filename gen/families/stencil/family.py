@@ -67,6 +67,13 @@ _SHARPER = StencilSpec(
     boundary=("mirror", "constant"),
     cval=7,
 )
+# Waves in a layer: free above and held below, absorbed where they come from and carried on at the other end.
+_LAYER = StencilSpec(
+    "layer",
+    (0.0625, 0.25, 0.0, 0.125, 0.125, 0.25, 0.0, 0.125, 0.0625),
+    boundary=(("mirror", "frozen"), ("reflect", "constant")),
+    cval=0.75,
+)
 _FIRST = {"block_y": 1, "unroll": 1}
 
 
@@ -96,6 +103,7 @@ class Stencil(DenseFamily[StencilSpec]):
             "overlapped": StencilSpec("derivative", _SLOPE, (9,)),
             "shifted": _SHARPER,
             "temporal": _TRANSPORT,
+            "tiled": _LAYER,
         }
     )
     templates = templates_root()

@@ -12,7 +12,7 @@ import numpy as np
 from gen.dtypes import DType
 from gen.families.base import Array, Expected
 from gen.families.exact import fused_multiply_add
-from gen.families.stencil.spec import Boundary, StencilSpec
+from gen.families.stencil.spec import Boundary, Outside, StencilSpec
 
 OUTSIDE = -1
 
@@ -30,13 +30,15 @@ def expected_at(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Ex
     return Expected(_stepped(spec, cells, index))
 
 
-def places_inside(place: Array, extent: int, boundary: Boundary) -> Array:
+def places_inside(place: Array, extent: int, boundary: Outside) -> Array:
     """The cell that stands at each place of an axis.
 
     OUTSIDE where there is none: along `constant` axes, where cval is read, and `frozen` ones, where nothing is.
     """
     if extent == 0:
         return np.full(place.shape, OUTSIDE)
+    if not isinstance(boundary, str):
+        return _carried(place, extent, *boundary)
     match boundary:
         case "nearest":
             return np.asarray(place.clip(0, extent - 1))
@@ -51,6 +53,34 @@ def places_inside(place: Array, extent: int, boundary: Boundary) -> Array:
             return np.asarray(np.minimum(turned, period - turned) if extent > 1 else np.zeros_like(place))
         case "constant" | "frozen":
             return np.asarray(np.where((place >= 0) & (place < extent), place, OUTSIDE))
+
+
+def _carried(place: Array, extent: int, before: Boundary, after: Boundary) -> Array:
+    """The cell that stands at each place of an axis whose ends differ: carried until it lies inside."""
+    found = place.copy()
+    for number in np.flatnonzero((place < 0) | (place >= extent)):
+        at = int(found.flat[number])
+        while not 0 <= at < extent:
+            boundary = before if at < 0 else after
+            if boundary == "constant":
+                at = OUTSIDE
+                break
+            at = _across(at, extent, boundary)
+        found.flat[number] = at
+    return found
+
+
+def _across(place: int, extent: int, boundary: Boundary) -> int:
+    """Where a place beyond one end of an axis comes to lie, which may be beyond the other end."""
+    last = extent - 1
+    match boundary:
+        case "wrap":
+            return place + extent if place < 0 else place - extent
+        case "reflect":
+            return -1 - place if place < 0 else 2 * last + 1 - place
+        case "mirror":
+            return -place if place < 0 else 2 * last - place
+    return 0 if place < 0 else last
 
 
 def _stored(sums: Array, dtype: DType) -> Array:
@@ -78,8 +108,7 @@ def _stepped(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Array
         total = fused_multiply_add(weight, np.where(beyond, spec.cval, near).astype(total.dtype), total)
     found = _stored(total, spec.dtype)
     frozen = np.zeros(shape, bool)
-    for place, extent, before, after, boundary in zip(
-        index, cells.shape, spec.before, spec.after, spec.boundaries, strict=True
-    ):
-        frozen |= (boundary == "frozen") & ((place < before) | (place >= extent - after))
+    for place, extent, before, after, ends in zip(index, cells.shape, spec.before, spec.after, spec.ends, strict=True):
+        frozen |= (ends[0] == "frozen") & (place < before)
+        frozen |= (ends[1] == "frozen") & (place >= extent - after)
     return np.where(frozen, cells[index], found)

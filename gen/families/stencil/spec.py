@@ -23,6 +23,13 @@ Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 `mirror` dcb|abcd, `wrap` abcd|abcd. `frozen`, which SciPy has not: cells whose neighbours lie outside stay as they are.
 """
 
+Outside = Boundary | tuple[Boundary, Boundary]
+"""The same for both ends of an axis: one for both, or one before the first cell and one past the last.
+
+Where they differ, a place is carried across the end that it lies beyond, as the boundary of that end says, until it
+lies inside; what lies past a `frozen` end is the nearest cell.
+"""
+
 BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 DTYPES = (F16, BF16, F32, F64, U8, I16, U16)
 MAX_WEIGHTS_PER_AXIS = 17  # along an axis: radius 8
@@ -46,7 +53,7 @@ class StencilSpec:
         weights: in row-major order, as the kernel's arithmetic rounds them; a weight of 0 reads nothing.
         shape: extents of the weights, one to three, each up to 17.
         dtype: of cells: f32, f64, or one that adds in f32: f16, bf16, u8, i16 or u16.
-        boundary: what lies outside; one for all axes, or one for each.
+        boundary: what lies outside; one for all axes, or one for each, which may be a pair: one for each end.
         cval: the value outside along `constant` axes.
         origin: shifts the weights along each axis, as SciPy's `origin`; one for all axes, or one for each.
     """
@@ -55,7 +62,7 @@ class StencilSpec:
     weights: tuple[float, ...]
     shape: tuple[int, ...] = (3, 3)
     dtype: DType = F32
-    boundary: Boundary | tuple[Boundary, ...] = "constant"
+    boundary: Boundary | tuple[Outside, ...] = "constant"
     cval: float = 0.0
     origin: int | tuple[int, ...] = 0
 
@@ -83,7 +90,7 @@ class StencilSpec:
         return rounded
 
     def _rounded_cval(self) -> float:
-        if "constant" not in self.boundaries:
+        if not any("constant" in ends for ends in self.ends):
             return 0.0  # nothing reads it
         if self.dtype.kind != "float":
             return self._whole_cval()
@@ -105,9 +112,14 @@ class StencilSpec:
         return AXES[-len(self.shape) :]
 
     @property
-    def boundaries(self) -> tuple[Boundary, ...]:
-        """What lies outside along each axis."""
-        return cast("tuple[Boundary, ...]", self.boundary)
+    def boundaries(self) -> tuple[Outside, ...]:
+        """What lies outside along each axis; a pair only where the ends differ."""
+        return cast("tuple[Outside, ...]", self.boundary)
+
+    @property
+    def ends(self) -> tuple[tuple[Boundary, Boundary], ...]:
+        """What lies before the first cell and past the last along each axis."""
+        return tuple(ends_of(outside) for outside in self.boundaries)
 
     @property
     def accumulator(self) -> DType:
@@ -154,7 +166,7 @@ class StencilSpec:
         """What is computed."""
         where = " x ".join(self.axes)
         outside = " and ".join(
-            f"{_OUTSIDE[boundary].format(cval=f'{self.cval:g}')}{f' along {axis}' if self.differ else ''}"
+            f"{self._summary_of(boundary)}{f' along {axis}' if self.differ else ''}"
             for axis, boundary in zip(self.axes, self.boundaries, strict=True)
             if self.differ or axis == self.axes[0]
         )
@@ -163,10 +175,16 @@ class StencilSpec:
         cells = "1 cell" if count == 1 else f"{count} cells"
         return f"Each cell of {where} becomes the weighted sum of {cells} around it, steps times; {outside}.{pitches}"
 
+    def _summary_of(self, outside: Outside) -> str:
+        if isinstance(outside, str):
+            return _OUTSIDE[outside].format(cval=f"{self.cval:g}")
+        before, after = (self._summary_of(end) for end in outside)
+        return f"at the low end {before}, at the high end {after},"
+
     @property
     def differ(self) -> bool:
-        """Whether the axes have different boundaries."""
-        return len(set(self.boundaries)) > 1
+        """Whether the axes, or the ends of one, have different boundaries."""
+        return len({end for ends in self.ends for end in ends}) > 1
 
     def to_json(self) -> dict[str, Any]:
         """All fields; what is the same along all axes is said once."""
@@ -175,7 +193,7 @@ class StencilSpec:
             "shape": list(self.shape),
             "weights": list(self.weights),
             "dtype": self.dtype.name,
-            "boundary": list(self.boundaries) if self.differ else self.boundaries[0],
+            "boundary": _listed(self.boundaries) if self.differ else self.boundaries[0],
             "cval": self.cval,
         }
         if any(cast("tuple[int, ...]", self.origin)):
@@ -192,7 +210,7 @@ class StencilSpec:
             weights=tuple(weights) if isinstance(weights, list | tuple) else (),
             shape=tuple(shape) if isinstance(shape, list | tuple) else (),
             dtype=read_dtype(content.get("dtype"), "stencil.dtype"),
-            boundary=tuple(boundary) if isinstance(boundary, list) else boundary,
+            boundary=tuple(boundary) if isinstance(boundary, list | tuple) else boundary,
             cval=content.get("cval", 0.0),
             origin=tuple(origin) if isinstance(origin, list) else origin,
         )
@@ -221,13 +239,24 @@ def _shape(given: object, weights: int) -> tuple[int, ...]:
     return tuple(extents)
 
 
-def _boundaries(given: object, axes: int) -> tuple[Boundary, ...]:
+def ends_of(outside: Outside) -> tuple[Boundary, Boundary]:
+    """What lies before the first cell and past the last one of an axis."""
+    return (outside, outside) if isinstance(outside, str) else outside
+
+
+def _boundaries(given: object, axes: int) -> tuple[Outside, ...]:
     listed = given if isinstance(given, tuple) else (given,) * axes
-    if len(listed) != axes or not all(isinstance(one, str) and one in BOUNDARIES for one in listed):
-        several = f", or {axes} of them, one an axis" if axes > 1 else ""
-        rule = f"must be one of {', '.join(BOUNDARIES)}{several}"
+    pairs = [tuple(one) if isinstance(one, list | tuple) else (one, one) for one in listed]
+    known = all(len(pair) == 2 and all(isinstance(end, str) and end in BOUNDARIES for end in pair) for pair in pairs)
+    if len(listed) != axes or not known:
+        several = f"{axes} of them, one an axis" if axes > 1 else "a list of one"
+        rule = f"must be one of {', '.join(BOUNDARIES)}, or {several}; in a list a pair names one for each end"
         raise SpecError("stencil.boundary", rule, repr(given))
-    return cast("tuple[Boundary, ...]", listed)
+    return cast("tuple[Outside, ...]", tuple(pair[0] if pair[0] == pair[1] else pair for pair in pairs))
+
+
+def _listed(boundaries: Sequence[Outside]) -> list[str | list[str]]:
+    return [outside if isinstance(outside, str) else list(outside) for outside in boundaries]
 
 
 def _origins(given: object, shape: Sequence[int]) -> tuple[int, ...]:

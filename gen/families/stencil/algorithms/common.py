@@ -119,10 +119,9 @@ def mirrored_reach_of(spec: StencilSpec) -> Sides:
 
 def rim_of(spec: StencilSpec) -> Sides:
     """How many cells are frozen at both ends of each axis."""
-    frozen = [boundary == "frozen" for boundary in spec.boundaries]
     before, after = (
-        tuple(cells if held else 0 for cells, held in zip(ends, frozen, strict=True))
-        for ends in (spec.before, spec.after)
+        tuple(cells if ends[side] == "frozen" else 0 for cells, ends in zip(reached, spec.ends, strict=True))
+        for side, reached in enumerate((spec.before, spec.after))
     )
     return Sides(before, after)
 
@@ -186,6 +185,8 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
     @override
     def spec_inputs(self, spec: StencilSpec) -> Mapping[str, object]:
         reach = reach_of(spec)
+        # Where the ends of an axis differ, both boundaries with a line between: `mirror_wrap`.
+        boundaries = tuple(one if isinstance(one, str) else "_".join(one) for one in spec.boundaries)
         return {
             "element": spec.dtype.cuda,
             "number": spec.accumulator.cuda,
@@ -193,11 +194,11 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
             "zero": literal(0.0, spec.accumulator),
             "cval": literal(spec.cval, spec.accumulator),
             "axes": len(spec.axes),
-            "boundaries": spec.boundaries,
-            "planes_outside": spec.boundaries[-3] if len(spec.axes) > 2 else "",
-            "rows_outside": spec.boundaries[-2] if len(spec.axes) > 1 else "",
-            "cols_outside": spec.boundaries[-1],
-            "frozen": "frozen" in spec.boundaries,
+            "boundaries": boundaries,
+            "planes_outside": boundaries[-3] if len(spec.axes) > 2 else "",
+            "rows_outside": boundaries[-2] if len(spec.axes) > 1 else "",
+            "cols_outside": boundaries[-1],
+            "frozen": any("frozen" in ends for ends in spec.ends),
             "reach": reach,
             "rim": rim_of(spec),
             "lines": window_lines(spec, reach),
@@ -211,6 +212,16 @@ def beyond_axes(spec: StencilSpec, *axes: int) -> str | None:
         return None
     known = " or ".join(map(str, axes)) + (" axis" if axes == (1,) else " axes")
     return f"it is written for {known}, and the spec has {len(spec.axes)}"
+
+
+def ends_differ(spec: StencilSpec) -> str | None:
+    """Why an algorithm whose axes have the same boundary at both ends cannot compute a spec; None if it can."""
+    for axis, (before, after) in zip(spec.axes, spec.ends, strict=True):
+        if before != after:
+            return (
+                f"both ends of an axis must have the same boundary; {axis} have {before} before and {after} past them"
+            )
+    return None
 
 
 def cells_of_vector(spec: StencilSpec) -> int:

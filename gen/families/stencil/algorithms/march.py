@@ -28,6 +28,7 @@ from gen.families.stencil.algorithms.common import (
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
+    ends_differ,
     neighbours_of_loaded_rows,
     numbers,
     reach_of,
@@ -70,7 +71,7 @@ class March(StencilAlgorithm[MarchConfig]):
 
     def illegal(self, spec: StencilSpec, config: MarchConfig) -> str | None:
         """The spec must have three axes, a block outlast its steps, and its planes fit in shared memory."""
-        if found := beyond_axes(spec, 3):
+        if found := beyond_axes(spec, 3) or ends_differ(spec):
             return found
         if (cells := config.rows * cells_of_vector(spec)) > WARP:
             return f"a lane has {cells} cells of a plane; {WARP} bits say what becomes of them"

@@ -26,6 +26,7 @@ from gen.families.stencil.algorithms.common import (
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
+    ends_differ,
     numbers,
     reach_of,
     rim_of,
@@ -74,7 +75,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
 
     def illegal(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:
         """The spec must have one axis, a segment exceed what its steps use up, and a lane hold what is near an end."""
-        if found := beyond_axes(spec, 1):
+        if found := beyond_axes(spec, 1) or ends_differ(spec):
             return found
         reach, rim, cells = reach_of(spec), rim_of(spec), _cells(spec, config)
         near = max(reach.side + (spec.boundary == ("mirror",)), rim.left, rim.right)

@@ -25,6 +25,7 @@ from gen.families.stencil.algorithms.common import (
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
+    ends_differ,
     neighbours_of_loaded_rows,
     neighbours_of_rows,
     reach_of,
@@ -76,7 +77,7 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
     @override
     def illegal(self, spec: StencilSpec, config: ShiftedConfig) -> str | None:
         """The spec must have one or two axes, and some lanes must have all neighbours in their row of lanes."""
-        if found := beyond_axes(spec, 1, 2):
+        if found := beyond_axes(spec, 1, 2) or ends_differ(spec):
             return found
         if own_lanes(spec, config) < 1:
             return f"weights reach {reach_of(spec).side} cells to one side: {config.lanes} lanes leave none that write"

@@ -25,6 +25,7 @@ from gen.families.stencil.algorithms.common import (
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
+    ends_differ,
     neighbours_of_loaded_rows,
     neighbours_of_rows,
     reach_of,
@@ -83,7 +84,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
 
     @override
     def illegal(self, spec: StencilSpec, config: StreamConfig) -> str | None:
-        return beyond_axes(spec, 1, 2)
+        return beyond_axes(spec, 1, 2) or ends_differ(spec)
 
     def unsearched(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers must suffice for all rows, and the code not be too long."""

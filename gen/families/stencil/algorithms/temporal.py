@@ -24,6 +24,7 @@ from gen.families.stencil.algorithms.common import (
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
+    ends_differ,
     mirrored_reach_of,
     neighbours_of_rows,
     numbers,
@@ -70,7 +71,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
 
     def illegal(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
         """The spec must have two axes, and a warp be wider than what its fused steps use up."""
-        if found := beyond_axes(spec, 2):
+        if found := beyond_axes(spec, 2) or ends_differ(spec):
             return found
         columns = Columns.of(spec, config)
         if 2 * columns.halo > columns.wide:
@@ -190,7 +191,7 @@ class Columns:
         use up, so the left end asks for nothing more.
         """
         reach, cells = reach_of(spec), _cells(spec, config)
-        mirrored = {"mirror": reach.right, "reflect": reach.right - 1}.get(spec.boundaries[-1], 0)
+        mirrored = {"mirror": reach.right, "reflect": reach.right - 1}.get(spec.ends[-1][1], 0)
         left = (config.steps - 1) * reach.left + max(reach.left, mirrored)
         left, right = (-(-used // cells) * cells for used in (left, config.steps * reach.right))
         return cls(32 * cells - left - right, left, right)
