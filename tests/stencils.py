@@ -14,6 +14,7 @@ from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16
 from gen.families.base import Variant
 from gen.families.names import illegal, search_space, variant
 from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.algorithms.common import are_images
 from gen.families.stencil.algorithms.march import FUSED_BOUNDARIES
 from gen.families.stencil.algorithms.overlapped import OverlappedConfig
 from gen.families.stencil.spec import BOUNDARIES, Boundary, Outside
@@ -50,6 +51,9 @@ LINE_TAGS = {
     "stream": ("u2_x2_y2",),
     "shifted": ("u4_l32_w2", "u2_l16_w4"),
 }
+
+
+IMAGE_TAGS = {**TAGS, "march": SPACE_TAGS["march"], "march fused": SPACE_TAGS["march fused"]}
 
 
 def _ends(reach: str, far: int) -> tuple[int, int]:
@@ -108,6 +112,14 @@ FUSED_SPECS = tuple(
 )
 
 
+# Batches of images: the specs of two axes, and planes which no weight leaves.
+IMAGE_SPECS = tuple(
+    replace(
+        spec, shape=(1, *spec.shape), boundary=(BOUNDARIES[place % len(BOUNDARIES)], *spec.boundaries),
+        origin=(0, *(before - extent // 2 for before, extent in zip(spec.before, spec.shape, strict=True))),
+    )
+    for place, spec in enumerate(SPECS)
+)  # fmt: skip
 # Every pair of boundaries that differ, along the last axis of one spec and, with others, along the other axes of some.
 ENDS = tuple((before, after) for before, after in product(BOUNDARIES, BOUNDARIES) if before != after)
 ENDS_SPECS = tuple(
@@ -121,7 +133,8 @@ ENDS_SPECS = tuple(
 def legal(spec: StencilSpec, name: str | None = None) -> list[Variant]:
     """Variants of every algorithm that takes the spec, or of the one of this name."""
     found = []
-    for key, tags in (LINE_TAGS, TAGS, SPACE_TAGS)[len(spec.axes) - 1].items():
+    known = IMAGE_TAGS if are_images(spec) else (LINE_TAGS, TAGS, SPACE_TAGS)[len(spec.axes) - 1]
+    for key, tags in known.items():
         algorithm = key.partition(" ")[0]
         for tag in tags if name in (None, key) else ():
             config = FAMILY.algorithms[algorithm].config.from_tag(tag, algorithm)

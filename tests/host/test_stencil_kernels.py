@@ -27,6 +27,7 @@ from tests.stencils import (
     ENDS_SPECS,
     FAMILY,
     FUSED_SPECS,
+    IMAGE_SPECS,
     LINE_SPECS,
     ONE_SIDED,
     SPACE_SPECS,
@@ -51,6 +52,9 @@ LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "shifted", "re
 SPACE = (
     *in_turns(SPACE_SPECS, ("march",), ("naive", "naive", "resident")),
     *in_turns(FUSED_SPECS, ("march fused",)),
+)
+IMAGES = in_turns(
+    IMAGE_SPECS, ("temporal",), ("stream", "queued", "shifted", "tiled", "resident", "march", "march fused", "naive")
 )
 NARROW, DIFFER = narrow(), ends_differ()
 # Of variants that are drawn: each that Hypothesis made of them to find a simpler one would have to be compiled.
@@ -131,6 +135,27 @@ def test_ends_that_differ_are_refused_by_kernels_that_have_one_boundary_an_axis(
     stream = FAMILY.algorithms["stream"]
     reason = "both ends of an axis must have the same boundary; cols have frozen before and mirror past them"
     assert illegal(stream, spec, stream.config()) == reason
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(IMAGES[::7], id="some"),
+        pytest.param(IMAGES, id="all", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_batches_of_images_equal_numpy(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
+    for proof in prove(host_runner, made, edges):
+        assert proof.failure is None, str(proof.failure)
+        assert proof.cases > 0
+
+
+def test_more_images_than_blocks_along_y_of_a_grid_go_on_along_z(host_runner: HostRunner) -> None:
+    spec, tiled = StencilSpec("b", (0.5, 0.25), (1, 1, 2), boundary="wrap"), FAMILY.algorithms["tiled"]
+    made = variant(FAMILY, spec, tiled, tiled.config.from_tag("x32_y1_u1", "tiled"))
+    sizes = {"planes": 65537, "rows": 1, "cols": 3, "in_pitch": 3, "out_pitch": 3, "steps": 1}
+    (proof,) = prove(host_runner, [made], (Case(sizes),))
+    assert proof.failure is None, str(proof.failure)
 
 
 def test_the_last_columns_of_a_row_read_their_mirror_image(host_runner: HostRunner) -> None:

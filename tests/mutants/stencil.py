@@ -23,6 +23,7 @@ STREAM = "stencil/stream.cu.jinja"
 SHIFTED = "stencil/shifted.cu.jinja"
 RESIDENT = "stencil/resident.cu.jinja"
 OUTSIDE = "stencil/_outside.cu.jinja"
+IMAGES = "stencil/_images.cu.jinja"
 CELLS, VECTORS = "stencil/_cells.cu.jinja", "stencil/_vectors.cu.jinja"
 TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
@@ -39,6 +40,7 @@ ON_LONG_SHIFTED = ON_SHIFTED.replace("u4", "u16")
 ON_BYTES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['shifted'].label}__shifted_u4_l32_w2"
 ON_RESIDENT = ON_STENCIL.replace("naive_x32_y8_u2", "resident_tpb128")
 ON_LAYER = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['tiled'].label}__tiled_x32_y4_u4"
+ON_IMAGES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['stream'].label}__stream_u2_x1_y4"
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
@@ -230,6 +232,15 @@ MUTANTS = (
     Mutant(
         "tiled: cells at the other end are frozen", ON_LAYER, OUTSIDE, 'if boundary.endswith("frozen")',
         'if boundary.startswith("frozen")', WRONG,
+    ),
+    # batches of images
+    Mutant(
+        "stream: images begin where rows without a pitch would end", ON_IMAGES, IMAGES,
+        "in += plane * rows * in_pitch", "in += plane * rows * cols", OUTSIDE_READ,
+    ),
+    Mutant(
+        "stream: all images are written to the first", ON_IMAGES, IMAGES,
+        "out += plane * rows * out_pitch;", "", (RACE, UNTOUCHED, WRONG),
     ),
     # resident
     Mutant("resident: no barrier between steps", ON_RESIDENT, RESIDENT, "", "", (RACE, UNINITIALISED), at="step"),

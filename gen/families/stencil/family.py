@@ -74,6 +74,8 @@ _LAYER = StencilSpec(
     boundary=(("mirror", "frozen"), ("reflect", "constant")),
     cval=0.75,
 )
+# Photographs of a batch, each blurred by itself.
+_PHOTOGRAPHS = StencilSpec("blur", (0.0625, 0.125, 0.0625, 0.125, 0.25, 0.125, 0.0625, 0.125, 0.0625), (1, 3, 3))
 _FIRST = {"block_y": 1, "unroll": 1}
 
 
@@ -102,6 +104,7 @@ class Stencil(DenseFamily[StencilSpec]):
             "march": _CHANNEL,
             "overlapped": StencilSpec("derivative", _SLOPE, (9,)),
             "shifted": _SHARPER,
+            "stream": _PHOTOGRAPHS,
             "temporal": _TRANSPORT,
             "tiled": _LAYER,
         }

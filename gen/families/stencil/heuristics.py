@@ -13,7 +13,7 @@ from itertools import product
 from gen.arch import SHUFFLES_PER_CLOCK, Limits
 from gen.families.config import Config
 from gen.families.names import is_searched
-from gen.families.stencil.algorithms.common import cells_of_vector, mirrored_reach_of, reach_of
+from gen.families.stencil.algorithms.common import cells_of_vector, image_of, mirrored_reach_of, reach_of
 from gen.families.stencil.algorithms.march import March, MarchConfig
 from gen.families.stencil.algorithms.overlapped import Overlapped, OverlappedConfig
 from gen.families.stencil.algorithms.resident import ResidentConfig
@@ -51,6 +51,7 @@ _RESIDENT = tuple(("resident", ResidentConfig(threads_per_block=threads)) for th
 
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
     """`stream`, or `march` through planes; the more neighbours a cell has, the more rows a warp computes."""
+    spec = image_of(spec)
     if len(spec.axes) > 2:
         return (*_single_marches(spec), *_naive(spec))
     return (*_streams(spec), *_shifted(), *_naive(spec))
@@ -58,6 +59,7 @@ def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
 
 def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     """Variants that fuse steps, the fastest by the count first, and some that do not, which compile at once."""
+    spec = image_of(spec)
     if len(spec.axes) > 2:
         few = len(spec.taps) <= _MANY_WEIGHTS_TO_FUSE and spec.dtype.size > 2
         fused_marches = _marches(spec, _FUSED_MARCHES if few else ())

@@ -8,17 +8,17 @@ from enum import Enum
 from functools import lru_cache, reduce
 from math import prod
 from operator import mul
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from typing_extensions import override
 
-from gen.arch import MAX_THREADS_PER_BLOCK, WARP
+from gen.arch import MAX_GRID_YZ, MAX_THREADS_PER_BLOCK, WARP
 from gen.dtypes import F32, F64, I64, U32, DType
 from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.plans import Tiles
-from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.families.stencil.spec import MAX_AXES, STEPS, StencilSpec
 
 C = TypeVar("C", bound=Config)
 
@@ -107,9 +107,35 @@ def reach_of(spec: StencilSpec) -> Sides:
     return Sides(tuple(max(0, -min(along)) for along in places), tuple(max(0, *along, 0) for along in places))
 
 
+def are_images(spec: StencilSpec) -> bool:
+    """Whether planes are a batch of images, of which each is computed by itself: no weight reaches into another."""
+    return len(spec.axes) == MAX_AXES and spec.shape[0] == 1
+
+
+@lru_cache(512)
+def image_of(spec: StencilSpec) -> StencilSpec:
+    """What is computed of one image, where planes are a batch of these; any other spec as it is."""
+    if not are_images(spec):
+        return spec
+    origins = tuple(before - extent // 2 for before, extent in zip(spec.before[1:], spec.shape[1:], strict=True))
+    return replace(spec, shape=spec.shape[1:], boundary=spec.boundaries[1:], origin=origins)
+
+
+def images_of(spec: StencilSpec) -> Expr:
+    """How many images one kernel computes: one, unless planes are a batch of them."""
+    return size(spec.axes[0]) if are_images(spec) else ONE
+
+
+def blocks_of_images(spec: StencilSpec, blocks: Expr) -> tuple[Expr, Expr, Expr]:
+    """The grid of so many blocks of each image: along y there are images, along z the next ones."""
+    images = images_of(spec)
+    return blocks, images.at_most(MAX_GRID_YZ), images.ceil_div(MAX_GRID_YZ)
+
+
 @lru_cache(512)
 def mirrored_reach_of(spec: StencilSpec) -> Sides:
     """How far rows must be held: where rows are mirrored, as far above as below."""
+    spec = image_of(spec)
     reach = reach_of(spec)
     if spec.boundaries[0] not in ("reflect", "mirror"):
         return reach
@@ -182,8 +208,12 @@ def literal(value: float, dtype: DType) -> str:
 class StencilAlgorithm(Algorithm[StencilSpec, C]):
     """Computes time steps of a stencil."""
 
+    by_images: ClassVar[bool] = False  # whether its kernel computes one image of a batch
+
     @override
     def spec_inputs(self, spec: StencilSpec) -> Mapping[str, object]:
+        images = self.by_images and are_images(spec)
+        spec = image_of(spec) if images else spec
         reach = reach_of(spec)
         # Where the ends of an axis differ, both boundaries with a line between: `mirror_wrap`.
         boundaries = tuple(one if isinstance(one, str) else "_".join(one) for one in spec.boundaries)
@@ -202,6 +232,8 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
             "reach": reach,
             "rim": rim_of(spec),
             "lines": window_lines(spec, reach),
+            "images": images,
+            "copy_axes": len(spec.axes) + images,
             "copy_threads": COPY_THREADS,
         }
 
@@ -238,15 +270,20 @@ def numbers(spec: StencilSpec, in_pitch: Expr) -> tuple[tuple[DType, Expr], ...]
 
 
 def single_steps(
-    spec: StencilSpec, tiles: Tiles, block: tuple[int, int, int], where: Coefficients = Coefficients.LITERAL
+    spec: StencilSpec,
+    tiles: Tiles,
+    block: tuple[int, int, int],
+    where: Coefficients = Coefficients.LITERAL,
+    *,
+    by_images: bool = True,
 ) -> Plan:
-    """The plan whose launches compute a time step each, with a block for each tile."""
+    """The plan whose launches compute a time step each, with a block for each tile, of each image where these are."""
     in_array = where in (Coefficients.READ_ONLY, Coefficients.GLOBAL)
     counts = (tiles.across,) if len(spec.axes) > 1 else ()
 
     def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
         return Launch(
-            grid=(tiles.count, ONE, ONE),
+            grid=blocks_of_images(spec, tiles.count) if by_images else (tiles.count, ONE, ONE),
             block=block,
             arguments=(
                 source,

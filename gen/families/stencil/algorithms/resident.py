@@ -18,7 +18,15 @@ from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, size
-from gen.families.stencil.algorithms.common import Sides, StencilAlgorithm, numbers, reach_of
+from gen.families.stencil.algorithms.common import (
+    Sides,
+    StencilAlgorithm,
+    blocks_of_images,
+    image_of,
+    images_of,
+    numbers,
+    reach_of,
+)
 from gen.families.stencil.algorithms.costs import work_of
 from gen.families.stencil.shapes import extents_of
 from gen.families.stencil.spec import STEPS, StencilSpec
@@ -45,6 +53,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
     template = "stencil/resident.cu.jinja"
     summary = "One block keeps the whole array in shared memory for all time steps."
     config = ResidentConfig
+    by_images = True
 
     @override
     def bytes_in_flight(self, spec: StencilSpec, config: ResidentConfig) -> int:
@@ -74,10 +83,11 @@ class Resident(StencilAlgorithm[ResidentConfig]):
     def plan(self, spec: StencilSpec, config: ResidentConfig) -> Plan:
         places: Expr = ONE
         cells: Expr = ONE
-        for axis, around in zip(spec.axes, _around(reach_of(spec)), strict=True):
+        image = image_of(spec)
+        for axis, around in zip(image.axes, _around(reach_of(image)), strict=True):
             places, cells = places * (size(axis) + around), cells * size(axis)
         launch = Launch(
-            grid=(cells.at_most(1), ONE, ONE),
+            grid=blocks_of_images(spec, cells.at_most(1)),
             block=(config.threads_per_block, 1, 1),
             arguments=("in", "out", *numbers(spec, size("in_pitch")), (I64, size(STEPS))),
             shared_bytes=places * _bytes_of_place(spec),
@@ -91,10 +101,11 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         """A step takes one multiprocessor what its loads from shared memory take, or each thread its places."""
         places = _places(spec, extents)
         own = -(-places // config.threads_per_block)
-        seconds = extents.get(STEPS, 1) * step_clocks(spec, config, extents, limits) / limits.clock_hz
+        turns = -(-images_of(spec).at(extents) // limits.multiprocessors)
+        seconds = turns * extents.get(STEPS, 1) * step_clocks(spec, config, extents, limits) / limits.clock_hz
         return Demand(
             moved_bytes=2.0 * prod(extents[axis] for axis in spec.axes) * spec.dtype.size,
-            blocks=1,
+            blocks=images_of(spec).at(extents),
             threads_per_block=config.threads_per_block,
             bytes_in_flight=2.0 * spec.dtype.size,
             rounds=1 + own,
@@ -113,7 +124,9 @@ def step_clocks(spec: StencilSpec, config: ResidentConfig, extents: Extents, lim
 
 
 def _places(spec: StencilSpec, extents: Extents) -> int:
-    return prod(extents[axis] + around for axis, around in zip(spec.axes, _around(reach_of(spec)), strict=True))
+    """Cells of an image and around it."""
+    image = image_of(spec)
+    return prod(extents[axis] + around for axis, around in zip(image.axes, _around(reach_of(image)), strict=True))
 
 
 def _around(reach: Sides) -> tuple[int, ...]:

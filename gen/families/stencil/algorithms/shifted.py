@@ -26,6 +26,8 @@ from gen.families.stencil.algorithms.common import (
     beyond_axes,
     cells_of_vector,
     ends_differ,
+    image_of,
+    images_of,
     neighbours_of_loaded_rows,
     neighbours_of_rows,
     reach_of,
@@ -73,11 +75,12 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
         "neighbours come by shuffles."
     )
     config = ShiftedConfig
+    by_images = True
 
     @override
     def illegal(self, spec: StencilSpec, config: ShiftedConfig) -> str | None:
         """The spec must have one or two axes, and some lanes must have all neighbours in their row of lanes."""
-        if found := beyond_axes(spec, 1, 2) or ends_differ(spec):
+        if found := beyond_axes(image_of(spec), 1, 2) or ends_differ(spec):
             return found
         if own_lanes(spec, config) < 1:
             return f"weights reach {reach_of(spec).side} cells to one side: {config.lanes} lanes leave none that write"
@@ -102,7 +105,7 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
         rows = (2 * high, high + 1, high + 2 + 2 * reach_of(spec).high, 2 * high - 1)
         for place, cols in enumerate(edge_extents(own_lanes(spec, config) * cells_of_vector(spec))):
             for gap, across in ((place, cols), (place + 3, 3 * cols + place)):
-                shape = (rows[place], across)[-len(spec.axes) :]
+                shape = (1 + place % 3, rows[place], across)[-len(spec.axes) :]
                 yield extents_of(spec, shape, 1 + place % 2, gap=gap)
 
     def inputs(self, spec: StencilSpec, config: ShiftedConfig) -> Mapping[str, object]:
@@ -129,7 +132,8 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
         instructions = vectors + at_ends
         waits = -(-loaded // ahead) + (at_ends > 0) + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz)
         return demand_of_steps(
-            spec, extents, limits, blocks=tiles.count.at(extents), threads_per_block=WARP * config.warps,
+            spec, extents, limits, blocks=tiles.count.at(extents) * images_of(spec).at(extents),
+            threads_per_block=WARP * config.warps,
             bytes_in_flight=VECTOR_BYTES * ahead * own_lanes(spec, config) / config.lanes,
             rounds=waits, instructions=instructions, written=vectors,
             registers=min(registers(spec, config), 255),

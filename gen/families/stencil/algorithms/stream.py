@@ -26,6 +26,8 @@ from gen.families.stencil.algorithms.common import (
     beyond_axes,
     cells_of_vector,
     ends_differ,
+    image_of,
+    images_of,
     neighbours_of_loaded_rows,
     neighbours_of_rows,
     reach_of,
@@ -81,10 +83,11 @@ class Stream(StencilAlgorithm[StreamConfig]):
         "shuffles."
     )
     config = StreamConfig
+    by_images = True
 
     @override
     def illegal(self, spec: StencilSpec, config: StreamConfig) -> str | None:
-        return beyond_axes(spec, 1, 2) or ends_differ(spec)
+        return beyond_axes(image_of(spec), 1, 2) or ends_differ(spec)
 
     def unsearched(self, spec: StencilSpec, config: StreamConfig) -> str | None:
         """Registers must suffice for all rows, and the code not be too long."""
@@ -131,7 +134,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
         vectors = loaded * of_row * (1 + at_ends) + config.rows * of_sums
         cells = config.rows * work.cells
         slow, share = cells * (30 + SLOW_TERM * work.terms), _slow_share(spec, config, extents, alignment)
-        blocks = tiles.count.at(extents)
+        blocks = tiles.count.at(extents) * images_of(spec).at(extents)
         # A warp of such cells waits for each row of each one's neighbours; other warps hide it while there are any.
         waits = config.rows * (work.cells * work.reach.high if len(spec.axes) > 1 else 1) if share else 0
         waves = blocks / (limits.multiprocessors * BLOCKS_AT_ONCE)
@@ -164,7 +167,7 @@ def _slow_share(spec: StencilSpec, config: StreamConfig, extents: Extents, align
     pitches = (extents[name] * size for name in ("in_pitch", "out_pitch") if len(spec.axes) > 1)
     if gcd(alignment, VECTOR_BYTES, *pitches) < VECTOR_BYTES:
         return 1.0
-    folds = len(spec.axes) > 1 and spec.boundaries[0] in ("reflect", "mirror", "wrap")
+    folds = len(spec.axes) > 1 and image_of(spec).boundaries[0] in ("reflect", "mirror", "wrap")
     if folds and extents["rows"] < config.rows + reach_of(spec).high:  # rows may be folded more than once
         return 1.0
     warp = WARP * cells_of_vector(spec) * (config.rows if len(spec.axes) == 1 else 1)

@@ -18,13 +18,16 @@ from gen.dtypes import U32
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import Expr, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     StencilAlgorithm,
     beyond_axes,
+    blocks_of_images,
     cells_of_vector,
     ends_differ,
+    image_of,
+    images_of,
     mirrored_reach_of,
     neighbours_of_rows,
     numbers,
@@ -68,10 +71,11 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         "come by shuffles."
     )
     config = TemporalConfig
+    by_images = True
 
     def illegal(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
         """The spec must have two axes, and a warp be wider than what its fused steps use up."""
-        if found := beyond_axes(spec, 2) or ends_differ(spec):
+        if found := beyond_axes(image_of(spec), 2) or ends_differ(spec):
             return found
         columns = Columns.of(spec, config)
         if 2 * columns.halo > columns.wide:
@@ -99,8 +103,8 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits
     ) -> str | None:
         """Sizes must fit 32 bits, and a mirror image lie inside."""
-        reach = mirrored_reach_of(spec)
-        for axis, boundary, far in zip(spec.axes, spec.boundaries, (reach.up, reach.side), strict=True):
+        reach, image = mirrored_reach_of(spec), image_of(spec)
+        for axis, boundary, far in zip(image.axes, image.boundaries, (reach.up, reach.side), strict=True):
             least = far + (boundary == "mirror") if boundary in ("reflect", "mirror") else 0
             if 0 < extents[axis] < least:
                 return f"{extents[axis]} {axis} are fewer than the {least} that are mirrored at their ends"
@@ -115,7 +119,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         """A warp takes its time for each row; where many share a multiprocessor, that issues their terms."""
         work = work_of(spec, limits)
         planned, sizes = _Blocks.of(spec, config), {**extents, **limits.sizes()}
-        strips, blocks = planned.strips.at(sizes), planned.count.at(sizes)
+        strips, blocks = planned.strips.at(sizes), planned.count.at(sizes) * images_of(spec).at(sizes)
         rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (work.mirrored.high - 1)
         terms = work.terms * config.steps * _cells(spec, config) * work.words
         shuffled = 2 * work.mirrored.side * config.steps * work.words
@@ -142,7 +146,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
         return {
             "reach": reach,
-            "lines": window_lines(spec, reach),
+            "lines": window_lines(image_of(spec), reach),
             "neighbours": tuple(neighbours_of_rows(spec, reach)),
             "halo_left": columns.left,
             "halo_right": columns.right,
@@ -157,7 +161,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
 
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
             return Launch(
-                grid=(blocks.count, ONE, ONE),
+                grid=blocks_of_images(spec, blocks.count),
                 block=(WARP, 1, 1),
                 arguments=(source, target, *numbers(spec, in_pitch), (U32, blocks.strips), (U32, blocks.inner)),
             )
@@ -225,7 +229,7 @@ class _Blocks:
         least_cols = columns.own + columns.right + rim_of(spec).right
         inner = ((size("cols").at_least(least_cols) - least_cols) // columns.own).called("inner_across")
         resident = size("multiprocessors") * (config.warps_per_sm * config.waves)
-        warps = inner + (across - inner) * END_STRIPS
+        warps = (inner + (across - inner) * END_STRIPS) * images_of(spec)
         least = max(config.steps * (reach.up + reach.down), 8)
         strips = (resident // warps.at_least(1)).at_most(size("rows") // least).at_least(1)
         return cls(across, inner, strips.at_most(size("rows")).called("strips"))

@@ -23,6 +23,7 @@ from gen.families.stencil.algorithms.common import (
     Sides,
     StencilAlgorithm,
     beyond_axes,
+    image_of,
     reach_of,
     single_steps,
     window_lines,
@@ -130,7 +131,8 @@ class Naive(StencilAlgorithm[NaiveConfig]):
 
     @override
     def plan(self, spec: StencilSpec, config: NaiveConfig) -> Plan:
-        return single_steps(spec, _tiles(spec, config), (config.block_x, config.block_y, 1), config.coefficients)
+        block = (config.block_x, config.block_y, 1)
+        return single_steps(spec, _tiles(spec, config), block, config.coefficients, by_images=False)
 
     @override
     def demand(
@@ -174,9 +176,11 @@ class Tiled(StencilAlgorithm[TiledConfig]):
     template = "stencil/tiled.cu.jinja"
     summary = "Each block copies its cells and those around them to shared memory, where its threads read them."
     config = TiledConfig
+    by_images = True
 
     def illegal(self, spec: StencilSpec, config: TiledConfig) -> str | None:
         """The tile must fit in static shared memory."""
+        spec = image_of(spec)
         if found := beyond_axes(spec, 1, 2):
             return found
         reach, tiles = reach_of(spec), _tiles(spec, config)
@@ -188,11 +192,13 @@ class Tiled(StencilAlgorithm[TiledConfig]):
 
     @override
     def edge_cases(self, spec: StencilSpec, config: TiledConfig) -> Iterator[Extents]:
-        return edge_cases_of(spec, _tiles(spec, config))
+        return edge_cases_of(spec, _tiles(image_of(spec), config))
 
     @override
     def plan(self, spec: StencilSpec, config: TiledConfig) -> Plan:
-        return single_steps(spec, _tiles(spec, config), (config.block_x, config.block_y, 1), config.coefficients)
+        return single_steps(
+            spec, _tiles(image_of(spec), config), (config.block_x, config.block_y, 1), config.coefficients
+        )
 
     def bytes_in_flight(self, spec: StencilSpec, config: TiledConfig) -> int:
         """The cells that a thread brings to shared memory."""
@@ -209,9 +215,11 @@ class Queued(StencilAlgorithm[QueuedConfig]):
         "come through shared memory."
     )
     config = QueuedConfig
+    by_images = True
 
     def illegal(self, spec: StencilSpec, config: QueuedConfig) -> str | None:
         """The spec must have two axes, and weights along the axes alone."""
+        spec = image_of(spec)
         if found := beyond_axes(spec, 2):
             return found
         if any(row and col for (row, col), _ in spec.taps):
