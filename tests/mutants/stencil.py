@@ -110,8 +110,8 @@ MUTANTS = (
         "kLeft <= left && left + kBlockX + kRight <= cols", "left + kBlockX <= cols", (WRONG, OUTSIDE_READ),
     ),
     Mutant(
-        "stencil: another value outside", ON_STENCIL, STENCIL, '"col_of[x]")) if boundary_of[axis] == "constant" %}',
-        '"row_of[j]")) if boundary_of[axis] == "constant" %}', (WRONG, OUTSIDE_READ),
+        "stencil: another value outside", ON_STENCIL, STENCIL, '"col_of[x]")) if "constant" in boundary_of[axis] %}',
+        '"row_of[j]")) if "constant" in boundary_of[axis] %}', (WRONG, OUTSIDE_READ),
     ),
     Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum[kUnroll] = {};", "sum[kUnroll] = {1.0f};", WRONG),
     Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum[", "int sum[", WRONG),
