@@ -98,7 +98,7 @@ def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: 
 @pytest.mark.parametrize(
     "made",
     [
-        pytest.param(NARROW[:: len(NARROW) // 6 | 1], id="some"),
+        pytest.param(NARROW[:-4:9], id="some"),  # not the last: fused steps of march take seconds
         pytest.param(NARROW, id="all", marks=pytest.mark.exhaustive),
     ],
 )
@@ -140,7 +140,7 @@ def test_ends_that_differ_are_refused_by_kernels_that_have_one_boundary_an_axis(
 @pytest.mark.parametrize(
     "made",
     [
-        pytest.param(IMAGES[::7], id="some"),
+        pytest.param((IMAGES[0], *IMAGES[1::10]), id="some"),
         pytest.param(IMAGES, id="all", marks=pytest.mark.exhaustive),
     ],
 )
