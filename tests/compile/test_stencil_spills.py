@@ -82,6 +82,14 @@ def test_sums_of_planes_spill_nothing(weights: Array, dtype: str, tag: str) -> N
     assert compiled.resources[made.name].registers <= registers_of_march(spec, config)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_levels_shared_by_warps_spill_nothing(dtype: str) -> None:
+    spec, pipelined = gen.stencil(gen.star(2, 1), dtype=dtype), FAMILY.algorithms["pipelined"]
+    made = variant(FAMILY, spec, pipelined, pipelined.config())
+    compiled = Nvrtc(None).compile(made.name, render(made), "sm_90")
+    assert compiled.spill_bytes == 0
+
+
 def test_cells_that_take_too_many_registers_are_unsearched() -> None:
     overlapped = FAMILY.algorithms["overlapped"]
     config = overlapped.config.from_tag("v16_w4_t4", "overlapped")

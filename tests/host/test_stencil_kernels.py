@@ -46,7 +46,10 @@ from tests.stencils import (
 from tests.strategies import not_simplest
 
 VARIANTS = in_turns(
-    SPECS, ("temporal",), ("stream", "queued", "shifted", "stream", "tiled", "shifted", "stream", "naive")
+    SPECS,
+    ("temporal",),
+    ("pipelined",),
+    ("stream", "queued", "shifted", "stream", "tiled", "shifted", "stream", "naive"),
 )
 LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "shifted", "resident", "tiled"))
 SPACE = (
@@ -54,7 +57,9 @@ SPACE = (
     *in_turns(FUSED_SPECS, ("march fused",)),
 )
 IMAGES = in_turns(
-    IMAGE_SPECS, ("temporal",), ("stream", "queued", "shifted", "tiled", "resident", "march", "march fused", "naive")
+    IMAGE_SPECS,
+    ("temporal", "pipelined"),
+    ("stream", "queued", "shifted", "tiled", "resident", "march", "march fused", "naive"),
 )
 NARROW, DIFFER = narrow(), ends_differ()
 # Of variants that are drawn: each that Hypothesis made of them to find a simpler one would have to be compiled.

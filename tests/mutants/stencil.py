@@ -28,6 +28,8 @@ CELLS, VECTORS = "stencil/_cells.cu.jinja", "stencil/_vectors.cu.jinja"
 TILED = "stencil/tiled.cu.jinja"
 QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
+PIPELINED = "stencil/pipelined.cu.jinja"
+LEVELS = "stencil/_levels.cu.jinja"
 OVERLAPPED = "stencil/overlapped.cu.jinja"
 MARCH = "stencil/march.cu.jinja"
 FETCH, EDGE = "stencil/_fetch.cu.jinja", "stencil/_edge.cu.jinja"
@@ -44,6 +46,7 @@ ON_IMAGES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['strea
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
+ON_PIPELINED = ON_STENCIL.replace("naive_x32_y8_u2", "pipelined_v2_w2_l2_u2_r2")
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
@@ -81,7 +84,7 @@ MUTANTS = (
         "for (int dx = 0; dx < kWide; ++dx)", "for (int dx = kWide - 1; dx >= 0; --dx)", WRONG,
     ),
     Mutant(
-        "temporal: products and sums rounded apart", f"{_LAPLACIAN}__temporal_v1_r8_n1_t2", TEMPORAL,
+        "temporal: products and sums rounded apart", f"{_LAPLACIAN}__temporal_v1_r8_n1_t2", LEVELS,
         "(kWeights[y][x], line", "(1.0f, kWeights[y][x] * line", WRONG, at="terms",
     ),
     Mutant(
@@ -388,15 +391,15 @@ MUTANTS = (
     ),
     Mutant("stream: blocks overlap", ON_STREAM, STREAM, "% kWarpsAcross) * kWarpCols", "% kWarpsAcross) * 32", RACE),
     Mutant(
-        "temporal: rows below unguarded [11]", ON_TEMPORAL, TEMPORAL, "steps * kDown - 2 * kRound, first_inner",
+        "temporal: rows below unguarded [11]", ON_TEMPORAL, LEVELS, "steps * kDown - 2 * kRound, first_inner",
         "steps * kDown, first_inner", OUTSIDE_READ,
     ),
     Mutant(
-        "temporal: rows above unguarded [11]", ON_TEMPORAL, TEMPORAL, "inner ? min(steps * kUp, rows)", "inner ? 0",
+        "temporal: rows above unguarded [11]", ON_TEMPORAL, LEVELS, "inner ? min(steps * kUp, rows)", "inner ? 0",
         OUTSIDE_READ,
     ),
     Mutant(
-        "temporal: columns unguarded [11]", ON_TEMPORAL, TEMPORAL, "!is_end && aligned(in", "aligned(in", OUTSIDE_READ,
+        "temporal: columns unguarded [11]", ON_TEMPORAL, LEVELS, "!is_end && aligned(in", "aligned(in", OUTSIDE_READ,
     ),
     Mutant(
         "temporal: rows in flight as a piece begins", ON_TEMPORAL, FETCH, "", "", IN_FLIGHT,
@@ -420,7 +423,7 @@ MUTANTS = (
     ),
     Mutant("temporal: the rows above forgotten", ON_TEMPORAL, EDGE, "centre == 0", "centre == 1", WRONG),
     Mutant(
-        "temporal: sums change places", ON_TEMPORAL, TEMPORAL, "held[level][kHigh - 1 - y]", "held[level][0]", WRONG,
+        "temporal: sums change places", ON_TEMPORAL, LEVELS, "held[level][kHigh - 1 - y]", "held[level][0]", WRONG,
     ),
     Mutant(
         "temporal: one row too many", ON_TEMPORAL, TEMPORAL, "writes && from <= done && done < to",
@@ -435,11 +438,12 @@ MUTANTS = (
         (WRONG, RACE),
     ),
     Mutant(
-        "temporal: columns at the right end left out", ON_TEMPORAL, TEMPORAL, "", "",
+        "temporal: columns at the right end left out", ON_TEMPORAL, LEVELS, "", "",
         (RACE, UNTOUCHED), at="columns at the right end",
     ),
     Mutant(
-        "temporal: a level more in the launch that ends", ON_TEMPORAL, TEMPORAL, "level >= steps", "level > steps",
+        "temporal: a level more in the launch that ends", ON_TEMPORAL, LEVELS, "level >= {{ passed }}",
+        "level > {{ passed }}",
         WRONG,
     ),
     Mutant(
@@ -448,6 +452,37 @@ MUTANTS = (
         "constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;\n"
         "constexpr int kHaloRight = {{ halo_left + halo_right }} - kHaloLeft;", WRONG,
         also=(("}} <= kHaloLeft", "}} >= 0"),),
+    ),
+    Mutant(
+        "pipelined: no barrier between turns", ON_PIPELINED, PIPELINED, "", "", (RACE, UNINITIALISED), at="turn",
+    ),
+    Mutant(
+        "pipelined: one place for what is handed on and what is taken", ON_PIPELINED, PIPELINED,
+        "hand_on(handed[warp][own_turn % 2]", "hand_on(handed[warp][0]", (RACE, UNINITIALISED, WRONG),
+    ),
+    Mutant(
+        "pipelined: a row of the turn before is taken", ON_PIPELINED, PIPELINED,
+        "handed[warp - 1][own_turn % 2][i]", "handed[warp - 1][(own_turn + 1) % 2][i]", (RACE, UNINITIALISED, WRONG),
+    ),
+    Mutant(
+        "pipelined: all warps begin at once", ON_PIPELINED, PIPELINED, "turn - warp;", "turn;",
+        (RACE, UNINITIALISED, WRONG),
+    ),
+    Mutant(
+        "pipelined: the last warp misses its last turns", ON_PIPELINED, PIPELINED, "turns + kWarps - 1; ++turn",
+        "turns; ++turn", (UNTOUCHED, WRONG, UNINITIALISED),
+    ),
+    Mutant(
+        "pipelined: levels count rows as the first warp does", ON_PIPELINED, PIPELINED, "row - passed * kDown", "row",
+        WRONG,
+    ),
+    Mutant(
+        "pipelined: all levels in the launch that ends", ON_PIPELINED, PIPELINED,
+        "min(max(steps - warp * kLevels, 0), kLevels)", "kLevels", WRONG,
+    ),
+    Mutant(
+        "pipelined: an end writes rows of the next strip", ON_PIPELINED, PIPELINED,
+        "if (from <= done && done < to) {", "if (from <= done) {", (RACE, OUTSIDE_WRITE, WRONG),
     ),
     Mutant(
         "overlapped: the last segment goes past the end [11]", ON_OVERLAPPED, OVERLAPPED,

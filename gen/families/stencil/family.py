@@ -16,6 +16,7 @@ from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
 from gen.families.stencil.algorithms.march import March
 from gen.families.stencil.algorithms.overlapped import Overlapped
+from gen.families.stencil.algorithms.pipelined import Pipelined
 from gen.families.stencil.algorithms.resident import Resident
 from gen.families.stencil.algorithms.shifted import Shifted
 from gen.families.stencil.algorithms.stream import Stream
@@ -27,7 +28,18 @@ from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
 from gen.families.stencil.spec import DTYPES, STEPS, StencilSpec
 from gen.paths import templates_root
 
-_ALGORITHMS = (Naive(), Tiled(), Queued(), Stream(), Shifted(), Temporal(), Overlapped(), Resident(), March())
+_ALGORITHMS = (
+    Naive(),
+    Tiled(),
+    Queued(),
+    Stream(),
+    Shifted(),
+    Temporal(),
+    Pipelined(),
+    Overlapped(),
+    Resident(),
+    March(),
+)
 # What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
 _SLOPE = (1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280)
 _CURVATURE = (-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)

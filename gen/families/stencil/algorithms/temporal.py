@@ -7,9 +7,10 @@ the cells inside, so a fused step computes what a single one does, to the last b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Protocol
 
 from typing_extensions import override
 
@@ -60,6 +61,40 @@ class TemporalConfig(Config):
     waves: int = tunable("n", (1, 2, 3), base=1, help="blocks that a multiprocessor gets, over those it holds")
     steps: int = tunable("t", (2, 4, 6, 8, 12, 16), base=4, help="steps that a launch fuses")
 
+    @property
+    def blocks_per_sm(self) -> int:
+        """A block is a warp."""
+        return self.warps_per_sm
+
+    @property
+    def rows_of_strip(self) -> None:
+        """Strips are as long as they come."""
+        return None
+
+
+class Fused(Hashable, Protocol):
+    """What the columns and strips of fused steps depend on, beside the spec."""
+
+    @property
+    def vectors(self) -> int:
+        """Of 16 bytes, next to each other in a lane."""
+
+    @property
+    def steps(self) -> int:
+        """That a launch fuses."""
+
+    @property
+    def blocks_per_sm(self) -> int:
+        """That registers must suffice for."""
+
+    @property
+    def waves(self) -> int:
+        """Blocks that a multiprocessor gets, over those it holds."""
+
+    @property
+    def rows_of_strip(self) -> int | None:
+        """That a strip has at most; None for as many as come."""
+
 
 class Temporal(StencilAlgorithm[TemporalConfig]):
     """Computes several time steps of two axes in one launch."""
@@ -77,12 +112,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         """The spec must have two axes, and a warp be wider than what its fused steps use up."""
         if found := beyond_axes(image_of(spec), 2) or ends_differ(spec):
             return found
-        columns = Columns.of(spec, config)
-        if 2 * columns.halo > columns.wide:
-            return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"
-        if rim_of(spec).left > columns.own - columns.left:
-            return "the second warp of a row would read cells that are frozen"
-        return None
+        return too_narrow(spec, config)
 
     def unsearched(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
         """The instruction cache must hold a round of its loop, and registers the rows of all levels."""
@@ -103,14 +133,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits
     ) -> str | None:
         """Sizes must fit 32 bits, and a mirror image lie inside."""
-        reach, image = mirrored_reach_of(spec), image_of(spec)
-        for axis, boundary, far in zip(image.axes, image.boundaries, (reach.up, reach.side), strict=True):
-            least = far + (boundary == "mirror") if boundary in ("reflect", "mirror") else 0
-            if 0 < extents[axis] < least:
-                return f"{extents[axis]} {axis} are fewer than the {least} that are mirrored at their ends"
-            if extents[axis] > MAX_EXTENT:
-                return f"it counts {axis} in 32 bits"
-        return super().unsupported_extents(spec, config, extents, limits)
+        return beyond_counts(spec, extents) or super().unsupported_extents(spec, config, extents, limits)
 
     @override
     def demand(
@@ -118,10 +141,10 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     ) -> Demand:
         """A warp takes its time for each row; where many share a multiprocessor, that issues their terms."""
         work = work_of(spec, limits)
-        planned, sizes = _Blocks.of(spec, config), {**extents, **limits.sizes()}
+        planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
         strips, blocks = planned.strips.at(sizes), planned.count.at(sizes) * images_of(spec).at(sizes)
         rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (work.mirrored.high - 1)
-        terms = work.terms * config.steps * _cells(spec, config) * work.words
+        terms = work.terms * config.steps * cells_of_lane(spec, config) * work.words
         shuffled = 2 * work.mirrored.side * config.steps * work.words
         clocks = rows * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
         return demand_of_steps(
@@ -134,43 +157,15 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
 
     def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
         """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""
-        reach, rim, own = mirrored_reach_of(spec), rim_of(spec), Columns.of(spec, config).own
-        few = reach.up + 2
-        ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ROWS_AHEAD
-        rows = (few, few + 1, few, ends + ROWS_AHEAD + 1)
-        steps = (config.steps, config.steps, config.steps - 1, config.steps + 1)
-        return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
+        return edges_of_streams(spec, config, ROWS_AHEAD)
 
     def inputs(self, spec: StencilSpec, config: TemporalConfig) -> Mapping[str, object]:
         """The reach with what a mirror adds, the columns that steps use up, and how rows are divided into strips."""
-        reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
-        return {
-            "reach": reach,
-            "lines": window_lines(image_of(spec), reach),
-            "neighbours": tuple(neighbours_of_rows(spec, reach)),
-            "halo_left": columns.left,
-            "halo_right": columns.right,
-            "rows_ahead": ROWS_AHEAD,
-            "end_strips": END_STRIPS,
-            "edge_cost": EDGE_COST,
-        }
+        return {**stream_inputs(spec, config), "rows_ahead": ROWS_AHEAD}
 
     @override
     def plan(self, spec: StencilSpec, config: TemporalConfig) -> Plan:
-        blocks = _Blocks.of(spec, config)
-
-        def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
-            return Launch(
-                grid=blocks_of_images(spec, blocks.count),
-                block=(WARP, 1, 1),
-                arguments=(source, target, *numbers(spec, in_pitch), (U32, blocks.strips), (U32, blocks.inner)),
-            )
-
-        def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
-            whole = sweep(source, target, in_pitch)
-            return Launch(whole.grid, whole.block, (*whole.arguments, (U32, steps)), entry="_rest")
-
-        return stepping(spec, sweep, fused=config.steps, rest=rest)
+        return plan_of_streams(spec, config, WARP)
 
     def bytes_in_flight(self, spec: StencilSpec, config: TemporalConfig) -> int:
         """The rows that are on their way to shared memory."""
@@ -186,7 +181,7 @@ class Columns:
     right: int
 
     @classmethod
-    def of(cls, spec: StencilSpec, config: TemporalConfig) -> Columns:
+    def of(cls, spec: StencilSpec, config: Fused) -> Columns:
         """Every step uses up as many columns as the weights reach.
 
         The last warp of a row may write the last column alone. At a folded end that column is computed from what is
@@ -194,7 +189,7 @@ class Columns:
         use up `left` columns each. The first warp of a row writes at least half of its columns, more than its steps
         use up, so the left end asks for nothing more.
         """
-        reach, cells = reach_of(spec), _cells(spec, config)
+        reach, cells = reach_of(spec), cells_of_lane(spec, config)
         mirrored = {"mirror": reach.right, "reflect": reach.right - 1}.get(spec.ends[-1][1], 0)
         left = (config.steps - 1) * reach.left + max(reach.left, mirrored)
         left, right = (-(-used // cells) * cells for used in (left, config.steps * reach.right))
@@ -212,7 +207,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class Blocks:
     """How warps cover the cells: in strips of rows, and in columns of warps, of which `inner` are not at an end."""
 
     across: Expr
@@ -221,23 +216,99 @@ class _Blocks:
 
     @classmethod
     @lru_cache(512)
-    def of(cls, spec: StencilSpec, config: TemporalConfig) -> _Blocks:
-        """There are as many strips as fill the device `waves` times, if each is long beside what its ends use up."""
+    def of(cls, spec: StencilSpec, config: Fused) -> Blocks:
+        """There are as many strips as fill the device `waves` times, if each is long beside what its ends use up.
+
+        Where these have too many rows, there are several times as many, so that they still fill it.
+        """
         reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
         across = size("cols").ceil_div(columns.own).called("across")
         # From the first column that a warp writes to the last that it reads, and what is frozen behind it.
         least_cols = columns.own + columns.right + rim_of(spec).right
         inner = ((size("cols").at_least(least_cols) - least_cols) // columns.own).called("inner_across")
-        resident = size("multiprocessors") * (config.warps_per_sm * config.waves)
+        resident = size("multiprocessors") * (config.blocks_per_sm * config.waves)
         warps = (inner + (across - inner) * END_STRIPS) * images_of(spec)
         least = max(config.steps * (reach.up + reach.down), 8)
         strips = (resident // warps.at_least(1)).at_most(size("rows") // least).at_least(1)
+        if config.rows_of_strip is not None:
+            filling = strips.called("filling_strips")
+            strips = filling * size("rows").ceil_div(filling * config.rows_of_strip).at_least(1)
         return cls(across, inner, strips.at_most(size("rows")).called("strips"))
 
     @cached_property
     def count(self) -> Expr:
         """The blocks of a grid. Those at the ends of the rows have shorter strips, so there are more of them."""
         return self.strips * (self.inner + (self.across - self.inner) * END_STRIPS)
+
+
+def too_narrow(spec: StencilSpec, config: Fused) -> str | None:
+    """Why the columns of a warp are too few for its steps; None if they are not."""
+    columns = Columns.of(spec, config)
+    if 2 * columns.halo > columns.wide:
+        return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"
+    if rim_of(spec).left > columns.own - columns.left:
+        return "the second warp of a row would read cells that are frozen"
+    return None
+
+
+def beyond_counts(spec: StencilSpec, extents: Extents) -> str | None:
+    """Why sizes cannot be counted in 32 bits, or mirrored; None if they can."""
+    reach, image = mirrored_reach_of(spec), image_of(spec)
+    for axis, boundary, far in zip(image.axes, image.boundaries, (reach.up, reach.side), strict=True):
+        least = far + (boundary == "mirror") if boundary in ("reflect", "mirror") else 0
+        if 0 < extents[axis] < least:
+            return f"{extents[axis]} {axis} are fewer than the {least} that are mirrored at their ends"
+        if extents[axis] > MAX_EXTENT:
+            return f"it counts {axis} in 32 bits"
+    return None
+
+
+def stream_inputs(spec: StencilSpec, config: Fused) -> Mapping[str, object]:
+    """The reach with what a mirror adds, the columns that steps use up, and how rows are divided into strips."""
+    reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
+    return {
+        "reach": reach,
+        "lines": window_lines(image_of(spec), reach),
+        "neighbours": tuple(neighbours_of_rows(spec, reach)),
+        "halo_left": columns.left,
+        "halo_right": columns.right,
+        "end_strips": END_STRIPS,
+        "edge_cost": EDGE_COST,
+    }
+
+
+def edges_of_streams(spec: StencilSpec, config: Fused, ahead: int) -> Iterator[Extents]:
+    """Sizes that leave the last columns few cells, or all but few; one has inner rows and columns.
+
+    Args:
+        spec: what is computed.
+        config: how steps are fused.
+        ahead: rows that are on their way.
+    """
+    reach, rim, own = mirrored_reach_of(spec), rim_of(spec), Columns.of(spec, config).own
+    few = reach.up + 2
+    ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ahead
+    rows = (few, few + 1, few, ends + ahead + 1)
+    steps = (config.steps, config.steps, config.steps - 1, config.steps + 1)
+    return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
+
+
+def plan_of_streams(spec: StencilSpec, config: Fused, threads_per_block: int) -> Plan:
+    """The plan of launches whose blocks stream down columns."""
+    blocks = Blocks.of(spec, config)
+
+    def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+        return Launch(
+            grid=blocks_of_images(spec, blocks.count),
+            block=(threads_per_block, 1, 1),
+            arguments=(source, target, *numbers(spec, in_pitch), (U32, blocks.strips), (U32, blocks.inner)),
+        )
+
+    def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
+        whole = sweep(source, target, in_pitch)
+        return Launch(whole.grid, whole.block, (*whole.arguments, (U32, steps)), entry="_rest")
+
+    return stepping(spec, sweep, fused=config.steps, rest=rest)
 
 
 def registers(spec: StencilSpec, config: TemporalConfig) -> int:
@@ -247,7 +318,7 @@ def registers(spec: StencilSpec, config: TemporalConfig) -> int:
     """
     words = spec.accumulator.size // 4
     reach = mirrored_reach_of(spec)
-    held = config.steps * (reach.high - 1) * _cells(spec, config) * words
+    held = config.steps * (reach.high - 1) * cells_of_lane(spec, config) * words
     return 48 + held * 9 // 8 + 64 * (config.vectors - 1) + 2 * max(reach.side - 1, 0) * words
 
 
@@ -256,5 +327,6 @@ def most_registers(config: TemporalConfig) -> int:
     return max_registers_per_thread(config.warps_per_sm)
 
 
-def _cells(spec: StencilSpec, config: TemporalConfig) -> int:
+def cells_of_lane(spec: StencilSpec, config: Fused) -> int:
+    """Cells next to each other in a lane."""
     return config.vectors * cells_of_vector(spec)

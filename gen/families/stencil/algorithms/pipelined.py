@@ -1,0 +1,180 @@
+"""Fused steps of two axes that the warps of a block share: each row passes the levels of one, then those of the next.
+
+A warp has few levels, so its lanes have registers for many cells, and the columns that the steps use up are a smaller
+part of them: fewer shuffles a cell, fewer columns computed twice, and more steps in a launch. Rows are handed on
+through shared memory, `rows` at a time, with one barrier of the block for them. Terms are added as `temporal` adds
+them, by the same text, so both give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from gen.arch import STATIC_SHARED_BYTES, WARP, max_registers_per_thread
+from gen.families.base import Extents, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.estimates import Demand
+from gen.families.stencil.algorithms.common import (
+    VECTOR_BYTES,
+    StencilAlgorithm,
+    beyond_axes,
+    ends_differ,
+    image_of,
+    images_of,
+    mirrored_reach_of,
+)
+from gen.families.stencil.algorithms.costs import LOAD, ONE_WARP_CLOCKS, SHUFFLE, demand_of_steps, rounds_of, work_of
+from gen.families.stencil.algorithms.temporal import (
+    ROWS_AHEAD,
+    Blocks,
+    beyond_counts,
+    cells_of_lane,
+    edges_of_streams,
+    plan_of_streams,
+    stream_inputs,
+    too_narrow,
+)
+from gen.families.stencil.spec import StencilSpec
+
+_MAX_UNROLLED_TERMS = 1600  # of a turn, all written out: more, and the loop leaves the instruction cache
+_MOST_ROWS = 4096  # of a strip, for all warps: beside these, what its ends use up is little
+_BARRIER_CLOCKS = 60.0  # of a turn: until all warps have come to the barrier and go on; an assumption, not measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelinedConfig(Config):
+    """How many columns a block has, how its warps share the steps, and how they hand rows on."""
+
+    vectors: int = tunable("v", (2, 4), base=4, help="vectors of 16 bytes next to each other in a lane")
+    warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, which share the steps")
+    levels: int = tunable("l", (1, 2, 4), base=4, help="steps of a warp")
+    rows: int = tunable("u", (1, 2, 4), base=2, help="rows from one barrier to the next")
+    blocks_per_sm: int = tunable("r", (2, 4), base=2, help="blocks that registers must suffice for")
+
+    @property
+    def steps(self) -> int:
+        """That a launch fuses."""
+        return self.warps * self.levels
+
+    @property
+    def threads_per_block(self) -> int:
+        """Of all warps of a block."""
+        return WARP * self.warps
+
+    @property
+    def waves(self) -> int:
+        """A multiprocessor gets the blocks that it holds, and several times as many where strips would be too long."""
+        return 1
+
+    @property
+    def rows_of_strip(self) -> int:
+        """That a strip has at most."""
+        return _MOST_ROWS // self.warps
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block: the rows on their way, and two places from each warp to the next, each of `rows` rows."""
+        return VECTOR_BYTES * WARP * self.vectors * (ROWS_AHEAD + 2 * self.rows * (self.warps - 1))
+
+    def illegal(self) -> str | None:
+        """Shared memory is static."""
+        if self.shared_bytes > STATIC_SHARED_BYTES:
+            return f"rows on their way and handed on take {self.shared_bytes} bytes, more than {STATIC_SHARED_BYTES}"
+        return None
+
+
+class Pipelined(StencilAlgorithm[PipelinedConfig]):
+    """Computes several time steps of two axes in one launch, by warps that each compute some of them."""
+
+    name = "pipelined"
+    template = "stencil/pipelined.cu.jinja"
+    summary = (
+        "Each block streams down its columns; a row passes some of the steps in each warp, which hands it on through "
+        "shared memory."
+    )
+    config = PipelinedConfig
+    by_images = True
+
+    def illegal(self, spec: StencilSpec, config: PipelinedConfig) -> str | None:
+        """The spec must have two axes, and a block be wider than what its fused steps use up."""
+        return beyond_axes(image_of(spec), 2) or ends_differ(spec) or too_narrow(spec, config)
+
+    def unsearched(self, spec: StencilSpec, config: PipelinedConfig) -> str | None:
+        """The instruction cache must hold a turn, and registers the rows of a warp's levels."""
+        words = spec.accumulator.size // 4
+        terms = len(spec.taps) * config.levels * config.rows * cells_of_lane(spec, config) * words
+        if terms > _MAX_UNROLLED_TERMS:
+            return f"the {terms} terms of a turn are written out: a loop of more than {_MAX_UNROLLED_TERMS} is too long"
+        needed, allowed = registers(spec, config), most_registers(config)
+        if needed > allowed:
+            return f"it needs about {needed} registers a thread, and {config.blocks_per_sm} blocks leave {allowed}"
+        return None
+
+    def infeasible(self, spec: StencilSpec, config: PipelinedConfig, limits: Limits) -> str | None:
+        """It needs asynchronous copies to shared memory."""
+        if not limits.has_asynchronous_copies:
+            return f"{limits.arch} has no asynchronous copies"
+        return None
+
+    def unsupported_extents(
+        self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Sizes must fit 32 bits, and a mirror image lie inside."""
+        return beyond_counts(spec, extents) or super().unsupported_extents(spec, config, extents, limits)
+
+    @override
+    def demand(
+        self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        """All warps take as many turns as there are rows, and those that fill and empty the pipeline."""
+        work, cells = work_of(spec, limits), cells_of_lane(spec, config)
+        planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
+        strips, blocks = planned.strips.at(sizes), planned.count.at(sizes) * images_of(spec).at(sizes)
+        rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (work.mirrored.high - 1)
+        turns = -(-rows // config.rows) + config.warps - 1
+        terms = work.terms * cells * work.slots
+        shuffled = SHUFFLE * 2 * work.mirrored.side * work.words
+        a_row = config.levels * (terms + shuffled + cells * work.converted) + 2 * LOAD * config.vectors
+        clocks = turns * (config.rows * a_row * ONE_WARP_CLOCKS + _BARRIER_CLOCKS)
+        return demand_of_steps(
+            spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=config.threads_per_block,
+            bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD / config.warps,
+            rounds=1 + rounds_of(clocks / limits.clock_hz),
+            instructions=a_row * turns * config.rows, written=2 * a_row * config.rows,
+            registers=min(registers(spec, config), most_registers(config)), shared_bytes=config.shared_bytes,
+        )  # fmt: skip
+
+    def edge_cases(self, spec: StencilSpec, config: PipelinedConfig) -> Iterator[Extents]:
+        """Sizes that leave the last block of a row few of its columns, or all but few."""
+        return edges_of_streams(spec, config, ROWS_AHEAD)
+
+    def inputs(self, spec: StencilSpec, config: PipelinedConfig) -> Mapping[str, object]:
+        """The reach with what a mirror adds, the columns that steps use up, and how rows are divided into strips."""
+        return {**stream_inputs(spec, config), "rows_ahead": ROWS_AHEAD}
+
+    @override
+    def plan(self, spec: StencilSpec, config: PipelinedConfig) -> Plan:
+        return plan_of_streams(spec, config, config.threads_per_block)
+
+    def bytes_in_flight(self, spec: StencilSpec, config: PipelinedConfig) -> int:
+        """The rows that are on their way to shared memory, of the first warp alone: a thread's share of them."""
+        return VECTOR_BYTES * config.vectors * ROWS_AHEAD // config.warps
+
+
+def registers(spec: StencilSpec, config: PipelinedConfig) -> int:
+    """How many a thread needs, by a rule fitted to what NVRTC 13.0 used for sm_90 without a spill.
+
+    Those of the sums that the levels of a warp hold, of the cells of a row, and of addresses.
+    """
+    words = spec.accumulator.size // 4
+    reach = mirrored_reach_of(spec)
+    row = cells_of_lane(spec, config) * words
+    return 64 + config.levels * (reach.high - 1) * row * 5 // 4 + row + 2 * max(reach.side - 1, 0) * words
+
+
+def most_registers(config: PipelinedConfig) -> int:
+    """How many registers a thread may have if so many blocks are to fit on a multiprocessor."""
+    return max_registers_per_thread(config.blocks_per_sm * config.warps)
