@@ -233,8 +233,8 @@ MUTANTS = (
         WRONG,
     ),
     Mutant(
-        "tiled: cells at the other end are frozen", ON_LAYER, OUTSIDE, 'if boundary.endswith("frozen")',
-        'if boundary.startswith("frozen")', WRONG,
+        "tiled: cells at the other end are frozen", ON_LAYER, OUTSIDE, 'place ~ " >= " ~ extent ~ " - " ~ after',
+        'place ~ " < " ~ after', WRONG,
     ),
     # batches of images
     Mutant(
