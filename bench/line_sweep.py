@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.program import as_called, ended, need_gpu
 from gen.cli.gpu import alone
-from gen.dtypes import F16, F32, F64, DType
+from gen.dtypes import F32, DType
 from gen.emit.render import render
 from gen.families.base import Extents, Variant
 from gen.families.config import Config
@@ -32,6 +32,7 @@ from gen.families.names import search_space, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
 from gen.families.stencil.algorithms.stream import StreamConfig
 from gen.families.stencil.algorithms.tiled import NaiveConfig
+from gen.families.stencil.spec import DTYPES
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
@@ -102,9 +103,8 @@ class Row:
 def lines() -> Iterator[Line]:
     """Lines that no cache holds, that the second-level cache does, and of few segments; all types and boundaries."""
     for weights in (3, 9):
-        yield Line(weights, F32, 1 << 24)
-        yield Line(weights, F64, 1 << 24)
-        yield Line(weights, F16, 1 << 24)
+        for dtype in DTYPES:
+            yield Line(weights, dtype, 1 << 24)
         yield Line(weights, F32, 1 << 20)
     yield Line(3, F32, 1 << 15)
     others: tuple[Boundary, ...] = ("nearest", "reflect", "mirror", "wrap", "frozen")
