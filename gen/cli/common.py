@@ -132,12 +132,13 @@ def find_or_choose(
     arch: str | None = None,
 ) -> Variant:  # fmt: skip
     """The variant of a name; of a spec with a shape, what `gen.load` gives on GPUs of an architecture, or on this."""
+    from gen.emit.kernel_file import SUFFIX
     from gen.families.names import names_variant
     from gen.runtime.dispatch import family_and_spec
     from gen.runtime.load import chooser_for
     from gen.tune.problems import problem_at, read_runtime_parameters
 
-    if shape is None or names_variant(families, name):
+    if shape is None or names_variant(families, name) or name.endswith(SUFFIX):
         return find(families, name, home)
     family, spec = family_and_spec(families, name, home)
     problem = problem_at(family, spec, shape, read_runtime_parameters(count))
@@ -145,10 +146,13 @@ def find_or_choose(
 
 
 def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
-    """The variant of a name; specs that no catalogue holds are looked up in `home`."""
+    """The variant of a name, or of a file that holds what gen writes; specs of no catalogue are looked up in `home`."""
+    from gen.emit.kernel_file import SUFFIX
     from gen.families.names import find_variant
     from gen.store.folder import SPECS_FILE, read_specs
 
+    if name.endswith(SUFFIX) and Path(name).is_file():
+        return _written(families, Path(name))
     try:
         return find_variant(families, name, {})
     except UnknownNameError:
@@ -164,3 +168,19 @@ def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
             error,
             next_step="Run gen generate to write it anew",
         ) from error
+
+
+def _written(families: tuple[Family[Any], ...], path: Path) -> Variant:
+    """The variant whose text a file holds. Raises UnknownNameError if somebody has changed it."""
+    from gen.emit.kernel_file import read_kernel
+    from gen.emit.render import render
+
+    kernel = read_kernel(families, path)
+    if kernel.text != render(kernel.variant):
+        raise UnknownNameError(
+            str(path),
+            f"must hold what gen writes for {kernel.variant.name}",
+            "another text",
+            next_step=f"gen prove {path} takes a changed text; gen explain {kernel.variant.name} what gen writes",
+        )
+    return kernel.variant

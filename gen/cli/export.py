@@ -90,12 +90,18 @@ def export(
     made.write(folder, files)
     size = len(files[f"src/{library}.code"]) / 2**20
     output.text(
-        f"{folder}: {len(programs)} functions, {len(codes)} kernels, {size:.1f} MiB of code for {', '.join(archs)}"
+        f"{folder}: {_counted(len(programs), 'function')}, {_counted(len(codes), 'kernel')}, "
+        f"{size:.1f} MiB of code for {', '.join(archs)}"
     )
     for program in programs:
         ranks = " or ".join(str(rank.axes) for rank in program.ranks)
         gaps = f"; those of {', '.join(map(str, program.dense))} must be contiguous" if program.dense else ""
-        output.text(f"{program.name}: arrays of {ranks} axes{gaps}", indent=2)
+        axes = "axis" if ranks == "1" else "axes"
+        output.text(f"{program.name}: arrays of {ranks} {axes}{gaps}", indent=2)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _compiler(home: Path, archs: Sequence[str]) -> Nvrtc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,6 @@ from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from gen.families.base import Family, Spec, Variant
     from gen.runtime.dispatch import Chooser
@@ -97,10 +97,11 @@ def show_tuned(
 
 def _named(families: tuple[Family[Any], ...], name: str, home: Path) -> tuple[Variant | None, Family[Any], Spec]:
     """The variant of a name, or none where it is that of a spec; the family, and the spec."""
+    from gen.emit.kernel_file import SUFFIX
     from gen.families.names import Takes, names_variant
     from gen.runtime.dispatch import family_and_spec
 
-    if names_variant(families, name):
+    if names_variant(families, name) or (name.endswith(SUFFIX) and Path(name).is_file()):
         variant = find(families, name, home)
         return variant, variant.family, variant.spec
     named = [one.name for family in families for one in family.named]

@@ -123,7 +123,7 @@ def files_of(
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes them. Raises StoreError where that fails."""
     for path, content in files.items():
-        write_whole(folder / path, content)
+        write_whole(folder / path, content, next_step="Make room, or name another folder with -o")
 
 
 def _template(name: str) -> Traversable:

@@ -86,7 +86,8 @@ class CudaDevice:
         if found is None:
             raise DeviceError(
                 "An NVIDIA GPU with its driver", "must be there to run kernels",
-                next_step="gen doctor says what is missing; GEN_DEVICE=cpu has Python call kernels on the CPU",
+                next_step="gen doctor says what is missing. GEN_DEVICE=cpu has Python call kernels on the CPU; "
+                "commands that measure need a GPU",
             )  # fmt: skip
         self.index, self.name, self.driver, self.limits = index, found.name, found.driver, found.limits
         call("cuInit", 0)

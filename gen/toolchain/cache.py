@@ -137,11 +137,11 @@ def compiled_once(entries: Cache, key: str, name: str, compile_it: Callable[[], 
     return made[0] if made else Compiled.unpack(name, content)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, next_step: str = MAKE_ROOM) -> None:
     """Writes a file that appears complete or not at all, and makes the folders above it.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: it cannot be written, with that next step.
     """
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")  # beside it: a rename does not cross file systems
     try:
@@ -151,7 +151,7 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise StoreError(str(path), "cannot be written", error.strerror, next_step=MAKE_ROOM) from error
+        raise StoreError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
 
 
 def _trailer(content: bytes) -> bytes:

@@ -33,7 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["export", "reduction_sum_f32", "-o", str(made), "--shape", "2^20", "--ptx"]
     done = RUNNER.invoke(app, command)
     assert done.exit_code == 0, done.output
-    assert "reduction_sum_f32: arrays of 1 axes" in done.output
+    assert "reduction_sum_f32: arrays of 1 axis" in done.output
+    assert ": 1 function, " in done.output
     return made
 
 
@@ -47,6 +48,8 @@ def test_the_package_and_its_example_build_as_the_document_says(folder: Path) ->
     done = run(*example.split(), cwd=folder.parent)
     if done.returncode != 0:
         assert NO_DRIVER in done.stderr
+    done = run(example.split()[0], "abc", cwd=folder.parent)
+    assert (done.returncode, "must be a whole number" in done.stderr) == (2, True)
 
 
 def test_the_wheel_holds_the_library_and_needs_no_gen(folder: Path, tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def test_without_a_driver_the_library_says_so(library: ModuleType) -> None:
 
 def test_the_module_needs_python_alone(library: ModuleType) -> None:
     assert library.__file__ is not None
+    with pytest.raises(library.Error, match="must be given a function of this module"):
+        library.plan("transpose_10_b32", (1000, 1003))
     code = "import demo; print(demo.plan(demo.transpose_10_b32, (1000, 1003), device='sm_90'))"
     folder = str(Path(library.__file__).parent.parent)
     done = subprocess.run(

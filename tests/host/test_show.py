@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import gen
 from gen.arch import Limits
 from gen.cli.app import app
+from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
 from gen.gpu.device import GpuInfo
@@ -124,11 +125,19 @@ def test_a_time_of_too_many_digits(home: Path) -> None:
         ("transposesmem", "Did you mean transposeSmem?"),
         ("TRANSPOSE_0312_B16", "(got 'TRANSPOSE_0312_B16'). Did you mean transpose_0312_b16?"),
         ("transpose", "or a spec, FAMILY_LABEL, and this is a family (got 'transpose'). Its catalogue"),
-        (f"out/{TUNED}.cu", f"(got 'out/{TUNED}.cu'). Did you mean {TUNED}?"),
+        (f"none/{TUNED}.cu", f"(got 'none/{TUNED}.cu'). Did you mean {TUNED}?"),
     ],
 )
 def test_a_name_that_is_none_is_told_what_would_be_one(name: str, says: str) -> None:
     assert says in refused(name)
+
+
+def test_a_file_stands_for_the_variant_whose_text_it_holds(tmp_path: Path) -> None:
+    file = tmp_path / "mine.cu"
+    file.write_text(render(find_variant(FAMILIES, "reduceShfl", {})))
+    assert shown(str(file)) == shown("reduceShfl")
+    file.write_text(file.read_text() + "// changed\n")
+    assert f"another text). gen prove {file}" in refused(str(file))
 
 
 def test_a_name_that_is_none_is_told_what_is_written_down() -> None:
