@@ -1,7 +1,7 @@
 # Every target sets up .venv by itself. All logic is in gen; only the search for a Python is here.
 
 # Run, not looked up: version managers put a python3 on the path that exists and fails.
-PYTHONS = python3 python3.13 python3.12 python3.11
+PYTHONS = python3 python3.14 python3.13 python3.12 python3.11
 SUITS = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help

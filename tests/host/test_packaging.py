@@ -74,7 +74,8 @@ def test_an_installed_wheel_renders_from_another_folder(built: Path, expected: s
     where = run(python, "-c", "import gen; print(gen.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(tmp_path)
     assert run(python, *RENDER, cwd=tmp_path) == expected
-    assert run(python.with_name("gen"), *RENDER[2:], cwd=tmp_path) == expected
+    for script in ("gen", "gen-cuda"):
+        assert run(python.with_name(script), *RENDER[2:], cwd=tmp_path) == expected
 
 
 @pytest.mark.exhaustive
