@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice, product
 from types import MappingProxyType
 from typing import Any
 
 from typing_extensions import override
 
 from gen.arch import Limits
-from gen.dtypes import U8
+from gen.dtypes import U8, DType
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Named
-from gen.families.config import Config
+from gen.families.config import Config, pairwise
 from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
 from gen.families.stencil.algorithms.march import March
@@ -25,7 +26,7 @@ from gen.families.stencil.algorithms.tiled import Naive, NaiveConfig, Queued, Ti
 from gen.families.stencil.heuristics import many_steps, one_step
 from gen.families.stencil.oracle import expected, expected_at
 from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
-from gen.families.stencil.spec import DTYPES, STEPS, StencilSpec
+from gen.families.stencil.spec import BOUNDARIES, DTYPES, STEPS, StencilSpec
 from gen.paths import templates_root
 
 _ALGORITHMS = (
@@ -88,7 +89,21 @@ _LAYER = StencilSpec(
 )
 # Photographs of a batch, each blurred by itself.
 _PHOTOGRAPHS = StencilSpec("blur", (0.0625, 0.125, 0.0625, 0.125, 0.25, 0.125, 0.0625, 0.125, 0.0625), (1, 3, 3))
+# Further in one direction, by weights along the axes alone, which every algorithm takes; by the number of axes.
+_ASYMMETRIC = {
+    1: ((0.3, 0.4, 0.2, 0.1), (4,)),
+    2: ((0, 0, 0.1, 0, 0.2, 0.3, 0.15, 0.05, 0, 0, 0.2, 0), (3, 4)),
+    3: (tuple({4: 0.1, 10: 0.2, 12: 0.15, 13: 0.3, 14: 0.05, 16: 0.1, 22: 0.1}.get(i, 0) for i in range(27)), (3,) * 3),
+}
 _FIRST = {"block_y": 1, "unroll": 1}
+
+
+def _asymmetric(dtype: DType, first: int) -> Iterator[StencilSpec]:
+    """Specs of two, one and three axes, whose boundaries differ; the last axis has each of them in turn."""
+    for turn, axes in product(range(len(BOUNDARIES)), (2, 1, 3)):
+        kinds = tuple(BOUNDARIES[(first + turn + axis) % len(BOUNDARIES)] for axis in range(axes))[::-1]
+        weights, shape = _ASYMMETRIC[axes]
+        yield StencilSpec("cover", weights, shape, dtype, kinds, cval=2)
 
 
 class Stencil(DenseFamily[StencilSpec]):
@@ -175,6 +190,19 @@ class Stencil(DenseFamily[StencilSpec]):
     @override
     def cases(self, spec: StencilSpec) -> Iterator[Extents]:
         return shapes.cases(spec)
+
+    def proof_cover(self) -> Iterator[tuple[str, StencilSpec, Config]]:
+        """Every type of cells with every algorithm, and every boundary with both; configs in turns."""
+        for first, (name, algorithm) in enumerate(self.algorithms.items()):
+            configs = pairwise([config for config in algorithm.config.space() if config.unsearched() is None])
+            for place, dtype in enumerate(DTYPES):
+                found = (
+                    (spec, config)
+                    for spec in _asymmetric(dtype, first + place)
+                    for config in (*configs[place % len(configs) :], *configs[: place % len(configs)])
+                    if algorithm.illegal(spec, config) is None and algorithm.unsearched(spec, config) is None
+                )
+                yield from ((name, *one) for one in islice(found, 1))
 
     def base(self, spec: StencilSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""

@@ -10,9 +10,9 @@ from typing import Any
 from typing_extensions import override
 
 from gen.arch import Limits
-from gen.dtypes import B8
+from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Work
-from gen.families.config import Config
+from gen.families.config import Config, pairwise
 from gen.families.extents import DenseFamily, check_gaps, layouts_of, lie_otherwise, measure
 from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
@@ -27,13 +27,21 @@ from gen.families.transpose.literature import NREPS, MatrixSpec, MoveSpec
 from gen.families.transpose.oracle import moved, moved_at, transposed, transposed_at
 from gen.families.transpose.shapes import ShapeClass, canonical
 from gen.families.transpose.spec import TransposeSpec
-from gen.families.transpose.values import BITS, NUMBERS
+from gen.families.transpose.values import BITS, NUMBERS, Values
 from gen.paths import templates_root
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
     Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), Squares(), RowCopy(),
     FlatCopy(), Packed(), Gather(), SwapTile(),
 )  # fmt: skip
+
+# Every way in which elements change, between types of all sizes; and axes that they change along.
+_VALUES = (
+    Values(F32, F16), Values(F64, BF16), Values(U8, F32), Values(F32, I8, saturate=True), Values(I32, F32, 3.0),
+    Values(I64, I64, 3.0, saturate=True), Values(F32, F32, 0.3), Values(C64, C64, conjugate=True),
+    Values(C128, C64, -0.1), Values(BF16, F64),
+)  # fmt: skip
+_ORDERS = ((1, 0), (0, 2, 1), (2, 1, 0), (0, 3, 1, 2))
 
 
 class Transpose(DenseFamily[MatrixSpec]):
@@ -142,6 +150,22 @@ class Transpose(DenseFamily[MatrixSpec]):
     def far_cases(self, spec: MatrixSpec) -> Iterator[Extents]:
         if isinstance(spec, TransposeSpec):
             yield from (self._problem(spec, known) for known in shapes.far_cases(spec))
+
+    def proof_cover(self) -> Iterator[tuple[str, MatrixSpec, Config]]:
+        """Every way in which elements change, by every algorithm that can change them so; axes and configs in turns."""
+        for first, (name, algorithm) in enumerate(self.algorithms.items()):
+            configs = pairwise([config for config in algorithm.config.space() if config.unsearched() is None])
+            for place, values in enumerate(_VALUES):
+                for in_place in (False, True):
+                    axes = (1, 0) if in_place else _ORDERS[(first + place) % len(_ORDERS)]
+                    if in_place and values.source != values.result:
+                        continue
+                    spec = TransposeSpec(axes, values.source, values, in_place=in_place)
+                    start = place % len(configs)
+                    for config in (*configs[start:], *configs[:start]):
+                        if isinstance(spec, algorithm.takes) and algorithm.illegal(spec, config) is None:
+                            yield name, spec, config
+                            break
 
     def base(self, spec: MatrixSpec, shape_class: str) -> tuple[str, Config]:
         """What was fast on an H100; of the literature's copies, a tile in shared memory."""
