@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gen.errors import GenError
     from gen.families.reduction import reduction
     from gen.families.stencil.builder import box, central_difference, star, stencil
+    from gen.families.system import fields, system
     from gen.families.transpose import permutation
     from gen.functions import (
         all,
@@ -52,6 +53,7 @@ __all__ = [
     "convolve",
     "correlate",
     "count_nonzero",
+    "fields",
     "frozen",
     "laplace",
     "load",
@@ -68,6 +70,7 @@ __all__ = [
     "std",
     "stencil",
     "sum",
+    "system",
     "transpose",
     "tune",
     "tuning",
@@ -87,6 +90,7 @@ _HOMES = {
     "convolve": "gen.functions",
     "correlate": "gen.functions",
     "count_nonzero": "gen.functions",
+    "fields": "gen.families.system",
     "frozen": "gen.runtime.tuning",
     "laplace": "gen.functions",
     "load": "gen.runtime.load",
@@ -103,6 +107,7 @@ _HOMES = {
     "std": "gen.functions",
     "stencil": "gen.families.stencil.builder",
     "sum": "gen.functions",
+    "system": "gen.families.system",
     "transpose": "gen.functions",
     "tune": "gen.tune",
     "tuning": "gen.runtime.tuning",

@@ -6,6 +6,7 @@ import math
 from functools import cache
 from typing import Any, TypeVar
 
+import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -19,6 +20,9 @@ from gen.families.names import illegal, variant
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.shapes import problem
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
+from gen.families.system import SystemSpec, fields, system
+from gen.families.system.spec import DTYPES as SYSTEM_DTYPES
+from gen.families.system.terms import Field, Number, Term
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import NUMBERS, PARTS, Values
 from gen.proof.cases import COUNTS, MULTIPROCESSOR_COUNTS, OFFSETS, Case, Content, awkward, draw_extents, draw_shape
@@ -174,6 +178,49 @@ def stencils(draw: st.DrawFn, weights: SearchStrategy[float] | None = None, most
         tuple(draw(st.sampled_from(BOUNDARIES)) for _ in shape),
         draw(st.sampled_from((0.0, -1.5, 3.0))),
         tuple(draw(st.integers(-(extent // 2), (extent - 1) // 2)) for extent in shape),
+    )
+
+
+@st.composite
+def terms(draw: st.DrawFn, fields: tuple[Field, ...], depth: int = 3) -> Term:
+    """Expressions over fields: cells, neighbours, stencil sums and numbers, joined and moved."""
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        field = draw(st.sampled_from(fields))
+        numbers = st.sampled_from((0.5, -1.0, 2.0, 0.1, -0.3))
+        match draw(st.integers(0, 4)):
+            case 0:
+                return Number(draw(numbers))
+            case 1:
+                return field[draw(st.tuples(*(st.integers(-2, 2) for _ in range(field.ndim))))]
+            case 2:
+                return field.laplace(order=draw(st.sampled_from((2, 4))))
+            case 3:
+                extents = draw(st.tuples(*(st.integers(1, 3) for _ in range(field.ndim))))
+                weights = draw(st.lists(numbers, min_size=math.prod(extents), max_size=math.prod(extents)))
+                return field.correlate(np.reshape(weights, extents))
+        return field
+    left, right = draw(terms(fields, depth - 1)), draw(terms(fields, depth - 1))
+    match draw(st.integers(0, 5)):
+        case 0:
+            return -left
+        case 1 | 2:
+            return left * right
+        case 3:
+            return left - right
+    return left + right
+
+
+@st.composite
+def systems(draw: st.DrawFn) -> SystemSpec:
+    """Systems of one to three axes and one to three fields, of any boundaries."""
+    made = fields("u v m", ndim=draw(st.integers(1, 3)))
+    changed = made[: draw(st.integers(1, 3))]
+    ends = st.sampled_from(BOUNDARIES)
+    return system(
+        {field: draw(terms(made)) for field in changed},
+        boundary=[draw(st.one_of(ends, st.tuples(ends, ends))) for _ in range(made[0].ndim)],
+        dtype=draw(st.sampled_from(SYSTEM_DTYPES)),
+        cval=draw(st.sampled_from((0.0, -1.5, 3.0))),
     )
 
 

@@ -278,6 +278,8 @@ class _Maker:
     ) -> None:  # fmt: skip
         self._family, self._spec, self._targets = family, spec, tuple(targets)
         self._name = family.name_of(spec)
+        if sum(x.role in ("in", "inout") for x in spec.operands) > 1:
+            raise SpecError(self._name, "takes several arrays, which an exported library does not pass yet")
         if any(x.role == "number" for x in spec.operands):
             raise SpecError(self._name, "takes numbers, which an exported library does not pass yet")
         self._operands = arrays_of(spec)

@@ -13,6 +13,7 @@ from gen.families.base import Family
 from gen.families.probe import Probes
 from gen.families.reduction import Reduction
 from gen.families.stencil import Stencil
+from gen.families.system import System
 from gen.families.transpose import Transpose
 
 FAMILIES: tuple[Family[Any], ...] = (
@@ -20,6 +21,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     Transpose(),
     Stencil(),
     Probes(),
+    System(),
 )
 
 ENTRY_POINTS = "gen.families"

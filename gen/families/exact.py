@@ -28,11 +28,11 @@ def sums_are_exact(accumulator: DType, magnitude: float, values: Array) -> bool:
     return grain > 0 and magnitude <= grain * 2.0**accumulator.precision
 
 
-def fused_multiply_add(factor: float, values: Array, addends: Array) -> Array:
+def fused_multiply_add(factor: float | Array, values: Array, addends: Array) -> Array:
     """`factor * values + addends`, rounded once to the type of the addends, f32 or f64: CUDA's fmaf and fma.
 
     Args:
-        factor: a number that this type holds.
+        factor: a number that this type holds, or such numbers, an array of the same shape and type.
         values: of this type.
         addends: of the same shape.
 
@@ -43,9 +43,9 @@ def fused_multiply_add(factor: float, values: Array, addends: Array) -> Array:
         return _of_f32(factor, values, addends) if addends.dtype == np.float32 else _of_f64(factor, values, addends)
 
 
-def _of_f32(factor: float, values: Array, addends: Array) -> Array:
+def _of_f32(factor: float | Array, values: Array, addends: Array) -> Array:
     """As f64 the product is exact. Its sum is rounded twice: that shows half way between two f32, and near 0."""
-    product, wide = factor * values.astype(np.float64), addends.astype(np.float64)
+    product, wide = np.asarray(factor, np.float64) * values.astype(np.float64), addends.astype(np.float64)
     total = np.asarray(product + wide)
     halfway = total.view(np.int64) & _F32_LOST == _F32_HALF
     again = np.nonzero(halfway | (np.abs(total) < float(np.finfo(np.float32).tiny)))
@@ -53,21 +53,23 @@ def _of_f32(factor: float, values: Array, addends: Array) -> Array:
     return total.astype(np.float32)
 
 
-def _of_f64(factor: float, values: Array, addends: Array) -> Array:
+def _of_f64(factors: float | Array, values: Array, addends: Array) -> Array:
     """The product, its error and the addend are added, the smallest part rounded to odd.
 
     Where the product's error may be no f64, or may overflow on the way, the arithmetic is that of fractions.
     """
-    product = factor * values
+    factor = np.broadcast_to(np.asarray(factors, np.float64), values.shape)
+    product = np.asarray(factor * values)
     inner, inner_error = _two_sum(addends, _product_error(factor, values, product))
     outer, outer_error = _two_sum(product, inner)
     total = outer + _sum_to_odd(inner_error, outer_error)
     sizes = np.maximum(np.maximum(np.abs(values), np.abs(product)), np.abs(addends))
-    fits = (np.maximum(sizes, abs(factor)) < _LARGEST) & (np.abs(product) > _LEAST_PRODUCT)
-    finite = np.isfinite(values) & (values != 0)
+    fits = (np.maximum(sizes, np.abs(factor)) < _LARGEST) & (np.abs(product) > _LEAST_PRODUCT)
+    finite = np.isfinite(values) & np.isfinite(factor) & (values != 0) & (factor != 0)
     total = np.where(finite, np.where(np.isfinite(addends), total, addends), product + addends)
     for index in zip(*np.nonzero(~fits & finite & np.isfinite(addends)), strict=True):
-        total[index] = _rounded(Fraction(factor) * Fraction(float(values[index])) + Fraction(float(addends[index])))
+        exact = Fraction(float(factor[index])) * Fraction(float(values[index]))
+        total[index] = _rounded(exact + Fraction(float(addends[index])))
     return total
 
 
@@ -78,9 +80,9 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - of_b)) + (b - of_b)
 
 
-def _product_error(factor: float, values: Array, product: Array) -> Array:
+def _product_error(factor: Array, values: Array, product: Array) -> Array:
     """What a product of f64s is short of the exact one (Dekker)."""
-    high = _high_part(np.asarray(factor))
+    high = _high_part(factor)
     values_high = _high_part(values)
     low, values_low = factor - high, values - values_high
     return np.asarray(((high * values_high - product) + high * values_low + low * values_high) + low * values_low)

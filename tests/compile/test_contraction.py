@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cuda.core import Program, ProgramOptions
 
+import gen
 from gen.dtypes import C64, F16, F64
 from gen.emit.render import linked_with, render
 from gen.families import FAMILIES
@@ -25,6 +26,7 @@ from gen.toolchain.compiled import code_digest
 from gen.toolchain.headers import headers_folder
 from gen.toolchain.nvrtc import Nvrtc
 
+U, V, M = gen.fields("u v m")
 MOMENTS = ("mean", "sumsq", "var")
 REDUCTIONS = (
     ReductionSpec(MOMENTS),
@@ -35,6 +37,7 @@ REDUCTIONS = (
 OTHERS: tuple[tuple[str, Spec], ...] = (
     ("reduction", ReductionSpec(("norm",), F16)),  # states side by side, and elements that become others
     ("stencil", StencilSpec("any", (0.1,) * 9)),
+    ("system", gen.system({U: (2 * U - V) * U + M * V - (U * V - M) * U.laplace(order=4) - M, V: V - 3 * U * (V - M)})),
     ("transpose", TransposeSpec(dtype=C64, values=Values(C64, C64, 2.5, conjugate=True))),
 )
 TWO_SUMS = """

@@ -22,7 +22,6 @@ from bench.random_cases import (
     RandomCase,
     random_cases,
 )  # fmt: skip
-from gen.families import FAMILIES
 from gen.families.names import base_variants
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.operators import SEVERAL
@@ -107,7 +106,7 @@ def test_every_feature_of_a_stencil_occurs() -> None:
     assert max(steps) > 500
 
 
-@pytest.mark.parametrize("family", [family.name for family in FAMILIES if family.name != "probe"])
+@pytest.mark.parametrize("family", ["reduction", "transpose", "stencil"])
 def test_extents_are_odd_and_round_and_rows_lie_apart_and_off(family: str) -> None:
     extents = [extent for case in of(family) for extent in case.shape if extent > 64]
     assert any(extent & (extent - 1) == 0 for extent in extents)

@@ -13,6 +13,7 @@ from tests.mutants import (
     reduction_tree,
     scan,
     stencil,
+    system,
     transpose,
     transpose_forms,
     transpose_gather,
@@ -37,6 +38,7 @@ _PARTS = (
     transpose_tiles,
     transpose_vectors,
     stencil,
+    system,
     probe,
     scan,
 )

@@ -7,6 +7,8 @@ result, whatever the variant, the compiler's options and the device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gen.dtypes import DType
@@ -83,7 +85,36 @@ def _across(place: int, extent: int, boundary: Boundary) -> int:
     return 0 if place < 0 else last
 
 
-def _stored(sums: Array, dtype: DType) -> Array:
+def cells_at(cells: Array, index: tuple[Array, ...], boundaries: Sequence[Outside], cval: float) -> Array:
+    """The cells at places that may lie outside; the places along each axis are broadcast against each other."""
+    shape = np.broadcast_shapes(*(place.shape for place in index))
+    at = [
+        places_inside(place, extent, boundary)
+        for place, extent, boundary in zip(index, cells.shape, boundaries, strict=True)
+    ]
+    beyond = np.zeros(shape, bool)
+    for places in at:
+        beyond |= places == OUTSIDE
+    near = cells[tuple(np.where(places == OUTSIDE, 0, places) for places in at)] if cells.size else cval
+    return np.where(beyond, cval, near)
+
+
+def frozen_at(
+    shape: Sequence[int],
+    index: tuple[Array, ...],
+    ends: Sequence[tuple[Boundary, Boundary]],
+    before: Sequence[int],
+    after: Sequence[int],
+) -> Array:
+    """Whether cells at these places stay as they are: those at `frozen` ends, so many before and after."""
+    frozen = np.zeros(np.broadcast_shapes(*(place.shape for place in index)), bool)
+    for place, extent, low, high, (first, last) in zip(index, shape, before, after, ends, strict=True):
+        frozen |= (first == "frozen") & (place < low)
+        frozen |= (last == "frozen") & (place >= extent - high)
+    return frozen
+
+
+def stored(sums: Array, dtype: DType) -> Array:
     """The cells that are nearest to sums: of two that are as near the even one; no sum of integers is NaN."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if dtype.kind == "float":
@@ -97,18 +128,8 @@ def _stepped(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Array
     shape = np.broadcast_shapes(*(place.shape for place in index))
     total: Array = np.zeros(shape, spec.accumulator.numpy)
     for offset, weight in spec.taps:
-        at = [
-            places_inside(place + move, extent, boundary)
-            for place, move, extent, boundary in zip(index, offset, cells.shape, spec.boundaries, strict=True)
-        ]
-        beyond = np.zeros(shape, bool)
-        for places in at:
-            beyond |= places == OUTSIDE
-        near = cells[tuple(np.where(places == OUTSIDE, 0, places) for places in at)] if cells.size else spec.cval
-        total = fused_multiply_add(weight, np.where(beyond, spec.cval, near).astype(total.dtype), total)
-    found = _stored(total, spec.dtype)
-    frozen = np.zeros(shape, bool)
-    for place, extent, before, after, ends in zip(index, cells.shape, spec.before, spec.after, spec.ends, strict=True):
-        frozen |= (ends[0] == "frozen") & (place < before)
-        frozen |= (ends[1] == "frozen") & (place >= extent - after)
-    return np.where(frozen, cells[index], found)
+        at = tuple(place + move for place, move in zip(index, offset, strict=True))
+        near = cells_at(cells, at, spec.boundaries, spec.cval)
+        total = fused_multiply_add(weight, near.astype(total.dtype), total)
+    found = stored(total, spec.dtype)
+    return np.where(frozen_at(cells.shape, index, spec.ends, spec.before, spec.after), cells[index], found)

@@ -77,7 +77,7 @@ class StencilSpec:
         object.__setattr__(self, "shape", _shape(self.shape, len(self.weights)))
         object.__setattr__(self, "weights", self._rounded_weights())
         axes = len(self.shape)
-        object.__setattr__(self, "boundary", _boundaries(self.boundary, axes))
+        object.__setattr__(self, "boundary", boundaries_of(self.boundary, axes))
         object.__setattr__(self, "origin", _origins(self.origin, self.shape))
         object.__setattr__(self, "cval", self._rounded_cval())
 
@@ -165,26 +165,16 @@ class StencilSpec:
     def summary(self) -> str:
         """What is computed."""
         where = " x ".join(self.axes)
-        outside = " and ".join(
-            f"{self._summary_of(boundary)}{f' along {axis}' if self.differ else ''}"
-            for axis, boundary in zip(self.axes, self.boundaries, strict=True)
-            if self.differ or axis == self.axes[0]
-        )
+        outside = outside_in_words(self.axes, self.boundaries, self.cval)
         pitches = ("", " Pitches count cells from row to row.", _PITCHES_OF_PLANES)[len(self.axes) - 1]
         count = len(self.taps)
         cells = "1 cell" if count == 1 else f"{count} cells"
         return f"Each cell of {where} becomes the weighted sum of {cells} around it, steps times; {outside}.{pitches}"
 
-    def _summary_of(self, outside: Outside) -> str:
-        if isinstance(outside, str):
-            return _OUTSIDE[outside].format(cval=f"{self.cval:g}")
-        before, after = (self._summary_of(end) for end in outside)
-        return f"at the low end {before}, at the high end {after},"
-
     @property
     def differ(self) -> bool:
         """Whether the axes, or the ends of one, have different boundaries."""
-        return len({end for ends in self.ends for end in ends}) > 1
+        return differ(self.boundaries)
 
     def to_json(self) -> dict[str, Any]:
         """All fields; what is the same along all axes is said once."""
@@ -193,7 +183,7 @@ class StencilSpec:
             "shape": list(self.shape),
             "weights": list(self.weights),
             "dtype": self.dtype.name,
-            "boundary": _listed(self.boundaries) if self.differ else self.boundaries[0],
+            "boundary": listed(self.boundaries) if self.differ else self.boundaries[0],
             "cval": self.cval,
         }
         if any(cast("tuple[int, ...]", self.origin)):
@@ -239,23 +229,50 @@ def _shape(given: object, weights: int) -> tuple[int, ...]:
     return tuple(extents)
 
 
+def differ(boundaries: Sequence[Outside]) -> bool:
+    """Whether the axes, or the ends of one, have different boundaries."""
+    return len({end for outside in boundaries for end in ends_of(outside)}) > 1
+
+
+def outside_in_words(axes: Sequence[str], boundaries: Sequence[Outside], cval: float) -> str:
+    """What lies outside, in a sentence; once where it is the same everywhere."""
+    several = differ(boundaries)
+    return " and ".join(
+        f"{_outside_in_words(boundary, cval)}{f' along {axis}' if several else ''}"
+        for axis, boundary in zip(axes, boundaries, strict=True)
+        if several or axis == axes[0]
+    )
+
+
+def _outside_in_words(outside: Outside, cval: float) -> str:
+    if isinstance(outside, str):
+        return _OUTSIDE[outside].format(cval=f"{cval:g}")
+    before, after = (_outside_in_words(end, cval) for end in outside)
+    return f"at the low end {before}, at the high end {after},"
+
+
 def ends_of(outside: Outside) -> tuple[Boundary, Boundary]:
     """What lies before the first cell and past the last one of an axis."""
     return (outside, outside) if isinstance(outside, str) else outside
 
 
-def _boundaries(given: object, axes: int) -> tuple[Outside, ...]:
+def boundaries_of(given: object, axes: int, subject: str = "stencil.boundary") -> tuple[Outside, ...]:
+    """What lies outside along each axis, given once or for each; pairs whose ends are alike become one.
+
+    Raises SpecError, about `subject`, for what is no boundary.
+    """
     listed = given if isinstance(given, tuple) else (given,) * axes
     pairs = [tuple(one) if isinstance(one, list | tuple) else (one, one) for one in listed]
     known = all(len(pair) == 2 and all(isinstance(end, str) and end in BOUNDARIES for end in pair) for pair in pairs)
     if len(listed) != axes or not known:
         several = f"{axes} of them, one an axis" if axes > 1 else "a list of one"
         rule = f"must be one of {', '.join(BOUNDARIES)}, or {several}; in a list a pair names one for each end"
-        raise SpecError("stencil.boundary", rule, repr(given))
+        raise SpecError(subject, rule, repr(given))
     return cast("tuple[Outside, ...]", tuple(pair[0] if pair[0] == pair[1] else pair for pair in pairs))
 
 
-def _listed(boundaries: Sequence[Outside]) -> list[str | list[str]]:
+def listed(boundaries: Sequence[Outside]) -> list[str | list[str]]:
+    """Boundaries as JSON has them."""
     return [outside if isinstance(outside, str) else list(outside) for outside in boundaries]
 
 

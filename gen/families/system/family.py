@@ -1,0 +1,129 @@
+"""The family of systems: sizes, cases, oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from typing_extensions import override
+
+from gen.families.base import Algorithm, Array, Expected, Extents
+from gen.families.config import Config
+from gen.families.extents import DenseFamily
+from gen.families.stencil.spec import STEPS
+from gen.families.system.naive import Naive, NaiveConfig, extents_of
+from gen.families.system.oracle import expected, expected_at
+from gen.families.system.spec import DTYPES, SystemSpec, system
+from gen.families.system.terms import fields, walk
+from gen.paths import templates_root
+
+_REPRESENTATIVE = {1: (1 << 24,), 2: (4096, 4096), 3: (256, 256, 256)}  # by the number of axes
+_FOR_NUMPY = 3_000_000  # terms of sums, cells and steps, multiplied: a second
+
+
+def _wave() -> SystemSpec:
+    """Waves of two axes whose speed differs from place to place, and which are damped."""
+    u, v, m = fields("u v m")
+    damping = 0.0625
+    return system(
+        {u: (2 - damping) * u - (1 - damping) * v + 0.25 * m * u.laplace(order=2), v: u}, boundary="frozen", word="wave"
+    )
+
+
+def _reaction() -> SystemSpec:
+    """Gray and Scott's two substances, which diffuse in space and react; another boundary along each axis."""
+    u, v = fields("u v", ndim=3)
+    feed, kill = 0.0625, 0.03125
+    return system(
+        {
+            u: u + 0.125 * u.laplace(order=4) - u * v**2 + feed * (1 - u),
+            v: v + 0.0625 * v.laplace() + u * v**2 - (feed + kill) * v,
+        },
+        boundary=["wrap", ("mirror", "constant"), ("nearest", "frozen")],
+        cval=0.5,
+        word="reaction",
+    )
+
+
+class System(DenseFamily[SystemSpec]):
+    """The family of systems."""
+
+    name = "system"
+    summary = "several fields that change together, each by an expression over its neighbours and the others"
+    algorithms: Mapping[str, Algorithm[SystemSpec, Any]] = {a.name: a for a in (Naive(),)}
+    catalogue = (_wave(),)
+    extra_proof_specs = MappingProxyType({"naive": _reaction()})
+    templates = templates_root()
+    label_help = (
+        f"{catalogue[0].label}: a word, a digest of all that is computed and a type, one of "
+        f"{', '.join(dtype.name for dtype in DTYPES)}"
+    )
+
+    @override
+    def from_json(self, content: Mapping[str, Any]) -> SystemSpec:
+        return SystemSpec.from_json(content)
+
+    def from_label(self, label: str) -> SystemSpec | None:
+        """The samples."""
+        return next((spec for spec in self.extra_proof_specs.values() if spec.label == label), None)
+
+    def runtime_parameters(self, spec: SystemSpec) -> Mapping[str, int]:
+        """How many time steps a call takes."""
+        return {STEPS: 1}
+
+    def oracle(self, spec: SystemSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
+        """The expressions, rounded as the spec says, as often as there are time steps."""
+        return expected(spec, inputs, extents.get(STEPS, 1))
+
+    def oracle_at(
+        self, spec: SystemSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
+    ) -> Expected | None:
+        """One time step, of these cells alone."""
+        if extents.get(STEPS, 1) != 1:
+            return None
+        return expected_at(spec, inputs, name.removesuffix("_out"), index)
+
+    @override
+    def representative(self, spec: SystemSpec, shape_class: str) -> Extents:
+        return extents_of(spec, _REPRESENTATIVE[spec.ndim], 1)
+
+    @override
+    def sizes_for_numpy(self, spec: SystemSpec, extents: Extents) -> Extents:
+        """As much of it as NumPy computes in about a second, so that tuning need not wait for it."""
+        steps = min(extents.get(STEPS, 1), 4)
+        cells = _FOR_NUMPY // (_work_of(spec) * max(steps, 1))
+        most = max(int(cells ** (1 / spec.ndim)), 16)
+        if steps == extents.get(STEPS, 1) and prod(extents[axis] for axis in spec.axes) <= cells:
+            return extents
+        return extents_of(spec, [min(extents[axis], most) for axis in spec.axes], steps)
+
+    @override
+    def cases(self, spec: SystemSpec) -> Iterator[Extents]:
+        """Nothing, one, thinner than the radius, one off a block; no step, one, several."""
+        for place, shape in enumerate(_SHAPES[spec.ndim]):
+            yield extents_of(spec, shape, (1, 2, 5, 3, 1, 0, 4)[place % 7])
+
+    def base(self, spec: SystemSpec, shape_class: str) -> tuple[str, Config]:
+        """`naive`: warps along the rows, four rows a block share their neighbours in the cache."""
+        return "naive", NaiveConfig()
+
+
+_SHAPES: Mapping[int, tuple[tuple[int, ...], ...]] = {
+    1: ((0,), (1,), (2,), (3,), (5,), (31,), (33,), (256,), (257,), (1023,), (2049,)),
+    2: (
+        (0, 0), (0, 4), (4, 0), (1, 1), (1, 2), (2, 1), (3, 3), (1, 131), (131, 1), (7, 31), (8, 32), (9, 33),
+        (17, 127), (33, 65),
+    ),
+    3: (
+        (0, 0, 0), (0, 3, 4), (3, 0, 4), (4, 3, 0), (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 3, 3), (17, 1, 33),
+        (1, 9, 65), (2, 17, 31), (9, 8, 32), (5, 33, 7), (8, 7, 130),
+    ),
+}  # fmt: skip
+
+
+def _work_of(spec: SystemSpec) -> int:
+    """What NumPy computes of a cell: terms of all sums, and operators."""
+    operators = sum(1 for _, term in spec.updates for _ in walk(term))
+    return operators + sum(len(one.taps) for one in spec.sums)

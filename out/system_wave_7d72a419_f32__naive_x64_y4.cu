@@ -1,0 +1,118 @@
+// system_wave_7d72a419_f32__naive_x64_y4
+//
+// At each cell of rows x cols, steps times: u becomes 1.9375 * u - 0.9375 * v + 0.25 * m *
+// laplace(u), v becomes u; cells whose neighbours lie outside stay as they are.
+// Every thread computes what all fields become at one cell, straight from global memory.
+//
+// Let:      tiles_down = (rows + 3) / 4
+// Let:      tiles_across = (cols + 63) / 64
+// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_out, v_out, rows, cols,
+//           tiles_across), steps % 2 times; then u and u_out change places; then u_out and u_spare
+//           change places; then v and v_out change places; then v_out and v_spare change places
+// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_spare, v_spare, rows, cols,
+//           tiles_across), min(steps, 1) * (1 - (steps % 2)) times; then u and u_spare change
+//           places; then v and v_spare change places
+// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_out, v_out, rows, cols,
+//           tiles_across), max(steps, 1) - 1 times; then u and u_out change places; then v and
+//           v_out change places
+// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(u, u_out, rows * cols), 1 - min(steps,
+//           1) times
+// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(v, v_out, rows * cols), 1 - min(steps,
+//           1) times
+// Scratch:  u_spare, ((rows * cols) * 4) * (min(max(steps, 1), 2) - 1) bytes
+// Scratch:  v_spare, ((rows * cols) * 4) * (min(max(steps, 1), 2) - 1) bytes
+// Spec:     {"boundary": "frozen", "cval": 0.0, "dtype": "f32", "ndim": 2, "updates": [["u", ["+",
+//           ["-", ["*", 1.9375, "u"], ["*", 0.9375, "v"]], ["*", ["*", 0.25, "m"], {"of": "u",
+//           "offsets": [[-1, 0], [0, -1], [0, 0], [0, 1], [1, 0]], "sum": "laplace", "weights":
+//           [1.0, 1.0, -4.0, 1.0, 1.0]}]]], ["v", "u"]], "word": "wave"}
+// Config:   {"block_x": 64, "block_y": 4}
+// Template: system/naive.cu.jinja, with its partials sha256 1ba6b80238ae25a1
+//
+// Written by gen: change the template, not this file.
+
+constexpr int kBlockX = 64;  // threads along a row
+constexpr int kBlockY = 4;  // threads down the rows
+constexpr int kThreadsPerBlock = kBlockX * kBlockY;
+// How far any cell around is.
+constexpr int kUp = 1, kDown = 1;
+constexpr int kLeft = 1, kRight = 1;
+// How many cells of u are frozen at the ends.
+constexpr int kUpOfU = 1, kDownOfU = 1;
+constexpr int kLeftOfU = 1, kRightOfU = 1;
+static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
+
+// The nearest place inside: a a a | a b c d | d d d.
+__device__ __forceinline__ long long nearest(long long i, long long n) {
+  if (i < 0) return 0;
+  return i < n ? i : n - 1;
+}
+
+// The cell at a place, or what stands for it where that lies outside.
+__device__ __forceinline__ float cell_or_outside(
+    const float* __restrict__ cells, long long rows, long long cols,
+    long long row, long long col) {
+  row = nearest(row, rows);
+  col = nearest(col, cols);
+  return cells[row * cols + col];
+}
+
+template <typename Cells>
+__device__ __forceinline__ float laplace(const Cells& cells) {
+  float sum = 0.0f;
+  sum = fmaf(1.0f, cells(-1, 0), sum);
+  sum = fmaf(1.0f, cells(0, -1), sum);
+  sum = fmaf(-4.0f, cells(0, 0), sum);
+  sum = fmaf(1.0f, cells(0, 1), sum);
+  sum = fmaf(1.0f, cells(1, 0), sum);
+  return sum;
+}
+
+// tiles_across is the number of blocks along a row.
+extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
+    system_wave_7d72a419_f32__naive_x64_y4(
+        const float* __restrict__ u_in,
+        const float* __restrict__ v_in,
+        const float* __restrict__ m_in,
+        float* __restrict__ u_out,
+        float* __restrict__ v_out,
+        long long rows, long long cols, unsigned tiles_across) {
+  const long long row = static_cast<long long>(blockIdx.x / tiles_across) * kBlockY + threadIdx.y;
+  const long long col = static_cast<long long>(blockIdx.x % tiles_across) * kBlockX + threadIdx.x;
+  if (row >= rows || col >= cols) return;
+  const long long here = row * cols + col;
+  const float u = u_in[here];
+  const float v = v_in[here];
+  const float m = m_in[here];
+  float laplace_u;
+  const bool inside = kUp <= row && row < rows - kDown &&
+                      kLeft <= col && col < cols - kRight;
+  if (inside) {
+    const auto near_u = [=](int y, int x) {
+      return u_in[here + y * cols + x];
+    };
+    laplace_u = laplace(near_u);
+  } else {
+    const auto near_u = [=](int y, int x) {
+      return cell_or_outside(u_in, rows, cols, row + y, col + x);
+    };
+    laplace_u = laplace(near_u);
+  }
+
+  // u becomes 1.9375 * u - 0.9375 * v + 0.25 * m * laplace(u).
+  if (row < kUpOfU || row >= rows - kDownOfU || col < kLeftOfU || col >= cols - kRightOfU) {
+    u_out[here] = u_in[here];
+  } else {
+    u_out[here] = fmaf(0.25f * m, laplace_u, fmaf(-0.9375f, v, 1.9375f * u));
+  }
+
+  // v becomes u.
+  v_out[here] = u;
+}
+
+// No step at all: every cell as it is.
+extern "C" __global__ void __launch_bounds__(256)
+    system_wave_7d72a419_f32__naive_x64_y4_copy(
+        const float* __restrict__ in, float* __restrict__ out, long long cells) {
+  const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < cells) out[i] = in[i];
+}

@@ -1,0 +1,248 @@
+"""Systems of several fields: how expressions are built and rounded, what NumPy makes of them, and the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gen
+from gen.dtypes import F32, F64
+from gen.errors import ArgumentError, SpecError
+from gen.export.program import program_of, targets_of
+from gen.families import FAMILIES
+from gen.families.base import Array
+from gen.families.names import find_family, variant
+from gen.families.system import SystemSpec
+from gen.families.system.naive import NaiveConfig, text_of_system
+from gen.families.system.terms import Field, Joined, Negated, Number, Sum, Term, fused, text_of, walk
+from gen.proof.cases import Case, Content
+from gen.proof.host import HostRunner
+from gen.proof.oracle import gamma
+from gen.proof.prover import prove
+from tests.strategies import not_simplest, systems
+
+FAMILY = find_family(FAMILIES, "system")
+U, V, M = gen.fields("u v m")
+PAD: Mapping[str, Any] = {"nearest": "edge", "reflect": "symmetric", "mirror": "reflect", "wrap": "wrap"}
+
+
+def said(term: Any) -> str:
+    return gen.system({U: term}).said(term)
+
+
+def plainly(spec: SystemSpec, name: str, fields: Mapping[str, Array]) -> tuple[Array, Array]:
+    """What a field becomes, in f64 and as an author of NumPy writes it, and the magnitudes of all that is added.
+
+    Each axis has one boundary, not `frozen`; sums reach no further than there are cells.
+    """
+
+    def padded(cells: Array) -> Array:
+        wide = np.asarray(cells, np.float64)
+        for axis, boundary in enumerate(spec.boundaries):
+            width = [(2, 2) if other == axis else (0, 0) for other in range(spec.ndim)]
+            assert isinstance(boundary, str)
+            if boundary == "constant":
+                wide = np.pad(wide, width, constant_values=spec.cval)
+            else:
+                wide = np.pad(wide, width, mode=PAD[boundary])
+        return wide
+
+    def value(term: Term) -> tuple[Array, Array]:
+        match term:
+            case Number(number):
+                return np.asarray(number), np.asarray(abs(number))
+            case Field(name, _):
+                own = np.asarray(fields[name], np.float64)
+                return own, np.abs(own)
+            case Sum(_, name, taps):
+                wide, shape = padded(fields[name]), fields[name].shape
+                near = [
+                    (weight, wide[tuple(slice(2 + o, 2 + o + n) for o, n in zip(offset, shape, strict=True))])
+                    for offset, weight in taps
+                ]
+                total = sum(weight * cells for weight, cells in near)
+                return np.asarray(total), np.asarray(sum(abs(weight * cells) for weight, cells in near))
+            case Negated(one):
+                inner, size = value(one)
+                return -inner, size
+            case Joined(operator, left, right):
+                (a, of_a), (b, of_b) = value(left), value(right)
+                if operator == "*":
+                    return a * b, of_a * of_b
+                return (a + b if operator == "+" else a - b), of_a + of_b
+        raise AssertionError(term)
+
+    return value(dict(spec.updates)[name])
+
+
+def height(term: Term) -> int:
+    """The most roundings on a path from a cell to the result."""
+    match term:
+        case Sum(_, _, taps):
+            return len(taps)
+        case Negated(one):
+            return height(one)
+        case Joined("*", left, right):
+            return height(left) + height(right) + 1
+        case Joined(_, left, right):
+            return max(height(left), height(right)) + 1
+    return 0
+
+
+@given(systems())
+def test_any_system_reads_back_from_its_json(spec: SystemSpec) -> None:
+    again = FAMILY.from_json(spec.to_json())
+    assert again == spec
+    assert again.label == spec.label
+    assert spec.operands[0].name == "u"
+    assert set(spec.fields) <= {"u", "v", "m"}
+
+
+def test_an_expression_is_said_as_it_was_written() -> None:
+    assert said(2 * U - V + 0.25 * M * U.laplace(order=8)) == "2 * u - v + 0.25 * m * laplace(u)"
+    assert said((U + V) * -M - (U - V) - -U) == "(u + v) * -m - (u - v) - -u"
+    assert said(U * (V * M) + U[0, 1] - U[-1, 2]) == "u * (v * m) + u[0, 1] - u[-1, 2]"
+    assert said(U.derivative(1) / 4 + V.derivative(0, 2)) == "slope_cols(u) * 0.25 + curvature_rows(v)"
+    assert said(np.float32(0.5) * U**3) == "0.5 * (u * u * u)"
+
+
+def test_products_that_are_added_are_rounded_once_with_their_sum() -> None:
+    def written(term: Term) -> str:
+        return text_of(fused(term), lambda one: one.name if isinstance(one, Field) else f"{one.value:g}")  # type: ignore[attr-defined]
+
+    assert written(2 * U - V + M * U) == "fma(m, u, fma(2, u, -v))"
+    assert written(U - 3 * V) == "fma(-3, v, u)"
+    assert written(-(U * V) + M) == "fma(-u, v, m)"
+    assert written(-(2 * V) - M * U) == "fma(-m, u, -2 * v)"
+    assert written(U * V - -M) == "fma(u, v, m)"
+    assert written((U + V) * (M - 1)) == "(u + v) * (m - 1)"
+
+
+@given(systems())
+def test_no_compiler_has_a_product_to_fuse(spec: SystemSpec) -> None:
+    for _, term in spec.updates:
+        for part in walk(fused(term)):
+            if isinstance(part, Joined) and part.operator != "*":
+                sides = (part.left, part.right)
+                assert not any(isinstance(side, Joined) and side.operator == "*" for side in sides)
+            if isinstance(part, Negated):
+                assert not isinstance(part.term, Negated | Number | Joined) or (
+                    isinstance(part.term, Joined) and part.term.operator != "*"
+                )
+
+
+def test_brackets_move_all_that_is_read() -> None:
+    assert (M * (U - V))[0, 1] == M[0, 1] * (U[0, 1] - V[0, 1])
+    assert U[0, 0] == U
+    moved = U.laplace()[1, 0]
+    assert isinstance(moved, Sum)
+    assert [offset for offset, _ in moved.taps] == [(0, 0), (1, -1), (1, 0), (1, 1), (2, 0)]
+
+
+def test_sums_of_the_same_weights_are_one_function() -> None:
+    spec = gen.system({U: U.laplace() + U.laplace(order=4), V: V.laplace()})
+    text = text_of_system(spec)
+    assert [function.name for function in text.functions] == ["laplace", "laplace_2"]
+    assert [reading.name for reading in text.readings] == ["laplace_u", "laplace_2_u", "laplace_v"]
+
+
+def far(term: Term) -> bool:
+    """Whether it reads more than two cells away."""
+    return any(abs(place) > 2 for part in walk(term) if isinstance(part, Sum) for o, _ in part.taps for place in o)
+
+
+@given(systems(), st.integers(0, 99))
+def test_numpy_finds_what_plain_numpy_finds_within_the_bound_of_its_roundings(spec: SystemSpec, seed: int) -> None:
+    if any(not isinstance(one, str) or one == "frozen" for one in spec.boundaries) or spec.dtype not in (F32, F64):
+        return
+    random = np.random.default_rng(seed)
+    cells = {name: random.uniform(0.5, 1.5, (4,) * spec.ndim).astype(spec.dtype.numpy) for name in spec.fields}
+    sizes = dict.fromkeys(spec.axes, 4) | {"steps": 1}
+    found = FAMILY.oracle(spec, cells, sizes)
+    for name, term in spec.updates:
+        exact, magnitude = plainly(spec, name, cells)
+        bound = gamma(2 * height(term) + 2, spec.dtype.unit_roundoff) * magnitude
+        assert (np.abs(found[f"{name}_out"].value.astype(np.float64) - exact) <= bound).all()
+
+
+@settings(max_examples=4)
+@given(not_simplest(systems()), st.integers(0, 5), st.sampled_from(list(Content)))
+def test_random_systems_equal_numpy(host_runner: HostRunner, spec: SystemSpec, steps: int, content: Content) -> None:
+    made = variant(FAMILY, spec, "naive", NaiveConfig(block_x=32, block_y=2))
+    shapes = [(1, 1, 1), (3, 2, 5), (4, 5, 37)]
+    cases = [
+        Case(dict(zip(spec.axes, shape[-spec.ndim :], strict=True)) | {"steps": steps}, content) for shape in shapes
+    ]
+    for proof in prove(host_runner, [made], cases):
+        assert proof.failure is None, f"{spec.summary}\n{proof.failure}"
+        assert proof.cases == len(cases)
+
+
+def test_a_wave_is_that_of_plain_numpy() -> None:
+    """As the documents call it: f64, so that the two differ by roundings alone."""
+    spec = gen.system({U: 2 * U - V + 0.1 * M * U.laplace(order=8), V: U}, boundary="wrap", dtype="f8")
+    random = np.random.default_rng(1)
+    u, v, m = (random.random((12, 20)) for _ in range(3))
+    got_u, got_v = gen.load(spec, device="cpu")(u, v, m, steps=3)
+    for _ in range(3):
+        weights = enumerate(gen.central_difference(2, 8))
+        laplace = sum(weight * (np.roll(u, 4 - i, 0) + np.roll(u, 4 - i, 1)) for i, weight in weights)
+        u, v = 2 * u - v + 0.1 * m * laplace, u
+    np.testing.assert_allclose(got_u, u, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(got_v, v, rtol=0, atol=1e-13)
+    assert (got_v != got_u).all()
+
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: gen.fields(""), "fields.names must be words, each once"),
+    (lambda: gen.fields("u u"), "fields.names must be words, each once"),
+    (lambda: gen.fields("float"), "system.fields must be a small letter and up to 15 small letters and digits, and no"),
+    (lambda: gen.fields("u", ndim=4), "fields.ndim must be a whole number from 1 to 3 (got 4)"),
+    (lambda: U[0.5], "system.offset must be whole numbers, one an axis (got 0.5)"),
+    (lambda: U[1], "system.offset must be 2 whole numbers, one an axis (got (1,))"),
+    (lambda: U / 0, "must not divide by 0"),
+    (lambda: U**9, "may have whole powers from 1 to 8 (got 9)"),
+    (lambda: U.derivative(2), "system.axis must be a whole number from -2 to 1 (got 2)"),
+    (lambda: U.correlate([1, 2]), "system.weights must have 2 axes, as the field has (got 1 axes)"),
+    (lambda: U.correlate([[0]]), "system.weights must not all be 0"),
+    (lambda: gen.system({}), "system.updates must say what at least one field becomes"),
+    (lambda: gen.system({"u": U}), "system.updates must be a dict from fields, made by gen.fields, to expressions"),
+    (lambda: gen.system({U: "u"}), "system.updates of u must be an expression or a number (got 'u')"),
+    (lambda: gen.system({U: sum([V] * 200, U)}), "system.updates of u must have at most 200 operators, fields"),
+    (lambda: gen.system({U: 1e50 * U}), "system.updates must hold numbers, finite as f32 (got 1e+50)"),
+    (lambda: gen.system({U: gen.fields("w", 3)[0]}), "system.fields: w must have 2 axes, as the first field (got 3)"),
+    (lambda: gen.system({U: U.correlate([[1]], word="float")}), "system.word of a sum must be a small letter"),
+    (lambda: gen.system({U: U[0, 17]}), "system.offset must be 2 whole numbers each, at most 16 from 0"),
+    (lambda: gen.system({U: U}, dtype="i4"), "system.dtype must be one of f16, bf16, f32, f64 (got 'i4')"),
+    (lambda: gen.system({U: U}, boundary="around"), "system.boundary must be one of constant, nearest"),
+    (lambda: gen.system({U: U}, cval=float("nan")), "system.cval must hold numbers, finite as f32 (got nan)"),
+    (lambda: FAMILY.from_json({"word": "w", "ndim": 2, "dtype": "f32", "updates": [["u", ["/", 1, 2]]]}),
+     "system.updates must be fields, numbers, sums, or lists that begin with +, - or *"),
+    (lambda: FAMILY.from_json({"word": "w", "ndim": 2, "dtype": "f32", "updates": 3}), "must be a list of names, each"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG, ids=[says for _, says in WRONG])
+def test_a_system_that_cannot_be_is_refused(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make()
+    assert says in str(caught.value)
+
+
+def test_a_call_says_which_field_is_wrong() -> None:
+    kernel = gen.load(gen.system({U: U + M}), device="cpu")
+    cells = np.ones((3, 4), np.float32)
+    with pytest.raises(ArgumentError, match="takes 2 arguments: u, m"):
+        kernel(cells)
+    with pytest.raises(gen.GenError, match="m must have 3 rows"):
+        kernel(cells, cells[:2])
+
+
+def test_an_export_refuses_a_system() -> None:
+    with pytest.raises(SpecError, match="takes several arrays, which an exported library does not pass yet"):
+        program_of(FAMILY, FAMILY.catalogue[0], targets_of(["sm_90"], ()), ())

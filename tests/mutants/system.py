@@ -1,0 +1,50 @@
+"""Changes to the templates of systems."""
+
+from __future__ import annotations
+
+from gen.families import FAMILIES
+from gen.families.names import find_family
+from gen.proof.failures import UNTOUCHED, WRONG
+from tests.mutants.change import OUTSIDE_READ, OUTSIDE_WRITE, OVERFLOW, RACE, Mutant, Unchanged
+
+NAIVE, NEAR, SUMS = "system/naive.cu.jinja", "system/_near.cu.jinja", "system/_sums.cu.jinja"
+_FAMILY = find_family(FAMILIES, "system")
+ON_WAVE = f"system_{_FAMILY.catalogue[0].label}__naive_x32_y2"
+ON_REACTION = f"system_{_FAMILY.extra_proof_specs['naive'].label}__naive_x32_y2"
+MUTANTS = (
+    Mutant("system: no guard [1]", ON_WAVE, NAIVE, "", "", (OUTSIDE_READ, OUTSIDE_WRITE), at="guard"),
+    Mutant("system: guard of columns one off [2]", ON_WAVE, NAIVE, "col >= cols", "col > cols",
+           (OUTSIDE_READ, OUTSIDE_WRITE, RACE), at="guard"),
+    Mutant("system: fields change one after the other", ON_REACTION, NAIVE,
+           '= {{ wide_cell(element, field ~ "_in[here]") }};\n{% endfor %}\n{% if text',
+           '= {{ wide_cell(element, field ~ "_in[0]") }};\n{% endfor %}\n{% if text', WRONG),
+    Mutant("system: all cells are taken to lie inside", ON_REACTION, NAIVE, "inside", "true",
+           (WRONG, OUTSIDE_READ), at="inside"),
+    Mutant("system: rows of the next plane", ON_REACTION, NAIVE, "line - plane * rows", "line - plane * cols",
+           (WRONG, OUTSIDE_READ)),
+    Mutant("system: a plane is as long as a row", ON_REACTION, NAIVE, "(z * rows + y) * cols", "(z * cols + y) * cols",
+           (WRONG, OUTSIDE_READ)),
+    Mutant("system: blocks overlap", ON_WAVE, NAIVE, "tiles_across) * kBlockY", "tiles_across) * 1",
+           (RACE, UNTOUCHED, WRONG)),
+    Mutant("system: frozen cells change", ON_WAVE, NAIVE, "{{ update.field }}_in[here];",
+           "0 * {{ update.field }}_in[here];", WRONG),
+    Mutant("system: nothing is copied without a step", ON_WAVE, NAIVE, "i < cells)", "i < cells - 1)",
+           (WRONG, UNTOUCHED)),
+    Mutant("system: a term of a sum replaces those before", ON_WAVE, SUMS, "cells({{ tap.offset }}), sum)",
+           "cells({{ tap.offset }}), 0)", WRONG),
+    Mutant("system: products and sums rounded apart", ON_REACTION, SUMS,
+           "({{ tap.weight }}, cells({{ tap.offset }}), sum)",
+           "(1.0f, {{ tap.weight }} * cells({{ tap.offset }}), sum)", WRONG),
+    Mutant("system: the value outside is 0", ON_REACTION, NEAR, "return {{ cval }};", "return 0;", WRONG),
+    Mutant("system: the last cell of an axis lies outside", ON_REACTION, NEAR, ">= {{ axis }})", ">= {{ axis }} - 1)",
+           WRONG),
+)  # fmt: skip
+
+LARGE = (
+    Mutant("system: cells counted in 31 bits", ON_WAVE, NAIVE, "const long long here = {{ line_of }} * cols + col;",
+           "const int here = int({{ line_of }}) * int(cols) + int(col);", OVERFLOW),
+    Mutant("system: cells around in 32 bits", ON_WAVE, NAIVE, '"here + y * cols + x"',
+           '"unsigned(here + y * cols + x)"', (WRONG, UNTOUCHED)),
+)  # fmt: skip
+
+UNCHANGED: tuple[Unchanged, ...] = ()
