@@ -12,6 +12,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace probe_aos2_f32__records_tpb256_u4 {
+
 constexpr int kThreadsPerBlock = 256;
 constexpr int kUnroll = 4;  // records of each thread, kThreadsPerBlock apart
 constexpr int kFields = 2;  // of a record
@@ -33,3 +35,19 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     }
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(const float* in, float* out, long long n, cudaStream_t stream) {
+  const long long blocks = (n + 1023) / 1024;
+  if (blocks > 0) {
+    probe_aos2_f32__records_tpb256_u4<<<blocks, 256, 0, stream>>>(
+        in, out, n);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace probe_aos2_f32__records_tpb256_u4

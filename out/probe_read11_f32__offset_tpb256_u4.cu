@@ -11,6 +11,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace probe_read11_f32__offset_tpb256_u4 {
+
 constexpr int kThreadsPerBlock = 256;
 constexpr int kUnroll = 4;  // elements of each thread, kThreadsPerBlock apart
 constexpr int kOffset = 11;  // elements from a thread's own place to where it reads
@@ -30,3 +32,20 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     out[i] = a[shifted] + b[shifted];
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const float* a, const float* b, float* out, long long n, cudaStream_t stream) {
+  const long long blocks = (n + 1023) / 1024;
+  if (blocks > 0) {
+    probe_read11_f32__offset_tpb256_u4<<<blocks, 256, 0, stream>>>(
+        a, b, out, n);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace probe_read11_f32__offset_tpb256_u4

@@ -14,6 +14,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace probe_set_row_read_col_16x32_b32__tile_tpb256_p1 {
+
 constexpr int kThreadsPerBlock = 256;
 constexpr int kHeight = 16;  // rows of the tile in shared memory
 constexpr int kWidth = 32;  // elements of each
@@ -39,3 +41,18 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     out[first + i] = tile[i % kHeight][i / kHeight];
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(const void* in, void* out, long long tiles, cudaStream_t stream) {
+  if (tiles > 0) {
+    probe_set_row_read_col_16x32_b32__tile_tpb256_p1<<<tiles, 256, 0, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out));
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace probe_set_row_read_col_16x32_b32__tile_tpb256_p1

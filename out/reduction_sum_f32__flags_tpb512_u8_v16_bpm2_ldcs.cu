@@ -14,9 +14,11 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "load_modifier": "cs", "threads_per_block": 512, "unroll": 8,
 //           "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 2b711783734e9b45
+// Template: reduction/flags.cu.jinja, with its partials sha256 122f41741fa8864e
 //
 // Written by gen: change the template, not this file.
+
+namespace reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs {
 
 constexpr int kThreadsPerBlock = 512;
 constexpr int kUnroll = 8;  // vector loads that each thread has in flight
@@ -219,7 +221,7 @@ __device__ __forceinline__ State read_share(
 // nothing over: it takes over what the others do.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs(
-        const Item* __restrict__ in,
+        const float* __restrict__ in,
         float* __restrict__ out,
         Slot* slots, long long n) {
   __shared__ State states[kThreadsPerBlock];
@@ -246,3 +248,25 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   total = combine_block(total, states);
   if (threadIdx.x == 0) write_results(total, n, 0, out);
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The bytes of slots, scratch memory for launch(), 0 before the first launch; each leaves it 0.
+inline long long slots_bytes(long long n, long long multiprocessors) {
+  const long long blocks = max(min((n + 16383) / 16384, multiprocessors * 2), 1LL);
+  return min(blocks - 1, 1LL) * blocks * 8;
+}
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const float* in, float* out, void* slots, long long n, long long multiprocessors,
+    cudaStream_t stream) {
+  const long long blocks = max(min((n + 16383) / 16384, multiprocessors * 2), 1LL);
+  reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs<<<blocks, 512, 0, stream>>>(
+      in, out, static_cast<Slot*>(slots), n);
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs

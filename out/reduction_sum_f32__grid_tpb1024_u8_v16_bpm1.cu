@@ -12,9 +12,11 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 1, "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 8b21f15522dd6352
+// Template: reduction/grid.cu.jinja, with its partials sha256 5675afaa8cf932b8
 //
 // Written by gen: change the template, not this file.
+
+namespace reduction_sum_f32__grid_tpb1024_u8_v16_bpm1 {
 
 constexpr int kThreadsPerBlock = 1024;
 constexpr int kUnroll = 8;  // vector loads that each thread has in flight
@@ -167,7 +169,7 @@ __device__ __forceinline__ State read_share(
 // partials has an element a block; ticket is 0 before the launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__grid_tpb1024_u8_v16_bpm1(
-        const Item* __restrict__ in,
+        const float* __restrict__ in,
         float* __restrict__ out,
         State* partials, unsigned* ticket, long long n) {
   __shared__ State warp_states[kWarps];
@@ -198,3 +200,31 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   total = combine_block(total, warp_states);
   if (threadIdx.x == 0) write_results(total, n, 0, out);
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The bytes of partials, scratch memory for launch().
+inline long long partials_bytes(long long n, long long multiprocessors) {
+  const long long blocks = max(min((n + 32767) / 32768, multiprocessors), 1LL);
+  return min(blocks - 1, 1LL) * blocks * 4;
+}
+
+// The bytes of ticket, scratch memory for launch(), 0 before the first launch; each leaves it 0.
+inline long long ticket_bytes(long long n, long long multiprocessors) {
+  const long long blocks = max(min((n + 32767) / 32768, multiprocessors), 1LL);
+  return min(blocks - 1, 1LL) * 4;
+}
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const float* in, float* out, void* partials, void* ticket, long long n,
+    long long multiprocessors, cudaStream_t stream) {
+  const long long blocks = max(min((n + 32767) / 32768, multiprocessors), 1LL);
+  reduction_sum_f32__grid_tpb1024_u8_v16_bpm1<<<blocks, 1024, 0, stream>>>(
+      in, out, static_cast<State*>(partials), static_cast<unsigned*>(ticket), n);
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace reduction_sum_f32__grid_tpb1024_u8_v16_bpm1

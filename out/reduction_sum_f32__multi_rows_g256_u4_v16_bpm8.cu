@@ -18,9 +18,11 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 3dc2f5b9669c3f23
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 8b0cdac0bc9ace17
 //
 // Written by gen: change the template, not this file.
+
+namespace reduction_sum_f32__multi_rows_g256_u4_v16_bpm8 {
 
 constexpr int kThreadsPerBlock = 256;
 constexpr int kGroup = 256;  // threads that share a result
@@ -159,7 +161,7 @@ __device__ __forceinline__ void advance(
 // launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__multi_rows_g256_u4_v16_bpm8(
-        const Item* __restrict__ in,
+        const float* __restrict__ in,
         float* __restrict__ out,
         State* partials, unsigned* tickets, unsigned splits, long long n,
         long long k0, long long ks0,
@@ -264,3 +266,47 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   state = combine_block(state, warp_states);
   if (threadIdx.x == 0) write_results(state, n, result, out);
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The bytes of partials, scratch memory for launch().
+inline long long partials_bytes(long long n, long long outer, long long multiprocessors) {
+  const long long part_1 = (n + 4095) / 4096;
+  const long long part_2 = multiprocessors * 8 / max(outer, 1LL);
+  const long long part_3 = (max(min(part_1, part_2), 1LL) - 1) * min(n / 16385, 1LL);
+  const long long splits = part_3 + 1;
+  return min(splits - 1, 1LL) * multiprocessors * 8 * 4;
+}
+
+// The bytes of tickets, scratch memory for launch(), 0 before the first launch; each leaves it 0.
+inline long long tickets_bytes(long long n, long long outer, long long multiprocessors) {
+  const long long part_1 = (n + 4095) / 4096;
+  const long long part_2 = multiprocessors * 8 / max(outer, 1LL);
+  const long long part_3 = (max(min(part_1, part_2), 1LL) - 1) * min(n / 16385, 1LL);
+  const long long splits = part_3 + 1;
+  return min(splits - 1, 1LL) * multiprocessors * 8 * 4;
+}
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const float* in, float* out, void* partials, void* tickets, long long n, long long k0,
+    long long ks0, long long k1, long long ks1, long long k2, long long ks2, long long k3,
+    long long ks3, long long r0, long long rs0, long long r1, long long rs1, long long r2,
+    long long rs2, long long r3, long long rs3, long long outer, long long multiprocessors,
+    cudaStream_t stream) {
+  const long long part_1 = (n + 4095) / 4096;
+  const long long part_2 = multiprocessors * 8 / max(outer, 1LL);
+  const long long part_3 = (max(min(part_1, part_2), 1LL) - 1) * min(n / 16385, 1LL);
+  const long long splits = part_3 + 1;
+  const long long blocks = outer * splits;
+  if (blocks > 0) {
+    reduction_sum_f32__multi_rows_g256_u4_v16_bpm8<<<blocks, 256, 0, stream>>>(
+        in, out, static_cast<State*>(partials), static_cast<unsigned*>(tickets), splits, n, k0,
+        ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2, r3, rs3);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace reduction_sum_f32__multi_rows_g256_u4_v16_bpm8

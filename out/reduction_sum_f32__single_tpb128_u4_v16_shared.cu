@@ -9,9 +9,11 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"block_reduce": "shared", "threads_per_block": 128, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 5695c9d8f8d58439
+// Template: reduction/single.cu.jinja, with its partials sha256 4f2078b1668d6940
 //
 // Written by gen: change the template, not this file.
+
+namespace reduction_sum_f32__single_tpb128_u4_v16_shared {
 
 constexpr int kThreadsPerBlock = 128;
 constexpr int kUnroll = 4;  // vector loads that each thread has in flight
@@ -145,10 +147,23 @@ __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, 
 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__single_tpb128_u4_v16_shared(
-        const Item* __restrict__ in,
+        const float* __restrict__ in,
         float* __restrict__ out, int n) {
   __shared__ State states[kThreadsPerBlock];
 
   const State total = combine_block(read_share(in, n, threadIdx.x), states);
   if (threadIdx.x == 0) write_results(total, n, 0, out);
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(const float* in, float* out, long long n, cudaStream_t stream) {
+  reduction_sum_f32__single_tpb128_u4_v16_shared<<<1, 128, 0, stream>>>(
+      in, out, n);
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace reduction_sum_f32__single_tpb128_u4_v16_shared

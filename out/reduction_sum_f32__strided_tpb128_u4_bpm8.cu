@@ -15,9 +15,11 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 7c7c5dee152545f2
+// Template: reduction/strided.cu.jinja, with its partials sha256 efda721f169b9b98
 //
 // Written by gen: change the template, not this file.
+
+namespace reduction_sum_f32__strided_tpb128_u4_bpm8 {
 
 constexpr int kThreadsPerBlock = 128;
 constexpr int kUnroll = 4;  // loads that each thread has in flight
@@ -115,7 +117,7 @@ __device__ __forceinline__ void advance(
 // launch and after it.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__strided_tpb128_u4_bpm8(
-        const Item* __restrict__ in,
+        const float* __restrict__ in,
         float* __restrict__ out,
         State* partials, unsigned* tickets, unsigned splits, long long n,
         long long k0, long long ks0,
@@ -178,3 +180,41 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   state = combine_block(state, warp_states);
   if (threadIdx.x == 0) write_results(state, n, result, out);
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The bytes of partials, scratch memory for launch().
+inline long long partials_bytes(long long n, long long outer, long long multiprocessors) {
+  const long long part_1 = min((n + 511) / 512, multiprocessors * 8 / max(outer, 1LL));
+  const long long splits = max(part_1, 1LL);
+  return min(splits - 1, 1LL) * multiprocessors * 8 * 4;
+}
+
+// The bytes of tickets, scratch memory for launch(), 0 before the first launch; each leaves it 0.
+inline long long tickets_bytes(long long n, long long outer, long long multiprocessors) {
+  const long long part_1 = min((n + 511) / 512, multiprocessors * 8 / max(outer, 1LL));
+  const long long splits = max(part_1, 1LL);
+  return min(splits - 1, 1LL) * multiprocessors * 8 * 4;
+}
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const float* in, float* out, void* partials, void* tickets, long long n, long long k0,
+    long long ks0, long long k1, long long ks1, long long k2, long long ks2, long long k3,
+    long long ks3, long long r0, long long rs0, long long r1, long long rs1, long long r2,
+    long long rs2, long long r3, long long rs3, long long outer, long long multiprocessors,
+    cudaStream_t stream) {
+  const long long part_1 = min((n + 511) / 512, multiprocessors * 8 / max(outer, 1LL));
+  const long long splits = max(part_1, 1LL);
+  const long long blocks = outer * splits;
+  if (blocks > 0) {
+    reduction_sum_f32__strided_tpb128_u4_bpm8<<<blocks, 128, 0, stream>>>(
+        in, out, static_cast<State*>(partials), static_cast<unsigned*>(tickets), splits, n, k0,
+        ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2, r3, rs3);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace reduction_sum_f32__strided_tpb128_u4_bpm8

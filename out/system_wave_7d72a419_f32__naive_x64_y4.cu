@@ -30,6 +30,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace system_wave_7d72a419_f32__naive_x64_y4 {
+
 constexpr int kBlockX = 64;  // threads along a row
 constexpr int kBlockY = 4;  // threads down the rows
 constexpr int kThreadsPerBlock = kBlockX * kBlockY;
@@ -116,3 +118,77 @@ extern "C" __global__ void __launch_bounds__(256)
   const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < cells) out[i] = in[i];
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The bytes of u_spare, scratch memory for launch().
+inline long long u_spare_bytes(long long rows, long long cols, long long steps) {
+  const long long cells = rows * cols;
+  return cells * 4 * (min(max(steps, 1LL), 2LL) - 1);
+}
+
+// The bytes of v_spare, scratch memory for launch().
+inline long long v_spare_bytes(long long rows, long long cols, long long steps) {
+  const long long cells = rows * cols;
+  return cells * 4 * (min(max(steps, 1LL), 2LL) - 1);
+}
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const float* u, const float* v, const float* m, float* u_out, float* v_out, void* u_spare,
+    void* v_spare, long long rows, long long cols, long long steps, cudaStream_t stream) {
+  const long long tiles_down = (rows + 3) / 4;
+  const long long tiles_across = (cols + 63) / 64;
+  const long long blocks = tiles_down * tiles_across;
+  const long long cells = rows * cols;
+  const long long blocks_copy = (cells + 255) / 256;
+  float* now_u = const_cast<float*>(u);  // it is only read
+  float* now_v = const_cast<float*>(v);  // it is only read
+  float* now_u_out = u_out;
+  float* now_v_out = v_out;
+  float* now_u_spare = static_cast<float*>(u_spare);
+  float* now_v_spare = static_cast<float*>(v_spare);
+  for (long long time = 0; time < steps % 2; ++time) {
+    if (blocks > 0) {
+      system_wave_7d72a419_f32__naive_x64_y4<<<blocks, dim3(64, 4), 0, stream>>>(
+          now_u, now_v, m, now_u_out, now_v_out, rows, cols, tiles_across);
+    }
+    std::swap(now_u, now_u_out);
+    std::swap(now_u_out, now_u_spare);
+    std::swap(now_v, now_v_out);
+    std::swap(now_v_out, now_v_spare);
+  }
+  for (long long time = 0; time < min(steps, 1LL) * (1 - steps % 2); ++time) {
+    if (blocks > 0) {
+      system_wave_7d72a419_f32__naive_x64_y4<<<blocks, dim3(64, 4), 0, stream>>>(
+          now_u, now_v, m, now_u_spare, now_v_spare, rows, cols, tiles_across);
+    }
+    std::swap(now_u, now_u_spare);
+    std::swap(now_v, now_v_spare);
+  }
+  for (long long time = 0; time < max(steps, 1LL) - 1; ++time) {
+    if (blocks > 0) {
+      system_wave_7d72a419_f32__naive_x64_y4<<<blocks, dim3(64, 4), 0, stream>>>(
+          now_u, now_v, m, now_u_out, now_v_out, rows, cols, tiles_across);
+    }
+    std::swap(now_u, now_u_out);
+    std::swap(now_v, now_v_out);
+  }
+  for (long long time = 0; time < 1 - min(steps, 1LL); ++time) {
+    if (blocks_copy > 0) {
+      system_wave_7d72a419_f32__naive_x64_y4_copy<<<blocks_copy, 256, 0, stream>>>(
+          now_u, now_u_out, cells);
+    }
+  }
+  for (long long time = 0; time < 1 - min(steps, 1LL); ++time) {
+    if (blocks_copy > 0) {
+      system_wave_7d72a419_f32__naive_x64_y4_copy<<<blocks_copy, 256, 0, stream>>>(
+          now_v, now_v_out, cells);
+    }
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace system_wave_7d72a419_f32__naive_x64_y4

@@ -15,6 +15,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace transpose_10_b32__flat_copy_tpb128_u1_ldel_stel {
+
 constexpr int kSize = 4;  // bytes of an element
 constexpr int kUnroll = 1;  // vectors of each thread
 constexpr int kThreadsPerBlock = 128;
@@ -94,3 +96,24 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     if (number < vectors) st_evict_last(&to[number], loaded[u]);
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const void* in, void* out, long long cols, long long rows, cudaStream_t stream) {
+  const long long run_elements = rows * cols;
+  const long long run_vectors = (run_elements + 3) / 4;
+  const long long blocks = (run_vectors + 127) / 128;
+  const long long all_vectors = 1 - min(run_elements % 4, 1LL);
+  if (blocks > 0) {
+    transpose_10_b32__flat_copy_tpb128_u1_ldel_stel<<<blocks, 128, 0, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out), run_vectors, all_vectors,
+        run_elements);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace transpose_10_b32__flat_copy_tpb128_u1_ldel_stel

@@ -14,6 +14,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace transpose_10_b32__row_copy_x256_tpb256_u4 {
+
 constexpr int kSize = 4;  // bytes of an element
 constexpr int kLanes = 256;  // threads along a run
 constexpr int kUnroll = 4;  // vectors of each thread
@@ -61,3 +63,23 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   }
   for (long long i = first + lane; i < last; i += kLanes) out[i] = in[i];
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const void* in, void* out, long long rows, long long cols, long long in_pitch,
+    long long out_pitch, cudaStream_t stream) {
+  const long long tiles_across = (rows * cols + 4095) / 4096;
+  const long long tiles_across_inverse = 9223372036854775807 / max(tiles_across, 1LL);
+  if (tiles_across > 0) {
+    transpose_10_b32__row_copy_x256_tpb256_u4<<<tiles_across, 256, 0, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out), rows, cols, in_pitch,
+        out_pitch, 1, tiles_across, tiles_across_inverse);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace transpose_10_b32__row_copy_x256_tpb256_u4

@@ -17,6 +17,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace transpose_10_b32__skinny_rows_b16384_tpb256 {
+
 constexpr int kThreadsPerBlock = 256;
 constexpr int kSize = 4;  // bytes of an element
 using Unit = unsigned;  // what the tile is made of
@@ -126,3 +128,28 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   __syncthreads();
   write_piece(tile, out + first * rows, length * rows, early);
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const void* in, void* out, long long rows, long long cols, long long in_pitch,
+    long long out_pitch, cudaStream_t stream) {
+  const long long full = max((rows * 0 + 16384) / max(rows * 4, 1LL) / 32 * 32, 32LL);
+  const long long tiles_across = (cols + (full - 1)) / full;
+  const long long blocks = tiles_across * min(rows, 1LL);
+  const long long shared_bytes = (rows * full * 4 + 16 + 127) / 128 * 128;
+  cudaError_t error = cudaFuncSetAttribute(
+      transpose_10_b32__skinny_rows_b16384_tpb256, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (error != cudaSuccess) return error;
+  if (blocks > 0) {
+    transpose_10_b32__skinny_rows_b16384_tpb256<<<blocks, 256, shared_bytes, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out), rows, cols, in_pitch,
+        out_pitch, 1, tiles_across, full);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace transpose_10_b32__skinny_rows_b16384_tpb256

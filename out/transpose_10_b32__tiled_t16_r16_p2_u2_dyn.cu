@@ -14,6 +14,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace transpose_10_b32__tiled_t16_r16_p2_u2_dyn {
+
 constexpr int kTileDim = 16;
 constexpr int kBlockRows = 16;  // rows that the block moves at a time
 constexpr int kPadding = 2;  // spreads a column of the tile over the banks
@@ -63,3 +65,24 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     }
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const void* in, void* out, long long rows, long long cols, long long in_pitch,
+    long long out_pitch, cudaStream_t stream) {
+  const long long tiles_down = (rows + 15) / 16;
+  const long long tiles_across = (cols + 31) / 32;
+  const long long blocks = tiles_down * tiles_across;
+  if (blocks > 0) {
+    transpose_10_b32__tiled_t16_r16_p2_u2_dyn<<<blocks, dim3(16, 16), 2176, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out), rows, cols, in_pitch,
+        out_pitch, tiles_down, tiles_across);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace transpose_10_b32__tiled_t16_r16_p2_u2_dyn

@@ -17,6 +17,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel {
+
 constexpr int kVecBytes = 16;  // of a load and of a store
 constexpr int kSize = 4;  // bytes of an element
 constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
@@ -200,3 +202,25 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     move_edge(tile, in, out, rows, cols, in_pitch, out_pitch, first_row, first_col, aligned);
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const void* in, void* out, long long rows, long long cols, long long in_pitch,
+    long long out_pitch, cudaStream_t stream) {
+  const long long tiles_down = (rows + 63) / 64;
+  const long long tiles_across = (cols + 63) / 64;
+  const long long blocks = tiles_down * tiles_across;
+  const long long tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1LL);
+  if (blocks > 0) {
+    transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel<<<blocks, 256, 0, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out), rows, cols, in_pitch,
+        out_pitch, tiles_down, tiles_across, tiles_down_inverse);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel

@@ -19,6 +19,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldg_i32 {
+
 constexpr int kVecBytes = 8;  // of a load and of a store
 constexpr int kSize = 4;  // bytes of an element
 constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
@@ -170,3 +172,26 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     move_edge(tile, in, start, out, rows, cols, in_pitch, out_pitch, first_row, first_col);
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const void* in, void* out, long long in_pitch, long long out_pitch, long long rows,
+    long long cols, cudaStream_t stream) {
+  const long long tiles_across = (cols + 31) / 32;
+  const long long tiles_down = (rows + 31) / 32;
+  const long long aligned = 1 - min(in_pitch % 2 + out_pitch % 2, 1LL);
+  const long long full_tiles_down = rows / 32 * aligned;
+  const long long full_tiles_across = cols / 32 * aligned;
+  if (tiles_across > 0 && tiles_down > 0) {
+    transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldg_i32<<<dim3(tiles_across, tiles_down), 256, 0, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out), in_pitch, out_pitch,
+        full_tiles_down, full_tiles_across, rows, cols);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldg_i32

@@ -16,6 +16,8 @@
 //
 // Written by gen: change the template, not this file.
 
+namespace transpose_10_b32__window_tile_t64_c32_w8_a32_ocol {
+
 constexpr int kTileRows = 64;  // that a block writes of each column
 constexpr int kTileCols = 32;
 constexpr int kWarps = 8;
@@ -115,3 +117,25 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     write_tile<false>(tile, out, out_pitch, first_row, first_col, rows, cols);
   }
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)  // for programs that nvcc compiles
+
+// The launches that the header tells of, on a stream.
+inline cudaError_t launch(
+    const void* in, void* out, long long rows, long long cols, long long in_pitch,
+    long long out_pitch, cudaStream_t stream) {
+  const long long tiles_down = (rows + 7 + 63) / 64;
+  const long long tiles_across = (cols + 31) / 32;
+  const long long blocks = tiles_down * tiles_across;
+  const long long tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1LL);
+  if (blocks > 0) {
+    transpose_10_b32__window_tile_t64_c32_w8_a32_ocol<<<blocks, dim3(32, 8), 0, stream>>>(
+        static_cast<const unsigned*>(in), static_cast<unsigned*>(out), rows, cols, in_pitch,
+        out_pitch, tiles_down, tiles_across, tiles_down_inverse);
+  }
+  return cudaGetLastError();
+}
+
+#endif
+
+}  // namespace transpose_10_b32__window_tile_t64_c32_w8_a32_ocol

@@ -21,9 +21,9 @@ from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.loaders import split_template_path
 
+from gen.emit.launch import HOST_ONLY, Function, expressions, functions, listed
 from gen.errors import TemplateError
 from gen.families.base import Family, Launch, Plan, Variant
-from gen.families.expr import Expr
 from gen.families.names import did_you_mean, near
 from gen.paths import templates_root
 
@@ -31,19 +31,35 @@ _INPUTS = re.compile(r"\{# inputs:(.*?)#\}")
 _IMPORTED = re.compile(r'\{%-?\s*(?:from|import|include|extends)\s+"([^"]+)"')
 WIDTH = 99
 MARK = "Written by gen: change the template, not this file."
+_INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 _LINKS = re.compile(r"^// Compile:  nvcc -rdc=true((?: -l\w+)+)$", re.MULTILINE)
 
 
 def render(variant: Variant) -> str:
-    """The text of the variant's file: a header that says where it comes from, and every kernel of its plan.
+    """The text of the variant's file: a header that says where it comes from, every kernel of its plan, and `launch`.
+
+    All but what is included stands in a namespace of the variant's name: files can be included in one program.
 
     Raises TemplateError if the template reads what it is not given, is given what it does not read, or prints a
     value that is neither text nor an integer.
     """
     environment, template = environment_of(variant.family), variant.algorithm.template
     inputs = template_inputs(variant)
-    header = fill(environment, "_header.cu.jinja", {"lines": _header(variant, environment)})
-    return header + "\n" + fill(environment, template, inputs)
+    header = _header(variant, environment)
+    text = fill(environment, template, inputs)
+    return fill(environment, "_file.cu.jinja", {
+        "header": header, "name": variant.name, "host_only": HOST_ONLY,
+        "includes": tuple(_INCLUDE.findall(text)), "kernels": _INCLUDE.sub("", text).strip("\n"),
+        "functions": tuple({**vars(one), "parameters": _parameters(one)} for one in functions(variant, text, WIDTH)),
+    })  # fmt: skip
+
+
+def _parameters(one: Function) -> tuple[str, ...]:
+    """The lines of a function's parameters: behind its name where they fit, else below it."""
+    line = f"{one.head}({', '.join(one.parameters)}) {{"
+    if len(line) <= WIDTH:
+        return (line,)
+    return (f"{one.head}(", *listed(one.parameters, ") {", "    ", WIDTH))
 
 
 def template_inputs(variant: Variant) -> dict[str, object]:
@@ -86,7 +102,7 @@ def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...
 
 def _plan(plan: Plan) -> list[str]:
     lines: list[str] = []
-    for word, meaning in dict(word for expression in _expressions(plan) for word in expression.words()).items():
+    for word, meaning in dict(word for expression in expressions(plan) for word in expression.words()).items():
         lines += _wrap("Let:      ", f"{word} = {meaning}")
     for launch in plan.launches:
         lines += _wrap("Launch:   ", _launch(launch))
@@ -96,17 +112,6 @@ def _plan(plan: Plan) -> list[str]:
         state = ", 0 before the first launch" if scratch.zeroed else ""
         lines += _wrap("Scratch:  ", f"{scratch.name}, {scratch.bytes.brief()} bytes{state}")
     return lines
-
-
-def _expressions(plan: Plan) -> Iterator[Expr]:
-    """All that stand in the text of a plan."""
-    for launch in plan.launches:
-        yield from launch.grid
-        yield launch.shared_bytes
-        yield launch.times
-        yield launch.waiting
-        yield from (argument[1] for argument in launch.arguments if not isinstance(argument, str))
-    yield from (scratch.bytes for scratch in plan.scratch)
 
 
 def _launch(launch: Launch) -> str:

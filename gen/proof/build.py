@@ -284,6 +284,11 @@ class Source:
         return f"{self.name}.cu" if self.path is None else str(self.path)
 
     @property
+    def has_namespace(self) -> bool:
+        """Whether its kernels stand in a namespace of its name, as in all that gen writes."""
+        return f"\nnamespace {self.name} {{\n" in self.text
+
+    @property
     def headers(self) -> tuple[str, ...]:
         """What it needs beside the rest: CUDA's `cuda_NAME.h` that it includes, `simd.h` where it calls that."""
         return tuple(sorted({*_INCLUDE.findall(self.text), *(["simd"] if _SIMD.search(self.text) else [])}))
@@ -505,14 +510,15 @@ def _unit_lines(sources: Sequence[Source], texts: Sequence[str]) -> Iterator[str
         yield f'namespace variant_{slot} {{\n#line 1 "{source.name}.cu"'
         yield text
         yield f'}}\n#line 1 "entries of {source.name}"'
+        inside = f"variant_{slot}::{source.name}" if source.has_namespace else f"variant_{slot}"
         for number, entry in enumerate(source.entries):
-            yield f"CUDA_ON_HOST_ENTRY({slot}_{number}, variant_{slot}::{entry})"
+            yield f"CUDA_ON_HOST_ENTRY({slot}_{number}, {inside}::{entry})"
             bounds = most_threads(source.text, entry)
             if bounds:
-                yield f"namespace variant_{slot} {{ CUDA_ON_HOST_BOUNDS({slot}_{number}, ({bounds})) }}"
+                yield f"namespace {inside} {{ CUDA_ON_HOST_BOUNDS({slot}_{number}, ({bounds})) }}"
             size = cluster(source.text, entry)
             if size:
-                yield f"namespace variant_{slot} {{ CUDA_ON_HOST_CLUSTER({slot}_{number}, {size}) }}"
+                yield f"namespace {inside} {{ CUDA_ON_HOST_CLUSTER({slot}_{number}, {size}) }}"
 
 
 def _stray_variables(library: bytes) -> str:

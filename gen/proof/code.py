@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from gen.emit.parameters import parameters, separate, within, without_comments
 from gen.proof import elf
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CONST = re.compile(r"\bconst\b")
 _BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
 _CLUSTER = re.compile(r"\b__cluster_dims__\s*\(")
@@ -28,29 +28,24 @@ class Taken(IntEnum):
 
 def taken(text: str, kernel: str) -> tuple[Taken, ...]:
     """How the kernel of this name takes each parameter, as far as the text says; none where it is not found."""
-    plain = _COMMENT.sub(" ", text)
-    for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", plain):
-        parameters = _within(plain, match.end())
-        if plain[match.end() + len(parameters) + 1 :].lstrip().startswith("{"):
-            return tuple(_taken(parameter) for parameter in _separate(parameters))
-    return ()
+    return tuple(map(_taken, parameters(without_comments(text), kernel) or ()))
 
 
 def most_threads(text: str, kernel: str) -> str:
     """What the kernel of this name says of threads in its `__launch_bounds__`, an expression; empty if it has none."""
-    plain = _COMMENT.sub(" ", text)
+    plain = without_comments(text)
     for match in _BOUNDS.finditer(plain):
-        bounds = _within(plain, match.end())
+        bounds = within(plain, match.end())
         if re.match(rf"\s*{re.escape(kernel)}\s*\(", plain[match.end() + len(bounds) + 1 :]):
-            return _separate(bounds)[0].strip()
+            return separate(bounds)[0].strip()
     return ""
 
 
 def cluster(text: str, kernel: str) -> str:
     """What the kernel of this name says in its `__cluster_dims__`, expressions; empty if it has none."""
-    plain = _COMMENT.sub(" ", text)
+    plain = without_comments(text)
     for match in _CLUSTER.finditer(plain):
-        size = _within(plain, match.end())
+        size = within(plain, match.end())
         behind = plain[match.end() + len(size) + 1 :]
         if re.match(rf"\s*(\w+\s*\([^{{}};]*?\)\s*)?(void\s+)?{re.escape(kernel)}\s*\(", behind):
             return size.strip()
@@ -70,28 +65,6 @@ def _taken(parameter: str) -> Taken:
     if not star or not _CONST.search(element):
         return Taken.MUTABLE
     return Taken.READ_ONLY if _RESTRICT.search(pointer) else Taken.CONST
-
-
-def _within(text: str, start: int) -> str:
-    """What stands between a bracket that opens just before `start` and the one that closes it."""
-    depth = 1
-    for place in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
-        if depth == 0:
-            return text[start:place]
-    return text[start:]
-
-
-def _separate(parameters: str) -> list[str]:
-    """The parameters, split at the commas outside brackets."""
-    parts, depth = [""], 0
-    for letter in parameters:
-        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(letter, 0)
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts if parameters.strip() else []
 
 
 _LOCAL = re.compile(r"E(?P<length>\d+)(?P<rest>\w+)$")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gen.emit.launch import HOST_ONLY
 from gen.emit.render import digest_of_texts, render
 from gen.errors import GenError
 from gen.families.base import Family, Limits, Spec, Variant
@@ -32,8 +33,9 @@ def provenance(made: Variant) -> Mapping[str, object]:
 
 
 def digest_of_code(text: str) -> str:
-    """Of a kernel's text without comments and empty lines: 16 hex digits."""
-    lines = (line.rstrip() for line in _COMMENT.sub("", text).splitlines())
+    """Of a kernel's text without comments, empty lines and what only a host reads: 16 hex digits."""
+    kernels = text.partition(HOST_ONLY)[0]
+    lines = (line.rstrip() for line in _COMMENT.sub("", kernels).splitlines())
     return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()[:16]
 
 

@@ -1,8 +1,8 @@
 """nvcc compiles every file as it is, the pass for the host included, and warns of nothing.
 
 Beside NVRTC, which compiles for the GPU only, nvcc reads each text twice, the second time for the host's compiler, and
-after headers that NVRTC does not have. Most of an nvcc process goes into these headers: so a hundred files share one,
-each in a namespace of its own. Code for the GPU is not made of them, since NVRTC makes the same. With the marker
+after headers that NVRTC does not have. Most of an nvcc process goes into these headers: so a hundred files share one.
+Code for the GPU is not made of them, since NVRTC makes the same. With the marker
 `exhaustive` come covers of every algorithm, and files alone, whose names meet all that the headers declare: one of
 every algorithm, and one of every algorithm that has files in out/, of which code is made.
 """
@@ -41,13 +41,11 @@ def nvcc(folder: Path, *arguments: str | Path) -> None:
 
 
 def compile_together(folder: Path, files: Sequence[Path], *options: str) -> None:
-    """Compiles files in units, each file in a namespace; what they include comes first, outside of all namespaces."""
+    """Compiles files in units, as a program that includes several has them: nothing of one clashes with another."""
     for start in range(0, len(files), TOGETHER):
         group = files[start : start + TOGETHER]
-        included = {line for file in group for line in file.read_text().split("\n") if line.startswith("#include")}
-        lines = [f'namespace file_{place} {{\n#include "{file}"\n}}' for place, file in enumerate(group)]
         unit = folder / "unit.cu"
-        unit.write_text("\n".join([*sorted(included), *lines, ""]))
+        unit.write_text("".join(f'#include "{file}"\n' for file in group))
         nvcc(folder, *SYNTAX, *options, "-c", unit)
 
 
@@ -108,6 +106,21 @@ def test_one_file_of_every_algorithm_compiles_alone(family: Family[Any], tmp_pat
 def test_every_file_of_out_compiles(tmp_path: Path) -> None:
     assert len(FILES) > 40
     compile_together(tmp_path, FILES)
+
+
+def test_a_program_launches_kernels_of_several_files(tmp_path: Path) -> None:
+    """By `launch`, on arrays of the types that a spec names, and of any type of their size where they are moved."""
+    names = ("reduction_sum_f32__grid_tpb512_u8_v16_bpm2", "transpose_10_b32__tiled_t64_r8_p1_u1_ocol")
+    paths = {name: output_home() / f"{name}.cu" for name in names}
+    calls = (
+        f"{names[0]}::launch(in, out, nullptr, nullptr, 3, {names[0]}::partials_bytes(3, 2), stream)",
+        f"{names[1]}::launch(in, out, 2, 3, 3, 2, stream)",
+    )
+    program = "".join(f'#include "{path}"\n' for path in paths.values()) + (
+        f"int call(const float* in, float* out, cudaStream_t stream) {{\n  return {calls[0]} + {calls[1]};\n}}\n"
+    )
+    (tmp_path / "program.cu").write_text(program)
+    nvcc(tmp_path, *SYNTAX, "-c", "program.cu")
 
 
 @pytest.mark.exhaustive

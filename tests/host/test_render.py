@@ -48,7 +48,7 @@ def formed_alike(texts: Mapping[str, str]) -> tuple[str, ...]:
     """A variant of each form: a text below its header, whatever its own name and digits are."""
     found: dict[str, str] = {}
     for name, text in texts.items():
-        found.setdefault(re.sub(r"\d", "0", body(text).replace(name, "")), name)
+        found.setdefault(re.sub(r"\d", "0", text.partition(MARK)[2].replace(name, "")), name)
     return tuple(found.values())
 
 
@@ -72,8 +72,10 @@ def fake(folder: Path, template: str, inputs: Mapping[str, object], **partials: 
 
 
 def body(text: str) -> str:
-    """The text below its header."""
-    return text.partition(MARK + "\n\n")[2]
+    """What stands in its namespace, but for functions of the host."""
+    found = re.search(r"\nnamespace \w+ \{\n\n(.*?\n)\n(?:#if|\}  // namespace)", text, re.DOTALL)
+    assert found is not None
+    return found[1]
 
 
 def header(text: str) -> dict[str, str]:
@@ -217,7 +219,7 @@ def test_what_every_template_and_partial_declares_is_what_it_reads() -> None:
         for algorithm in family.algorithms.values()
         for name in sources(environment_of(family), algorithm.template)
     }
-    assert set(names) == used | {"_header.cu.jinja"}
+    assert set(names) == used | {"_file.cu.jinja"}
     for name in names:
         assert declared_inputs(environment_of(FAMILIES[0]), name) is not None
 
@@ -318,7 +320,7 @@ def test_every_text_stands_alone_and_is_plain(texts: Mapping[str, str]) -> None:
         assert "\r" not in text
         assert "{%" not in text
         assert "{#" not in text
-        assert text.endswith("}\n")
+        assert text.endswith(f"}}  // namespace {name}\n")
         assert not text.endswith("\n\n")
         assert all(line == line.rstrip() for line in text.splitlines())
 
