@@ -286,7 +286,7 @@ class Source:
     @property
     def has_namespace(self) -> bool:
         """Whether its kernels stand in a namespace of its name, as in all that gen writes."""
-        return f"\nnamespace {self.name} {{\n" in self.text
+        return re.search(rf"^namespace {re.escape(self.name)} \{{", self.text, re.MULTILINE) is not None
 
     @property
     def headers(self) -> tuple[str, ...]:
