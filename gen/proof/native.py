@@ -6,6 +6,8 @@ import ctypes
 from pathlib import Path
 from typing import ClassVar
 
+from gen.errors import RunError
+
 KINDS = (
     "none",
     "out-of-bounds read",
@@ -202,11 +204,13 @@ class Runtime:
         return cls._loaded[library.name]
 
     def run(self, launch: Launch) -> Fault:
-        """Runs one launch. Returns what ended it, of kind 0 if nothing did. Raises MemoryError if memory is short."""
+        """Runs one launch. Returns what ended it, of kind 0 if nothing did. Raises RunError if memory is short."""
         fault = Fault()
         status = self._run(ctypes.byref(launch), ctypes.byref(fault))
         if status == 2:
-            raise MemoryError("no memory for the stacks and shared memory of a launch")
+            blocks = launch.grid.x * launch.grid.y * launch.grid.z
+            rule = "finds no memory for the stacks, notes and shared memory of a launch"
+            raise RunError("The CPU run", rule, f"{blocks} blocks", next_step="Give smaller sizes")
         return fault
 
     def meetings(self, fault: Fault) -> list[Meeting]:
