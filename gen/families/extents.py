@@ -24,14 +24,17 @@ PASS_ANOTHER = "Pass one that does, or none: then it is made"
 
 
 def told_extents(extents: Mapping[str, int], *, pitches: bool = True) -> dict[str, int]:
-    """The extents that people are told: without `_places` of boxes, which follow from the others.
+    """The extents that people are told: without those of boxes, which follow from the others.
 
     Args:
         extents: of a problem, by name.
         pitches: whether pitches are told.
     """
-    left_out = ("_places",) if pitches else ("_places", "_pitch")
-    return {name: extent for name, extent in extents.items() if not name.endswith(left_out)}
+    return {
+        name: extent
+        for name, extent in extents.items()
+        if not name.startswith("box") and (pitches or not name.endswith("_pitch"))
+    }
 
 
 def lie_otherwise(name: str, rule: str, value: object, *, output: bool) -> ShapeError:

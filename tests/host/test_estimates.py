@@ -67,8 +67,8 @@ def test_moved_bytes_are_the_sectors_that_the_cpu_run_counts_where_each_is_read_
 
 TURNED = [
     ("10_b32__vector_tile_v16_x16_g16_swz_ocol_ldg", (256, 320)), ("10_b32__window_tile_t64_c64_w16_ocol", (256, 192)),
-    ("10423_b32__packed_tpb256_u8_s2_ocol", (20, 8, 16, 2, 15)),
-    ("1023_b16__packed_tpb512_u4_s2_ocol", (24, 32, 4, 40)),
+    ("10423_b32__packed_a4_tpb256_u8", (20, 8, 16, 2, 15)),
+    ("1023_b16__packed_a4_tpb512_u4", (24, 32, 4, 40)),
     ("102_b32__gather_tpb256_u1", (16, 32, 40)), ("10_b64__skinny_rows_b4096_tpb128", (8, 2048)),
     ("102_b32__flat_copy_tpb128_u1", (20, 30, 64)), ("021_b32__squares_tpb128_u1", (40, 16, 16)),
 ]  # fmt: skip

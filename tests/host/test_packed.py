@@ -57,7 +57,7 @@ def problems(draw: st.DrawFn) -> tuple[TransposeSpec, Extents]:
 def test_boxes_cover_each_axis_and_fill_what_they_may(drawn: tuple[TransposeSpec, Extents]) -> None:
     spec, extents = drawn
     found = boxes_of(spec, extents)
-    assert all(1 <= places <= max(along, 1) for along, places in zip(found.axes.extents, found.box, strict=True))
+    assert all(1 <= places <= max(axis.extent, 1) for axis, places in zip(found.axes, found.box, strict=True))
     elements, units = prod(found.box), found.units
     assert elements % found.runs.read == elements % found.runs.written == 0
     assert units.elements == elements <= FILLED_BYTES // spec.dtype.size
@@ -86,7 +86,7 @@ def test_untuned_short_runs_are_packed_into_longer_ones(axes: tuple[int, ...], s
     spec = TransposeSpec(axes, B32)
     extents = extents_of(FAMILY, spec, shape)
     shape_class = FAMILY.shape_class(spec, extents)
-    assert FAMILY.base(spec, shape_class) == ("packed", PackedConfig())
+    assert FAMILY.base(spec, shape_class) == ("packed", PackedConfig(axes=len(axes)))
     runs = boxes_of(spec, extents).runs
     assert min(runs.read, runs.written) * spec.dtype.size >= 128 > min(extents["rows"], extents["cols"])
 
@@ -175,9 +175,9 @@ def test_packed_says_what_it_cannot_compute(spec: TransposeSpec, says: str) -> N
 def test_what_lies_too_far_apart_for_32_bits_says_so() -> None:
     spec = TransposeSpec((2, 1, 0), B8)
     extents = extents_of(FAMILY, spec, (100, 100, 100_000))
-    assert PACKED.unsupported_extents(spec, PackedConfig(index_bits=32), extents, Limits.of("sm_90")) is None
+    assert PACKED.unsupported_extents(spec, PackedConfig(axes=3, index_bits=32), extents, Limits.of("sm_90")) is None
     extents = extents_of(FAMILY, spec, (100, 10_000, 100_000))
-    reason = PACKED.unsupported_extents(spec, PackedConfig(index_bits=32), extents, Limits.of("sm_90"))
+    reason = PACKED.unsupported_extents(spec, PackedConfig(axes=3, index_bits=32), extents, Limits.of("sm_90"))
     assert reason is not None
     assert "with 32 bits it is 4294967296 at most" in reason
-    assert PACKED.unsupported_extents(spec, PackedConfig(), extents, Limits.of("sm_90")) is None
+    assert PACKED.unsupported_extents(spec, PackedConfig(axes=3), extents, Limits.of("sm_90")) is None

@@ -21,10 +21,10 @@ from gen.families.expr import size
 from gen.families.extents import extents_of, layout_of
 from gen.families.names import base_variants, parse_label, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec, permutation
-from gen.families.transpose.algorithms.common import Order, inverse_of
+from gen.families.transpose.algorithms.common import Axis, Order, inverse_of
 from gen.families.transpose.algorithms.vectors import VectorTileConfig
 from gen.families.transpose.oracle import converted
-from gen.families.transpose.shapes import Axis, canonical
+from gen.families.transpose.shapes import canonical
 from gen.families.transpose.values import BITS, Values
 from gen.proof.cases import Case
 from gen.proof.host import HostRunner

@@ -58,7 +58,7 @@ def test_before_base_comes_only_what_is_made_for_some_sizes_and_others_are_legal
         ((1, 0), B32, (4096, 4096), "window_tile_t64_c64_w16_ocol_stel"),
         ((1, 0), B8, (8192, 8192), "vector_tile_v16_x16_g8_swz_ocol_ldg_stel"),
         ((1, 0), B32, (1024, 1024), "vector_tile_v8_x16_g16_swz_ocol_ldg_i32"),
-        ((3, 2, 1, 0), B32, (128, 128, 128, 16), "packed_tpb256_u8_s8_orow_stcs"),
+        ((3, 2, 1, 0), B32, (128, 128, 128, 16), "packed_a4_tpb256_u8_i32"),
         ((0, 2, 1, 3), B16, (32, 128, 16, 64), "flat_copy_tpb128_u2_stcs"),
     ],
 )

@@ -93,7 +93,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         if spec.in_place:
             return {**found, MATRICES: prod(planned["data"].shape[:-2])}
         found |= _canonical(spec, planned)
-        return {**found, **boxes_for(spec, found)} if len(spec.axes) > 1 else found
+        return {**found, **boxes_for(spec, found)} if len(spec.axes) > 1 and spec.values is None else found
 
     def oracle(self, spec: MatrixSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """NumPy's, bit for bit."""

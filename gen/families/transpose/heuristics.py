@@ -11,7 +11,7 @@ from gen.families.transpose.algorithms.common import Order
 from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig
 from gen.families.transpose.algorithms.gather import GatherConfig
 from gen.families.transpose.algorithms.in_place import SwapTileConfig
-from gen.families.transpose.algorithms.packed import PackedConfig, base_config
+from gen.families.transpose.algorithms.packed import base_config
 from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SkinnyConfig, SmallConfig, SquaresConfig
 from gen.families.transpose.algorithms.tiled import Lanes, NaiveConfig, TiledConfig
 from gen.families.transpose.algorithms.vectors import ShiftTileConfig, Spread, VectorTileConfig, WindowTileConfig
@@ -124,10 +124,7 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
 
 
 def _made_for(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
-    """What goes before base where it takes the sizes, few rows as its text says, whole squares or whole vectors.
-
-    Of six axes `packed` spills 264 bytes of each thread with indices of 64 bits, with 32 bits 24 (`gen explain`).
-    """
+    """What goes before base where it takes the sizes, few rows as its text says, whole squares or whole vectors."""
     if shape_class in (ShapeClass.FEW_COLS, ShapeClass.FEW_ROWS):
         few = Few.COLS if shape_class == ShapeClass.FEW_COLS else Few.ROWS
         for count in _COUNTS:
@@ -135,7 +132,7 @@ def _made_for(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[st
         lanes, groups = (8, 16) if few is Few.COLS else (16, 8)
         yield "vector_tile", VectorTileConfig(lanes=lanes, groups=groups, store_modifier=_STAYS)
     elif shape_class == ShapeClass.PACKED:
-        yield "packed", replace(base_config(spec), index_bits=32)
+        yield from _boxes(spec)
     elif shape_class == ShapeClass.SMALL:
         yield "squares", SquaresConfig(threads_per_block=128, store_modifier=_STAYS)
     elif shape_class == ShapeClass.RUNS:
@@ -144,11 +141,16 @@ def _made_for(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[st
 
 
 def _anywhere(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
-    """What takes any sizes: elements one by one; boxes, more of them a block where there are many."""
+    """What takes any sizes: elements one by one, and boxes."""
     yield "gather", GatherConfig()
     yield "gather", GatherConfig(unroll=4)
-    for steps in (8, 2, 4):
-        yield "packed", replace(base_config(spec), steps=steps, index_bits=32)
+    yield from _boxes(spec)
+
+
+def _boxes(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
+    """Boxes of no more axes than a problem has once neighbours that stay neighbours are one: fewer divisions."""
+    for axes in range(2, len(spec.axes) + 1):
+        yield "packed", replace(base_config(spec), axes=axes, index_bits=32)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:
@@ -235,7 +237,6 @@ def _aligned() -> Iterator[tuple[str, Config]]:
     yield "vector_tile", replace(four, store_modifier=StoreModifier.CS)
     for vec_bytes, lanes, groups in ((8, 16, 16), (16, 8, 16), (16, 32, 8), (16, 16, 8), (4, 16, 16)):
         yield "vector_tile", VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=32)
-    yield "packed", PackedConfig(block_order=Order.ROW, store_modifier=StoreModifier.CS)
     for tile_rows, tile_cols, warps in ((64, 64, 16), (64, 32, 16), (128, 32, 32), (128, 32, 16), (64, 64, 32)):
         for align in (0, 32):
             yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=warps, align=align)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from gen.arch import SECTOR, Limits
 from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents
-from gen.families.transpose.algorithms.common import MATRICES, only_moves, stays
+from gen.families.transpose.algorithms.common import MATRICES, Axis, merged, only_moves, stays
 from gen.families.transpose.algorithms.packed import Packed, axes_of, base_config, boxes_of
 from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
 from gen.families.transpose.spec import TransposeSpec
@@ -67,21 +67,6 @@ Problems = Callable[[TransposeSpec, Mapping[str, int]], Extents]
 
 
 @dataclass(frozen=True)
-class Axis:
-    """One axis of a problem; strides in elements."""
-
-    extent: int
-    in_stride: int
-    out_stride: int
-
-    def continues(self, inner: Axis) -> bool:
-        """Whether this axis and the next faster one are, in both arrays, one long axis."""
-        return (
-            self.in_stride == inner.extent * inner.in_stride and self.out_stride == inner.extent * inner.out_stride
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
 class Canonical:
     """A permutation as a batch of matrices, each of which is turned.
 
@@ -122,17 +107,6 @@ def canonical(shape: Sequence[int], in_strides: Sequence[int], out_strides: Sequ
     return Canonical(
         rows, cols, row.in_stride if row else cols, col.out_stride if col else rows, tuple(batch)
     )  # fmt: skip
-
-
-def merged(axes: Sequence[Axis]) -> list[Axis]:
-    """The axes, slowest in the input first, with every two that are one long axis merged."""
-    found: list[Axis] = []
-    for axis in axes:
-        if found and found[-1].continues(axis):
-            found[-1] = Axis(found[-1].extent * axis.extent, axis.in_stride, axis.out_stride)
-        else:
-            found.append(axis)
-    return found
 
 
 def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, *, packs: bool = True) -> ShapeClass:

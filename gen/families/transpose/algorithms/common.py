@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 from typing import TypeVar
@@ -75,6 +76,32 @@ class StagedAlgorithm(MatrixAlgorithm[TransposeSpec, C]):
     def inputs(self, spec: TransposeSpec, config: C) -> Mapping[str, object]:
         """Whether the shared memory is dynamic."""
         return {"dynamic": self.dynamic_bytes(spec, config) > 0}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a problem; strides in elements."""
+
+    extent: int
+    in_stride: int
+    out_stride: int
+
+    def continues(self, inner: Axis) -> bool:
+        """Whether this axis and the next faster one are, in both arrays, one long axis."""
+        return (
+            self.in_stride == inner.extent * inner.in_stride and self.out_stride == inner.extent * inner.out_stride
+        )  # fmt: skip
+
+
+def merged(axes: Sequence[Axis]) -> list[Axis]:
+    """The axes, slowest in the input first, with every two that are one long axis merged."""
+    found: list[Axis] = []
+    for axis in axes:
+        if found and found[-1].continues(axis):
+            found[-1] = Axis(found[-1].extent * axis.extent, axis.in_stride, axis.out_stride)
+        else:
+            found.append(axis)
+    return found
 
 
 def matrices(spec: MatrixSpec) -> Expr:

@@ -11,32 +11,34 @@ from typing import Generic, TypeVar
 
 from typing_extensions import override
 
-from gen.dtypes import I64, U32, DType, StoreModifier
+from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.plans import beyond_shared
 from gen.families.transpose.algorithms.common import (
-    Order,
-    StagedAlgorithm,
+    Axis,
+    MatrixAlgorithm,
     copied,
+    merged,
     only_moves,
     turned,
     turns,
 )
-from gen.families.transpose.algorithms.demands import CACHE_SHARE, INDEX, demand_of, memory, touched
-from gen.families.transpose.spec import TransposeSpec
+from gen.families.transpose.algorithms.demands import CACHE_SHARE, demand_of, memory, touched
+from gen.families.transpose.spec import MAX_AXES, TransposeSpec
 
 FILLED_BYTES = 16384  # of a box whose runs are that long, at most
 FILLED_UNITS = 2048  # of it, at most: elements, or words of smaller ones
+STEPS = 64  # boxes that a block moves at most
 _WORD = 4  # bytes
 RUNS = (*range(1, 8), *(eighths << power for power in range(11) for eighths in range(8, 16)))
 """Lengths of runs that are tried, in elements."""
 _MANY_PARTS = 12
 _SHORT_BYTES, _SHORT_COST = 256, 1.25
-_SERIAL = 2500  # instructions in which a block finds its boxes, and threads their places, in chains
-_FOUND_BYTES = 2048  # of shared memory, at most, in which threads find where boxes begin
+_RESIDENT_THREADS = 1024  # for which a multiprocessor has registers
+_FOUND_BYTES = 20 * STEPS  # of shared memory in which threads find where boxes begin
+_INDEX, _SERIAL = 6.0, 60  # slots of a division of an element's number, and instructions of a box's, for each axis
 MAX_BOXES = 2**31 - 1 - 32  # and a last round of blocks, by numbers of 32 bits
 
 A = TypeVar("A")
@@ -114,12 +116,82 @@ def product(factors: Sequence[Expr]) -> Expr:
     return found
 
 
+def measured(axes: Axes[Expr], extents: Extents) -> Axes[int]:
+    """The same of a problem."""
+    found, there, here = (
+        tuple(one.at(extents) for one in each) for each in (axes.extents, axes.in_strides, axes.out_strides)
+    )
+    return Axes(found, there, here, axes.order)
+
+
+def merged_axes(spec: TransposeSpec, extents: Extents) -> tuple[Axis, ...]:
+    """The axes of a problem that are longer than 1, neighbours that stay neighbours as one; the output's fastest first.
+
+    There is always one: of extent 0 where there are no elements, of extent 1 where there is a single one.
+    """
+    if spec.axes == (1, 0):
+        rows, cols = extents["rows"], extents["cols"]
+        found = [Axis(rows, extents["in_pitch"], 1), Axis(cols, 1, extents["out_pitch"])]
+    else:
+        last = len(spec.axes) - 1
+        shape = [extents[f"axis{axis}"] for axis in range(last + 1)]
+        there, here, step, out_step = [1] * (last + 1), [1] * (last + 1), extents["in_row"], extents["out_row"]
+        for place in range(last - 1, -1, -1):
+            there[place], step = step, step * shape[place]
+            here[spec.axes[place]], out_step = out_step, out_step * shape[spec.axes[place]]
+        found = [Axis(*axis) for axis in zip(shape, there, here, strict=True)]
+    if any(axis.extent == 0 for axis in found):
+        return (Axis(0, 1, 1),)
+    several = merged([axis for axis in found if axis.extent > 1]) or [Axis(1, 1, 1)]
+    return tuple(sorted(several, key=lambda axis: axis.out_stride))
+
+
 def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
+    """The axes of boxes and how long these are along each, by name: what `packed` gives its kernels.
+
+    `box0_extent`, its strides `box0_in` and `box0_out`, and `box0_places` of a box are of the output's fastest axis;
+    `box0_read_places`, their stride and their step in the tile, which is laid out as the output, of the input's.
+    """
+    axes = merged_axes(spec, extents)
+    return dict(_boxes_for(axes, spec.dtype.size, len(spec.axes)))
+
+
+@lru_cache(maxsize=256)
+def _boxes_for(axes: tuple[Axis, ...], element: int, most: int) -> tuple[tuple[str, int], ...]:
+    grain, box = max(_WORD // element, 1), _longest(axes, element)
+    runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
+    named = {
+        "box_axes": len(axes), "box_read_run": runs.read, "box_written_run": runs.written,
+        "box_whole_read": int(_is_whole(axes, box, "in_stride", runs.read, grain)),
+        "box_whole_written": int(_is_exact(axes, box, runs.written, grain)),
+    }  # fmt: skip
+    steps, step = [], 1
+    for places in box:
+        steps.append(step)
+        step *= places
+    one, left = Axis(1, 0, 0), most - len(axes)
+    in_order = sorted(range(len(axes)), key=lambda place: axes[place].in_stride)
+    for place, (axis, places) in enumerate(zip((*axes, *[one] * left), (*box, *[1] * left), strict=True)):
+        named |= {
+            f"box{place}_extent": axis.extent, f"box{place}_in": axis.in_stride, f"box{place}_out": axis.out_stride,
+            f"box{place}_places": places,
+        }  # fmt: skip
+        read_places, read_stride, read_step = 1, 0, 0
+        if place < len(axes):
+            read = in_order[place]
+            read_places, read_stride, read_step = box[read], axes[read].in_stride, steps[read]
+        named |= {
+            f"box{place}_read_places": read_places, f"box{place}_read_stride": read_stride,
+            f"box{place}_read_step": read_step,
+        }  # fmt: skip
+    return tuple(named.items())
+
+
+def _longest(axes: Sequence[Axis], element: int) -> tuple[int, ...]:
     """How long a box is along each axis: with the longest runs of which it has `FILLED_UNITS` and `FILLED_BYTES`.
 
     Then longer along the axes whose places lie nearest to each other, as far as these allow.
     """
-    axes, element = measured(axes_of(spec), extents), spec.dtype.size
 
     def filled(box: Sequence[int]) -> float:
         found = _units(axes, box, element)
@@ -129,37 +201,33 @@ def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
     while place > 1 and filled(_box(axes, RUNS[place - 1], element)) > 1:
         place -= 1
     box = _box(axes, RUNS[max(place - 1, 0)], element)
-    for axis in sorted(range(len(box)), key=lambda axis: min(axes.in_strides[axis], axes.out_strides[axis])):
-        wanted = min(int(box[axis] / filled(box)), axes.extents[axis])
-        if wanted > box[axis]:
-            longer = [*box[:axis], _even(axes.extents[axis], wanted, _grain(axes, axis, element)), *box[axis + 1 :]]
-            if box[axis] < longer[axis] and filled(longer) <= 1:
+    for number in sorted(range(len(box)), key=lambda number: min(axes[number].in_stride, axes[number].out_stride)):
+        wanted = min(int(box[number] / filled(box)), axes[number].extent)
+        if wanted > box[number]:
+            places = _even(axes[number].extent, wanted, _grain(axes[number], element))
+            longer = [*box[:number], places, *box[number + 1 :]]
+            if box[number] < places and filled(longer) <= 1:
                 box = longer
-    return {_name(axis): places for axis, places in enumerate(box)}
+    return tuple(box)
 
 
-def _grain(axes: Axes[int], axis: int, element: int) -> int:
+def _grain(axis: Axis, element: int) -> int:
     """By how many places a box is longer or shorter: along an array's fastest axis by whole words."""
-    return max(_WORD // element, 1) if axis in (len(axes.order) - 1, axes.order[-1]) else 1
+    return max(_WORD // element, 1) if min(axis.in_stride, axis.out_stride) == 1 else 1
 
 
-def _name(place: int) -> str:
-    """The extent that says how long a box is along an axis."""
-    return f"box{place}_places"
-
-
-def _box(axes: Axes[int], run: int, element: int) -> list[int]:
+def _box(axes: Sequence[Axis], run: int, element: int) -> list[int]:
     """A box whose runs have so many elements in both arrays, or all there are.
 
     It is as long along an axis as runs need, or all of it where that is under twice as long.
     """
     found = []
-    for place, there in enumerate(axes.extents):
-        grain, needed = _grain(axes, place, element), 1
-        for stride in (axes.in_strides[place], axes.out_strides[place]):
+    for axis in axes:
+        grain, needed = _grain(axis, element), 1
+        for stride in (axis.in_stride, axis.out_stride):
             places = (run - 1) // max(stride, 1) + (grain == 1)
             needed = max(needed, ceil_div(places, grain) * grain)
-        most = max(there, 1)
+        most = max(axis.extent, 1)
         found.append(_even(most, most if most < 2 * needed else needed, grain))
     return found
 
@@ -193,14 +261,14 @@ class Boxes:
     """The boxes of a problem.
 
     Attributes:
-        axes: of the problem.
+        axes: of the problem, the output's fastest first.
         box: places of a box along each of them.
         count: how many boxes there are.
         units: of a box.
         runs: of a box.
     """
 
-    axes: Axes[int]
+    axes: tuple[Axis, ...]
     box: tuple[int, ...]
     count: int
     units: Units
@@ -209,60 +277,64 @@ class Boxes:
 
 def boxes_of(spec: TransposeSpec, extents: Extents) -> Boxes:
     """The boxes of a problem that `boxes_for` belongs to."""
-    return _boxes(spec, tuple(extents.items()))
+    axes, box = [], []
+    for place in range(extents["box_axes"]):
+        axes.append(Axis(*(extents[f"box{place}_{what}"] for what in ("extent", "in", "out"))))
+        box.append(extents[f"box{place}_places"])
+    count = prod(ceil_div(axis.extent, places) for axis, places in zip(axes, box, strict=True))
+    runs = Runs(extents["box_read_run"], extents["box_written_run"])
+    return Boxes(tuple(axes), tuple(box), count, _units(axes, box, spec.dtype.size), runs)
 
 
-@lru_cache(maxsize=256)
-def _boxes(spec: TransposeSpec, extents: tuple[tuple[str, int], ...]) -> Boxes:
-    sizes = dict(extents)
-    axes = measured(axes_of(spec), sizes)
-    box = tuple(sizes[_name(place)] for place in range(len(axes.order)))
-    count = prod(ceil_div(extent, places) for extent, places in zip(axes.extents, box, strict=True))
-    runs = Runs(_run(box, axes.in_strides, range(len(box))), _run(box, axes.out_strides, axes.order))
-    return Boxes(axes, box, count, _units(axes, box, spec.dtype.size), runs)
-
-
-def measured(axes: Axes[Expr], extents: Extents) -> Axes[int]:
-    """The same of a problem."""
-    found, there, here = (
-        tuple(one.at(extents) for one in each) for each in (axes.extents, axes.in_strides, axes.out_strides)
-    )
-    return Axes(found, there, here, axes.order)
-
-
-def _units(axes: Axes[int], box: Sequence[int], element: int) -> Units:
-    """As the template counts them: a run of the input ends at the output's fastest axis, if it has two units then."""
+def _units(axes: Sequence[Axis], box: Sequence[int], element: int) -> Units:
+    """As the template counts them: where runs may begin within words of the output, a word more for each."""
     elements, grain = prod(box), max(_WORD // element, 1)
-    in_fastest, out_fastest = (
-        next((axis for axis in reversed(order) if box[axis] > 1), None) for order in (range(len(box)), axes.order)
+    read, written = _run(axes, box, "in_stride"), _run(axes, box, "out_stride")
+    lacks = 0 if _is_exact(axes, box, written, grain) else grain - 1
+    return Units(
+        elements, elements // read * ceil_div(read, grain), elements // written * ceil_div(written + lacks, grain)
     )
-    padded = None if in_fastest == out_fastest else out_fastest
-    read = _run(box, axes.in_strides, range(len(box)), padded, 2 * grain)
-    written = _run(box, axes.out_strides, axes.order)
-    return Units(elements, *(elements // run * ceil_div(run, grain) for run in (read, written)))
 
 
-def _run(
-    box: Sequence[int], strides: Sequence[int], order: Sequence[int], padded: int | None = None, least: int = 1
-) -> int:
+def _run(axes: Sequence[Axis], box: Sequence[int], stride: str) -> int:
     found = 1
-    for axis in reversed(order):
-        if box[axis] > 1 and (strides[axis] != found or (axis == padded and found >= least)):
-            break
-        found *= box[axis]
+    for step, places in sorted((getattr(axis, stride), places) for axis, places in zip(axes, box, strict=True)):
+        if places > 1:
+            if step != found:
+                break
+            found *= places
     return found
+
+
+def _is_whole(axes: Sequence[Axis], box: Sequence[int], stride: str, run: int, grain: int) -> bool:
+    """Whether all runs of a box are of whole words, and begin at some if the box does."""
+    steps = [getattr(axis, stride) for axis, places in zip(axes, box, strict=True) if places > 1]
+    return run % grain == 0 and all(step < run or step % grain == 0 for step in steps)
+
+
+def _is_exact(axes: Sequence[Axis], box: Sequence[int], run: int, grain: int) -> bool:
+    """Whether all runs of the output are of whole words, and boxes begin at some if the array does."""
+    if grain == 1:
+        return True
+    firsts = (
+        (places * axis.out_stride, (axis.extent - places) * axis.out_stride)
+        for axis, places in zip(axes, box, strict=True)
+        if places < axis.extent
+    )
+    return _is_whole(axes, box, "out_stride", run, grain) and all(
+        first % grain == 0 for several in firsts for first in several
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedConfig(Config):
     """How `packed` moves boxes."""
 
+    axes: int = tunable(
+        "a", tuple(range(2, MAX_AXES + 1)), base=2, help="axes at most, neighbours that stay neighbours taken as one"
+    )
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (2, 4, 8), base=8, help="units that a thread has under way: elements, or words")
-    steps: int = tunable("s", (1, 2, 4, 8, 16), base=8, help="boxes that a block moves, one after another")
-    block_order: Order = tunable(
-        "o", (Order.COL, Order.ROW), base=Order.COL, help="the array in whose order blocks go over boxes: col: output"
-    )
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
     index_bits: int = choice("i", (64, 32), help="bits of an element's place in its box")
 
@@ -273,24 +345,22 @@ def most_units(spec: TransposeSpec) -> int:
 
 
 def base_config(spec: TransposeSpec) -> PackedConfig:
-    """Threads for as many units as boxes have at most: of words and more, fewer threads with more each.
-
-    On an H200 these took 0.84 of the time of elements of 4 bytes, and 1.2 to 1.5 times that of smaller ones.
-    """
+    """Threads for as many units as boxes have at most: of words and more, fewer threads with more each."""
+    axes = max(len(spec.axes), 2)
     if spec.dtype.size < _WORD:
-        return PackedConfig(threads_per_block=512, unroll=4)
-    return PackedConfig(unroll=8 if spec.dtype.size <= FILLED_BYTES // FILLED_UNITS else 4)
+        return PackedConfig(axes=axes, threads_per_block=512, unroll=4)
+    return PackedConfig(axes=axes, unroll=8 if spec.dtype.size <= FILLED_BYTES // FILLED_UNITS else 4)
 
 
-class Packed(StagedAlgorithm[PackedConfig]):
+class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
     """Boxes of several axes, so that runs are long in both arrays."""
 
     name = "packed"
     template = "transpose/packed.cu.jinja"
     summary = (
         "A block moves boxes: so many places of the fastest axes of the input, and of the output, that both have them "
-        "in long runs. A box is read in the order of the input, staged in shared memory, and written in that of the "
-        "output, while the next one is on its way; where a thread's elements lie in a box is found once for all boxes."
+        "in long runs. A box is read in the order of the input, staged in shared memory in that of the output, and "
+        "written, while the next one is on its way; where a thread's elements lie in a box is found once for all boxes."
     )
     config = PackedConfig
     takes = TransposeSpec
@@ -299,6 +369,8 @@ class Packed(StagedAlgorithm[PackedConfig]):
         """Elements are moved as they are, to another array."""
         if len(spec.axes) < 2:
             return "it packs several axes, and an array of one has no others"
+        if config.axes > len(spec.axes):
+            return f"it is for {config.axes} axes, and the array has {len(spec.axes)}"
         units, most = config.threads_per_block * config.unroll, most_units(spec)
         if units < most:
             return f"its blocks move {units} units, and a box may have {most}"
@@ -312,19 +384,22 @@ class Packed(StagedAlgorithm[PackedConfig]):
     def unsupported_extents(
         self, spec: TransposeSpec, config: PackedConfig, extents: Extents, limits: Limits
     ) -> str | None:
-        """Boxes must be found by their number, and elements in one by a number of `index_bits`."""
+        """Its axes must do; boxes must be found by their number, and elements in one by a number of `index_bits`."""
+        if extents["box_axes"] > config.axes:
+            return f"elements follow each other along {extents['box_axes']} axes; it takes {config.axes} at most"
         boxes = boxes_of(spec, extents)
         if boxes.count > MAX_BOXES:
             return f"there are {boxes.count} boxes; it takes {MAX_BOXES} at most"
         if config.index_bits == 32:
-            for strides in (boxes.axes.in_strides, boxes.axes.out_strides):
-                furthest = 1 + sum((places - 1) * stride for places, stride in zip(boxes.box, strides, strict=True))
+            for stride in ("in_stride", "out_stride"):
+                steps = zip(boxes.axes, boxes.box, strict=True)
+                furthest = _WORD + sum((places - 1) * getattr(axis, stride) for axis, places in steps)
                 if furthest > 2**32:
-                    return f"a box's last element may be element {furthest}; with 32 bits it is {2**32} at most"
-        return beyond_shared(self.dynamic_bytes(spec, config), limits)
+                    return f"a box's last word may end at element {furthest}; with 32 bits it is {2**32} at most"
+        return None
 
     def edge_cases(self, spec: TransposeSpec, config: PackedConfig) -> Iterator[Extents]:
-        """Boxes that begin early, by one place and by several; more of them than a round of blocks; runs of odd length.
+        """Boxes that begin early, by one place and by several; more of them than blocks; runs of odd length.
 
         Pitched rows; places of an axis that are all of it, and one more than all.
         """
@@ -333,33 +408,35 @@ class Packed(StagedAlgorithm[PackedConfig]):
         yield make(spec, 2 * side - 1, 2 * side + 1)
         yield make(spec, side + 1, 3, 5, in_gap=1)
         yield make(spec, 6, 2 * side + 3, 7, out_gap=3)
-        yield make(spec, 3 * side, (config.steps // 3 + 2) * side, in_gap=4, out_gap=8)
-        yield make(spec, 12, 16, config.steps + 1)
-
-    @override
-    def staged_bytes(self, spec: TransposeSpec, config: PackedConfig) -> int:
-        return config.threads_per_block * config.unroll * 3 // 2 * max(spec.dtype.size, _WORD) + _FOUND_BYTES
+        yield make(spec, 3 * side, 6 * side, in_gap=4, out_gap=8)
+        yield make(spec, 12, 16, 9)
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
-        """The axes that a box has, as both arrays have them, and whether the shared memory is dynamic."""
-        order = axes_of(spec).order
-        return {**super().inputs(spec, config), "axes": len(order), "order": order}
+        """Units of a box at most, and boxes of a block."""
+        return {"units": most_units(spec), "steps": STEPS}
 
     @override
     def plan(self, spec: TransposeSpec, config: PackedConfig) -> Plan:
-        axes, box = axes_of(spec), [size(_name(place)) for place in range(len(axes_of(spec).order))]
-        boxes = [extent.ceil_div(places) for extent, places in zip(axes.extents, box, strict=True)]
         given: list[str | tuple[DType, Expr]] = ["in", "out"]
-        for extent, there, here, places, count in zip(
-            axes.extents, axes.in_strides, axes.out_strides, box, boxes, strict=True
-        ):
-            given += [(I64, extent), (I64, there), (I64, here), (U32, places), (U32, inverse(places)), (U32, count)]
+        boxes = []
+        for place in range(config.axes):
+            extent, there, here, places = (size(f"box{place}_{what}") for what in ("extent", "in", "out", "places"))
+            boxes.append(extent.ceil_div(places))
+            given += [(I64, extent), (I64, there), (I64, here), (U32, places), (U32, inverse(places)), (U32, boxes[-1])]
+        for place in range(config.axes):
+            places, stride, step = (size(f"box{place}_read_{what}") for what in ("places", "stride", "step"))
+            given += [(U32, places), (U32, inverse(places)), (I64, stride), (U32, step)]
+        if spec.dtype.size < _WORD:
+            named = ("box_read_run", "box_written_run", "box_whole_read", "box_whole_written")
+            given += [(I32, size(name)) for name in named]
         count = product(boxes).called("boxes")
+        elements = product([size(f"box{place}_places") for place in range(config.axes)])
+        at_once = size("multiprocessors") * (_RESIDENT_THREADS // config.threads_per_block)
+        steps = count.ceil_div(at_once).at_least(1).at_most(STEPS).called("boxes_of_a_block")
         launch = Launch(
-            grid=(count.ceil_div(config.steps), ONE, ONE),
+            grid=(count.ceil_div(steps), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*given, (U32, count)),
-            shared_bytes=constant(self.dynamic_bytes(spec, config)),
+            arguments=(*given, (I32, elements), (U32, count)),
         )
         return Plan((launch,))
 
@@ -368,26 +445,34 @@ class Packed(StagedAlgorithm[PackedConfig]):
         self, spec: TransposeSpec, config: PackedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         found, threads = boxes_of(spec, extents), config.threads_per_block
-        size, axes, box, units = spec.dtype.size, found.axes, found.box, found.units
+        size, box, units = spec.dtype.size, found.box, found.units
         grain, unit = max(_WORD // size, 1), max(size, _WORD)
-        blocks = ceil_div(found.count, config.steps)
+        waves = ceil_div(found.count, limits.multiprocessors * (_RESIDENT_THREADS // threads))
+        blocks = ceil_div(found.count, max(min(waves, STEPS), 1))
         steps = found.count / max(blocks, 1)
-        inside = prod(axes.extents) / max(found.count * units.elements, 1)
-        # Where all strides of runs are whole words, words are moved, else elements.
-        in_words, out_words = (
-            alignment % unit == 0 and all(s % grain == 0 for p, s in zip(box, strides, strict=True) if p > 1 and s > 1)
-            for strides in (axes.in_strides, axes.out_strides)
-        )
-        alone = 1.5 * memory(size) + 4  # an element that is moved by itself, and joined to others or cut off
-        of_read = memory(unit) + 3 + (0 if grain == 1 or in_words else 6 + (grain - 1) * alone)
-        of_written = memory(unit) + 4 + (0 if grain == 1 or out_words else 6 + (grain - 1) * alone)
-        of_staged = memory(unit) + grain * (memory(size) + (0 if grain == 1 else 3.5))
-        of_place = INDEX * sum(places > 1 for places in box) * (2 if grain == 1 else 2 + grain) + 10
+        inside = prod(axis.extent for axis in found.axes) / max(found.count * units.elements, 1)
+        whole = alignment % unit == 0
+        words_read, words_written = whole and extents["box_whole_read"], whole and extents["box_whole_written"]
+        alone = memory(size) + 2  # an element that is moved by itself
+        of_read = memory(unit) + 3 if words_read else grain * alone + 4
+        of_staged = grain * alone if words_read or grain == 1 else grain * (alone + 1) + 4
+        of_written = memory(unit) + 4
+        if not words_written:  # words of the tile that two words of the output share, and ends of runs
+            ends = min(2 * grain / found.runs.written, 1.0) * 2  # in units, of which a warp takes both ways
+            of_written = 2 * memory(unit) + 18 + min(8 * ends, 1.0) * grain * (alone + memory(size) + 4)
+        if words_read and words_written:
+            of_staged += memory(unit)
+        begun_early = any(axis.extent % places for axis, places in zip(found.axes, box, strict=True))
+        of_place = (_INDEX * config.axes + 4) * (1 + grain if grain > 1 else 1) + _INDEX * config.axes + 4
+        of_place += (_INDEX + 2) * config.axes * (grain if begun_early else 0)
         of_thread = max(units.read, units.written) / threads
         read, written = (
-            touched([*zip(box, strides, strict=True)], size, SECTOR_BYTES, aligned=False)
-            for strides in (axes.in_strides, axes.out_strides)
-        )
+            touched(
+                [(places, getattr(axis, stride)) for axis, places in zip(found.axes, box, strict=True)],
+                size, SECTOR_BYTES, aligned=False,
+            )
+            for stride in ("in_stride", "out_stride")
+        )  # fmt: skip
         # Parts of sectors that other boxes have come from memory too, and short runs from many of its pages.
         again = inside * steps / CACHE_SHARE
         if min(found.runs.read, found.runs.written) * size < _SHORT_BYTES:
@@ -401,11 +486,16 @@ class Packed(StagedAlgorithm[PackedConfig]):
             written=again * written,
             in_flight=inside * of_thread * unit,
             rounds=steps + 0.3,
-            instructions=of_thread * (of_place + 1.3 * steps * (of_read + of_staged + of_written)) + 80 * len(box),
+            instructions=of_thread * (of_place + steps * (of_read + of_staged + of_written)) + 30 * steps,
             registers=64,
-            shared_bytes=self.staged_bytes(spec, config),
-            serial_instructions=_SERIAL,
+            shared_bytes=self.staged_bytes(spec),
+            serial_instructions=_SERIAL * config.axes,
         )
+
+    def staged_bytes(self, spec: TransposeSpec) -> int:
+        """Shared memory of a block: the tile, of small elements whether boxes leave them out, and where boxes begin."""
+        units, element = most_units(spec), spec.dtype.size
+        return units * max(element, _WORD) + (units * _WORD // element if element < _WORD else 0) + _FOUND_BYTES
 
     def bytes_in_flight(self, spec: TransposeSpec, config: PackedConfig) -> int:
         """All units of a thread."""
