@@ -59,7 +59,7 @@ class Among:
         return InOrder(space, [n for n, one in made.items() if one and one.algorithm.name in self.algorithms])
 
 
-ONE_SWEEP, MANY_STEPS = Among(("naive", "stream")), Among(("temporal",))
+ONE_SWEEP, MANY_STEPS = Among(("naive", "stream")), Among(("temporal", "pipelined"))
 
 
 @dataclass(frozen=True)
