@@ -231,8 +231,9 @@ class Blocks:
         least = max(config.steps * (reach.up + reach.down), 8)
         strips = (resident // warps.at_least(1)).at_most(size("rows") // least).at_least(1)
         if config.rows_of_strip is not None:
-            filling = strips.called("filling_strips")
-            strips = filling * size("rows").ceil_div(filling * config.rows_of_strip).at_least(1)
+            waves = size("rows").ceil_div(strips * config.rows_of_strip).called("strip_waves")
+            longest = size("rows").ceil_div(config.rows_of_strip)
+            strips = (waves * resident // warps.at_least(1)).at_least(longest).at_least(1)
         return cls(across, inner, strips.at_most(size("rows")).called("strips"))
 
     @cached_property
