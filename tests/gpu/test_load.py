@@ -119,7 +119,9 @@ def test_what_a_kernel_says_of_itself(device: CudaDevice, home: Path) -> None:
     kernel = gen.load(SUM, shape=2**28, device=device, home=home)
     assert kernel.variant.startswith(SUM + "__")
     assert kernel.variant in kernel.source
-    assert kernel.why.startswith(f"base, because nothing is tuned for {SUM} (more than 2^20 elements) on {device.name}")
+    # A device may have winners that came with gen, or none.
+    assert device.name in kernel.why
+    assert "more than 2^20 elements" in kernel.why
 
 
 def test_another_thread_needs_no_preparation(home: Path) -> None:

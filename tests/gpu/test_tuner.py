@@ -18,7 +18,7 @@ import pytest
 
 from gen.emit.render import render
 from gen.families import FAMILIES
-from gen.families.base import Variant
+from gen.families.base import Layout, Variant
 from gen.families.names import find_family, variant
 from gen.store.trials import Problem, Trials
 from gen.toolchain.farm import CompileFarm
@@ -31,9 +31,12 @@ from gen.tune.session import GpuFactory
 from gen.tune.tuner import Options, tune
 
 TRANSPOSE = find_family(FAMILIES, "transpose")
-SMALL = Problem(
-    TRANSPOSE, TRANSPOSE.catalogue[0], {"rows": 2048, "cols": 1024, "in_pitch": 1024, "out_pitch": 2048}
-)  # fmt: skip
+MATRIX = TRANSPOSE.catalogue[0]
+LAYOUTS = {
+    name: Layout((rows, cols), (4 * cols, 4), np.dtype(np.float32))
+    for name, rows, cols in (("in", 2048, 1024), ("out", 1024, 2048))
+}
+SMALL = Problem(TRANSPOSE, MATRIX, TRANSPOSE.extents(MATRIX, LAYOUTS))
 ONCE = "blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0"
 # What is written at the start of a kernel, and what becomes of its trial.
 FAULTS = {
