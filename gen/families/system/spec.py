@@ -257,8 +257,8 @@ def system(
     Args:
         updates: a dict: for each field that changes an expression over fields of the step before, made of cells (`u`),
             their neighbours (`u[0, 1]`), stencil sums (`u.laplace(order=8)`, `u.derivative(axis)`,
-            `u.correlate(weights)`), numbers, +, - and *. Fields that only stand in expressions are coefficients, which
-            a call brings and which stay as they are.
+            `u.correlate(weights)`), numbers, sums, differences and products. Fields that only stand in expressions are
+            coefficients, which a call brings and which stay as they are.
         boundary: what lies outside, as in `gen.stencil`: one for all axes, or one for each.
         dtype: of all cells: float16, bfloat16, float32 or float64.
         cval: the value outside where the boundary is `constant`.
