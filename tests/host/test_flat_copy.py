@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gen.dtypes import B8, B16, B32, B64, B128, I32
+from gen.emit.launch import HOST_ONLY
 from gen.emit.render import render
 from gen.errors import ConfigError
 from gen.families.base import Kernel, Limits
@@ -128,7 +129,7 @@ def test_where_vectors_are_whole_nothing_waits_for_the_numbers_of_elements(
     if FLAT_COPY.illegal(TransposeSpec(axes, B16), config):
         return
     made = variant(FAMILY, TransposeSpec(axes, B16), FLAT_COPY, config)
-    head, body = render(made).rpartition(f"    {made.name}(")[2].split(") {", 1)
+    head, body = render(made).partition(HOST_ONLY)[0].rpartition(f"    {made.name}(")[2].split(") {", 1)
     numbers, of_elements = head.split("int all_vectors")
     by_vectors = body.partition("if (!all_vectors")[0] + body.partition("return;")[2]
     assert "long long" not in numbers.replace("unsigned long long", "")

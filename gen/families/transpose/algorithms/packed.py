@@ -401,15 +401,17 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
     def edge_cases(self, spec: TransposeSpec, config: PackedConfig) -> Iterator[Extents]:
         """Boxes that begin early, by one place and by several; more of them than blocks; runs of odd length.
 
-        Pitched rows; places of an axis that are all of it, and one more than all.
+        Pitched rows; places of an axis that are all of it, and one more than all. Where two axes are all that it
+        takes, a single matrix.
         """
+        several = config.axes > 2
         side = isqrt(FILLED_UNITS * max(_WORD // spec.dtype.size, 1))
         make = turned if turns(spec) else lambda one, rows, cols, many=1, **_: copied(one, cols, (rows, many))
         yield make(spec, 2 * side - 1, 2 * side + 1)
-        yield make(spec, side + 1, 3, 5, in_gap=1)
-        yield make(spec, 6, 2 * side + 3, 7, out_gap=3)
+        yield make(spec, side + 1, 3, 5 if several else 1, in_gap=1)
+        yield make(spec, 6, 2 * side + 3, 7 if several else 1, out_gap=3)
         yield make(spec, 3 * side, 6 * side, in_gap=4, out_gap=8)
-        yield make(spec, 12, 16, 9)
+        yield make(spec, 12, 16, 9 if several else 1)
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
         """Units of a box at most, and boxes of a block."""
