@@ -208,9 +208,6 @@ def extents_for(
     """
     found = largest(variant, limits) if shape is None else _taken(variant, shape)
     added = {name: size + (more or {}).get(name, 0) for name, size in found.items()}
-    if more:  # what follows from the others does so anew
-        layouts = variant.family.layouts(variant.spec, added)
-        added = {**variant.family.extents(variant.spec, layouts), **told_extents(added)}
     return {**added, **known_runtime_parameters(variant.family, variant.spec, runtime_parameters or {})}
 
 
