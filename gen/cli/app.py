@@ -29,6 +29,7 @@ from gen.cli import (
     report,
     resources,
     show,
+    spec,
     trials,
     tune,
 )
@@ -83,7 +84,8 @@ class Commands(TyperGroup):
         """A command by its name, its flags likewise."""
         found = super().get_command(ctx, cmd_name)
         if found is not None:
-            _without_types_of_flags(found.get_params(ctx))
+            for one in (found, *getattr(found, "commands", {}).values()):
+                _without_types_of_flags(one.get_params(ctx))
         return found
 
     def invoke(self, ctx: Any) -> Any:
@@ -155,6 +157,7 @@ ladder.add_to(app)
 tune.add_to(app)
 gpu.add_to(app)
 show.add_to(app)
+spec.add_to(app)
 trials.add_to(app)
 merge.add_to(app)
 report.add_to(app)
