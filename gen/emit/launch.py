@@ -1,20 +1,23 @@
 """A plan as functions for the host, which stand at the end of an emitted file: what scratch memory takes, and a call.
 
-NVRTC, and so gen itself, skips them: they are for a program that includes the file and is compiled by nvcc.
+NVRTC, and so gen itself, skips them: they are for a program that includes the file and is compiled by nvcc. What a
+kernel takes they read from its text, by functions that stand last here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gen.arch import STATIC_SHARED_BYTES
-from gen.emit.parameters import parameters, without_comments
 from gen.families.base import Launch, Operand, Plan, Variant
 from gen.families.expr import Expr
 
 HOST_ONLY = "#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)"
 """The line from which on a file holds nothing that decides what the GPU executes."""
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -270,3 +273,39 @@ def _dim3(extents: list[str]) -> str:
 def _element(kind: str) -> str:
     """What a pointer's type points to."""
     return kind.removeprefix("const ").rstrip(" *")
+
+
+def without_comments(text: str) -> str:
+    """The text, a space in the place of each comment."""
+    return _COMMENT.sub(" ", text)
+
+
+def parameters(text: str, kernel: str) -> tuple[str, ...] | None:
+    """Each parameter of the kernel of this name as the text, without comments, has it; None where it defines none."""
+    for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", text):
+        found = within(text, match.end())
+        if text[match.end() + len(found) + 1 :].lstrip().startswith("{"):
+            return tuple(" ".join(parameter.split()) for parameter in separate(found))
+    return None
+
+
+def within(text: str, start: int) -> str:
+    """What stands between a bracket that opens just before `start` and the one that closes it."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start:place]
+    return text[start:]
+
+
+def separate(listed: str) -> list[str]:
+    """What commas outside brackets separate."""
+    parts, depth = [""], 0
+    for letter in listed:
+        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts if listed.strip() else []

@@ -268,6 +268,9 @@ def program_of(
     raise SpecError(family.name_of(spec), rule, next_step="" if shapes else next_step)
 
 
+_INCLUDE = "Include its emitted file, and call launch(): docs/export.md"
+
+
 class _Maker:
     """Collects the functions of one program."""
 
@@ -279,9 +282,12 @@ class _Maker:
         self._family, self._spec, self._targets = family, spec, tuple(targets)
         self._name = family.name_of(spec)
         if sum(x.role in ("in", "inout") for x in spec.operands) > 1:
-            raise SpecError(self._name, "takes several arrays, which an exported library does not pass yet")
+            rule = "takes several arrays, which an exported library does not pass yet"
+            raise SpecError(self._name, rule, next_step=_INCLUDE)
         if any(x.role == "number" for x in spec.operands):
-            raise SpecError(self._name, "takes numbers, which an exported library does not pass yet")
+            raise SpecError(
+                self._name, "takes numbers, which an exported library does not pass yet", next_step=_INCLUDE
+            )
         self._operands = arrays_of(spec)
         self._choosers = [target.chooser(family, spec, winners) for target in targets]
         self._shapes, self._samples, self._ways = shapes, samples, ways

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from gen.emit.parameters import parameters, separate, within, without_comments
+from gen.emit.launch import parameters, separate, within, without_comments
 from gen.proof import elf
 
 _CONST = re.compile(r"\bconst\b")

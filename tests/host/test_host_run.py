@@ -14,6 +14,7 @@ from gen.dtypes import F32, I32, DType
 from gen.errors import RunError
 from gen.families.base import Launch, Operand, Plan, Scratch, Variant
 from gen.families.expr import ONE, constant, size
+from gen.proof import native
 from gen.proof.build import LOCALS_GXX, Gpp
 from gen.proof.host import HostFault, HostRunner
 from tests.fake_family import fake_variant
@@ -226,3 +227,11 @@ def test_arrays_that_are_not_the_specs(cache: Path) -> None:
         run_text(cache, COPY, (IN, OUT), COPY_PLAN, {"n": 4}, {"in": np.zeros(4, np.float32)})
     with pytest.raises(RunError, match=r"in must be an array of f32.*float64"):
         run_text(cache, COPY, (IN, OUT), COPY_PLAN, {"n": 4}, {**arrays(4), "in": np.zeros(4)})
+
+
+def test_a_launch_too_large_for_the_memory_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = object.__new__(native.Runtime)
+    monkeypatch.setattr(runtime, "_run", lambda *_: 2, raising=False)  # what the library says where memory is short
+    launch = native.Launch(grid=native.Index(5, 4, 3))
+    with pytest.raises(RunError, match=r"finds no memory.*60 blocks.*Give smaller sizes"):
+        runtime.run(launch)
