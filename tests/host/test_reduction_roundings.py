@@ -78,8 +78,7 @@ def problems(made: Variant, runner: HostRunner) -> Iterator[tuple[Extents, HostR
 
 def variants(name: str, op: str) -> list[Variant]:
     algorithm = FAMILY.algorithms[name]
-    flat = {"flat_columns": (0, 2), "flat_rows": (0, 2)}
-    made = spec(op, axis={"rows": (1,), "columns": (0,), "stream": (0,), "strided": (0, 2), **flat}.get(name))
+    made = spec(op, axis=FAMILY.extra_proof_specs.get(name, FAMILY.catalogue[0]).axis)
     return [variant(FAMILY, made, algorithm, config) for config in pairwise(search_space(algorithm, made))]
 
 
@@ -93,6 +92,7 @@ def counter(cache: Path) -> HostRunner:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_roundings_of_a_sum_are_those_on_its_longest_path(name: str, counter: HostRunner) -> None:
     made = variants(name, "sum")[::3]
+    assert made
     counter.load(made)
     for one in made:
         for extents, runner in problems(one, counter):
@@ -107,6 +107,7 @@ def test_the_roundings_of_a_variance_are_those_of_the_merges_on_its_longest_path
     name: str, counter: HostRunner
 ) -> None:
     made = variants(name, "var")[::3]
+    assert made
     counter.load(made)
     for one in made:
         for extents, runner in problems(one, counter):
