@@ -132,12 +132,12 @@ def _same(value: Array, got: Array, result: DType) -> Array:
     if result.kind == "complex":
         return np.asarray(_same_parts(value.real, got.real) & _same_parts(value.imag, got.imag))
     if result.kind == "float":
-        return np.asarray((value == got) | (np.isnan(value) & np.isnan(got)))
+        return _same_parts(value, got)
     return np.asarray(value == got)
 
 
 def _same_parts(value: Array, got: Array) -> Array:
-    """Of complex numbers: zeros of the same sign, since a conjugate differs in nothing else."""
+    """Of numbers, or of parts of complex ones: zeros of the same sign too; NaN for NaN, whatever its bits."""
     equal = (value == got) & (np.signbit(value) == np.signbit(got))
     return np.asarray(equal | (np.isnan(value) & np.isnan(got)))
 

@@ -275,6 +275,12 @@ def test_bits_are_told_apart_where_numbers_are_not() -> None:
     assert disagreement(zero, -np.zeros((1, 1), np.float32), 0, B32) is not None
 
 
+def test_zeros_have_the_sign_that_every_bit_asks_for() -> None:
+    wrong = disagreement(Expected(f32(0.0, -0.0, NAN)), f32(0.0, 0.0, NAN), 0, F32)
+    assert wrong is not None
+    assert (wrong.index, wrong.count) == ((1,), 1)
+
+
 @pytest.mark.parametrize("dtype", [d for d in DTYPES.values() if d.kind == "bits"], ids=lambda dtype: dtype.name)
 def test_bits_of_every_size_are_compared_whole(dtype: DType) -> None:
     for byte in range(dtype.size):
