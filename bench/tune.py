@@ -26,7 +26,7 @@ from gen.store import tuned
 from gen.store.trials import Problem
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.problems import problems
+from gen.tune.problems import problems, read_seconds
 from gen.tune.run import Run, run
 from gen.tune.search import Space, exhaustive, find_search
 from gen.tune.tuner import Options
@@ -38,11 +38,19 @@ ARCH = "sm_90"
 SOURCES = 320  # compiled to see how fast the host is
 
 
+def seconds_of(text: str) -> float:
+    """What `gen tune --budget` reads too. Raises ValueError for another text."""
+    found = read_seconds(text)
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
 def main() -> int:
     """Prints the table; status 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    parser.add_argument("--budget", type=float, help="seconds for all problems; else all of each space")
+    parser.add_argument("--budget", type=seconds_of, help="for all problems: 80, 80s, 2m; else all of each space")
     options = parser.parse_args()
     need_gpu("python bench/tune.py")
     from gen.tune.device import IsolatedDevice  # here, so that the table can be made without a GPU

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -52,6 +54,18 @@ def shipped_winners() -> Traversable | None:
     checkout = _checkout()
     winners = files("gen") / "tuned.json" if checkout is None else checkout / "out" / "tuned.json"
     return winners if winners.is_file() else None
+
+
+def how_to_install(extra: str = "") -> str:
+    """The command that installs gen with what it needs: from the index, or from the checkout that it runs in.
+
+    Args:
+        extra: what is needed beside, for instance `report`; empty: nothing.
+    """
+    checkout, extras = _checkout(), f"[{extra}]" if extra else ""
+    if checkout is None:
+        return shlex.join(["pip", "install", f"gen-cuda{extras}"])
+    return shlex.join([sys.executable, "-m", "pip", "install", "--editable", f"{checkout}{extras}"])
 
 
 def _checkout() -> Path | None:

@@ -43,7 +43,9 @@ def run(app: Callable[[], None]) -> None:
         package = (error.name or "gen").partition(".")[0]
         if package == "gen":
             raise
-        sys.stderr.write(f"error: The Python package {package} must be installed. Run: pip install gen-cuda\n")
+        from gen.paths import how_to_install
+
+        sys.stderr.write(f"error: The Python package {package} must be installed. Run: {how_to_install()}\n")
         raise SystemExit(1) from None
 
 

@@ -77,15 +77,15 @@ class Commands(TyperGroup):
     """All commands; an error of the one that is run is told in a message."""
 
     def get_params(self, ctx: Any) -> Any:
-        """The options before a command; flags, which take no value, without a type."""
-        return _without_types_of_flags(super().get_params(ctx))
+        """The options before a command, without the types that Typer adds."""
+        return _without_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by its name, its flags likewise."""
+        """A command by its name, its parameters likewise."""
         found = super().get_command(ctx, cmd_name)
         if found is not None:
             for one in (found, *getattr(found, "commands", {}).values()):
-                _without_types_of_flags(one.get_params(ctx))
+                _without_types(one.get_params(ctx))
         return found
 
     def invoke(self, ctx: Any) -> Any:
@@ -94,10 +94,13 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-def _without_types_of_flags(params: Any) -> Any:
+def _without_types(params: Any) -> Any:
+    """Flags take no value, and an argument's metavar says what it is: without `<bool>` and `<str>`."""
     for one in params:
         if getattr(one, "is_bool_flag", False) and one.metavar is None:
             one.metavar = ""
+        if one.param_type_name == "argument" and hasattr(one, "display_type_rich"):
+            one.display_type_rich = lambda ctx: None  # noqa: ARG005  as Typer calls it
     return params
 
 
@@ -141,8 +144,14 @@ def _options(
     version: Annotated[  # noqa: ARG001  read by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print gen's version and stop.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log what is compiled and built, and how long it takes, to stderr.")
+    ] = False,
 ) -> None:
-    logging.basicConfig(format="warning: %(message)s")
+    logging.basicConfig(format="%(levelname)s: %(message)s")
+    for level in (logging.INFO, logging.WARNING):
+        logging.addLevelName(level, logging.getLevelName(level).lower())
+    logging.getLogger("gen").setLevel(logging.INFO if verbose else logging.NOTSET)
     ctx.obj = Invocation(tuple(family or ()))
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())

@@ -22,9 +22,9 @@ class OptionError(GenError):
     """An option, or options together, that make no sense."""
 
 
-def option(name: str, metavar: str, meaning: str) -> Any:
-    """An option whose default is stated by its meaning."""
-    return typer.Option(name, metavar=metavar, show_default=False, help=meaning)
+def option(name: str, metavar: str, meaning: str, *, rare: bool = False) -> Any:
+    """An option whose default is stated by its meaning; a rare one is shown by `--help-all` alone."""
+    return typer.Option(name, metavar=metavar, show_default=False, help=meaning, hidden=rare)
 
 
 def folder_of(option: str) -> Callable[[str], Path]:
@@ -47,6 +47,26 @@ Out = Annotated[
         show_default=False,
         help="The folder of what gen writes. Default: $GEN_HOME, else out/ in the checkout, else a data folder.",
     ),
+]
+
+
+def _show_all(ctx: typer.Context, wanted: bool) -> None:
+    """Prints the help of a command with the options that `--help` leaves out, and ends."""
+    if not wanted:
+        return
+    rare: list[Any] = [one for one in ctx.command.params if getattr(one, "hidden", False)]
+    for one in rare:
+        one.hidden = False
+    try:
+        typer.echo(ctx.get_help())
+    finally:
+        for one in rare:
+            one.hidden = True
+    raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show what is rarely needed too.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -19,6 +19,7 @@ import gen
 from gen.cli import output
 from gen.cli.common import Json
 from gen.errors import GenError
+from gen.paths import how_to_install
 
 
 def add_to(app: typer.Typer) -> None:
@@ -140,7 +141,7 @@ def examine() -> tuple[Finding, ...]:
         finding(
             "clang-format", _says(_clang_format(), "--version"),
             "checking that emitted files are formatted (development)",
-            "`make check` cannot run; using gen is not affected", "pip install 'gen-cuda[dev]'",
+            "`make check` cannot run; using gen is not affected", how_to_install("dev"),
         ),
         finding(
             "GPU driver (CUDA)", cuda_of_driver(), "running kernels on a GPU",
@@ -150,22 +151,22 @@ def examine() -> tuple[Finding, ...]:
         Finding(
             "PyCUDA", _distribution("pycuda"), "loading and timing kernels in gen tune; compiling with nvcc",
             "cuda-bindings loads and times kernels instead; --compiler nvcc cannot be used",
-            "pip install 'gen-cuda[pycuda]', which needs nvcc on the PATH", pycuda,
+            f"with nvcc on the PATH: {how_to_install('pycuda')}", pycuda,
         ),
         finding(
             "nvidia-ml-py", _distribution("nvidia-ml-py"), "seeing clocks, and who else uses the GPU",
-            "trials note neither", "pip install 'gen-cuda[gpu]'",
+            "trials note neither", how_to_install("gpu"),
         ),
         finding(
             "device linker", _asked(lambda: find_linker().version),
             "kernels that launch kernels: gpuRecursiveReduce and its kin",
-            "they are written, but not compiled, measured or loaded", "pip install 'gen-cuda[link]'",
+            "they are written, but not compiled, measured or loaded", how_to_install("link"),
         ),
         finding(
             "nvdisasm", _says(disassembler(), "--version", "release"),
             "counting the instructions of machine code, in gen explain",
             "gen explain counts none, and does not say which cache operators are there",
-            "pip install 'gen-cuda[sass]'",
+            how_to_install("sass"),
         ),
         finding(
             "Nsight Compute (ncu)", _says(profiler(), "--version", "Version"),

@@ -43,7 +43,7 @@ def prove(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME|FAMILY|SPEC|FILE|FOLDER",
+            metavar="NAME|FILE",
             autocompletion=complete_name,
             show_default=False,
             help="Variants by full name or as the literature calls them, families, specs such as reduction_sum_f32, "
@@ -57,7 +57,7 @@ def prove(
             help="Without a name: beside the base and named variants, a pairwise cover of every algorithm's space.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of numbers, sizes and orders.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31, help="Of numbers, sizes and orders.")] = 0,
     out: Out = None,
     json: Json = False,
 ) -> None:

@@ -46,7 +46,7 @@ def stencil(
     dtype: Annotated[str, typer.Option(metavar="DTYPE", help="Of the cells.")] = "f32",
     cval: Annotated[float, typer.Option(metavar="X", help="The value outside, where that is constant.")] = 0.0,
     origin: Annotated[list[int] | None, option("--origin", "N", f"Shifts the weights, {_AXES}. Default: 0.")] = None,
-    word: Annotated[str, typer.Option(metavar="WORD", help="What stands in the names of its kernels.")] = "stencil",
+    word: Annotated[str, typer.Option(metavar="WORD", help="What stands in the names of its kernels.")] = "weights",
     out: Out = None,
     json: Json = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import outcomes, output
-from gen.cli.common import Json, OptionError, Out, complete_name, families_of, home_of, note_stand_in, option
+from gen.cli.common import HelpAll, Json, OptionError, Out, complete_name, families_of, home_of, note_stand_in, option
 from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.rehearse import rehearse
@@ -67,7 +67,7 @@ def tune(
     ] = None,
     stop_at: Annotated[
         float | None,
-        option("--stop-at", "FRACTION", "End the search of a problem at this fraction of the limit: 0.98."),
+        option("--stop-at", "FRACTION", "End the search of a problem at this fraction of the limit: 0.98.", rare=True),
     ] = None,
     search: Annotated[
         str | None,
@@ -75,13 +75,18 @@ def tune(
             "--search",
             "exhaustive|random|climb",
             "In which order variants are tried. Default: climb where time is bounded, else exhaustive.",
+            rare=True,
         ),
     ] = None,
     shape_class: Annotated[
-        list[str] | None, option("--class", "WORDS", "Only this shape class, in the words of gen show; repeatable.")
+        list[str] | None,
+        option("--class", "WORDS", "Only this shape class, in the words of gen show; repeatable.", rare=True),
     ] = None,
     alignment: Annotated[
-        int, typer.Option(metavar="BYTES", help="Tune for arrays whose addresses no more than so many bytes divide.")
+        int,
+        typer.Option(
+            metavar="BYTES", hidden=True, help="Tune for arrays whose addresses no more than so many bytes divide."
+        ),
     ] = 16,
     part: Annotated[
         str | None,
@@ -90,11 +95,16 @@ def tune(
             "K/N",
             "Only the K-th of N parts of the problems, for the jobs of a cluster: each with an --out of its own, which "
             "gen merge makes one folder of.",
+            rare=True,
         ),
     ] = None,
     regret: Annotated[
         bool,
-        typer.Option("--regret", help="Tune other sizes of each shape class too, and split it where its winner lags."),
+        typer.Option(
+            "--regret",
+            hidden=True,
+            help="Tune other sizes of each shape class too, and split it where its winner lags.",
+        ),
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Only time the winners again, each against base; write nothing.")
@@ -103,7 +113,8 @@ def tune(
         bool, typer.Option("--stale", help="Tune again what has a winner on this GPU that gen show calls stale.")
     ] = False,
     frozen: Annotated[
-        bool, typer.Option("--frozen", help="Measure nothing: fail if a problem has no winner on this GPU.")
+        bool,
+        typer.Option("--frozen", hidden=True, help="Measure nothing: fail if a problem has no winner on this GPU."),
     ] = False,
     prune: Annotated[
         list[str] | None,
@@ -112,6 +123,7 @@ def tune(
             "RULE",
             "Do not time variants that cannot be fast: spills, in-flight, occupancy, unsearched; all or none; "
             "repeatable. Default: all.",
+            rare=True,
         ),
     ] = None,
     everything: Annotated[
@@ -131,6 +143,7 @@ def tune(
     ] = None,
     out: Out = None,
     json: Json = False,
+    help_all: HelpAll = False,  # noqa: ARG001  read by its callback
 ) -> None:
     """Find the fastest variant of each spec on the GPU at hand; without a GPU, rehearse that.
 

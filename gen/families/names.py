@@ -24,6 +24,7 @@ _MIN_SIMILARITY_TO_BEST = 0.75  # as a fraction of the most similar name's
 _TYPES = (*DTYPES, C64.name, C128.name)
 S = TypeVar("S", bound=Spec)
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_DIGEST = re.compile(r"_[0-9a-f]{8}_", re.ASCII)
 _VARIANT = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
 
 
@@ -176,7 +177,9 @@ def parse_label(family: Family[S], label: str, known: Mapping[str, Mapping[str, 
     if spelled is not None:
         return spelled
     labels = [spec.label for spec in family.catalogue]
-    meant = _respelled_label(family, label) or near(label, [*labels, *known])
+    # A digest is copied from where it was printed: what is missing is the spec, and not a letter of its name.
+    copied = _DIGEST.search(label) is not None
+    meant = _respelled_label(family, label) or near(label, known if copied else [*labels, *known])
     raise UnknownNameError(
         "The spec",
         f"must be {family.name}_LABEL, with a LABEL such as {family.label_help or labels[0]}",

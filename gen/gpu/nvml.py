@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.errors import MissingToolError
+from gen.paths import how_to_install
 
 REFRESH_SECONDS = 1.0  # listing processes takes milliseconds: not for each trial
 _REASONS = {
@@ -61,7 +62,7 @@ class Nvml:
         except ImportError as error:
             raise MissingToolError(
                 "nvidia-ml-py", "is needed to see who else uses the GPU", error,
-                next_step="Install it with pip install 'gen-cuda[gpu]'",
+                next_step=f"Run: {how_to_install('gpu')}",
             ) from error  # fmt: skip
         try:
             self._library.nvmlInit()

@@ -22,6 +22,7 @@ from gen.families.base import Extents, Variant
 from gen.families.plans import Step
 from gen.gpu.cuda import CudaDevice, make_room, refused
 from gen.gpu.device import LEGACY_STREAM, Event, KernelAttributes
+from gen.paths import how_to_install
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.headers import headers_folder
@@ -34,7 +35,7 @@ try:
     import pycuda.compiler as pycuda_compiler
     import pycuda.driver as pycuda
 except (ImportError, OSError) as error:
-    next_step = "Run: pip install 'gen-cuda[pycuda]', with nvcc on the PATH"
+    next_step = f"Run, with nvcc on the PATH: {how_to_install('pycuda')}"
     raise MissingToolError("PyCUDA", "must be installed, beside NVIDIA's driver", error, next_step=next_step) from error
 
 OPTIONS = ("-std=c++17", NO_CONTRACTION)  # of nvcc

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -75,6 +76,7 @@ def _lines(lines: list[str]) -> Iterator[str]:
 _FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "cannot write PCH file")
 _INSTALL_COMPILER = "Install it, for instance with `apt install g++` or `dnf install gcc-c++`."
 _INSTALL_HEADERS = "Install them with `pip install nvidia-cuda-runtime nvidia-cuda-crt`."
+_log = logging.getLogger(__name__)
 
 
 class Gpp:
@@ -87,10 +89,12 @@ class Gpp:
             StoreError: a disk is full, which is no fault of the source.
             CompileError: about `subject`, with what g++ said and where the refused `source` is kept.
         """
+        start = time.monotonic()
         result = subprocess.run(
             [self.path, *arguments], check=False, capture_output=True, text=True, errors="replace",
             env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
+        _log.info("g++ on %s: %.1f s", source, time.monotonic() - start)
         if result.returncode == 0:
             return
         full = next((line for line in result.stderr.splitlines() if any(words in line for words in _FULL)), None)

@@ -203,11 +203,14 @@ def extents_for(
         shape: as `read_shape` takes it.
         more: what a kernel of the literature adds to it.
         runtime_parameters: their values instead, `{"nreps": 20}`; those that the spec does not have change nothing.
+            Without them: as many steps as a launch fuses, else what is usual.
 
     Raises ShapeError for a shape that cannot be read, or that the spec does not take.
     """
     found = largest(variant, limits) if shape is None else _taken(variant, shape)
     added = {name: size + (more or {}).get(name, 0) for name, size in found.items()}
+    for name in variant.family.runtime_parameters(variant.spec):  # a launch that fuses steps is shown at that many
+        added[name] = max(added[name], getattr(variant.config, name, 0))
     return {**added, **known_runtime_parameters(variant.family, variant.spec, runtime_parameters or {})}
 
 
@@ -260,6 +263,7 @@ def sentences(one: Explanation) -> Iterator[str]:
         yield "Some values find no register and are spilled to memory: less unrolling, or a smaller block, avoids that."
 
 
+_HEAVY = 0.02  # of all traffic, which a line must have to be named
 _BOUND = {  # what each part of a prediction means
     MEMORY: "It is bound by memory: what must be moved takes longest, so only moving less would help.",
     L2: "It is bound by the second-level cache: sectors that are asked for again, or in parts, pass there each time.",
@@ -280,7 +284,7 @@ def _global(one: Explanation) -> Iterator[str]:
     for kind in KINDS:
         for access in one.found.of("global", kind):
             share = access.requested_bytes / access.moved_bytes(one.found.model)
-            heavy = access.moved_bytes(one.found.model) > 0.02 * one.found.moved_bytes()
+            heavy = access.moved_bytes(one.found.model) > _HEAVY * one.found.moved_bytes()
             if heavy and share < 0.9:
                 touched, least = access.sectors / access.requests, _least_sectors(access)
                 said = (
@@ -289,7 +293,7 @@ def _global(one: Explanation) -> Iterator[str]:
                     else f"uses {access.requested_bytes / access.requests:.3g} bytes of the {SECTOR} of its sector"
                 )
                 yield (
-                    f"Line {access.line} {_verb(access)} {access.buffer} at {share:.1%}: a warp's request {said}. "
+                    f"{_line(access)} {_verb(access)} {access.buffer} at {share:.1%}: a warp's request {said}. "
                     f"`{access.source}`"
                 )
     moved = one.found.moved_bytes() / one.least_bytes if one.least_bytes else 1.0
@@ -311,21 +315,31 @@ def _least_sectors(access: Access) -> float:
     return max(access.requested_bytes / access.requests / SECTOR, 1.0)
 
 
+def _line(access: Access) -> str:
+    """Where an access stands; of a function that several lines call, which of them did."""
+    called = f", called from line {access.called_from}," if access.called_from != access.line else ""
+    return f"Line {access.line}{called}"
+
+
 def _verb(access: Access) -> str:
     return "reads" if access.kind == "load" else "writes"
 
 
 def _shared(one: Explanation) -> Iterator[str]:
     accesses = one.found.of("shared")
+    wavefronts = sum(access.wavefronts for access in accesses)
     for access in accesses:
-        if access.conflict_degree > 1.05:
+        if access.conflict_degree > 1.05 and access.wavefronts > _HEAVY * wavefronts:
             yield (
-                f"Line {access.line} {_verb(access)} shared memory in "
+                f"{_line(access)} {_verb(access)} shared memory in "
                 f"{access.conflict_degree:.3g} wavefronts where one would do: lanes of a warp address the same of 32 "
                 f"banks, and are served one after the other. `{access.source}`"
             )
-    if accesses and one.found.conflict_degree <= 1.05:
-        yield "Shared memory is free of bank conflicts: the lanes of a warp always meet different banks."
+    if all(access.conflict_degree == 1 for access in accesses):
+        if accesses:
+            yield "Shared memory is free of bank conflicts: the lanes of a warp always meet different banks."
+    elif (added := one.found.conflict_degree - 1) <= 0.05:
+        yield f"Bank conflicts add {added:.2%} to the wavefronts of shared memory, which is too few to matter."
 
 
 def _constant(one: Explanation) -> Iterator[str]:
@@ -333,7 +347,7 @@ def _constant(one: Explanation) -> Iterator[str]:
     for access in accesses:
         if access.conflict_degree > 1.05:
             yield (
-                f"Line {access.line} reads {access.buffer} from constant memory in "
+                f"{_line(access)} reads {access.buffer} from constant memory in "
                 f"{access.conflict_degree:.3g} wavefronts: it gives a warp one address at a time. `{access.source}`"
             )
     if accesses and all(access.conflict_degree <= 1.05 for access in accesses):

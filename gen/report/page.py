@@ -17,6 +17,7 @@ from gen.errors import GenError, MissingToolError
 from gen.families.base import Family
 from gen.families.extents import told_extents
 from gen.families.names import Known, find_variant
+from gen.paths import how_to_install
 
 if TYPE_CHECKING:
     from gen.gpu.timing import Calibration
@@ -162,7 +163,9 @@ def page(
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise MissingToolError("gen report", "needs plotly, which is not here", next_step=_INSTALL) from None
+        raise MissingToolError(
+            "gen report", "needs plotly, which is not here", next_step=f"Run: {how_to_install('report')}"
+        ) from None
     from jinja2 import Environment, StrictUndefined
 
     own = chosen(winners, rows, families, known)
@@ -177,9 +180,6 @@ def page(
         limits=[_html(_limits(calibration, winners)) for calibration in calibrations],
         trials=len(rows),
     )
-
-
-_INSTALL = "pip install 'gen-cuda[report]'"
 
 
 def _html(figure: Any) -> str:

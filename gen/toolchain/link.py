@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gen.errors import CompileError, MissingToolError
+from gen.paths import how_to_install
 from gen.toolchain.compiled import Resources
 from gen.toolchain.headers import find_program
 
@@ -119,7 +120,7 @@ def find_linker() -> Linker:
             continue
     raise MissingToolError(
         "A linker of device code", "must be installed: nvJitLink or nvcc",
-        next_step="Run: pip install 'gen-cuda[link]'",
+        next_step=f"Run: {how_to_install('link')}",
     )  # fmt: skip
 
 

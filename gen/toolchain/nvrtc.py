@@ -5,6 +5,7 @@ Through the driver's bindings, which let other threads run while it compiles. cu
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 import tempfile
@@ -34,6 +35,7 @@ except ImportError as error:
 
 # A product and a sum are rounded apart unless the source says fma, as on the CPU run: NVRTC's default fuses them.
 NO_CONTRACTION = "-fmad=false"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,9 @@ class Nvrtc:
         resources = read_ptxas(log)
         if libraries:
             cubin, resources = self._link(name, cubin, arch, libraries, resources)
-        return Compiled(name, arch, cubin, resources, 1000 * (time.monotonic() - start))
+        took = 1000 * (time.monotonic() - start)
+        _log.info("NVRTC on %s for %s: %.0f ms", name, arch, took)
+        return Compiled(name, arch, cubin, resources, took)
 
     def _arguments(self, arch: str, *, linked: bool) -> list[str]:
         """The compiler's options; code that is linked with libraries is relocatable."""

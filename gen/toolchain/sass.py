@@ -1,4 +1,4 @@
-"""Machine code as instructions, by nvdisasm: `pip install 'gen-cuda[sass]'`, or a CUDA toolkit."""
+"""Machine code as instructions, by nvdisasm, of gen's extra `sass` or a CUDA toolkit."""
 
 from __future__ import annotations
 

@@ -147,6 +147,19 @@ def test_what_is_wasted_is_said_with_its_line() -> None:
     assert any("8 sectors where 4 would do" in sentence for sentence in aos["sentences"])
 
 
+def test_fused_steps_are_explained_at_as_many_steps() -> None:
+    fused = one("stencil_heat_de794a2b_f32__temporal_v1_r12_n1_t12")
+    assert fused["extents"]["steps"] == 12
+    assert fused["bound"] == "instructions"  # the more steps a launch fuses, the less memory has to do with it
+    assert one("stencil_heat_de794a2b_f32__temporal_v1_r12_n1_t12", "--param", "steps=24")["extents"]["steps"] == 24
+
+
+def test_a_few_conflicts_neither_count_nor_are_denied() -> None:
+    said = one("stencil_heat_de794a2b_f32__temporal_v1_r12_n1_t12")["sentences"]
+    assert sum("anks" in sentence or "onflicts" in sentence for sentence in said) == 1
+    assert any("too few to matter" in sentence for sentence in said)
+
+
 def test_a_sector_that_is_hardly_used_is_not_said_to_be_one_too_many() -> None:
     said = one("reduceSmem", "--shape", "2^20")["sentences"]
     assert any("uses 4 bytes of the 32 of its sector" in sentence for sentence in said)

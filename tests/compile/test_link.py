@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from gen.errors import CompileError, MissingToolError, UnlinkedError
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_variant
+from gen.paths import how_to_install
 from gen.proof.verdicts import Verdict
 from gen.toolchain import link as module
 from gen.toolchain import nvrtc
@@ -153,7 +155,7 @@ def test_no_linker_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "JitLinker", Missing)
     monkeypatch.setattr(module, "find_program", lambda _: None)
-    with pytest.raises(MissingToolError, match=r"nvJitLink or nvcc. Run: pip install 'gen-cuda.link.'"):
+    with pytest.raises(MissingToolError, match=rf"nvJitLink or nvcc. Run: {re.escape(how_to_install('link'))}"):
         module.find_linker()
 
 

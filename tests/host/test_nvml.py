@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from gen.errors import MissingToolError
 from gen.gpu import nvml
 from gen.gpu.nvml import Nvml, others_on
+from gen.paths import how_to_install
 
 GONE = 2**22 + 1  # more than Linux numbers processes to
 
@@ -127,5 +129,5 @@ def test_a_missing_library_and_an_unknown_gpu_are_said(monkeypatch: pytest.Monke
     with pytest.raises(MissingToolError, match="NVML does not know the GPU GPU-2"):
         Nvml("GPU-2")
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(MissingToolError, match=r"nvidia-ml-py is needed .*pip install 'gen-cuda\[gpu\]'"):
+    with pytest.raises(MissingToolError, match=rf"nvidia-ml-py is needed .*Run: {re.escape(how_to_install('gpu'))}"):
         Nvml("GPU-1")

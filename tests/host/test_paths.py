@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,16 @@ def test_a_checkout_writes_to_its_out(monkeypatch: pytest.MonkeyPatch, value: st
 
 def test_an_installed_gen_writes_to_the_users_data_folder(installed: Path) -> None:
     assert paths.output_home() == installed / "data" / "gen-cuda"
+
+
+def test_what_is_missing_is_installed_from_where_gen_came_from(installed: Path) -> None:  # noqa: ARG001
+    assert paths.how_to_install("gpu") == "pip install 'gen-cuda[gpu]'"
+    assert paths.how_to_install() == "pip install gen-cuda"
+
+
+def test_a_checkout_installs_its_own_extras() -> None:
+    python, *words = shlex.split(paths.how_to_install("gpu"))
+    assert (python, words[-2:]) == (sys.executable, ["--editable", f"{CHECKOUT}[gpu]"])
 
 
 def test_asking_makes_no_folder(installed: Path) -> None:

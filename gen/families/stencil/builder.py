@@ -25,7 +25,7 @@ def stencil(
     dtype: Any = "f32",
     cval: float = 0.0,
     origin: int | Sequence[int] = 0,
-    word: str = "stencil",
+    word: str = "weights",
 ) -> StencilSpec:
     """The spec of a correlation, as `scipy.ndimage.correlate` has it; `gen.load(spec)` computes it.
 

@@ -16,6 +16,7 @@ from gen.cli.app import app
 from gen.emit.folder import alone
 from gen.families import FAMILIES
 from gen.families.names import find_variant
+from gen.paths import how_to_install
 from tests.host.cli.command import CHECKOUT, run, start
 
 COMMANDS = get_group(app).commands
@@ -166,7 +167,7 @@ def test_ctrl_c_waits_for_no_thread() -> None:
 
 
 def test_a_spec_of_ones_own_is_known_by_its_name_once_it_is_written_down(home: Path) -> None:
-    name = "stencil_stencil_b60c93af_f32"
+    name = "stencil_weights_0482442b_f32"  # it does not stutter
     unknown = run("show", name)
     assert unknown.status == 2
     assert "gen.remember(spec)" in unknown.err
@@ -216,7 +217,7 @@ def test_a_package_that_is_missing_is_named(package: str, command: str) -> None:
     arguments = [sys.executable, "-c", code, command, *(["reduceShfl"] if command == "render" else [])]
     done = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == f"error: The Python package {package} must be installed. Run: pip install gen-cuda\n"
+    assert done.stderr == f"error: The Python package {package} must be installed. Run: {how_to_install()}\n"
 
 
 def test_a_message_goes_to_stderr_without_a_traceback() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +57,24 @@ def test_the_help_names_every_command_and_the_exit_statuses() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_shows_an_example(command: str) -> None:
     shown = run(command, "--help")
-    assert "<bool>" not in shown.out  # flags take no value
+    assert not re.search(r"<(bool|str|list|int)", shown.out)  # types of Python say nothing that a metavar does not
     assert shown.status == 0
     assert f"gen {command}" in shown.out.partition("Examples:")[2]
+
+
+def test_options_that_are_rarely_needed_are_shown_on_demand() -> None:
+    usual, all_of_them = run("tune", "--help").out, run("tune", "--help-all").out
+    assert {*re.findall(r"--[a-z-]+", usual)} < {*re.findall(r"--[a-z-]+", all_of_them)}
+    for rare in ("--regret", "--frozen", "--class", "--alignment", "--prune", "--part"):
+        assert (rare in usual, rare in all_of_them) == (False, True)
+    assert run("tune", "--help").out == usual  # what was shown once is not shown from then on
+
+
+def test_what_is_compiled_is_logged_if_asked(tmp_path: Path) -> None:
+    logged, quiet = (start(*flags, "resources", "reduceShfl", "--out", str(tmp_path / name)).stderr for name, flags in
+                     (("logged", ["-v"]), ("quiet", [])))  # fmt: skip
+    assert re.search(r"^info: NVRTC on reduction_sum_f32__shfl_\w+ for sm_90: \d+ ms$", logged, re.MULTILINE)
+    assert quiet == ""
 
 
 def test_an_algorithm_without_a_config_for_the_catalogue_says_why() -> None:

@@ -157,7 +157,7 @@ def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypat
 def test_every_search_is_offered() -> None:
     from gen.tune.search import SEARCHES
 
-    assert "|".join(SEARCHES) in run("tune", "--help").out
+    assert "|".join(SEARCHES) in run("tune", "--help-all").out
 
 
 def test_a_count_comes_with_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:

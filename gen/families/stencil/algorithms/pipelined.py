@@ -130,14 +130,9 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
         self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         """All warps take as many turns as there are rows, and those that fill and empty the pipeline."""
-        work, cells = work_of(spec, limits), cells_of_lane(spec, config)
         planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
-        strips, blocks = planned.strips.at(sizes), planned.count.at(sizes) * images_of(spec).at(sizes)
-        rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (work.mirrored.high - 1)
-        turns = -(-rows // config.rows) + config.warps - 1
-        terms = work.terms * cells * work.slots
-        shuffled = SHUFFLE * 2 * work.mirrored.side * work.words
-        a_row = config.levels * (terms + shuffled + cells * work.converted) + 2 * LOAD * config.vectors
+        blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
+        turns, a_row = _turns(spec, config, extents, limits), _issued_for_a_row(spec, config, limits)
         clocks = turns * (config.rows * a_row * ONE_WARP_CLOCKS + _BARRIER_CLOCKS)
         return demand_of_steps(
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=config.threads_per_block,
@@ -162,6 +157,26 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
     def bytes_in_flight(self, spec: StencilSpec, config: PipelinedConfig) -> int:
         """The rows that are on their way to shared memory, of the first warp alone: a thread's share of them."""
         return VECTOR_BYTES * config.vectors * ROWS_AHEAD // config.warps
+
+    @override
+    def arithmetic(self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits) -> float:
+        """The terms of the rows of all turns, by the levels of one warp."""
+        return _issued_for_a_row(spec, config, limits) * _turns(spec, config, extents, limits) * config.rows
+
+
+def _turns(spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits) -> int:
+    """How often a block goes from one barrier to the next, filling and emptying the pipeline too."""
+    strips = Blocks.of(spec, config).strips.at({**extents, **limits.sizes()})
+    rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
+    return -(-rows // config.rows) + config.warps - 1
+
+
+def _issued_for_a_row(spec: StencilSpec, config: PipelinedConfig, limits: Limits) -> float:
+    """The instructions of a lane for a row, of all levels of its warp."""
+    work, cells = work_of(spec, limits), cells_of_lane(spec, config)
+    shuffled = SHUFFLE * 2 * work.mirrored.side * work.words
+    a_level = work.terms * cells * work.slots + shuffled + cells * work.converted
+    return float(config.levels * a_level + 2 * LOAD * config.vectors)
 
 
 def registers(spec: StencilSpec, config: PipelinedConfig) -> int:

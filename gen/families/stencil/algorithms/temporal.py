@@ -142,8 +142,8 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         """A warp takes its time for each row; where many share a multiprocessor, that issues their terms."""
         work = work_of(spec, limits)
         planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
-        strips, blocks = planned.strips.at(sizes), planned.count.at(sizes) * images_of(spec).at(sizes)
-        rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (work.mirrored.high - 1)
+        blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
+        rows = _rows_of_warp(spec, config, extents, limits)
         terms = work.terms * config.steps * cells_of_lane(spec, config) * work.words
         shuffled = 2 * work.mirrored.side * config.steps * work.words
         clocks = rows * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
@@ -151,7 +151,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=WARP,
             bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD,
             rounds=_ROUNDS + rounds_of(clocks / limits.clock_hz),
-            instructions=_ISSUED_FOR_A_TERM * terms * work.slots**0.5 * rows, written=terms * work.mirrored.high,
+            instructions=_issued_for_a_row(spec, config, limits) * rows, written=terms * work.mirrored.high,
             registers=min(registers(spec, config), most_registers(config)),
         )  # fmt: skip
 
@@ -170,6 +170,24 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     def bytes_in_flight(self, spec: StencilSpec, config: TemporalConfig) -> int:
         """The rows that are on their way to shared memory."""
         return VECTOR_BYTES * config.vectors * ROWS_AHEAD
+
+    @override
+    def arithmetic(self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> float:
+        """The terms of all rows and fused steps."""
+        return _issued_for_a_row(spec, config, limits) * _rows_of_warp(spec, config, extents, limits)
+
+
+def _rows_of_warp(spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> int:
+    """How many rows a warp passes through, those that its steps use up too."""
+    strips = Blocks.of(spec, config).strips.at({**extents, **limits.sizes()})
+    return -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
+
+
+def _issued_for_a_row(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
+    """The instructions of a lane for a row, by their terms: shuffles and addresses are counted with these."""
+    work = work_of(spec, limits)
+    terms = work.terms * config.steps * cells_of_lane(spec, config) * work.words
+    return float(_ISSUED_FOR_A_TERM * terms * work.slots**0.5)
 
 
 @dataclass(frozen=True)
