@@ -170,6 +170,8 @@ def _plan(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _show_family(family: dict[str, Any]) -> None:
+    from gen.families.config import word_of
+
     output.text(f"{family['name']}: {family['summary']}", "bold")
     for spec in family["specs"]:
         output.text(f"spec {spec['name']}: {spec['summary']}", indent=2)
@@ -183,8 +185,8 @@ def _show_family(family: dict[str, Any]) -> None:
             (
                 parameter["name"],
                 parameter["label"],
-                " ".join(_word(value) for value in parameter["values"]),
-                _word(parameter["base"]),
+                " ".join(word_of(value) for value in parameter["values"]),
+                word_of(parameter["base"]),
                 parameter["help"],
             )
             for parameter in algorithm["parameters"]
@@ -194,7 +196,3 @@ def _show_family(family: dict[str, Any]) -> None:
         output.text()
         named = [(one["name"], one["variant"]) for one in family["named_variants"]]
         output.table(("kernel of the literature", "variant"), named, indent=2)
-
-
-def _word(value: object) -> str:
-    return "default" if value == "" else str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,8 +17,9 @@ import numpy as np
 
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
-from gen.families.config import Config
+from gen.families.config import Config, word_of
 from gen.families.estimates import Demand
+from gen.families.html import shown
 from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared
 
 __all__ = [
@@ -447,7 +448,7 @@ class Family(ABC, Generic[S]):
         return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Variant:
     """One kernel, one file, one name. Made by `gen.families.names.variant`, which refuses what is illegal."""
 
@@ -471,6 +472,19 @@ class Variant:
     def plan(self) -> Plan:
         """Every launch of one call."""
         return plan_of(self.algorithm, self.spec, self.config)
+
+    def __repr__(self) -> str:
+        return f"<gen variant {self.name}>"
+
+    def _repr_html_(self) -> str:
+        return shown(self.name, self.described)
+
+    @property
+    def described(self) -> tuple[tuple[str, str], ...]:
+        """What it computes and how, in words, with the value of each tuning parameter."""
+        values = ((name, word_of(value)) for name, value in self.config.values().items())
+        how = self.algorithm.description(self.config)
+        return (("computes", self.spec.summary), ("algorithm", f"{self.algorithm.name}: {how}"), *values)
 
     def edge_cases(self) -> Iterator[Extents]:
         """Its algorithm's edge cases, measured."""

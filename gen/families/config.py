@@ -77,6 +77,12 @@ def plain(value: Value) -> int | bool | str:
     return str(value.value) if isinstance(value, Enum) else value
 
 
+def word_of(value: object) -> str:
+    """The value for people: `default` for a cache operator that is not chosen, `true` for a flag."""
+    shown = value.value if isinstance(value, Enum) else value
+    return "default" if shown == "" else str(shown).lower() if isinstance(shown, bool) else str(shown)
+
+
 def tunable(label: str, values: tuple[Value, ...], *, base: Value, off: Any = _REQUIRED, help: str) -> Any:
     """A field of a Config: one tuning parameter."""
     metadata = {"label": label, "values": values, "off": None if off is _REQUIRED else off, "help": help}

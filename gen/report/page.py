@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gen.emit.render import render
 from gen.errors import GenError, MissingToolError
 from gen.families.base import Family
+from gen.families.config import word_of
 from gen.families.extents import told_extents
 from gen.families.names import Known, find_variant
 from gen.paths import how_to_install
@@ -68,8 +69,7 @@ class SearchSpace:
     @property
     def title(self) -> str:
         """For instance `transpose_10_b32, rows 8192, cols 8192, on NVIDIA H200`."""
-        sizes = ", ".join(f"{name} {extent}" for name, extent in told_extents(self.extents, pitches=False).items())
-        return f"{self.spec}, {sizes}, on {self.device}"
+        return f"{self.spec}, {sizes_in_words(self.extents)}, on {self.device}"
 
     @property
     def right(self) -> tuple[Row, ...]:
@@ -97,6 +97,11 @@ class SearchSpace:
                 yield status, number, reason
             if len(said) > MOST_REASONS:
                 yield status, count - sum(n for _, n in said.most_common(MOST_REASONS)), "for other reasons"
+
+
+def sizes_in_words(extents: Mapping[str, int]) -> str:
+    """For instance `rows 8192, cols 8192`."""
+    return ", ".join(f"{name} {extent}" for name, extent in told_extents(extents, pitches=False).items())
 
 
 def _time(row: Row) -> float:
@@ -179,6 +184,7 @@ def page(
         spaces=[(space, _plots(space), tuple(space.reasons())) for space in spaces],
         limits=[_html(_limits(calibration, winners)) for calibration in calibrations],
         trials=len(rows),
+        sizes_in_words=sizes_in_words,
     )
 
 
@@ -259,7 +265,7 @@ def _marginal(rows: Sequence[Row], name: str, values: Sequence[object]) -> Any:
     for value in values:
         own = [row for row in rows if row.config.get(name) == value]
         figure.add_box(
-            y=[row.median_us for row in own], text=[row.variant.partition("__")[2] for row in own], name=str(value),
+            y=[row.median_us for row in own], text=[row.variant.partition("__")[2] for row in own], name=word_of(value),
             marker={"color": BLUE}, boxpoints="all",
         )  # fmt: skip
     figure.update_yaxes(type="log")
@@ -281,7 +287,7 @@ def _spread(rows: Sequence[Row], name: str, values: Sequence[object]) -> float:
 def _heat_map(rows: Sequence[Row], across: str, up: str, parameters: Mapping[str, Sequence[object]]) -> Any:
     figure = _figure(f"The best us by {across} and {up}", across, up)
     figure.add_heatmap(
-        x=[str(value) for value in parameters[across]], y=[str(value) for value in parameters[up]],
+        x=[word_of(value) for value in parameters[across]], y=[word_of(value) for value in parameters[up]],
         z=[[_best(rows, {across: x, up: y}) for x in parameters[across]] for y in parameters[up]],
         colorscale="Blues", reversescale=True, texttemplate="%{z:.1f}",
     )  # fmt: skip

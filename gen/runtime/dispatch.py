@@ -14,6 +14,7 @@ from gen.emit.render import render
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
 from gen.families.estimates import estimated_us
+from gen.families.html import shown
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.folder import SPECS_FILE, read_specs
@@ -44,6 +45,15 @@ class Choice:
     variant: Variant
     why: str
     tuned: bool
+
+    def _repr_html_(self) -> str:
+        return shown(self.variant.name, self.told, source=render(self.variant))
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """The choice in words: why, whether it was measured, and what the variant does."""
+        measured = "yes" if self.tuned else "no"
+        return (("why", self.why), ("measured to be the fastest", measured), *self.variant.described)
 
 
 @dataclass(frozen=True)

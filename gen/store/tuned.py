@@ -16,12 +16,22 @@ from typing import Any
 
 from gen.emit.folder import write_if_changed
 from gen.errors import StoreError
+from gen.families.html import shown
 from gen.families.regions import WHOLE, Region
 from gen.paths import cache_home, shipped_winners
 
 FILE = "tuned.json"
 SCHEMA = 1
 _KEYS = ("device", "spec", "shape", "variant")
+_MEANINGS = {  # of evidence whose name in the file does not say it
+    "median_us": "median, us", "interval_us": "95 % interval of the median, us",
+    "noise": "spread of the samples over the median", "hot_us": "in a graph of many launches, us",
+    "settled": "settled that none is faster", "sm_mhz": "clock at the start and the end, MHz",
+    "throttled": "throttled by", "beside": "others on the GPU", "of_limit": "of the limit", "floor_us": "the limit, us",
+    "limit": "limited by the bandwidth of a", "gb_per_s": "GB/s", "over_base": "time over that of base",
+    "extents": "measured at", "protocol": "caches", "registers": "registers a thread", "text": "digest of its text",
+    "template": "digest of its template", "algorithms": "algorithms that there were", "trials": "trials by outcome",
+}  # fmt: skip
 _WITHIN = "within"
 
 
@@ -42,9 +52,25 @@ class Winner:
         return ", ".join(part for part in (self.shape, self.region.words) if part)
 
     @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """The evidence for people: what each figure is, and its value in words."""
+        return tuple((_MEANINGS.get(name, name), _in_words(value)) for name, value in self.evidence.items())
+
+    def _repr_html_(self) -> str:
+        return shown(self.variant, (("for", f"{self.spec}, {self.words}"), ("on", self.device), *self.told))
+
+    @property
     def key(self) -> tuple[str, str, str, Region]:
         """Spec, shape class, device and region: there is one winner for each."""
         return self.spec, self.shape, self.device, self.region
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "not measured" if value is None else "yes" if value is True else "no" if value is False else str(value)
 
 
 def all_winners(home: Path) -> tuple[Winner, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from gen.dtypes import B8, B16, B32, B64, B128, F32, F64, DType
 from gen.errors import SpecError
 from gen.families.base import Operand
+from gen.families.html import ShownSpec
 
 MAX_OFFSET, MAX_FIELDS = 1024, 16
 TILE_EXTENTS = (16, 32)
@@ -16,7 +17,7 @@ BITS = (B8, B16, B32, B64, B128)
 
 
 @dataclass(frozen=True)
-class OffsetSpec:
+class OffsetSpec(ShownSpec):
     """The sum of two arrays, rolled: warps read, or write, `offset` elements after their own place.
 
     Attributes:
@@ -61,7 +62,7 @@ class OffsetSpec:
 
 
 @dataclass(frozen=True)
-class RecordSpec:
+class RecordSpec(ShownSpec):
     """Records whose fields are raised: f-th by 10 (f + 1).
 
     Attributes:
@@ -105,7 +106,7 @@ class RecordSpec:
 
 
 @dataclass(frozen=True)
-class TileSpec:
+class TileSpec(ShownSpec):
     """Tiles that pass through shared memory, filled along its rows or columns, read along its rows or columns.
 
     Where both are the same a tile comes out as it was, else transposed.

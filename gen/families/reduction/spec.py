@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 from gen.dtypes import BOOL, DTYPES, F32, DType, find_dtype, python_int, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
+from gen.families.html import ShownSpec
 from gen.families.reduction.operators import OPERATORS, SEVERAL, Operator, Rounds, find_operators
 
 MOST_AXIS = 63  # NumPy's arrays have at most 64 axes
@@ -22,7 +23,7 @@ _AXES = re.compile(r"axis((?:m?[0-9]+)(?:x(?:m?[0-9]+))*)")
 
 
 @dataclass(frozen=True)
-class ReductionSpec:
+class ReductionSpec(ShownSpec):
     """One or several statistics of the elements along some axes; `gen.reduction` makes one from NumPy's words.
 
     Attributes:

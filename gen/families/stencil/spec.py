@@ -17,6 +17,7 @@ import numpy as np
 from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16, DType, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
+from gen.families.html import ShownSpec
 
 Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 """What lies outside along one axis, in SciPy's words: `constant` cval, `nearest` aaaa|abcd, `reflect` dcba|abcd,
@@ -41,7 +42,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,23}")
 
 
 @dataclass(frozen=True)
-class StencilSpec:
+class StencilSpec(ShownSpec):
     """A correlation: each cell is the weighted sum of its neighbours, as `scipy.ndimage.correlate` has it.
 
     Terms are added in the row-major order of the weights, by fused multiply-add, from 0: a cell's value depends on

@@ -16,6 +16,7 @@ import numpy as np
 from gen.dtypes import BF16, F16, F32, F64, DType, find_dtype, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
+from gen.families.html import ShownSpec
 from gen.families.stencil.spec import AXES, Boundary, Outside, boundaries_of, ends_of, listed, outside_in_words
 from gen.families.system.terms import (
     RESERVED,
@@ -44,7 +45,7 @@ _SUM = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 @dataclass(frozen=True)
-class SystemSpec:
+class SystemSpec(ShownSpec):
     """Fields that change together: what each becomes is an expression over the cells of the step before.
 
     Expressions are computed in the order in which they are written, every product that is added by a fused

@@ -14,6 +14,7 @@ from gen.dtypes import B32, DTYPES, DType, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Extents, Named, Operand
 from gen.families.expr import ONE, Expr, size
+from gen.families.html import ShownSpec
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
 
@@ -31,7 +32,7 @@ _REPETITIONS = 9  # more than one, in a loop
 
 
 @dataclass(frozen=True)
-class MoveSpec:
+class MoveSpec(ShownSpec):
     """A matrix of rows x cols elements, moved `nreps` times over, of which 0 are one.
 
     Attributes:

@@ -13,6 +13,7 @@ import numpy as np
 from gen.dtypes import B32, BF16, DTYPES, DType, check_one_meaning, find_dtype, numpy_dtype, python_int, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
+from gen.families.html import ShownSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
 
 MAX_AXES = 8
@@ -22,7 +23,7 @@ _WORDS = {**DTYPES, **NUMBERS, "bfloat16": BF16}
 
 
 @dataclass(frozen=True)
-class TransposeSpec:
+class TransposeSpec(ShownSpec):
     """A permutation of axes: axis i of the result is axis `axes[i]` of the input, as `numpy.transpose` has it.
 
     Attributes:
