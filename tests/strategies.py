@@ -212,12 +212,13 @@ def terms(draw: st.DrawFn, fields: tuple[Field, ...], depth: int = 3) -> Term:
 
 @st.composite
 def systems(draw: st.DrawFn) -> SystemSpec:
-    """Systems of one to three axes and one to three fields, of any boundaries."""
+    """Systems of one to three axes and one to three fields, of any boundaries; some take what others were."""
     made = fields("u v m", ndim=draw(st.integers(1, 3)))
     changed = made[: draw(st.integers(1, 3))]
+    updates = st.one_of(terms(made), st.sampled_from(changed))
     ends = st.sampled_from(BOUNDARIES)
     return system(
-        {field: draw(terms(made)) for field in changed},
+        {field: draw(updates) for field in changed},
         boundary=[draw(st.one_of(ends, st.tuples(ends, ends))) for _ in range(made[0].ndim)],
         dtype=draw(st.sampled_from(SYSTEM_DTYPES)),
         cval=draw(st.sampled_from((0.0, -1.5, 3.0))),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +17,17 @@ from gen.dtypes import F32, F64
 from gen.errors import ArgumentError, SpecError
 from gen.export.program import program_of, targets_of
 from gen.families import FAMILIES
-from gen.families.base import Array
+from gen.families.base import Array, Plan
 from gen.families.names import find_family, variant
+from gen.families.plans import steps
 from gen.families.system import SystemSpec
 from gen.families.system.naive import NaiveConfig, text_of_system
 from gen.families.system.terms import Field, Joined, Negated, Number, Sum, Term, fused, text_of, walk
 from gen.proof.cases import Case, Content
-from gen.proof.host import HostRunner
+from gen.proof.host import HostKernel, HostRunner
 from gen.proof.oracle import gamma
 from gen.proof.prover import prove
+from gen.proof.trace import traffic
 from tests.strategies import not_simplest, systems
 
 FAMILY = find_family(FAMILIES, "system")
@@ -196,6 +200,83 @@ def test_a_wave_is_that_of_plain_numpy() -> None:
     np.testing.assert_allclose(got_u, u, rtol=0, atol=1e-13)
     np.testing.assert_allclose(got_v, v, rtol=0, atol=1e-13)
     assert (got_v != got_u).all()
+
+
+KNOWN: dict[Any, int] = {}
+
+
+def value(field: str, read: tuple[object, ...]) -> int:
+    """A number for what a field becomes of such values."""
+    return KNOWN.setdefault((field, read), len(KNOWN))
+
+
+def values_after(plan: Plan, spec: SystemSpec, count: int) -> dict[str, object]:
+    """What the outputs hold after the launches of so many steps, each value as a number that stands for it."""
+    held: dict[Any, object] = {name: name for name in spec.fields}
+    for step in steps(plan, {**dict.fromkeys(spec.axes, 5), "steps": count}):
+        names = [argument for argument in step.arguments if isinstance(argument, str)]
+        written = names[1:] if step.entry else names[len(spec.fields) :]
+        assert not set(written) & {*spec.fields, *names[: -len(written)]}
+        if step.entry:
+            held[names[1]] = held[names[0]]
+        else:
+            read = tuple(held.get(name) for name in names[: len(spec.fields)])
+            held |= {name: value(field, read) for name, field in zip(written, spec.computed, strict=True)}
+    return {name: held.get(f"{name}_out") for name in spec.updated}
+
+
+def values_of(spec: SystemSpec, count: int) -> dict[str, object]:
+    """The same by the rules of the fields themselves."""
+    held: dict[str, object] = {name: name for name in spec.fields}
+    for _ in range(count):
+        read = tuple(held[name] for name in spec.fields)
+        held |= {
+            name: held[term.name] if name not in spec.computed and isinstance(term, Field) else value(name, read)
+            for name, term in spec.updates
+        }
+    return {name: held[name] for name in spec.updated}
+
+
+A, B, C = gen.fields("a b c")
+HISTORIES = {
+    "one": gen.system({U: U.laplace()}),
+    "two": gen.system({U: 2 * U - V + M, V: U}),
+    "others first": gen.system({V: U, C: V, U: 2 * U - V + C, M: A, A: A + M}),
+    "long and short": gen.system({U: U + C, V: U, A: V, M: A, B: B + U, C: B}),
+    "circles": gen.system({U: V, V: U, A: A, B: A, C: A, M: C}),
+}
+
+
+@pytest.mark.parametrize("spec", HISTORIES.values(), ids=HISTORIES)
+def test_arrays_that_change_places_hold_what_copies_would_after_any_number_of_steps(spec: SystemSpec) -> None:
+    plan = FAMILY.algorithms["naive"].plan(spec, NaiveConfig())
+    for count in range(26):
+        assert values_after(plan, spec, count) == values_of(spec, count), count
+
+
+def test_each_exchange_of_arrays_is_needed() -> None:
+    spec = HISTORIES["two"]
+    plan = FAMILY.algorithms["naive"].plan(spec, NaiveConfig())
+    for place, launch in enumerate(plan.launches):
+        for number in range(len(launch.swap)):
+            fewer = replace(launch, swap=launch.swap[:number] + launch.swap[number + 1 :])
+            broken = replace(plan, launches=(*plan.launches[:place], fewer, *plan.launches[place + 1 :]))
+            with suppress(AssertionError):  # a launch would write what it reads
+                assert any(values_after(broken, spec, count) != values_of(spec, count) for count in range(9)), launch
+                continue
+            assert broken.scratch == plan.scratch
+
+
+def test_a_field_that_takes_what_another_was_moves_no_bytes(host_runner: HostRunner) -> None:
+    """A wave in 16 bytes a cell: `u`, `v` and `m` are read, `u` is written; one spare array suffices."""
+    wave = FAMILY.catalogue[0]
+    made = variant(FAMILY, wave, "naive", NaiveConfig())
+    (kernel,) = host_runner.load([made])
+    assert isinstance(kernel, HostKernel)
+    found = traffic(kernel, host_runner.limits, {"rows": 64, "cols": 64, "steps": 30})
+    assert found.launches == 30
+    assert sum(access.requested_bytes for access in found.of("global", "store")) == 30 * 4 * 64 * 64
+    assert [scratch.name for scratch in made.plan.scratch] == ["u_spare"]
 
 
 WRONG: list[tuple[Callable[[], Any], str]] = [

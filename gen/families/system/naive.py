@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import mul
 
 from typing_extensions import override
@@ -121,8 +121,9 @@ def text_of_system(spec: SystemSpec) -> Text:
         name = functions[one.taps].name
         readings[one] = Reading(_free(f"{name}_{one.field}", taken), f"{name}(near_{one.field})")
     names = {one: reading.name for one, reading in readings.items()}
-    updates = tuple(_update(spec, field, term, names) for field, term in spec.updates)
-    own = {part.name for _, term in spec.updates for part in _walk_fields(term)}
+    computed = [(field, term) for field, term in spec.updates if field in spec.computed]
+    updates = tuple(_update(spec, field, term, names) for field, term in computed)
+    own = {part.name for _, term in computed for part in _walk_fields(term)}
     near = tuple(dict.fromkeys(one.field for one in spec.sums))
     return Text(
         tuple(functions.values()),
@@ -243,7 +244,7 @@ class Naive(Algorithm[SystemSpec, NaiveConfig]):
             "outsides": tuple(one.replace("frozen", "nearest") for one in boundaries),
             "reach": Sides(before, after),
             "fields": spec.fields,
-            "updated": spec.updated,
+            "computed": spec.computed,
             "text": text_of_system(spec),
             "copy_threads": COPY_THREADS,
         }
@@ -255,11 +256,11 @@ class Naive(Algorithm[SystemSpec, NaiveConfig]):
         if spec.ndim > 1:
             numbers += ((U32, tiles.across),)
 
-        def sweep(sources: Sequence[str], targets: Sequence[str]) -> Launch:
+        def sweep(targets: Sequence[str]) -> Launch:
             return Launch(
                 grid=(tiles.count, ONE, ONE),
                 block=(config.block_x, config.block_y, 1),
-                arguments=(*sources, *spec.coefficients, *targets, *numbers),
+                arguments=(*spec.fields, *targets, *numbers),
                 across=tiles.across,
             )
 
@@ -270,27 +271,100 @@ class Naive(Algorithm[SystemSpec, NaiveConfig]):
         return len(spec.fields) * spec.dtype.size
 
 
-def stepping(spec: SystemSpec, sweep: Callable[[Sequence[str], Sequence[str]], Launch]) -> Plan:
-    """The plan of a call of `steps` time steps, a launch each; its arguments name what it reads and what it writes.
+def stepping(spec: SystemSpec, sweep: Callable[[Sequence[str]], Launch]) -> Plan:
+    """The plan of a call of `steps` time steps, a launch each, which `sweep` makes of the arrays that it writes.
 
-    The inputs are read once; spare arrays and the outputs then change places so that the last launch writes the
-    outputs. A call of no time step copies the fields.
+    A launch reads the fields by their names and writes the computed ones to arrays that it does not read. Then arrays
+    change places: the array that was written is the field now, the one that the field lay in is what follows in its
+    history, and so on; that of the last is free to be written. Inputs are only read, so they leave in the first steps.
+    Which array the first step writes follows from the number of steps, so that the last ones write the outputs. A call
+    of fewer steps than a history is long copies what is left of its inputs.
     """
     steps = size(STEPS)
-    sources, targets = spec.updated, tuple(f"{name}_out" for name in spec.updated)
-    spares = tuple(f"{name}_spare" for name in spec.updated)
-    odd, some = steps % 2, steps.at_most(1)
-    first = [
-        swap for one, out, spare in zip(sources, targets, spares, strict=True) for swap in ((one, out), (out, spare))
-    ]
+    longest = max(map(len, spec.histories))
+    rings = [_Ring(history, longest + 1) for history in spec.histories]
     planned = [
-        replace(sweep(sources, targets), times=odd, swap=tuple(first)),
-        replace(sweep(sources, spares), times=some * (ONE - odd), swap=tuple(zip(sources, spares, strict=True))),
-        replace(sweep(sources, targets), times=steps.at_least(1) - 1, swap=tuple(zip(sources, targets, strict=True))),
-        *(replace(_copy(spec, *names), times=ONE - some) for names in zip(sources, targets, strict=True)),
+        replace(_copy(spec, source, f"{name}_out"), times=_equals(steps, count))
+        for count in range(longest)
+        for ring in rings
+        for source, name in zip(ring.history, ring.history[count:], strict=False)
     ]
-    needed = _cells(spec) * spec.dtype.size * (steps.at_least(1).at_most(2) - 1)
-    return Plan(tuple(planned), tuple(Scratch(spare, needed) for spare in spares))
+
+    def stepped(targets: Sequence[str], times: Expr, swaps: Callable[[_Ring], Sequence[tuple[str, str]]]) -> Launch:
+        return replace(sweep(targets), times=times, swap=tuple(swap for ring in rings for swap in swaps(ring)))
+
+    for rest in (*range(1, longest + 1), 0):
+        written = [ring.slots[(rest - 1) % ring.count] for ring in rings]
+        rests = steps % (longest + 1)
+        times = rests // longest if rest == longest else _equals(rests, rest)
+        times = times if rest else steps.at_most(1) * times
+        planned.append(stepped(written, times, partial(_Ring.after_first, rest=rest)))
+    targets = [ring.history[0] + "_out" for ring in rings]
+    for step in range(2, longest + 2):
+        times = _exceeds(steps, step - 1) if step <= longest else steps.at_least(longest) - longest
+        planned.append(stepped(targets, times, partial(_Ring.after, step=step)))
+    scratch = [
+        Scratch(spare, _cells(spec) * spec.dtype.size * _exceeds(steps, len(ring.history) + place))
+        for ring in rings
+        for place, spare in enumerate(ring.spares)
+    ]
+    return Plan(tuple(planned), tuple(scratch))
+
+
+def _exceeds(one: Expr, number: int) -> Expr:
+    """1 where it is larger, else 0."""
+    return one.at_least(number).at_most(number + 1) - number if number else one.at_most(1)
+
+
+def _equals(one: Expr, number: int) -> Expr:
+    """1 where it is this number, else 0."""
+    return ONE - (one.at_least(number) - one.at_most(number) if number else one).at_most(1)
+
+
+@dataclass(frozen=True)
+class _Ring:
+    """The arrays of a history, which take turns: `count` are written, so that none is while a step still reads it.
+
+    Step t of n writes slot (n - t) % count, so the last steps write the outputs, newest first.
+    """
+
+    history: tuple[str, ...]
+    count: int
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """The slots that are scratch memory."""
+        words = ("spare", *(f"spare{number}" for number in range(2, self.count)))
+        return tuple(f"{self.history[0]}_{word}" for word in words[: self.count - len(self.history)])
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """All that are written."""
+        return (*(f"{name}_out" for name in self.history), *self.spares)
+
+    def after_first(self, rest: int) -> list[tuple[str, str]]:
+        """The exchanges after the first of n steps, where n % count is `rest`.
+
+        Then the history's names stand for what its fields are, the first output's name for the slot that is written
+        next, the others for those that follow, and the last for the input that has left.
+        """
+        names = [*self.history, *self.slots]
+        turns = [self.slots[(rest - turn) % self.count] for turn in range(1, self.count + 1)]
+        wanted = [turns[0], *self.history[:-1], *turns[1:], self.history[-1]]
+        now, swaps = list(names), []
+        for place, array in enumerate(wanted):
+            other = now.index(array)
+            if other != place:
+                now[place], now[other] = now[other], now[place]
+                swaps.append((names[place], names[other]))
+        return swaps
+
+    def after(self, step: int) -> list[tuple[str, str]]:
+        """The exchanges after a later step: each array goes one place on, as long as inputs leave among all names."""
+        target, *queue = self.slots
+        if step > len(self.history):
+            queue = queue[: self.count - len(self.history) - 1]
+        return [(target, name) for name in (*self.history, *reversed(queue))]
 
 
 def extents_of(spec: SystemSpec, shape: Sequence[int], steps: int) -> Extents:
@@ -299,7 +373,7 @@ def extents_of(spec: SystemSpec, shape: Sequence[int], steps: int) -> Extents:
 
 
 def _copy(spec: SystemSpec, source: str, target: str) -> Launch:
-    """A launch of a call of no time step."""
+    """A launch that copies a field."""
     cells = _cells(spec)
     return Launch(
         grid=(cells.ceil_div(COPY_THREADS), ONE, ONE),

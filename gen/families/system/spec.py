@@ -178,6 +178,32 @@ class SystemSpec(ShownSpec):
         )
         return before, after
 
+    @cached_property
+    def histories(self) -> tuple[tuple[str, ...], ...]:
+        """Each field that is computed, with those that only take what it was: `v` becomes `u`, `w` becomes `v`.
+
+        What such a field takes is in memory already, so launches exchange arrays in place of copying. A field has one
+        that follows it so at most; what else takes its values is computed, and so are fields that go in a circle.
+        """
+        taken: dict[str, str] = {}  # by the field that is taken
+        for name, term in self.updates:
+            if isinstance(term, Field) and term.name in self.updated and term.name != name:
+                taken.setdefault(term.name, name)
+        found = []
+        for name in self.updated:
+            if name not in taken.values():
+                history = [name]
+                while history[-1] in taken:
+                    history.append(taken[history[-1]])
+                found.append(tuple(history))
+        followed = {name for history in found for name in history}
+        return (*found, *((name,) for name in self.updated if name not in followed))
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The fields that a kernel computes: the first of each history."""
+        return tuple(history[0] for history in self.histories)
+
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The fields before, then those that change after; all have one shape, and follow without gaps."""
