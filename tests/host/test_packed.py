@@ -20,6 +20,7 @@ from gen.families.transpose.algorithms.packed import (
     FILLED_UNITS,
     Packed,
     PackedConfig,
+    Reads,
     base_config,
     boxes_of,
 )
@@ -131,7 +132,8 @@ def test_boxes_of_every_kind_equal_numpy(host_runner: HostRunner) -> None:
     )  # fmt: skip
     gaps = cycle(((0, 0), (1, 0), (0, 3), (5, 2)))
     covers = pairwise(tuple(search_space(PACKED, TransposeSpec((2, 1, 0), B8))))
-    chosen = list(zip(covers, forms, cycle(ELEMENTS), strict=False))
+    words, singly = ([one for one in covers if ("_rwords" in one.tag) == by_words] for by_words in (True, False))
+    chosen = [*zip(singly, forms, cycle(ELEMENTS), strict=False), *zip(words, forms, cycle((B8, B16)), strict=False)]
     specs = [TransposeSpec(axes, dtype) for _, (axes, _), dtype in chosen]
     made = [variant(FAMILY, spec, PACKED, one) for spec, (one, _, _) in zip(specs, chosen, strict=True)]
     kernels = host_runner.load(made)
@@ -168,6 +170,13 @@ def test_packed_says_what_it_cannot_compute(spec: TransposeSpec, says: str) -> N
     reason = illegal(PACKED, spec, PackedConfig())
     assert reason is not None
     assert says in reason
+    whole = illegal(PACKED, TransposeSpec(), PackedConfig(reads=Reads.WORDS))
+    assert whole == "its elements of 4 bytes are whole words, and are read as these"
+    bytes_of = TransposeSpec((2, 1, 0), B8)
+    gaps = PACKED.unsupported_extents(
+        bytes_of, PackedConfig(axes=3, reads=Reads.WORDS), problem(bytes_of, (9, 8, 7), in_gap=3), Limits.of("sm_90")
+    )
+    assert gaps == "rows of 7 elements have gaps between them, which its words may not reach into"
     less = illegal(PACKED, TransposeSpec(), PackedConfig(unroll=4))
     assert less == "its blocks move 1024 units, and a box may have 2048"
 

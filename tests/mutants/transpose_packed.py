@@ -9,6 +9,7 @@ PACKED = "transpose/packed.cu.jinja"
 
 ON_BYTES = "transpose_0321_b8__packed_a4_tpb512_u4"
 ON_HALVES = "transpose_210_b16__packed_a3_tpb512_u4_i32"
+BY_WORDS = "transpose_0321_b8__packed_a4_tpb512_u4_rwords"
 ON_ELEMENTS = "transpose_0321_b32__packed_a4_tpb512_u4_i32"
 
 MUTANTS = (
@@ -41,12 +42,28 @@ MUTANTS = (
            " && in_run + kElements <= written.length", "", (OUTSIDE_WRITE, RACE, WRONG, UNINITIALISED),
            at="whole word"),
     Mutant("boxes: words are written between words", ON_BYTES, PACKED, "early_of(place)", "0", MISALIGNED, at="early"),
-    Mutant("boxes: words of elements that another box writes", ON_BYTES, PACKED, "(left_out[first + e] & last) != 0",
-           "false", RACE, at="word of two boxes"),
-    Mutant("boxes: elements that another box writes", ON_BYTES, PACKED, "(left_out[first + e] & last) == 0", "true",
-           RACE, at="element of two boxes"),
+    Mutant("boxes: words of elements that another box writes", ON_BYTES, PACKED, "last == 0 ? 0", "true ? 0", RACE,
+           at="of two boxes"),
+    Mutant("boxes: elements that another box writes", ON_BYTES, PACKED,
+           " && static_cast<{{ element }}>(others >> (8 * kSize * e)) == 0", "", RACE, at="element of two boxes"),
+    Mutant("boxes: a word of the tile behind the last", ON_BYTES, PACKED, "min(unit + 1, (elements - 1) / kElements)",
+           "unit + 1", (UNINITIALISED, OUTSIDE_READ), at="last unit"),
+    Mutant("boxes: words of the tile are not shifted", ON_BYTES, PACKED, "8 * kSize * shift", "0", WRONG, at="shift"),
     Mutant("boxes: the tile behind the last element is not filled", ON_BYTES, PACKED, "thread == 0", "false",
            UNINITIALISED, at="behind the last"),
+    # of these by words
+    Mutant("boxes: words begin between words", BY_WORDS, PACKED, "early_of(place)", "0", MISALIGNED,
+           at="early of a unit"),
+    Mutant("boxes: a unit's second word is not read", BY_WORDS, PACKED, "early > 0", "false",
+           (UNINITIALISED, WRONG), at="second word"),
+    Mutant("boxes: words that are read are not shifted", BY_WORDS, PACKED, "early_of(next + from[u])", "0", WRONG,
+           at="shift of a unit"),
+    Mutant("boxes: words before the array are read", BY_WORDS, PACKED, "(begins && early_of(in) > 0)", "false",
+           OUTSIDE_READ, at="outside"),
+    Mutant("boxes: words behind the array are read", BY_WORDS, PACKED, "(ends && early_of(in + count) > 0)", "false",
+           OUTSIDE_READ, at="outside"),
+    Mutant("boxes: elements of words past the end of a run", BY_WORDS, PACKED, "if (has(filled, u, e)) ", "",
+           (OUTSIDE_WRITE, RACE, WRONG), at="element staged"),
 )  # fmt: skip
 
 LARGE: tuple[Mutant, ...] = ()

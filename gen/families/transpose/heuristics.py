@@ -11,7 +11,7 @@ from gen.families.transpose.algorithms.common import Order
 from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig
 from gen.families.transpose.algorithms.gather import GatherConfig
 from gen.families.transpose.algorithms.in_place import SwapTileConfig
-from gen.families.transpose.algorithms.packed import base_config
+from gen.families.transpose.algorithms.packed import Reads, base_config
 from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SkinnyConfig, SmallConfig, SquaresConfig
 from gen.families.transpose.algorithms.tiled import Lanes, NaiveConfig, TiledConfig
 from gen.families.transpose.algorithms.vectors import ShiftTileConfig, Spread, VectorTileConfig, WindowTileConfig
@@ -148,9 +148,14 @@ def _anywhere(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
 
 
 def _boxes(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
-    """Boxes of no more axes than a problem has once neighbours that stay neighbours are one: fewer divisions."""
-    for axes in range(2, len(spec.axes) + 1):
-        yield "packed", replace(base_config(spec), axes=axes, index_bits=32)
+    """Boxes of no more axes than a problem has once neighbours that stay neighbours are one: fewer divisions.
+
+    Bytes are read by words first, where rows have no gaps between them.
+    """
+    of_bytes = (Reads.WORDS,) if spec.dtype.size == 1 else ()
+    for reads in (*of_bytes, Reads.SINGLY):
+        for axes in range(2, len(spec.axes) + 1):
+            yield "packed", replace(base_config(spec), axes=axes, reads=reads, index_bits=32)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:

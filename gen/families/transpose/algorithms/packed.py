@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from math import isqrt, prod
 from typing import Generic, TypeVar
@@ -326,6 +327,13 @@ def _is_exact(axes: Sequence[Axis], box: Sequence[int], run: int, grain: int) ->
     )
 
 
+class Reads(Enum):
+    """How elements of less than a word are read."""
+
+    SINGLY = "singly"  # by words only where all rows begin at some, and end there
+    WORDS = "words"  # by aligned words, two of which are shifted into one
+
+
 @dataclass(frozen=True, kw_only=True)
 class PackedConfig(Config):
     """How `packed` moves boxes."""
@@ -336,6 +344,7 @@ class PackedConfig(Config):
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
     unroll: int = tunable("u", (2, 4, 8), base=8, help="units that a thread has under way: elements, or words")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
+    reads: Reads = choice("r", (Reads.SINGLY, Reads.WORDS), help="how elements of less than a word are read")
     index_bits: int = choice("i", (64, 32), help="bits of an element's place in its box")
 
 
@@ -369,6 +378,8 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         """Elements are moved as they are, to another array."""
         if len(spec.axes) < 2:
             return "it packs several axes, and an array of one has no others"
+        if config.reads is Reads.WORDS and spec.dtype.size >= _WORD:
+            return f"its elements of {spec.dtype.size} bytes are whole words, and are read as these"
         if config.axes > len(spec.axes):
             return f"it is for {config.axes} axes, and the array has {len(spec.axes)}"
         units, most = config.threads_per_block * config.unroll, most_units(spec)
@@ -388,6 +399,9 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         if extents["box_axes"] > config.axes:
             return f"elements follow each other along {extents['box_axes']} axes; it takes {config.axes} at most"
         boxes = boxes_of(spec, extents)
+        row = str(spec.operands[0].axes[-1])
+        if config.reads is Reads.WORDS and extents[spec.operands[0].pitch] != extents[row]:
+            return f"rows of {extents[row]} elements have gaps between them, which its words may not reach into"
         if boxes.count > MAX_BOXES:
             return f"there are {boxes.count} boxes; it takes {MAX_BOXES} at most"
         if config.index_bits == 32:
@@ -455,16 +469,21 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         inside = prod(axis.extent for axis in found.axes) / max(found.count * units.elements, 1)
         whole = alignment % unit == 0
         words_read, words_written = whole and extents["box_whole_read"], whole and extents["box_whole_written"]
+        begun_early = any(axis.extent % places for axis, places in zip(found.axes, box, strict=True))
         alone = memory(size) + 2  # an element that is moved by itself
         of_read = memory(unit) + 3 if words_read else grain * alone + 4
         of_staged = grain * alone if words_read or grain == 1 else grain * (alone + 1) + 4
+        if config.reads is Reads.WORDS:
+            begins_between = 0.0 if words_read else 1 - 1 / grain  # units, which take a second word
+            of_read = memory(unit) * (1 + begins_between) + 8
+            of_staged = grain * alone + 6
         of_written = memory(unit) + 4
         if not words_written:  # words of the tile that two words of the output share, and ends of runs
             ends = min(2 * grain / found.runs.written, 1.0) * 2  # in units, of which a warp takes both ways
-            of_written = 2 * memory(unit) + 18 + min(8 * ends, 1.0) * grain * (alone + memory(size) + 4)
+            of_written = 2 * memory(unit) + 18 + min(8 * ends, 1.0) * grain * (memory(size) + 4)
+            of_written += 2 * memory(unit) + 6 if begun_early else 0  # what other boxes write
         if words_read and words_written:
             of_staged += memory(unit)
-        begun_early = any(axis.extent % places for axis, places in zip(found.axes, box, strict=True))
         of_place = (_INDEX * config.axes + 4) * (1 + grain if grain > 1 else 1) + _INDEX * config.axes + 4
         of_place += (_INDEX + 2) * config.axes * (grain if begun_early else 0)
         of_thread = max(units.read, units.written) / threads
