@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 8b0cdac0bc9ace17
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 4abeed5481aabb51
 //
 // Written by gen: change the template, not this file.
 
@@ -30,6 +30,7 @@ constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kChains = 4;  // of states, which each thread keeps side by side
+constexpr int kEnds = 2 * (kVecItems - 1);  // elements of a row that at most lie before its first vector and behind its last
 constexpr int kAxes = 4;  // reduced, the last of them rows of neighbours; and as many kept
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kGroup == kThreadsPerBlock, "more than a warp is the whole block");
@@ -126,35 +127,60 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// A number as a place on each axis, the last one fastest.
-__device__ __forceinline__ void split_index(
-    long long index, const long long (&extents)[kAxes], long long (&places)[kAxes]) {
+// A place on each axis, the last one fastest, and how many elements of memory lie before it.
+struct Position {
+  long long on[kAxes];
+  long long offset;
+};
+
+// The place of a number.
+__device__ __forceinline__ Position position_of(
+    long long number, const long long (&extents)[kAxes], const long long (&strides)[kAxes]) {
+  Position position;
+  position.offset = 0;
 #pragma unroll
   for (int axis = kAxes - 1; axis >= 0; --axis) {
-    places[axis] = index % extents[axis];
-    index /= extents[axis];
+    position.on[axis] = axis > 0 ? 0 : number;
+    if (axis > 0 && extents[axis] > 1) {  // most arrays have fewer axes: nothing is divided by 1
+      position.on[axis] = number % extents[axis];
+      number /= extents[axis];
+    }
+    position.offset += position.on[axis] * strides[axis];
   }
+  return position;
 }
 
-__device__ __forceinline__ long long offset_of(
-    const long long (&places)[kAxes], const long long (&strides)[kAxes]) {
-  long long offset = 0;
+// The way from a place to one so many numbers later.
+struct Way {
+  Position apart;
+  long long back[kAxes];  // elements from the end of an axis to the next place on the one before
+};
+
+__device__ __forceinline__ Way way_of(
+    long long numbers, const long long (&extents)[kAxes], const long long (&strides)[kAxes]) {
+  Way way = {position_of(numbers, extents, strides), {0}};
 #pragma unroll
-  for (int axis = 0; axis < kAxes; ++axis) offset += places[axis] * strides[axis];
-  return offset;
+  for (int axis = 1; axis < kAxes; ++axis) {
+    way.back[axis] = strides[axis - 1] - extents[axis] * strides[axis];
+  }
+  return way;
 }
 
-// Goes on by so many places on each axis, without a division.
+// Goes that way, without a division or a product.
 __device__ __forceinline__ void advance(
-    long long (&places)[kAxes], const long long (&apart)[kAxes],
-    const long long (&extents)[kAxes]) {
+    Position& position, const Way& way, const long long (&extents)[kAxes]) {
+  position.offset += way.apart.offset;
   bool carry = false;
 #pragma unroll
-  for (int axis = kAxes - 1; axis >= 0; --axis) {
-    places[axis] += apart[axis] + carry;
-    carry = places[axis] >= extents[axis];
-    if (carry) places[axis] -= extents[axis];
+  for (int axis = kAxes - 1; axis > 0; --axis) {
+    position.on[axis] += way.apart.on[axis] + carry;
+    carry = position.on[axis] >= extents[axis];
+    if (carry) {
+      position.on[axis] -= extents[axis];
+      position.offset += way.back[axis];
+    }
   }
+  position.on[0] += way.apart.on[0] + carry;
 }
 
 // A result has `splits` blocks, and as many elements of partials; its ticket is 0 before the
@@ -179,48 +205,52 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const long long first = static_cast<long long>(split) * kGroup + threadIdx.x;
   const long long team = static_cast<long long>(splits) * kGroup;
   const long long kept[kAxes] = {k0, k1, k2, k3}, kept_strides[kAxes] = {ks0, ks1, ks2, ks3};
-  long long place_of_result[kAxes];
-  split_index(result, kept, place_of_result);
-  const Item* const begin = in + offset_of(place_of_result, kept_strides);
+  const long long row_strides[kAxes] = {rs0, rs1, rs2, 0};
+  const Item* const begin = in + position_of(result, kept, kept_strides).offset;
 
-  // A row begins anywhere in its first slot of kVecBytes, unless all rows begin at such slots.
+  // Each row has slots for its vectors, which lie at multiples of kVecBytes; and for each element that
+  // may lie beside them, unless rows begin and end with a vector.
   const unsigned long long strides = static_cast<unsigned long long>(rs0 | rs1 | rs2 | r3);
   const unsigned long long address = reinterpret_cast<unsigned long long>(begin);
   const bool aligned = (address | strides * sizeof(Item)) % kVecBytes == 0;
-  const long long slots = aligned ? r3 / kVecItems : (r3 + kVecItems - 2) / kVecItems + 1;
+  const long long vectors = r3 / kVecItems;
+  const long long slots = vectors + (aligned ? 0 : kEnds);
   const long long reduced[kAxes] = {r0, r1, r2, slots};
   const long long all_slots = r0 * r1 * r2 * slots;
   // The thread's first slot and the way to its next, as places: no division within the loop.
-  long long place[kAxes], apart[kAxes];
-  split_index(first, reduced, place);
-  split_index(team, reduced, apart);
-  const long long row_strides[kAxes] = {rs0, rs1, rs2, 0};
+  Position position = position_of(first, reduced, row_strides);
+  const Way way = way_of(team, reduced, row_strides);
 
   Seen seen = nothing_seen();
   State ends = identity();  // of elements that no vector of their row holds
   for (long long i = first; i < all_slots; i += kUnroll * team) {
     Vector loaded[kUnroll];
     long long start[kUnroll];  // where the slot begins in its row
-    bool full[kUnroll];
+    bool full[kUnroll], is_end[kUnroll];
     bool all_full = true;
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      const Item* const row = begin + offset_of(place, row_strides);
+      const Item* const row = begin + position.offset;
       const int past = reinterpret_cast<unsigned long long>(row) % kVecBytes / sizeof(Item);
+      const int to_first = (kVecItems - past) % kVecItems;
+      const int head = r3 < to_first ? r3 : to_first;
+      const long long slot = position.on[kAxes - 1];
+      const int end = slot - vectors;  // which of the elements beside the vectors, if any
       const bool there = i + u * team < all_slots;
-      start[u] = there ? place[kAxes - 1] * kVecItems - past : r3;
-      full[u] = start[u] >= 0 && start[u] + kVecItems <= r3;
+      if (slot < vectors) {
+        start[u] = head + slot * kVecItems;
+      } else {
+        start[u] = end < kVecItems - 1 ? end : r3 - (r3 - head) % kVecItems + end - (kVecItems - 1);
+      }
+      full[u] = there && slot < vectors && start[u] + kVecItems <= r3;
+      is_end[u] = there && slot >= vectors && start[u] < (end < kVecItems - 1 ? head : r3);
       all_full = all_full && full[u];
       if (full[u]) {
         loaded[u].raw = *reinterpret_cast<const Raw*>(row + start[u]);
-      } else {
-#pragma unroll
-        for (int item = 0; item < kVecItems; ++item) {
-          const long long at = start[u] + item;
-          if (at >= 0 && at < r3) loaded[u].items[item] = row[at];
-        }
+      } else if (is_end[u]) {
+        loaded[u].items[0] = row[start[u]];
       }
-      advance(place, apart, reduced);
+      advance(position, way, reduced);
     }
     if (all_full) {
 #pragma unroll
@@ -230,14 +260,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
       for (int u = 0; u < kUnroll; ++u) {
         if (full[u]) {
           fold_vector(seen, loaded[u]);
-        } else {
-#pragma unroll
-          for (int item = 0; item < kVecItems; ++item) {
-            const long long at = start[u] + item;
-            if (at >= 0 && at < r3) {
-              ends = combine(ends, lift(loaded[u].items[item]));
-            }
-          }
+        } else if (is_end[u]) {
+          ends = combine(ends, lift(loaded[u].items[0]));
         }
       }
     }

@@ -15,7 +15,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 efda721f169b9b98
+// Template: reduction/strided.cu.jinja, with its partials sha256 426e79ec54d3289f
 //
 // Written by gen: change the template, not this file.
 
@@ -82,35 +82,60 @@ __device__ __forceinline__ void write_results(
   out[i] = state;
 }
 
-// A number as a place on each axis, the last one fastest.
-__device__ __forceinline__ void split_index(
-    long long index, const long long (&extents)[kAxes], long long (&places)[kAxes]) {
+// A place on each axis, the last one fastest, and how many elements of memory lie before it.
+struct Position {
+  long long on[kAxes];
+  long long offset;
+};
+
+// The place of a number.
+__device__ __forceinline__ Position position_of(
+    long long number, const long long (&extents)[kAxes], const long long (&strides)[kAxes]) {
+  Position position;
+  position.offset = 0;
 #pragma unroll
   for (int axis = kAxes - 1; axis >= 0; --axis) {
-    places[axis] = index % extents[axis];
-    index /= extents[axis];
+    position.on[axis] = axis > 0 ? 0 : number;
+    if (axis > 0 && extents[axis] > 1) {  // most arrays have fewer axes: nothing is divided by 1
+      position.on[axis] = number % extents[axis];
+      number /= extents[axis];
+    }
+    position.offset += position.on[axis] * strides[axis];
   }
+  return position;
 }
 
-__device__ __forceinline__ long long offset_of(
-    const long long (&places)[kAxes], const long long (&strides)[kAxes]) {
-  long long offset = 0;
+// The way from a place to one so many numbers later.
+struct Way {
+  Position apart;
+  long long back[kAxes];  // elements from the end of an axis to the next place on the one before
+};
+
+__device__ __forceinline__ Way way_of(
+    long long numbers, const long long (&extents)[kAxes], const long long (&strides)[kAxes]) {
+  Way way = {position_of(numbers, extents, strides), {0}};
 #pragma unroll
-  for (int axis = 0; axis < kAxes; ++axis) offset += places[axis] * strides[axis];
-  return offset;
+  for (int axis = 1; axis < kAxes; ++axis) {
+    way.back[axis] = strides[axis - 1] - extents[axis] * strides[axis];
+  }
+  return way;
 }
 
-// Goes on by so many places on each axis, without a division.
+// Goes that way, without a division or a product.
 __device__ __forceinline__ void advance(
-    long long (&places)[kAxes], const long long (&apart)[kAxes],
-    const long long (&extents)[kAxes]) {
+    Position& position, const Way& way, const long long (&extents)[kAxes]) {
+  position.offset += way.apart.offset;
   bool carry = false;
 #pragma unroll
-  for (int axis = kAxes - 1; axis >= 0; --axis) {
-    places[axis] += apart[axis] + carry;
-    carry = places[axis] >= extents[axis];
-    if (carry) places[axis] -= extents[axis];
+  for (int axis = kAxes - 1; axis > 0; --axis) {
+    position.on[axis] += way.apart.on[axis] + carry;
+    carry = position.on[axis] >= extents[axis];
+    if (carry) {
+      position.on[axis] -= extents[axis];
+      position.offset += way.back[axis];
+    }
   }
+  position.on[0] += way.apart.on[0] + carry;
 }
 
 // A result has `splits` blocks, and as many elements of partials; its ticket is 0 before the
@@ -131,26 +156,24 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   __shared__ State warp_states[kWarps];
   __shared__ bool is_last_block;
   const long long kept[kAxes] = {k0, k1, k2, k3}, kept_strides[kAxes] = {ks0, ks1, ks2, ks3};
-  const long long reduced[kAxes] = {r0, r1, r2, r3}, reduced_strides[kAxes] = {rs0, rs1, rs2, rs3};
+  const long long reduced[kAxes] = {r0, r1, r2, r3}, strides[kAxes] = {rs0, rs1, rs2, rs3};
   const long long result = blockIdx.x / splits;
   const unsigned split = blockIdx.x % splits;
 
   // The thread's first element and the way to its next, as places: no division within the loop.
-  long long place_of_result[kAxes], place[kAxes], apart[kAxes];
   const long long first = static_cast<long long>(split) * kThreadsPerBlock + threadIdx.x;
   const long long team = static_cast<long long>(splits) * kThreadsPerBlock;
-  split_index(result, kept, place_of_result);
-  split_index(first, reduced, place);
-  split_index(team, reduced, apart);
-  const Item* const begin = in + offset_of(place_of_result, kept_strides);
+  Position position = position_of(first, reduced, strides);
+  const Way way = way_of(team, reduced, strides);
+  const Item* const begin = in + position_of(result, kept, kept_strides).offset;
 
   State state = identity();
   for (long long i = first; i < n; i += kUnroll * team) {
     Item loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      if (i + u * team < n) loaded[u] = begin[offset_of(place, reduced_strides)];
-      advance(place, apart, reduced);
+      if (i + u * team < n) loaded[u] = begin[position.offset];
+      advance(position, way, reduced);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {

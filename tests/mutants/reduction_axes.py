@@ -35,6 +35,7 @@ ON_COLUMNS_TWICE = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4_secondpa
 ON_STREAM = "reduction_sum_f32_axis0__stream_tpb128_u4_v16_bpm8"
 ON_STRIDED_TWICE = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8_secondpass"
 ON_STRIDED = "reduction_sum_f32_axis0x2__strided_tpb64_u4_bpm8"
+ON_STRIDED_THREE_AXES = "reduction_sum_f32_axis0x2x4__strided_tpb64_u4_bpm8"
 ON_MULTI_ROWS = "reduction_sum_f32_axis0x2__multi_rows_g8_u2_v16_bpm8"
 ON_MULTI_BLOCKS = "reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8"
 ON_MULTI_TILES = "reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8_tiles"
@@ -244,14 +245,21 @@ MUTANTS = (
         "stream of rows: the head turns no columns", ON_STREAM, STREAM, "(head + place) % columns", "place", WRONG,
     ),
     # strided
-    Mutant("strided: carry forgotten", ON_STRIDED, AXES, "apart[axis] + carry", "apart[axis]", WRONG),
     Mutant(
-        "strided: places past the ends of axes", ON_STRIDED, AXES, "if (carry) places[axis] -= extents[axis];", "",
+        "strided: carry forgotten", ON_STRIDED_THREE_AXES, AXES, "way.apart.on[axis] + carry", "way.apart.on[axis]",
+        WRONG,
+    ),
+    Mutant(
+        "strided: places past the ends of axes", ON_STRIDED, AXES, "position.on[axis] -= extents[axis];", "",
         (OUTSIDE_READ, WRONG),
     ),
     Mutant(
-        "strided: axes exchanged [6]", ON_STRIDED, STRIDED, "offset_of(place_of_result, kept_strides)",
-        "offset_of(place_of_result, reduced_strides)", (OUTSIDE_READ, WRONG),
+        "strided: the way back at the end of an axis", ON_STRIDED, AXES, "position.offset += way.back[axis];", "",
+        (OUTSIDE_READ, WRONG),
+    ),
+    Mutant(
+        "strided: axes exchanged [6]", ON_STRIDED, STRIDED, "position_of(result, kept, kept_strides)",
+        "position_of(result, kept, strides)", (OUTSIDE_READ, WRONG),
     ),
     Mutant(
         "strided: unrolled loop drops elements [1]", ON_STRIDED, STRIDED, "if (i + u * team < n) state",
@@ -285,16 +293,16 @@ MUTANTS = (
         "multi_rows: results past the last", ON_MULTI_ROWS, MULTI_ROWS, " && result < results", "", OUTSIDE_WRITE,
     ),
     Mutant(
-        "multi_rows: slots that begin before their row", ON_MULTI_ROWS, MULTI_ROWS, "start[u] >= 0 && start", "start",
-        (OUTSIDE_READ, WRONG),
+        "multi_rows: elements before the first vector counted from another place", ON_MULTI_ROWS, MULTI_ROWS,
+        "(kVecItems - past) % kVecItems", "past % kVecItems", (MISALIGNED, WRONG),
     ),
     Mutant(
         "multi_rows: slots that end behind their row", ON_MULTI_ROWS, MULTI_ROWS, "start[u] + kVecItems <= r3",
         "start[u] < r3", (OUTSIDE_READ, WRONG),
     ),
     Mutant(
-        "multi_rows: a slot too few of rows that begin anywhere", ON_MULTI_ROWS, MULTI_ROWS,
-        "(r3 + kVecItems - 2) / kVecItems + 1", "(r3 + kVecItems - 1) / kVecItems", WRONG,
+        "multi_rows: an end too few of rows that begin anywhere", ON_MULTI_ROWS, MULTI_ROWS,
+        "kEnds = 2 * (kVecItems - 1)", "kEnds = 2 * (kVecItems - 1) - 1", WRONG,
     ),
     Mutant(
         "multi_rows: ends of rows dropped [1]", ON_MULTI_ROWS, MULTI_ROWS, "combine(state_of(seen), ends)",
@@ -321,8 +329,8 @@ MUTANTS = (
         WRONG,
     ),
     Mutant(
-        "multi_rows: blocks begin with the same tile", ON_MULTI_TILES, MULTI_ROWS, "split_index(split, reduced, place)",
-        "split_index(0, reduced, place)", WRONG,
+        "multi_rows: blocks begin with the same tile", ON_MULTI_TILES, MULTI_ROWS,
+        "position_of(split, reduced, row_strides)", "position_of(0, reduced, row_strides)", WRONG,
     ),
     Mutant(
         "multi_rows: a tile too few", ON_MULTI_TILES, MULTI_ROWS, "(r3 / kVecItems + kTile - 1) / kTile",
@@ -391,8 +399,8 @@ MUTANTS = (
         "    if (y > 0) state = identity();\n", "", WRONG,
     ),
     Mutant(
-        "flat_columns: axes exchanged [6]", ON_FLAT_AXES, FLAT_COLUMNS, "offset_of(place_of_result, kept_strides)",
-        "offset_of(place_of_result, strides)", (OUTSIDE_READ, WRONG),
+        "flat_columns: axes exchanged [6]", ON_FLAT_AXES, FLAT_COLUMNS, "position_of(result, kept, kept_strides)",
+        "position_of(result, kept, strides)", (OUTSIDE_READ, WRONG),
     ),
     Mutant(
         "flat_columns: no barrier after the partials", ON_FLAT_TICKET, FLAT_COLUMNS, "", "", RACE,
@@ -457,12 +465,12 @@ LARGE = (
         "in + static_cast<unsigned>(matrix * matrix_pitch)", OUTSIDE_READ,
     ),
     Mutant(
-        "strided: offset in 32 bits", ON_STRIDED, AXES, "offset += places[axis] * strides[axis];",
-        "offset += static_cast<unsigned>(places[axis] * strides[axis]);", OUTSIDE_READ,
+        "strided: offset in 32 bits", ON_STRIDED, AXES, "position.offset += position.on[axis] * strides[axis];",
+        "position.offset += static_cast<unsigned>(position.on[axis] * strides[axis]);", OUTSIDE_READ,
     ),
     Mutant(
-        "strided: offset in 31 bits", ON_STRIDED_TWICE, AXES, "offset += places[axis] * strides[axis];",
-        "offset += static_cast<int>(places[axis] * strides[axis]);", OUTSIDE_READ,
+        "strided: offset in 31 bits", ON_STRIDED_TWICE, AXES, "position.offset += position.on[axis] * strides[axis];",
+        "position.offset += static_cast<int>(position.on[axis] * strides[axis]);", OUTSIDE_READ,
     ),
     Mutant(
         "columns: column in 31 bits", ON_COLUMNS, COLUMNS,

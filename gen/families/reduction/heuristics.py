@@ -93,7 +93,7 @@ def _several_axes(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
         return (*(("multi_rows", config) for config in configs), *_flat_of_axes(), *strided)
     columns = [
         MultiColumnsConfig(columns_x=across, rows_y=down, unroll=4, vec_bytes=vec)
-        for across, down in ((32, 8), (16, 16), (128, 1), (32, 4)) for vec in vectors
+        for across, down in ((32, 8), (16, 16), (128, 1), (32, 4), (8, 16), (4, 16), (2, 32)) for vec in vectors
     ]  # fmt: skip
     threads = [(config, config.columns_x * config.rows_y) for config in columns]
     legal = [config for config, size in threads if no_shared_room(spec, config.vec_bytes, size) is None]

@@ -9,6 +9,7 @@ from math import gcd
 
 from typing_extensions import override
 
+from gen.arch import WARP
 from gen.dtypes import I32, I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
@@ -65,7 +66,7 @@ def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
 
 def columns_demand(
     spec: ReductionSpec, extents: Extents, block: tuple[int, int], *, unroll: int, vec_bytes: int, combine: Combine,
-    columns: int, matrices: int, strips: int, splits: int, aligned: bool, walk: float = 0.0,
+    columns: int, matrices: int, strips: int, splits: int, aligned: bool, walk: float = 0.0, before: float = 0.0,
 ) -> Demand:  # fmt: skip
     """What blocks of threads that own neighbouring columns ask of a device.
 
@@ -82,18 +83,22 @@ def columns_demand(
         splits: blocks of a strip.
         aligned: whether rows begin at multiples of vectors: else elements are loaded one by one.
         walk: instructions for each row, to find the next.
+        before: instructions of a thread before its first load.
     """
     (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
     rows = max(extents["n"] / (splits * rows_y), 0.01)
     # So are columns that fill no vector, for which a strip waits; the moments of single elements cost a quotient each.
     by_elements = items > 1 and (not aligned or (columns % items != 0 and strips <= FEW_STRIPS))
     quotients = QUOTIENT_ROUNDS * rows * items * by_elements * bool(state_of(spec).moments)
+    lanes = min(columns_x, WARP)  # of a warp along a row: idle ones wait for the others
+    issuing = min(-(-columns // (items * lanes)) * lanes / (strips * columns_x), 1.0)
     return demand_of(
         spec, extents, blocks=matrices * strips * splits, threads_per_block=columns_x * rows_y,
-        busy=columns / (strips * columns_x * items) * min(rows, 1.0), vectors=max(rows, 1.0),
+        busy=columns / (strips * columns_x * items) * min(rows, 1.0), issuing=issuing * min(rows, 1.0),
+        vectors=max(rows, 1.0),
         at_once=unroll / (items if by_elements else 1), vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
         more_rounds=quotients,
-        more_instructions=items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
+        more_instructions=before + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
         combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
         shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
     )  # fmt: skip

@@ -233,6 +233,7 @@ def demand_of(
     shared_bytes: int = 0,
     moved_share: float = 1.0,
     reduces: bool = True,
+    issuing: float | None = None,
 ) -> Demand:
     """What threads that read vectors ask of a device.
 
@@ -253,8 +254,10 @@ def demand_of(
         shared_bytes: of a block.
         moved_share: bytes that memory moves for a byte of the elements.
         reduces: whether warps of a block combine their states.
+        issuing: the share of warps of which a thread reads anything; as many as are busy unless given.
     """
     state, items = state_of(spec), vec_bytes // spec.dtype.size
+    issuing = busy if issuing is None else issuing
     if state.bytes_summed or state.packed:
         of_item = 0.4
     elif state.moments or state.indexed:
@@ -273,7 +276,7 @@ def demand_of(
         threads_per_block=threads_per_block,
         bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes,
         rounds=max(ceil(vectors / at_once), 1) + more_rounds,
-        instructions=OVERHEAD_INSTRUCTIONS + more_instructions + busy * vectors * (6 + walk + items * of_item),
+        instructions=OVERHEAD_INSTRUCTIONS + more_instructions + issuing * vectors * (6 + walk + items * of_item),
         registers=min(32 + round(at_once) * vec_bytes // U32.size + items * state.bytes // U32.size // 2, 128),
         shared_bytes=shared_bytes,
         launches=2 if combine is Combine.SECOND_PASS else 1,

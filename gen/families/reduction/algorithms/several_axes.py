@@ -6,7 +6,6 @@ reduced (NCHW), `multi_columns` where it is kept (NHWC). Whatever has gaps along
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -42,9 +41,16 @@ from gen.families.reduction.state import state_of
 
 THREADS_PER_BLOCK = 256
 MOST_COUNTED_ROWS = 4096  # whose ends are counted by thread; of more a bound is taken
-MERGE_INSTRUCTIONS, SLOT_ELEMENT_INSTRUCTIONS = 100, 12
-"""Of a warp for each element of a slot that its row does not fill: moments are merged, with a quotient."""
+MERGE_INSTRUCTIONS, END_INSTRUCTIONS = 100, 12
+"""Of a warp that adds elements beside vectors: moments are merged, with a quotient."""
+WALK_INSTRUCTIONS, PLACES_INSTRUCTIONS = 25, 500
+"""Of `multi_columns`: from row to row over several axes, and to find the first place and the way, by quotients."""
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
+
+
+def _ends(items: int) -> int:
+    """Elements of a row that at most lie before its first vector of so many, and behind its last."""
+    return 2 * (items - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +151,10 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
             share, ends = Share.of_vectors(spec, config.vec_bytes, loads, folds, 0, run), chain(partial)
             team = min(team, max(extents["r3"] // items, items - 1, 1))  # threads of a block that read anything
         else:
-            of_row = (extents["r3"] + items - 2) // items + 1 if items > 1 else extents["r3"]
-            loads = -(-of_row * (n // max(extents["r3"], 1)) // (splits * config.group))
+            slots = extents["r3"] // items + _ends(items)
+            loads = -(-slots * (n // max(extents["r3"], 1)) // (splits * config.group))
             share = Share.of_vectors(spec, config.vec_bytes, loads, loads, 0, run)
-            ends = chain(
-                self._partial_slots(of_row, n // max(extents["r3"], 1), splits * config.group, loads) * (items - 1)
-            )
+            ends = chain(loads)
         if items > 1:  # elements that no vector of their row holds are added one by one, to a state of their own
             joined = int(loads > (0 if config.tiles else 1))
             share = Share(max(share.additions, ends) + joined, max(share.merges, ends) + joined, share.run)
@@ -185,17 +189,6 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
             most = (max(most[0], loads), max(most[1], folds), max(most[2], beside))
         return most
 
-    def _partial_slots(self, of_row: int, rows: int, team: int, slots: int) -> int:
-        """The most slots of one thread that rows may not fill: a row's first one, and one of its last two.
-
-        Which of the last two it is depends on where the row begins.
-        """
-        if rows > MOST_COUNTED_ROWS:
-            return min(slots, 3 * rows)
-        at_ends = {0, max(of_row - 2, 0), of_row - 1}
-        places = Counter((row * of_row + slot) % team for row in range(rows) for slot in at_ends)
-        return min(max(places.values(), default=0), slots)
-
     @override
     def demand(
         self, spec: ReductionSpec, config: MultiRowsConfig, extents: Extents, alignment: int, limits: Limits
@@ -217,15 +210,15 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
             )  # fmt: skip
         strides = [extents[f"rs{axis}"] for axis in range(MOST_GROUPS - 1)] + [length]
         partial = items > 1 and gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes != 0
-        slots = rows * (length / items + partial)
-        ends = partial * min(2 * rows / max(slots, 1.0), 1.0)  # of slots, which rows do not fill
-        of_element = MERGE_INSTRUCTIONS if state_of(spec).moments else SLOT_ELEMENT_INSTRUCTIONS
-        vectors = slots / (splits * config.group)
+        vectors, ends = max(length // items, 1), partial * _ends(items)
+        own = rows * (vectors + ends) / (splits * config.group)
+        mixed = partial * min(WARP * config.unroll / (vectors + ends), 1.0)  # loads at once that are not all vectors
+        of_end = 2 * MERGE_INSTRUCTIONS if state_of(spec).moments else END_INSTRUCTIONS
         return demand_of(
-            spec, extents, blocks=blocks, threads_per_block=THREADS_PER_BLOCK, busy=min(vectors, 1.0),
-            vectors=max(vectors, 1.0), at_once=config.unroll, vec_bytes=config.vec_bytes,
-            walk=50 + 15 * partial + ends * items * of_element, more_instructions=600, combine=combine,
-            reduces=config.group > WARP,
+            spec, extents, blocks=blocks, threads_per_block=THREADS_PER_BLOCK,
+            busy=min(own, 1.0) * vectors / (vectors + ends), issuing=min(own, 1.0), vectors=max(own, 1.0),
+            at_once=config.unroll, vec_bytes=config.vec_bytes, walk=35 + 15 * partial + mixed * of_end,
+            more_instructions=600, combine=combine, reduces=config.group > WARP,
         )  # fmt: skip
 
     @override
@@ -237,8 +230,10 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
 class MultiColumnsConfig(Config):
     """How `multi_columns` divides columns and rows between threads and blocks."""
 
-    columns_x: int = tunable("x", (16, 32, 64, 128), base=32, help="threads side by side, each with some columns")
-    rows_y: int = tunable("y", (1, 4, 8, 16), base=8, help="threads one below the other")
+    columns_x: int = tunable(
+        "x", (2, 4, 8, 16, 32, 64, 128), base=32, help="threads side by side, each with some columns"
+    )
+    rows_y: int = tunable("y", (1, 4, 8, 16, 32, 64), base=8, help="threads one below the other")
     unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
 
@@ -249,8 +244,8 @@ class MultiColumnsConfig(Config):
     def unsearched(self) -> str | None:
         """Blocks are neither small nor thin."""
         threads = self.columns_x * self.rows_y
-        if not 128 <= threads <= 512:
-            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 128 to 512 are of use"
+        if not 64 <= threads <= 512:
+            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 64 to 512 are of use"
         return None
 
 
@@ -339,7 +334,8 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
             spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
             combine=Combine.TICKET, columns=extents["k3"], matrices=extents["outer"] // max(extents["k3"], 1),
             strips=built(self.strips, spec, config).at(sizes), splits=built(self.splits, spec, config).at(sizes),
-            aligned=gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes == 0, walk=35,
+            aligned=gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes == 0,
+            walk=WALK_INSTRUCTIONS, before=PLACES_INSTRUCTIONS,
         )  # fmt: skip
 
     @override
