@@ -25,6 +25,7 @@ from gen.cli import (
     gpu,
     ladder,
     merge,
+    new,
     prove,
     report,
     resources,
@@ -167,6 +168,7 @@ tune.add_to(app)
 gpu.add_to(app)
 show.add_to(app)
 spec.add_to(app)
+new.add_to(app)
 trials.add_to(app)
 merge.add_to(app)
 report.add_to(app)

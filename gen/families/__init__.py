@@ -28,7 +28,10 @@ ENTRY_POINTS = "gen.families"
 
 
 def families(*extra: str) -> tuple[Family[Any], ...]:
-    """The built-in families, those that installed packages announce, and `extra` ones given as `module:NAME`."""
+    """The built-in families, those that installed packages announce, and `extra` ones given as `module:NAME`.
+
+    One that is derived from another of the same name, and has more algorithms for instance, takes its place.
+    """
     announced = [entry.value for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)]
     found = list(FAMILIES)
     for place in dict.fromkeys((*announced, *extra)):
@@ -36,6 +39,8 @@ def families(*extra: str) -> tuple[Family[Any], ...]:
         clash = next((known for known in found if known.name == family.name), None)
         if clash is None:
             found.append(family)
+        elif isinstance(family, type(clash)):
+            found[found.index(clash)] = family
         elif type(clash) is not type(family):
             raise UnknownNameError("The family", f"must not be called {family.name}: there is one already", repr(place))
     return tuple(found)

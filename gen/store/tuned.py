@@ -25,8 +25,8 @@ SCHEMA = 1
 _KEYS = ("device", "spec", "shape", "variant")
 _MEANINGS = {  # of evidence whose name in the file does not say it
     "median_us": "median, us", "interval_us": "95 % interval of the median, us",
-    "noise": "spread of the samples over the median", "hot_us": "in a graph of many launches, us",
-    "settled": "settled that none is faster", "sm_mhz": "clock at the start and the end, MHz",
+    "noise": "half of the 95 % interval of its times over themselves", "hot_us": "in a graph of many launches, us",
+    "settled": "settled that none is faster", "sm_mhz": "lowest and highest clock, MHz",
     "throttled": "throttled by", "beside": "others on the GPU", "of_limit": "of the limit", "floor_us": "the limit, us",
     "limit": "limited by the bandwidth of a", "gb_per_s": "GB/s", "over_base": "time over that of base",
     "extents": "measured at", "protocol": "caches", "registers": "registers a thread", "text": "digest of its text",

@@ -103,7 +103,7 @@ def test_commands_are_ones_that_gen_takes(page: Path) -> None:
             shown = CliRunner().invoke(app, [*words[1:], "--help"], prog_name="gen")
             assert shown.exit_code == 0, (line, shown.output)
         else:
-            assert words[0] in {"make", "pip", "python", "git", "alias", "bench", "cmake", "nvcc", "g++"}, line
+            assert words[0] in {"make", "pip", "python", "git", "alias", "bench", "cd", "cmake", "nvcc", "g++"}, line
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
