@@ -28,13 +28,18 @@ def instructions(cubin: bytes, program: Path) -> dict[str, Counter[str]]:
 
     Raises CompileError if nvdisasm cannot read the code.
     """
+    return parse(listing(cubin, program))
+
+
+def listing(cubin: bytes, program: Path) -> str:
+    """What nvdisasm prints of machine code. Raises CompileError if it cannot read the code."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "code.cubin")
         file.write_bytes(cubin)
         done = subprocess.run([program, "-c", file], check=False, capture_output=True, text=True)
         if done.returncode:
             raise CompileError("nvdisasm", done.stderr.strip() or "failed", file)
-    return parse(done.stdout)
+    return done.stdout
 
 
 def parse(text: str) -> dict[str, Counter[str]]:
