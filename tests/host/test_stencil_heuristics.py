@@ -28,7 +28,7 @@ EACH = [(form, radius) for form in FORMS for radius in range(1, 5)]
 H100 = Limits.of("sm_90")
 H200 = replace(H100, memory_bytes_per_second=4.917e12)  # as its driver says
 
-SHORT_ROWS = ("naive_x4_y32_u1", "naive_x8_y32_u1")
+SHORT_ROWS = ("naive_x4_y32_u1_i32", "naive_x8_y32_u1_i32")
 
 
 def tags(spec: StencilSpec, shape_class: str, limits: Limits = H200) -> list[str]:

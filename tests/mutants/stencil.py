@@ -52,6 +52,7 @@ ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_t
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
 ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_z16_s2_t3"
+ON_SPACE_32_BITS = ON_SPACE.replace("naive_x32_y8_u2", "naive_x32_y8_u2_i32")
 ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_z16_s3")
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
@@ -299,6 +300,14 @@ MUTANTS = (
     Mutant(
         "stencil: rows of blocks of all planes", ON_SPACE, STENCIL, "(group - plane * groups) * kUnroll",
         "group * kUnroll", (UNTOUCHED, UNINITIALISED),
+    ),
+    Mutant(
+        "stencil: planes read without the pitch of rows", ON_SPACE_32_BITS, STENCIL,
+        "(rows * in_pitch)", "(rows * cols)", (WRONG, RACE, OUTSIDE_READ),
+    ),
+    Mutant(
+        "stencil: rows that the thread computes begin late", ON_SPACE_32_BITS, STENCIL,
+        '"first_row + j - kUp") }} * in', '"first_row + j") }} * in', (WRONG, OUTSIDE_READ),
     ),
     Mutant(
         "stencil: planes beyond the last", ON_SPACE, STENCIL, "if (col >= cols || plane >= planes)", "if (col >= cols)",
@@ -578,15 +587,15 @@ LARGE = (
     ),
     Mutant(
         "stencil: index of the output in 32 bits", ON_STENCIL, STENCIL,
-        "const long long own = ", "const unsigned own = ",
+        "const {{ index }} own = ", "const unsigned own = ",
         (WRONG, RACE, UNTOUCHED),
     ),
     Mutant(
-        "stencil: columns in 31 bits", ON_STENCIL, STENCIL, "const long long col = left +",
+        "stencil: columns in 31 bits", ON_STENCIL, STENCIL, "const {{ index }} col = left +",
         "const int col = int(left) +", OUTSIDE_WRITE,
     ),
     Mutant(
-        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const long long first_row = top +",
+        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const {{ index }} first_row = top +",
         "const unsigned first_row = unsigned(top) +", (WRONG, RACE, UNTOUCHED),
     ),
     Mutant(

@@ -181,23 +181,23 @@ def _marches(spec: StencilSpec, choices: Iterable[tuple[int, int, int, int, int]
 
 
 def _naive(spec: StencilSpec) -> tuple[Choice, ...]:
-    """Base, several rows a thread, which share what they read, and narrow blocks."""
+    """Several rows a thread, which share what they read, and narrow blocks; places of 32 bits where they suffice."""
     if len(spec.axes) == 1:
         return ()
     shapes = (
-        (32, 8, 1),
-        (32, 8, 2),
-        (32, 8, 4),
-        (8, 32, 1),
-        (8, 32, 2),
-        (8, 32, 4),
-        (4, 32, 1),
-        (4, 32, 2),
-        (4, 32, 4),
+        (32, 8, 1, 32),
+        (32, 8, 2, 32),
+        (32, 8, 4, 32),
+        (8, 32, 1, 32),
+        (8, 32, 4, 32),
+        (4, 32, 1, 32),
+        (4, 32, 4, 32),
+        (32, 8, 1, 64),
+        (32, 8, 4, 64),
     )
     return tuple(
-        ("naive", NaiveConfig(block_x=x, block_y=y, unroll=rows))
-        for x, y, rows in shapes
+        ("naive", NaiveConfig(block_x=x, block_y=y, unroll=rows, index_bits=bits))
+        for x, y, rows, bits in shapes
         if rows == 1 or rows * len(spec.taps) <= MAX_TERMS_OF_THREAD
     )
 

@@ -261,12 +261,12 @@ def cells_of_vector(spec: StencilSpec) -> int:
     return VECTOR_BYTES // spec.dtype.size
 
 
-def numbers(spec: StencilSpec, in_pitch: Expr) -> tuple[tuple[DType, Expr], ...]:
+def numbers(spec: StencilSpec, in_pitch: Expr, dtype: DType = I64) -> tuple[tuple[DType, Expr], ...]:
     """The extents and pitches that every kernel takes after its arrays."""
     names = [size(axis) for axis in spec.axes]
     if len(spec.axes) > 1:
         names += [in_pitch, size("out_pitch")]
-    return tuple((I64, name) for name in names)
+    return tuple((dtype, name) for name in names)
 
 
 def single_steps(
@@ -276,6 +276,7 @@ def single_steps(
     where: Coefficients = Coefficients.LITERAL,
     *,
     by_images: bool = True,
+    index: DType = I64,
 ) -> Plan:
     """The plan whose launches compute a time step each, with a block for each tile, of each image where these are."""
     in_array = where in (Coefficients.READ_ONLY, Coefficients.GLOBAL)
@@ -289,7 +290,7 @@ def single_steps(
                 source,
                 target,
                 *((WEIGHTS,) if in_array else ()),
-                *numbers(spec, in_pitch),
+                *numbers(spec, in_pitch, index),
                 *((U32, count) for count in counts),
             ),
             across=tiles.across,

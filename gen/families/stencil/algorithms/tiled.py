@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing_extensions import override
 
 from gen.arch import WARP
-from gen.dtypes import LoadModifier
+from gen.dtypes import I32, I64, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
@@ -41,6 +41,7 @@ from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
 _MAX_UNROLLED_TERMS = 343  # of a cell, all written out: more take NVRTC long to compile
+_PLACES_OF_32_BITS = 2**31  # those outside, of neighbours, counted too
 _OTHER_INSTRUCTIONS = 30  # of a thread, before its first load and after its last
 _WEIGHTS_HELP = "where the kernel finds its weights"
 
@@ -54,6 +55,7 @@ class NaiveConfig(Config):
     unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes, one below the other")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG)
     coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
+    index_bits: int = choice("i", (64, 32), help="bits of an element's place; 32: for two and three axes")
 
     def illegal(self) -> str | None:
         """A block can have at most 1024 threads."""
@@ -63,6 +65,8 @@ class NaiveConfig(Config):
         """Weights in memory and operators are for comparison: they are offered where everything else is plain."""
         plain = self.load_modifier is LoadModifier.DEFAULT
         narrow = self.block_x < WARP
+        if self.index_bits == 32 and not (plain and self.coefficients is Coefficients.LITERAL):
+            return "places of 32 bits are offered where everything else is plain"
         if narrow != (self.block_y == WARP):
             return "blocks have 32 rows of threads where a row has 4 or 8 of them"
         if narrow and not (plain and self.coefficients is Coefficients.LITERAL):
@@ -116,6 +120,25 @@ class Naive(StencilAlgorithm[NaiveConfig]):
     )
     config = NaiveConfig
 
+    def illegal(self, spec: StencilSpec, config: NaiveConfig) -> str | None:
+        """A line gains nothing by narrow places."""
+        if config.index_bits == 32 and len(spec.axes) == 1:
+            return "places of 32 bits are for two and three axes"
+        return None
+
+    def unsupported_extents(
+        self, spec: StencilSpec, config: NaiveConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Places of 32 bits number all elements, and those that the last threads would have."""
+        if config.index_bits == 32:
+            reach = Sides(spec.before, spec.after)
+            planes = extents.get("planes", 1) + reach.deep
+            rows = extents["rows"] + config.block_y * config.unroll + reach.high
+            pitch = max(extents["in_pitch"], extents["out_pitch"]) + config.block_x + reach.wide
+            if planes * rows * pitch >= _PLACES_OF_32_BITS:
+                return f"places of 32 bits are for arrays of fewer than {_PLACES_OF_32_BITS} elements"
+        return super().unsupported_extents(spec, config, extents, limits)
+
     @override
     def edge_cases(self, spec: StencilSpec, config: NaiveConfig) -> Iterator[Extents]:
         return edge_cases_of(spec, _tiles(spec, config))
@@ -132,7 +155,14 @@ class Naive(StencilAlgorithm[NaiveConfig]):
     @override
     def plan(self, spec: StencilSpec, config: NaiveConfig) -> Plan:
         block = (config.block_x, config.block_y, 1)
-        return single_steps(spec, _tiles(spec, config), block, config.coefficients, by_images=False)
+        return single_steps(
+            spec,
+            _tiles(spec, config),
+            block,
+            config.coefficients,
+            by_images=False,
+            index=I32 if config.index_bits == 32 else I64,
+        )
 
     @override
     def demand(
@@ -151,7 +181,8 @@ class Naive(StencilAlgorithm[NaiveConfig]):
             at_ends = 1.0
         places = work.reach.deep + work.reach.high + config.unroll + work.reach.wide
         each = loads * (1 + 0.3 * work.converted) + terms * work.slots
-        folded = at_ends * (places * 8 + loads * 3)
+        of_place, of_address = (4, 2) if config.index_bits == 32 else (8, 5)
+        folded = at_ends * (places * of_place + loads * of_address)
         tiles = _tiles(spec, config)
         # Where a row has several blocks, sectors at their ends belong to two of them.
         segment = config.block_x * spec.dtype.size
