@@ -9,7 +9,7 @@ import numpy as np
 from gen.dtypes import DType
 from gen.families.base import Array
 
-_PART = 1 << 18  # values looked at together, which a cache holds
+_PART = 1 << 15  # values looked at together, which a cache holds
 _SPLITTER = 2.0**27 + 1  # of an f64 into two halves whose products are exact
 _F32_LOST, _F32_HALF = 2**29 - 1, 2**28  # bits of an f64 that an f32 has not, and half of them all
 # Products of f64 between these have an error that is an f64, and nothing on the way overflows.
@@ -39,13 +39,19 @@ def fused_multiply_add(factor: float | Array, values: Array, addends: Array) -> 
     What must be rounded once more is rounded to odd before (Boldo and Melquiond, Emulation of a FMA and Correctly
     Rounded Sums: Proved Algorithms Using Rounding to Odd, 2008).
     """
+    compute = _of_f32 if addends.dtype == np.float32 else _of_f64
+    found = np.empty(addends.size, addends.dtype)
+    factors, all_values, all_addends = np.asarray(factor).reshape(-1), values.reshape(-1), addends.reshape(-1)
     with np.errstate(all="ignore"):
-        return _of_f32(factor, values, addends) if addends.dtype == np.float32 else _of_f64(factor, values, addends)
+        for start in range(0, found.size, _PART):
+            part = slice(start, start + _PART)
+            found[part] = compute(factors if factors.size == 1 else factors[part], all_values[part], all_addends[part])
+    return found.reshape(addends.shape)
 
 
-def _of_f32(factor: float | Array, values: Array, addends: Array) -> Array:
+def _of_f32(factor: Array, values: Array, addends: Array) -> Array:
     """As f64 the product is exact. Its sum is rounded twice: that shows half way between two f32, and near 0."""
-    product, wide = np.asarray(factor, np.float64) * values.astype(np.float64), addends.astype(np.float64)
+    product, wide = factor.astype(np.float64) * values.astype(np.float64), addends.astype(np.float64)
     total = np.asarray(product + wide)
     halfway = total.view(np.int64) & _F32_LOST == _F32_HALF
     again = np.nonzero(halfway | (np.abs(total) < float(np.finfo(np.float32).tiny)))
@@ -53,12 +59,12 @@ def _of_f32(factor: float | Array, values: Array, addends: Array) -> Array:
     return total.astype(np.float32)
 
 
-def _of_f64(factors: float | Array, values: Array, addends: Array) -> Array:
+def _of_f64(factors: Array, values: Array, addends: Array) -> Array:
     """The product, its error and the addend are added, the smallest part rounded to odd.
 
     Where the product's error may be no f64, or may overflow on the way, the arithmetic is that of fractions.
     """
-    factor = np.broadcast_to(np.asarray(factors, np.float64), values.shape)
+    factor = np.broadcast_to(factors, values.shape)
     product = np.asarray(factor * values)
     inner, inner_error = _two_sum(addends, _product_error(factor, values, product))
     outer, outer_error = _two_sum(product, inner)
