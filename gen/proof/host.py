@@ -226,11 +226,19 @@ class HostKernel:
         table = (native.Buffer * (len(order) + len(fixed)))(
             *(
                 native.Buffer(
-                    s.low, s.high, s.written, s.touched, s.writable, s.granule, 0, len(s.levels), s.level_table
+                    low=s.low,
+                    high=s.high,
+                    written=s.written,
+                    touched=s.touched,
+                    touched_pages=s.touched_pages,
+                    writable=s.writable,
+                    granule=s.granule,
+                    level_count=len(s.levels),
+                    levels=s.level_table,
                 )
                 for s in order
             ),
-            *(native.Buffer(variable.start, variable.start + variable.bytes, None, None, 0) for variable, _ in fixed),
+            *(native.Buffer(low=variable.start, high=variable.start + variable.bytes) for variable, _ in fixed),
         )
         return table, [s.place for s in order] + [place for _, place in fixed]
 

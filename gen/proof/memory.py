@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -134,10 +133,6 @@ class Range:
         """Maps zeros, which can be written."""
         _map(self.address, self.size, _READ | _WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED, -1)
 
-    def file(self, descriptor: int) -> None:
-        """Maps a file, which can be written."""
-        _map(self.address, self.size, _READ | _WRITE, mmap.MAP_SHARED | _NORESERVE | _FIXED, descriptor)
-
     def pattern(self, descriptor: int, *, writable: bool) -> None:
         """Maps a file of patterns again and again; what is written to it stays here."""
         access = _READ | _WRITE if writable else _READ
@@ -152,61 +147,53 @@ class Range:
 
 
 class Marks:
-    """A byte for each byte of a buffer, 0 until it is set; where any are set is found without a look at them all."""
+    """A byte for each byte of a buffer, 0 until it is set, and one for each page of these.
+
+    Where any are set is found without a look at them all.
+
+    Attributes:
+        address: of the first byte's mark.
+        pages: the address of what says of each page of marks whether any are set.
+    """
 
     def __init__(self, size: int) -> None:
-        self._file = os.memfd_create("marks")
-        self._range = Range(size)
-        os.ftruncate(self._file, self._range.size)
-        self._range.file(self._file)
-        self.address = self._range.address
-
-    def __del__(self) -> None:
-        if hasattr(self, "_file"):
-            os.close(self._file)
-
-    def pieces(self) -> Iterator[tuple[int, Array]]:
-        """Where marks may be set: the first byte's number, and a copy of the marks."""
-        end = 0
-        while True:
-            try:
-                start = os.lseek(self._file, end, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                raise
-            end = os.lseek(self._file, start, os.SEEK_HOLE)
-            yield start, np.frombuffer(os.pread(self._file, end - start, start), np.uint8)
+        self._marks = Range(size)
+        self._pages = Range(self._marks.size // MARKS_PER_PAGE)
+        self._marks.zeros()
+        self._pages.zeros()
+        self.address, self.pages = self._marks.address, self._pages.address
 
     def elements(self, mark: int, size: int) -> Array:
-        """The numbers, in order, of the elements of so many bytes of which at least one byte has this mark."""
+        """The numbers, in order, of the elements of which at least one byte has this mark.
+
+        Args:
+            mark: the mark.
+            size: bytes of an element, a power of two up to 16.
+        """
+        count = self._marks.size // MARKS_PER_PAGE
+        marks = self._marks.view(Layout((count, MARKS_PER_PAGE), (MARKS_PER_PAGE, 1), np.dtype(np.uint8)), 0)
+        pages = np.flatnonzero(self._pages.view(Layout((count,), (1,), np.dtype(np.bool_)), 0))
         found = [np.zeros(0, np.int64)]
-        batch: list[tuple[int, Array]] = []
-        waiting = 0
-        for start, flags in self.pieces():
-            batch.append((start, flags))
-            waiting += flags.size
-            if waiting >= BATCH_BYTES:
-                found.append(_marked(batch, mark))
-                batch, waiting = [], 0
-        found.append(_marked(batch, mark))
-        return distinct(np.concatenate(found) // size)
+        for start in range(0, pages.size, PAGES_TOGETHER):
+            some = pages[start : start + PAGES_TOGETHER]
+            place = _marked(marks[some], mark, size)
+            within = MARKS_PER_PAGE // size
+            found.append(some[place // within] * within + place % within)
+        return np.concatenate(found)
 
 
-BATCH_BYTES = 1 << 20  # pieces are of few pages: they are looked through together
+MARKS_PER_PAGE = 4096  # as many as the runtime has in mind
+PAGES_TOGETHER = 256  # that are looked through at once: what a cache holds
 
 
-def _marked(pieces: Sequence[tuple[int, Array]], mark: int) -> Array:
-    """The numbers of the bytes that have this mark, of pieces in order, each of whole pages."""
-    if not pieces:
-        return np.zeros(0, np.int64)
-    flags = np.concatenate([one for _, one in pieces])
-    words = np.flatnonzero(flags.view(np.uint64))  # most bytes are 0
-    word, byte = np.nonzero(flags.reshape(-1, 8)[words] & mark)
-    place = words[word] * 8 + byte
-    ends = np.cumsum([one.size for _, one in pieces])
-    shifts = np.array([start for start, _ in pieces]) - np.concatenate([[0], ends[:-1]])
-    return np.asarray(place + shifts[np.searchsorted(ends, place, side="right")])
+def _marked(flags: Array, mark: int, size: int) -> Array:
+    """The numbers of the elements of so many bytes of which one has this mark."""
+    words = np.flatnonzero(flags.view(np.uint64))  # most are 0
+    width = min(size, 8)
+    per_word = 8 // width
+    parts = flags.view(f"u{width}").reshape(-1, per_word)[words] & int.from_bytes([mark] * width)
+    part = np.flatnonzero(parts)
+    return distinct((words[part // per_word] * per_word + part % per_word) // (size // width))
 
 
 def distinct(numbers: Array) -> Array:

@@ -66,6 +66,7 @@ class Buffer(ctypes.Structure):
         ("high", ctypes.c_uint64),
         ("written", ctypes.c_void_p),
         ("touched", ctypes.c_void_p),
+        ("touched_pages", ctypes.c_void_p),
         ("writable", ctypes.c_int32),
         ("granule", ctypes.c_int32),
         ("taken", ctypes.c_int32),

@@ -234,10 +234,12 @@ class _Sample:
         if self._few:
             return self._wrong_anywhere()
         for operand in self._arrays:
-            found = self._reach(operand)
+            touched = self._touched(operand)
+            found = self._reach(operand, touched)
             if found is None and operand.role != "in":
-                alone = not self._buffers[operand.name].layout.shape
-                found = self._wrong_total(operand) if alone else self._wrong(operand)
+                buffer = self._buffers[operand.name]
+                written = touched if operand.role == "out" else buffer.touched(TOUCHED_BY_WRITE)
+                found = self._wrong(operand, written) if buffer.layout.shape else self._wrong_total(operand, written)
             if found is not None:
                 return found
         return None
@@ -339,10 +341,9 @@ class _Sample:
         names = [operand.name, *(copy for copy, source in self._copies.items() if source == operand.name)]
         return distinct(np.sort(np.concatenate([self._buffers[name].touched(TOUCHED_BY_READ) for name in names])))
 
-    def _reach(self, operand: Operand) -> _Finding | None:
-        """Whether the chosen blocks come as far as the array goes."""
-        layout = self._buffers[operand.name].layout
-        touched, elements = self._touched(operand), prod(layout.shape)
+    def _reach(self, operand: Operand, touched: Array) -> _Finding | None:
+        """Whether the chosen blocks, which touched these elements, come as far as the array goes."""
+        elements = prod(self._buffers[operand.name].layout.shape)
         if operand.role != "out" and not touched.size:
             return None  # read nowhere: what was written says whether it should have been
         furthest = int(touched[-1]) if touched.size else -1
@@ -355,10 +356,10 @@ class _Sample:
                 return _Finding(f"{reason}: the last is {furthest} of {elements}", UNTOUCHED)
         return None
 
-    def _wrong(self, operand: Operand) -> _Finding | None:
+    def _wrong(self, operand: Operand, written: Array) -> _Finding | None:
         """Whether the elements that were written are what NumPy says."""
         buffer = self._buffers[operand.name]
-        left = buffer.touched(TOUCHED_BY_WRITE) * buffer.layout.dtype.itemsize
+        left = written * buffer.layout.dtype.itemsize
         index = []
         for stride in buffer.layout.strides:
             place, left = np.divmod(left, stride)
@@ -367,10 +368,9 @@ class _Sample:
         expected = self._family.oracle_at(self._spec, inputs, self._case.extents, operand.name, tuple(index))
         return self._compare(operand, expected, buffer.view()[tuple(index)], index)
 
-    def _wrong_total(self, operand: Operand) -> _Finding | None:
+    def _wrong_total(self, operand: Operand, written: Array) -> _Finding | None:
         """Whether a result without axes is that of the elements that were read."""
-        buffer = self._buffers[operand.name]
-        if not buffer.touched(TOUCHED_BY_WRITE).size:
+        if not written.size:
             return None  # it takes all blocks
         inputs, extents = {}, dict(self._case.extents)
         for one in self._arrays:
@@ -385,7 +385,7 @@ class _Sample:
                 extents |= {axis: 1 for axis in one.axes if isinstance(axis, str)}
                 extents |= {axis: read.size for axis in one.axes[-1:] if isinstance(axis, str)}
         expected = self._family.oracle_at(self._spec, inputs, extents, operand.name, ())
-        return self._compare(operand, expected, buffer.view(), [])
+        return self._compare(operand, expected, self._buffers[operand.name].view(), [])
 
     def _compare(self, operand: Operand, expected: Expected | None, got: Array, index: list[Array]) -> _Finding | None:
         if expected is None:
@@ -431,8 +431,8 @@ def _buffer(
     place = Place(name, size, layout.dtype.itemsize)
     # Notes on single bytes: finding out that they are needed would go through all of them.
     storage = Storage(
-        low, low + size, low, writable, None, place, marks.address if marks else None, granule=1,
-        levels=levels_of(layout.shape, layout.strides, layout.dtype.itemsize),
+        low, low + size, low, writable, None, place, marks.address if marks else None, marks.pages if marks else None,
+        granule=1, levels=levels_of(layout.shape, layout.strides, layout.dtype.itemsize),
     )  # fmt: skip
     return _Buffer(memory, marks, storage, layout, offset)
 

@@ -39,6 +39,7 @@ class Storage:
         written: a byte for each of its bytes, set once that has been written; None where all are.
         place: what a message says of it.
         touched: a byte for each of its bytes, marked by what touches that; None where nobody asks.
+        touched_pages: a byte for each page of these, set where one is marked.
         granule: bytes of it that threads are likely to touch together.
         levels: its gaps, which belong to no element.
     """
@@ -50,6 +51,7 @@ class Storage:
     written: int | None
     place: Place
     touched: int | None = None
+    touched_pages: int | None = None
     granule: int = 4
     levels: Levels = ()
 

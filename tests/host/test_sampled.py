@@ -26,7 +26,7 @@ from gen.families.transpose import permutation
 from gen.proof.cases import Case, Content
 from gen.proof.failures import UNTOUCHED, WRONG, Failure
 from gen.proof.host import HostRunner
-from gen.proof.memory import FAR, PATTERN_BYTES, Marks, Range, distinct, pattern
+from gen.proof.memory import FAR, MARKS_PER_PAGE, PATTERN_BYTES, Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.prover import prove, unsupported_extents
 from gen.proof.sampled import EDGES, FEW_ELEMENTS, check_sampled, far_cases, sampled_cases
@@ -45,12 +45,14 @@ HUGE = 3 * 2**33  # bytes: more than the machine has
 
 def test_marks_are_found_without_a_look_at_all_of_them() -> None:
     marks = Marks(HUGE)
-    assert list(marks.pieces()) == []
     assert marks.elements(1, 4).size == 0
     view: Any = np.ctypeslib.as_array((ctypes.c_uint8 * HUGE).from_address(marks.address))
+    pages: Any = np.ctypeslib.as_array((ctypes.c_uint8 * (HUGE // MARKS_PER_PAGE)).from_address(marks.pages))
     view[4 * 7 : 4 * 9] = TOUCHED_BY_READ
     view[HUGE - 3] = TOUCHED_BY_WRITE
     view[HUGE // 2 - 2 : HUGE // 2 + 2] = TOUCHED_BY_READ | TOUCHED_BY_WRITE
+    for byte in (4 * 7, HUGE - 3, HUGE // 2 - 2, HUGE // 2):
+        pages[byte // MARKS_PER_PAGE] = 1
     assert marks.elements(TOUCHED_BY_READ, 4).tolist() == [7, 8, HUGE // 8 - 1, HUGE // 8]
     assert marks.elements(TOUCHED_BY_WRITE, 16).tolist() == [HUGE // 32 - 1, HUGE // 32, HUGE // 16 - 1]
 

@@ -148,6 +148,7 @@ inline void check(const volatile void* pointer, int size, const void* pc, int al
     }
     if (buffer.touched != nullptr) [[unlikely]] {
       for (int k = 0; k < size; ++k) buffer.touched[place + k] |= marks;
+      for (const int64_t byte : {place, place + size - 1}) buffer.touched_pages[byte / kMarksPerPage] = 1;
       if (launch.touched != nullptr) launch.touched[run.block->turn] += size;
     }
     if (asks) look(pointer, size, pc);

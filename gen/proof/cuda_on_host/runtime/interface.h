@@ -20,8 +20,9 @@ struct Level {
 // A range of bytes that a launch may touch.
 struct Buffer {
   uint64_t low, high;
-  uint8_t* written;  // one byte a byte: set once it has been written; null where all are from the start
-  uint8_t* touched;  // one byte a byte: kTouchedByRead, kTouchedByWrite; null where nobody asks
+  uint8_t* written;        // one byte a byte: set once it has been written; null where all are from the start
+  uint8_t* touched;        // one byte a byte: kTouchedByRead, kTouchedByWrite; null where nobody asks
+  uint8_t* touched_pages;  // one byte a page of these: set where one is marked
   int32_t writable;
   int32_t granule;  // bytes that are mostly accessed together: 1, 2 or 4
   Taken taken;
@@ -30,6 +31,7 @@ struct Buffer {
 };
 
 constexpr uint8_t kTouchedByRead = 1, kTouchedByWrite = 2;
+constexpr uint64_t kMarksPerPage = 4096;
 
 constexpr uint8_t kInGlobal = 0, kInShared = 1;
 
