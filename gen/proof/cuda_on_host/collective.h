@@ -4,7 +4,7 @@
 
 namespace cuda_on_host {
 
-enum class Collective : int {
+enum class Collective : unsigned char {
   kSync,
   kShuffle,
   kShuffleUp,

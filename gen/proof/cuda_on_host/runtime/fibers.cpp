@@ -33,7 +33,6 @@ void unmap_stacks(char* stacks, size_t count, size_t guards) {
 
 // Saves what a call must preserve, exchanges the stacks, restores. Five to eleven times faster than swapcontext, which
 // also asks the kernel for the signal mask.
-extern "C" void cuda_on_host_switch(void** save, void* load);
 asm(R"(
 .text
 .globl cuda_on_host_switch
@@ -67,8 +66,6 @@ void prepare(Context& context, char* stack, int number, void (*function)()) {
   context.stack_pointer = top;
 }
 
-void switch_context(Context& from, Context& to) { cuda_on_host_switch(&from.stack_pointer, to.stack_pointer); }
-
 #else
 
 void prepare(Context& context, char* stack, int, void (*function)()) {
@@ -79,7 +76,7 @@ void prepare(Context& context, char* stack, int, void (*function)()) {
   makecontext(&context.registers, function, 0);
 }
 
-void switch_context(Context& from, Context& to) { swapcontext(&from.registers, &to.registers); }
+void switch_context(Context& from, const Context& to) { swapcontext(&from.registers, &to.registers); }
 
 #endif
 

@@ -32,6 +32,13 @@ void unmap_stacks(char* stacks, size_t count, size_t guards);
 // Makes `context` start `function` on the stack when it is switched to. Fibers start at different cache sets.
 void prepare(Context& context, char* stack, int number, void (*function)());
 
-void switch_context(Context& from, Context& to);
+#if defined(__x86_64__) && !defined(CUDA_ON_HOST_UCONTEXT)
+extern "C" void cuda_on_host_switch(void** save, void* load);
+inline void switch_context(Context& from, const Context& to) {
+  cuda_on_host_switch(&from.stack_pointer, to.stack_pointer);
+}
+#else
+void switch_context(Context& from, const Context& to);
+#endif
 
 }  // namespace cuda_on_host

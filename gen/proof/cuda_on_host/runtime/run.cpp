@@ -27,7 +27,18 @@ void start() {
   leave_cluster();
   run.current->state = State::kFinished;
   ++run.changes;
-  switch_context(run.current->context, run.scheduler);
+  go_on();
+}
+
+// The thread whose turn is next, or null: none can run, or all that can have given way in a row.
+Thread* begin_turn(Block& block) {
+  if (block.idle >= block.count) return nullptr;
+  run.current = block.queue[block.first];
+  if (++block.first == run.thread_count) block.first = 0;
+  --block.count;
+  run.turn_steps = run.current->steps;
+  run.turn_idle = block.idle;
+  return run.current;
 }
 
 // Threads go on in the order of `order`, from a random place in it.
@@ -125,21 +136,9 @@ enum class Outcome { kFinished, kWaiting, kAtCluster, kFault };
 Outcome run_block(Block& block) {
   block.idle = 0;
   for (;;) {
-    while (block.count > 0) {
-      const int idle = block.idle;
-      if (idle >= block.count) return Outcome::kWaiting;
-      run.current = block.queue[block.first];
-      if (++block.first == run.thread_count) block.first = 0;
-      --block.count;
-      const uint64_t steps = run.current->steps;
-      switch_context(run.scheduler, run.current->context);
-      run.steps += run.current->steps - steps;
-      if (run.steps > run.launch->steps && run.fault->kind == Kind::kNone) {
-        record(Kind::kTooLong, run.current->wait_pc, "its blocks do more than is tried here");
-      }
-      if (run.fault->kind != Kind::kNone) return Outcome::kFault;
-      if (block.idle == idle) block.idle = 0;
-    }
+    if (const Thread* first = begin_turn(block)) switch_context(run.scheduler, first->context);
+    if (run.fault->kind != Kind::kNone) return Outcome::kFault;
+    if (block.count > 0) return Outcome::kWaiting;
     if (is_finished(block)) return Outcome::kFinished;
     if (!barrier_is_full(block)) {
       if (waits_for_cluster(block)) return Outcome::kAtCluster;
@@ -349,6 +348,19 @@ class Blocks {
 };
 
 }  // namespace
+
+void go_on() {
+  Thread& me = *run.current;
+  Block& block = *run.block;
+  run.steps += me.steps - run.turn_steps;
+  if (run.steps > run.launch->steps) [[unlikely]] {
+    record(Kind::kTooLong, me.wait_pc, "its blocks do more than is tried here");
+    switch_context(me.context, run.scheduler);
+  }
+  if (block.idle == run.turn_idle) block.idle = 0;
+  const Thread* next = begin_turn(block);
+  switch_context(me.context, next != nullptr ? next->context : run.scheduler);
+}
 
 // SplitMix64 (Steele, Lea, Flood 2014): enough to vary an order.
 uint64_t random_number() {

@@ -17,10 +17,11 @@ enum class State : uint8_t { kReady, kAtBarrier, kAtClusterBarrier, kAtCollectiv
 
 // What a thread waits for at a warp's collective, and what it gets.
 struct Waiting {
-  Collective kind;
-  int source, bytes;
+  int source;
   uint32_t mask;
-  alignas(8) unsigned char brought[8], received[8];
+  Collective kind;
+  uint8_t bytes;
+  unsigned char brought[8], received[8];
 };
 
 // The place that a thread asks again and again, what it found there, and how often it asked there and in all.
@@ -52,20 +53,21 @@ struct Meetings {
   uint32_t arrivals, waits, seen;
 };
 
-struct Thread {
+// What every switch between threads reads and writes comes first, in one line of the caches.
+struct alignas(64) Thread {
   Context context;
   char* stack;  // its lowest byte
-  State state;
-  uint16_t number;  // x first, then y, then z
-  Index index;
   uint64_t steps;
-  int barrier_line, barrier_site, predicate;
   void* wait_pc;
-  uint64_t way;          // by which calls it has come to a barrier, as one number; `wait_pc` if from the kernel itself
-  void** barrier_frame;  // where the calls are found if not
   Waiting waiting;
+  uint16_t number;  // x first, then y, then z
+  State state;
   // A clock of each lane of its warp: what the lane did up to then happened before what this thread does now.
   uint32_t known[kWarp];
+  Index index;
+  int barrier_line, barrier_site, predicate;
+  uint64_t way;          // by which calls it has come to a barrier, as one number; `wait_pc` if from the kernel itself
+  void** barrier_frame;  // where the calls are found if not
   Spin spin;
   Chains chains;
   Copies copies;
@@ -133,7 +135,9 @@ struct Block {
 struct Run {
   const Launch* launch;
   Fault* fault;
-  Thread* current;  // null outside a launch
+  Thread* current;      // null outside a launch
+  uint64_t turn_steps;  // of the current thread when its turn began
+  int turn_idle;        // threads that had given way in a row then
   Block* block;
   uint32_t now;  // its epoch
   Context scheduler;
@@ -189,7 +193,10 @@ inline void step(const void* pc, uint64_t count = 1) {
   }
 }
 
-// Back to the scheduler until the thread is made ready again.
+// Ends the current thread's turn until it is made ready again: the next thread that can run goes on, or the scheduler.
+void go_on();
+
+// The same, in the meantime in this state.
 void wait(State state, void* pc);
 
 // Lets every other thread go on first, in other blocks too.

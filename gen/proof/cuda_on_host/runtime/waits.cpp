@@ -190,7 +190,7 @@ void wait(State state, void* pc) {
   Thread& me = *run.current;
   me.state = state;
   me.wait_pc = pc;
-  switch_context(me.context, run.scheduler);
+  go_on();
 }
 
 void give_way(const void* pc) {
@@ -199,7 +199,7 @@ void give_way(const void* pc) {
   me.wait_pc = const_cast<void*>(pc);
   ++run.block->idle;
   make_ready(*run.block, me);
-  switch_context(me.context, run.scheduler);
+  go_on();
 }
 
 CUDA_ON_HOST_EXPORT void nap() { give_way(__builtin_return_address(0)); }
