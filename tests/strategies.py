@@ -212,7 +212,10 @@ def terms(draw: st.DrawFn, fields: tuple[Field, ...], depth: int = 3) -> Term:
 
 @st.composite
 def systems(draw: st.DrawFn) -> SystemSpec:
-    """Systems of one to three axes and one to three fields, of any boundaries; some take what others were."""
+    """Systems of one to three axes and one to three fields, of any boundaries, with sources and receivers.
+
+    Some fields take what others were.
+    """
     made = fields("u v m", ndim=draw(st.integers(1, 3)))
     changed = made[: draw(st.integers(1, 3))]
     updates = st.one_of(terms(made), st.sampled_from(changed))
@@ -222,6 +225,8 @@ def systems(draw: st.DrawFn) -> SystemSpec:
         boundary=[draw(st.one_of(ends, st.tuples(ends, ends))) for _ in range(made[0].ndim)],
         dtype=draw(st.sampled_from(SYSTEM_DTYPES)),
         cval=draw(st.sampled_from((0.0, -1.5, 3.0))),
+        sources=draw(st.lists(st.sampled_from(changed), unique=True, max_size=2)),
+        receivers=draw(st.lists(st.sampled_from(changed), unique=True, max_size=2)),
     )
 
 

@@ -159,6 +159,7 @@ def _plan(plan: Plan, name: str) -> dict[str, Any]:
                 "shared_bytes": str(launch.shared_bytes),
                 "arguments": [given if isinstance(given, str) else str(given[1]) for given in launch.arguments],
                 "times": str(launch.times),
+                "follows": launch.follows,
                 "setup": launch.setup,
             }
             for launch in plan.launches

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gen.arch import STATIC_SHARED_BYTES
 from gen.families.base import Launch, Operand, Plan, Variant
 from gen.families.expr import Expr
+from gen.families.plans import TIME
 
 HOST_ONLY = "#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)"
 """The line from which on a file holds nothing that decides what the GPU executes."""
@@ -67,16 +68,19 @@ class _Writer:
                 else:
                     values.setdefault(name, argument[1])
         named = {size for one in expressions(self._plan) for size in one.names()}
+        named.discard(TIME.name)
         self._sizes = [size for size in dict.fromkeys([*self._sizes, *sorted(named)]) if size in named]
         self._sizes.sort(key=lambda size: size == "multiprocessors")  # what the device has comes last
-        taken_names = {*named, *self._operands, *(one.name for one in self._plan.scratch), "stream", "time"}
+        taken_names = {*named, *self._operands, *(one.name for one in self._plan.scratch), "stream", TIME.name}
         for one in expressions(self._plan):
             self._names |= {part: part.word for part in _parts(one) if part.word}
         for launch in self._plan.launches:
             values.setdefault(f"blocks{launch.entry}", launch.grid[0])
             values.setdefault(f"shared_bytes{launch.entry}", launch.shared_bytes)
         for name, value in values.items():
-            if value.operator is not None and name not in taken_names and name not in self._names.values():
+            if value.operator is None or TIME.name in value.names():
+                continue
+            if name not in taken_names and name not in self._names.values():
                 self._names.setdefault(value, name)
         self._number = 0
         for one in expressions(self._plan):
@@ -119,8 +123,16 @@ class _Writer:
             else:
                 yield f"  {kind} now_{name} = {self._converted(name, kind)};"
         yield from self._demands()
-        for launch, taken in zip(self._plan.launches, self._kernels, strict=True):
-            yield from self._launch(launch, taken)
+        kernels = iter(self._kernels)
+        for turn in self._plan.turns():
+            times = turn[0].times
+            is_repeated = str(times) != "1"
+            if is_repeated:
+                yield f"  for (long long {TIME.name} = 0; {TIME.name} < {self._text(times)}; ++{TIME.name}) {{"
+            for launch in turn:
+                yield from self._launch(launch, next(kernels), "    " if is_repeated else "  ")
+            if is_repeated:
+                yield "  }"
         yield "  return cudaGetLastError();"
 
     def _demands(self) -> Iterator[str]:
@@ -137,7 +149,7 @@ class _Writer:
             kind = "cudaError_t " if place == 0 else ""
             yield from f"  {kind}error = {call};\n  if (error != cudaSuccess) return error;".split("\n")
 
-    def _launch(self, launch: Launch, taken: tuple[str, ...]) -> Iterator[str]:
+    def _launch(self, launch: Launch, taken: tuple[str, ...], inner: str) -> Iterator[str]:
         kernel, shared = self._made.name + launch.entry, self._text(launch.shared_bytes)
         grid = _dim3([self._text(blocks) for blocks in launch.grid])
         block = _dim3([str(threads) for threads in launch.block])
@@ -145,10 +157,6 @@ class _Writer:
             self._argument(argument, parameter) if isinstance(argument, str) else self._text(argument[1])
             for argument, parameter in zip(launch.arguments, taken, strict=False)
         ]
-        is_repeated, inner = str(launch.times) != "1", "  "
-        if is_repeated:
-            yield f"  for (long long time = 0; time < {self._text(launch.times)}; ++time) {{"
-            inner = "    "
         call = inner
         empty = [f"{self._text(blocks)} > 0" for blocks in launch.grid if not is_positive(blocks)]
         if empty:
@@ -160,8 +168,6 @@ class _Writer:
             yield f"{inner}}}"
         for one, other in launch.swap:
             yield f"{inner}std::swap(now_{one}, now_{other});"
-        if is_repeated:
-            yield "  }"
 
     def _argument(self, name: str, parameter: str) -> str:
         """What launch() gives to a kernel that has such a parameter."""

@@ -25,6 +25,7 @@ from gen.emit.launch import HOST_ONLY, Function, expressions, functions, listed
 from gen.errors import TemplateError
 from gen.families.base import Family, Launch, Plan, Variant
 from gen.families.names import did_you_mean, near
+from gen.families.plans import TIME
 from gen.paths import templates_root
 
 _INPUTS = re.compile(r"\{# inputs:(.*?)#\}")
@@ -104,6 +105,8 @@ def _plan(plan: Plan) -> list[str]:
     lines: list[str] = []
     for word, meaning in dict(word for expression in expressions(plan) for word in expression.words()).items():
         lines += _wrap("Let:      ", f"{word} = {meaning}")
+    if any(TIME.name in one.names() for one in expressions(plan)):
+        lines.append(f"Let:      {TIME.name} = how often a launch ran before")
     for launch in plan.launches:
         lines += _wrap("Launch:   ", _launch(launch))
         if str(launch.waiting) != "0":
@@ -125,6 +128,7 @@ def _launch(launch: Launch) -> str:
         shape += f", {launch.shared_bytes.brief()}"
     arguments = ", ".join(a if isinstance(a, str) else a[1].brief() for a in launch.arguments)
     times = f", {launch.times.brief()} times" if str(launch.times) != "1" else ""
+    times = ", each time after that" if launch.follows else times
     swaps = "".join(f"; then {one} and {other} change places" for one, other in launch.swap)
     cluster = "x".join(str(extent) for extent in launch.cluster if extent > 1)
     clusters = f" in clusters of {cluster} blocks" if cluster else ""

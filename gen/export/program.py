@@ -567,8 +567,9 @@ class _Maker:
     def _plan(self, made: Variant) -> str:
         """The body of the function that says what is launched."""
         plan = made.plan
-        if plan.constants or any(launch.waiting.fixed() != 0 for launch in plan.launches):
-            raise SpecError(made.name, "has constants or launches by kernels, which an exported library lacks")
+        if plan.constants or any(launch.waiting.fixed() != 0 or launch.follows for launch in plan.launches):
+            rule = "has constants, launches by kernels or some that take turns, which an exported library lacks"
+            raise SpecError(made.name, rule)
         slots = {x.name: place for place, x in enumerate(self._operands)}
         slots |= {scratch.name: len(slots) + place for place, scratch in enumerate(plan.scratch)}
         sizes = {name: self._trace.variable(f"sizes[{name}]") for name in self._sizes}

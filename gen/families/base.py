@@ -356,6 +356,12 @@ class Family(ABC, Generic[S]):
     def layouts(self, spec: S, extents: Extents) -> Mapping[str, Layout]:
         """How every array of a problem of these sizes lies in memory, results included."""
 
+    def check_content(self, spec: S, inputs: Mapping[str, Array], extents: Extents) -> None:
+        """Raises ShapeError for what arrays on the host may not hold, such as a place that lies outside another.
+
+        What lies on a GPU is not looked at, for no call waits for one: kernels break no rule whatever arrays hold.
+        """
+
     @abstractmethod
     def oracle(self, spec: S, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """What NumPy says the outputs are."""

@@ -78,7 +78,8 @@ def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
     arrays = [x for x in spec.operands if x.role in ("in", "inout")]
     first = tuple(int(n) for n in numbers)
     shapes = {arrays[0].name: first}
-    known = dict(zip(arrays[0].axes, first, strict=False))
+    known: dict[Any, int] = {**family.runtime_parameters(spec)}
+    known |= zip(arrays[0].axes, first, strict=False)
     for other in arrays[1:]:
         if not all(isinstance(axis, int) or axis in known for axis in other.axes):
             raise ShapeError("shape", f"of {arrays[0].name} alone does not say that of {other.name}", first)

@@ -8,7 +8,10 @@ from functools import cached_property
 
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS_PER_BLOCK, Limits
 from gen.dtypes import DType
-from gen.families.expr import ONE, ZERO, Expr
+from gen.families.expr import ONE, ZERO, Expr, size
+
+TIME = size("time")
+"""How often a launch ran before, where it runs several times: for its arguments."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Launch:
         shared_bytes: dynamic shared memory.
         cluster: blocks in a cluster.
         times: how often it runs: `steps // 4`.
+        follows: it runs each time after the launch before it, whose `times` counts for both.
         swap: pairs of buffers that change places after each time.
         setup: it prepares private copies; it is not part of what is timed.
         waiting: launches by the kernels themselves, of which so many may wait at once.
@@ -36,6 +40,7 @@ class Launch:
     shared_bytes: Expr = ZERO
     cluster: tuple[int, int, int] = (1, 1, 1)
     times: Expr = ONE
+    follows: bool = False
     swap: tuple[tuple[str, str], ...] = ()
     setup: bool = False
     waiting: Expr = ZERO
@@ -66,6 +71,12 @@ class Plan:
     launches: tuple[Launch, ...]
     scratch: tuple[Scratch, ...] = ()
     constants: tuple[tuple[str, bytes], ...] = ()
+
+    def turns(self) -> Iterator[tuple[Launch, ...]]:
+        """The launches that are repeated together: each with those that follow it."""
+        starts = [place for place, launch in enumerate(self.launches) if not launch.follows]
+        for start, end in zip(starts, [*starts, len(self.launches)][1:], strict=True):
+            yield self.launches[start:end]
 
 
 def beyond_block(threads: int) -> str | None:
@@ -142,7 +153,11 @@ Argument = str | tuple[DType, int | float]
 
 @dataclass(frozen=True)
 class Step:
-    """One launch of one call, all expressions evaluated and all exchanges of buffers carried out."""
+    """One launch of one call, all expressions evaluated and all exchanges of buffers carried out.
+
+    Attributes:
+        time: how often the same launch of the plan ran before, where its arguments say so; else None.
+    """
 
     entry: str
     grid: tuple[int, int, int]
@@ -153,6 +168,7 @@ class Step:
     setup: bool
     waiting: int = 0
     across: int = 1
+    time: int | None = None
 
 
 def steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[Step]:
@@ -162,21 +178,43 @@ def steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[Step]:
     the same buffers, of which a call of many steps has few, are one and the same object.
     """
     now: dict[str, str] = {}
-    for launch in plan.launches:
-        grid = (launch.grid[0].at(sizes), launch.grid[1].at(sizes), launch.grid[2].at(sizes))
-        numbers = [a if isinstance(a, str) else (a[0], a[1].at(sizes)) for a in launch.arguments]
-        shared_bytes, waiting = launch.shared_bytes.at(sizes), launch.waiting.at(sizes)
-        across = launch.across.at(sizes)
-        made: dict[tuple[str, ...], Step] = {}
-        for _ in range(launch.times.at(sizes)):
-            if 0 not in grid:
-                buffers = tuple([now.get(a, a) for a in numbers if isinstance(a, str)])
-                if buffers not in made:
-                    arguments = tuple(now.get(a, a) if isinstance(a, str) else a for a in numbers)
-                    made[buffers] = Step(
-                        launch.entry, grid, launch.block, arguments, shared_bytes, launch.cluster, launch.setup,
-                        waiting, across,
-                    )  # fmt: skip
-                yield made[buffers]
-            for one, other in launch.swap:
-                now[one], now[other] = now.get(other, other), now.get(one, one)
+    for turn in plan.turns():
+        planned = [_Planned(launch, sizes) for launch in turn]
+        for time in range(turn[0].times.at(sizes)):
+            for launch, one in zip(turn, planned, strict=True):
+                if 0 not in one.grid:
+                    yield one.step(time, now)
+                for first, other in launch.swap:
+                    now[first], now[other] = now.get(other, other), now.get(first, first)
+
+
+class _Planned:
+    """A launch at some sizes, to be repeated."""
+
+    def __init__(self, launch: Launch, sizes: Mapping[str, int]) -> None:
+        self.grid = (launch.grid[0].at(sizes), launch.grid[1].at(sizes), launch.grid[2].at(sizes))
+        self._launch, self._sizes = launch, sizes
+        self._shared_bytes, self._waiting = launch.shared_bytes.at(sizes), launch.waiting.at(sizes)
+        self._across = launch.across.at(sizes)
+        self._counts = any(not isinstance(a, str) and TIME.name in a[1].names() for a in launch.arguments)
+        self._numbers = self._at(0)
+        self._made: dict[tuple[str, ...], Step] = {}
+
+    def step(self, time: int, now: Mapping[str, str]) -> Step:
+        """Its launch after so many before, where buffers have changed places so."""
+        launch = self._launch
+        if self._counts:
+            self._numbers = self._at(time)
+            self._made.clear()
+        buffers = tuple([now.get(a, a) for a in self._numbers if isinstance(a, str)])
+        if buffers not in self._made:
+            arguments = tuple(now.get(a, a) if isinstance(a, str) else a for a in self._numbers)
+            self._made[buffers] = Step(
+                launch.entry, self.grid, launch.block, arguments, self._shared_bytes, launch.cluster, launch.setup,
+                self._waiting, self._across, time if self._counts else None,
+            )  # fmt: skip
+        return self._made[buffers]
+
+    def _at(self, time: int) -> list[Argument]:
+        sizes = {**self._sizes, TIME.name: time}
+        return [a if isinstance(a, str) else (a[0], a[1].at(sizes)) for a in self._launch.arguments]

@@ -388,11 +388,12 @@ class _Memory:
         return name if one.address < high else ""
 
     def launches(self) -> Iterator[_Launch]:
-        """Every launch but those that set up, equal ones once."""
+        """Every launch but those that set up; equal ones, and those that differ in their time alone, once."""
         found: Counter[object] = Counter()
         first: dict[object, Step] = {}
         for step in steps(self._plan, self._sizes):
             numbers = tuple(argument for argument in step.arguments if not isinstance(argument, str))
+            numbers = numbers if step.time is None else ()
             key = (step.entry, step.grid, step.block, step.shared_bytes, step.cluster, numbers)
             found[key] += not step.setup
             first.setdefault(key, step)

@@ -321,8 +321,10 @@ class Kernel:
         self, given: dict[str, Given], runtime_parameters: Mapping[str, int], values: Mapping[str, bytes], stream: int
     ) -> list[Any]:
         """Copies NumPy arrays to the device, densely, and the results back."""
-        results = self._signature.check(given, runtime_parameters)[1]
+        extents, results = self._signature.check(given, runtime_parameters)
         self._signature.check_overlap(given)
+        hosts = {x.name: host for x in self._signature.inputs if (host := given[x.name].host) is not None}
+        self._chooser.family.check_content(self._chooser.spec, hosts, extents)
         if self._device.capture_of(stream):
             raise ArgumentError("stream", "must not be capturing a graph: NumPy arrays cannot be part of one", stream)
         content = {}
@@ -436,7 +438,7 @@ class Kernel:
         key: tuple[Place | int, ...] = tuple(
             [None if (g := given.get(x.name)) is None else _place(g) for x in self._signature.arrays]
         )
-        key += tuple(runtime_parameters.values())
+        key += tuple(runtime_parameters.get(name, -1) for name in self._signature.runtime_parameters)
         ready = self._ready.get(key)
         if ready is None:
             with self._lock:

@@ -47,7 +47,7 @@ class Loader:
 
     def launcher(self, signature: Signature) -> Launcher | None:
         """What repeats calls; None where this device, machine or spec has no such thing."""
-        if self._functions is None or self._program is None or signature.numbers:
+        if self._functions is None or self._program is None or signature.numbers or signature.measured:
             return None
         return Launcher(self._program, self._functions, self.device.index, signature)
 

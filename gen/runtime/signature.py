@@ -53,6 +53,7 @@ class Signature:
         arrays: both.
         numbers: operands that are numbers.
         runtime_parameters: extents that a call states by name, with their values where it does not.
+        measured: those of them that inputs have as axes, so that a call need not state them.
     """
 
     def __init__(self, family: Family[Any], spec: Spec) -> None:
@@ -64,13 +65,18 @@ class Signature:
         self.arrays = self.inputs + self.outputs
         self.numbers = tuple(x for x in spec.operands if x.role == "number")
         self.runtime_parameters = dict(family.runtime_parameters(spec))
+        self.measured = frozenset(axis for x in self.inputs for axis in x.axes if axis in self.runtime_parameters)
 
     def checked_runtime_parameters(self, numbers: dict[str, Any]) -> dict[str, int]:
-        """Takes the runtime parameters out of the numbers of a call. Raises ArgumentError for a wrong value."""
+        """Takes the runtime parameters out of the numbers of a call. Raises ArgumentError for a wrong value.
+
+        One that an input has as an axis, and that is not stated, is left out.
+        """
         if not self.runtime_parameters:
             return {}
         stated = {name: numbers.pop(name) for name in self.runtime_parameters if name in numbers}
-        return checked_runtime_parameters(self._family, self._spec, stated)
+        found = checked_runtime_parameters(self._family, self._spec, stated)
+        return {name: value for name, value in found.items() if name in stated or name not in self.measured}
 
     def sort(self, arguments: Sequence[Any], numbers: dict[str, Any]) -> tuple[Sequence[Any], dict[str, bytes]]:
         """Arrays, and numbers as their types store them. Raises ArgumentError for too few, too many or unknown ones."""
@@ -151,6 +157,7 @@ class Signature:
         # In the order of the spec's operands, so that errors name the first that is wrong.
         layouts = {x.name: _layout(x, given[x.name]) for x in self._spec.operands if x.name in given}
         extents = {**self._family.extents(self._spec, layouts), **runtime_parameters}
+        self._check_stated(given, runtime_parameters)
         expected = self._family.layouts(self._spec, extents)
         results = {x.name: (expected[x.name].shape, self._result_dtype(x, layouts)) for x in self.outputs}
         for name, (shape, dtype) in results.items():
@@ -160,6 +167,15 @@ class Signature:
                 rule = f"must hold {dtype} elements"
                 raise ShapeError(name, rule, given[name].dtype, next_step=PASS_ANOTHER)
         return extents, results
+
+    def _check_stated(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> None:
+        """Raises ShapeError if an input has other than what the call says of it."""
+        for name in self.measured & runtime_parameters.keys():
+            for operand in (x for x in self.inputs if name in x.axes):
+                shape = given[operand.name].shape
+                if shape[operand.axes.index(name)] != runtime_parameters[name]:
+                    rule = f"must have {runtime_parameters[name]} {name}, as the call says"
+                    raise ShapeError(operand.name, rule, shape)
 
     def alignment(self, given: Mapping[str, Given]) -> int:
         """The most bytes, up to 16, that divide the addresses of all arrays but those of a few bytes.

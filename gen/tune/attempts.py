@@ -19,6 +19,7 @@ from typing import Any
 from gen.emit.render import render
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
+from gen.families.plans import TIME
 from gen.store.trials import Problem, Setting, Status, Trial, Trials
 from gen.toolchain.compiled import Compiled, code_digest
 from gen.toolchain.farm import Farm
@@ -31,11 +32,15 @@ def identity(entrant: Entrant, problem: Problem, limits: Limits) -> str:
     """What is the same for two variants exactly if they do the same: machine code and evaluated plan."""
     sizes = {**problem.extents, **limits.sizes()}
     plan = entrant.variant.plan
+    first, second = {**sizes, TIME.name: 0}, {**sizes, TIME.name: 1}
     launches = [
         (
             launch.entry, [extent.at(sizes) for extent in launch.grid], launch.block, launch.shared_bytes.at(sizes),
-            [one if isinstance(one, str) else (one[0].name, one[1].at(sizes)) for one in launch.arguments],
-            launch.cluster, launch.times.at(sizes), launch.swap, launch.setup,
+            [
+                one if isinstance(one, str) else (one[0].name, one[1].at(first), one[1].at(second))
+                for one in launch.arguments
+            ],
+            launch.cluster, launch.times.at(sizes), launch.follows, launch.swap, launch.setup,
         )
         for launch in plan.launches
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gen.dtypes import I32, DType
 from gen.families.base import Launch, Plan
 from gen.families.expr import ONE, ZERO, Expr, constant, size
-from gen.families.plans import Step, steps
+from gen.families.plans import TIME, Step, steps
 from gen.gpu.cuda import CudaPrepared
 
 N = size("n")
@@ -60,6 +60,21 @@ def test_buffers_change_places_after_each_time_and_stay_so(times: int) -> None:
     *repeated, last = passed(plan, n=times)
     assert repeated == [("a", "b") if turn % 2 == 0 else ("b", "a") for turn in range(times)]
     assert last == (("a", "b", "c") if times % 2 == 0 else ("b", "a", "c"))
+
+
+@given(st.integers(0, 4))
+def test_launches_that_follow_take_turns_and_know_their_time(times: int) -> None:
+    first = launch("a", (I32, TIME + N), times=N)
+    others = (launch("b", follows=True), launch("c", (I32, TIME), follows=True, swap=(("a", "b"),)))
+    found = list(steps(Plan((first, *others, launch("a"))), {"n": times}))
+    turns = [(("a", "b")[time % 2], ("b", "a")[time % 2], time) for time in range(times)]
+    expected = [
+        arguments
+        for one, other, time in turns
+        for arguments in ((one, (I32, time + times)), (other,), ("c", (I32, time)))
+    ]
+    assert [step.arguments for step in found] == [*expected, ("ab"[times % 2],)]
+    assert [step.time for step in found] == [*(t for _, _, time in turns for t in (time, None, time)), None]
 
 
 def test_a_later_swap_goes_on_from_where_the_first_left_the_buffers() -> None:

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 import gen
 from gen.dtypes import F32, F64
-from gen.errors import ArgumentError, SpecError
+from gen.errors import ArgumentError, ShapeError, SpecError
 from gen.export.program import program_of, targets_of
 from gen.families import FAMILIES
 from gen.families.base import Array, Plan
 from gen.families.names import find_family, variant
 from gen.families.plans import steps
 from gen.families.system import SystemSpec
-from gen.families.system.naive import NaiveConfig, text_of_system
+from gen.families.system.family import SAMPLES
+from gen.families.system.naive import NaiveConfig, extents_of, text_of_system
 from gen.families.system.terms import Field, Joined, Negated, Number, Sum, Term, fused, text_of, walk
 from gen.proof.cases import Case, Content
 from gen.proof.host import HostKernel, HostRunner
@@ -162,6 +163,7 @@ def far(term: Term) -> bool:
 
 @given(systems(), st.integers(0, 99))
 def test_numpy_finds_what_plain_numpy_finds_within_the_bound_of_its_roundings(spec: SystemSpec, seed: int) -> None:
+    spec = replace(spec, sources=(), receivers=())
     if any(not isinstance(one, str) or one == "frozen" for one in spec.boundaries) or spec.dtype not in (F32, F64):
         return
     random = np.random.default_rng(seed)
@@ -179,9 +181,7 @@ def test_numpy_finds_what_plain_numpy_finds_within_the_bound_of_its_roundings(sp
 def test_random_systems_equal_numpy(host_runner: HostRunner, spec: SystemSpec, steps: int, content: Content) -> None:
     made = variant(FAMILY, spec, "naive", NaiveConfig(block_x=32, block_y=2))
     shapes = [(1, 1, 1), (3, 2, 5), (4, 5, 37)]
-    cases = [
-        Case(dict(zip(spec.axes, shape[-spec.ndim :], strict=True)) | {"steps": steps}, content) for shape in shapes
-    ]
+    cases = [Case(extents_of(spec, shape[-spec.ndim :], steps), content) for shape in shapes]
     for proof in prove(host_runner, [made], cases):
         assert proof.failure is None, f"{spec.summary}\n{proof.failure}"
         assert proof.cases == len(cases)
@@ -279,6 +279,52 @@ def test_a_field_that_takes_what_another_was_moves_no_bytes(host_runner: HostRun
     assert [scratch.name for scratch in made.plan.scratch] == ["u_spare"]
 
 
+def test_sources_are_added_in_their_order_and_receivers_see_the_step() -> None:
+    """As NumPy's `add.at` does, to the last bit; what lies outside is refused."""
+    spec = gen.system({U: 2 * U - V, V: U}, sources=U, receivers=[V, U])
+    kernel = gen.load(spec, device="cpu")
+    random = np.random.default_rng(3)
+    u, v = (random.random((5, 7), dtype=np.float32) for _ in range(2))
+    sources, receivers = np.array([[1, 2], [4, 6], [1, 2], [0, 0], [1, 2]]), np.array([[1, 2], [4, 6], [3, 3]])
+    wavelets = (random.random((4, 5)) * 10.0 ** np.arange(5)).astype(np.float32)
+    got = kernel(u, v, sources, wavelets, receivers[:2], receivers)
+    seen = []
+    for step in range(4):
+        u, v = 2 * u - v, u
+        np.add.at(u, tuple(sources.T), wavelets[step])
+        seen.append((v[tuple(receivers[:2].T)], u[tuple(receivers.T)]))
+    expected = (u, v, np.stack([one for one, _ in seen]), np.stack([one for _, one in seen]))
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert kernel(u, v, sources[:0], wavelets[:, :0], receivers, receivers, steps=4)[3].shape == (4, 3)
+
+    def refused(says: str, *arrays: Any, **more: int) -> None:
+        with pytest.raises(ShapeError) as caught:
+            kernel(u, v, *arrays, **more)
+        assert says in str(caught.value)
+
+    outside = np.array([[1, 2], [5, 0]])
+    refused("u_sources must be points of fields of shape (5, 7), counted from 0 (got point 1: (5, 0))",
+            outside, wavelets[:, :2], receivers, receivers)  # fmt: skip
+    refused("u_receivers must be points of fields of shape (5, 7)", sources, wavelets, receivers, -receivers)
+    refused("u_wavelets must have 5 u_source_count", sources, wavelets[:, :4], receivers, receivers)
+    refused("u_wavelets must have 3 steps, as the call says", sources, wavelets, receivers, receivers, steps=3)
+    refused("u_sources must have an extent of 2 along axis 1", sources[:, :1], wavelets, receivers, receivers)
+    refused("u_sources must hold i64 elements", sources.astype("f4"), wavelets, receivers, receivers)
+
+
+def test_steps_with_sources_cost_the_cells_of_their_points(host_runner: HostRunner) -> None:
+    """Whatever the number of steps, few launches are looked at, and none copies a field."""
+    made = variant(FAMILY, SAMPLES[-1], "naive", NaiveConfig())
+    (kernel,) = host_runner.load([made])
+    assert isinstance(kernel, HostKernel)
+    found = traffic(kernel, host_runner.limits, extents_of(made.spec, (8, 8), 50))  # type: ignore[arg-type]
+    assert found.launches == 1 + 50 * 4
+    assert found.traced < 40
+    traces = [access for access in found.of("global", "store") if access.buffer in ("u_traces", "v_traces")]
+    assert sum(access.requested_bytes for access in traces) == 2 * 50 * 3 * 4
+
+
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: gen.fields(""), "fields.names must be words, each once"),
     (lambda: gen.fields("u u"), "fields.names must be words, each once"),
@@ -302,6 +348,10 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: gen.system({U: U}, dtype="i4"), "system.dtype must be one of f16, bf16, f32, f64 (got 'i4')"),
     (lambda: gen.system({U: U}, boundary="around"), "system.boundary must be one of constant, nearest"),
     (lambda: gen.system({U: U}, cval=float("nan")), "system.cval must hold numbers, finite as f32 (got nan)"),
+    (lambda: gen.system({U: U}, sources="u"), "system.sources must be a field, or a list of fields, made by gen"),
+    (lambda: gen.system({U: U + M}, sources=M), "system.sources must be fields that change, each once: u (got m)"),
+    (lambda: gen.system({U: U}, receivers=[U, U]), "system.receivers must be fields that change, each once: u (got u"),
+    (lambda: FAMILY.from_json({**gen.system({U: U}).to_json(), "sources": "u"}), "must be lists of names"),
     (lambda: FAMILY.from_json({"word": "w", "ndim": 2, "dtype": "f32", "updates": [["u", ["/", 1, 2]]]}),
      "system.updates must be fields, numbers, sums, or lists that begin with +, - or *"),
     (lambda: FAMILY.from_json({"word": "w", "ndim": 2, "dtype": "f32", "updates": 3}), "must be a list of names, each"),

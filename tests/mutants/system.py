@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from gen.families import FAMILIES
 from gen.families.names import find_family
+from gen.families.system.family import SAMPLES
 from gen.proof.failures import UNTOUCHED, WRONG
 from tests.mutants.change import OUTSIDE_READ, OUTSIDE_WRITE, OVERFLOW, RACE, Mutant, Unchanged
 
 NAIVE, NEAR, SUMS = "system/naive.cu.jinja", "system/_near.cu.jinja", "system/_sums.cu.jinja"
+POINTS = "system/_points.cu.jinja"
 _FAMILY = find_family(FAMILIES, "system")
 ON_WAVE = f"system_{_FAMILY.catalogue[0].label}__naive_x32_y2"
 ON_REACTION = f"system_{_FAMILY.extra_proof_specs['naive'].label}__naive_x32_y2"
+ON_SURVEY = f"system_{SAMPLES[-1].label}__naive_x32_y2"
 MUTANTS = (
     Mutant("system: no guard [1]", ON_WAVE, NAIVE, "", "", (OUTSIDE_READ, OUTSIDE_WRITE), at="guard"),
     Mutant("system: guard of columns one off [2]", ON_WAVE, NAIVE, "col >= cols", "col > cols",
@@ -38,6 +41,22 @@ MUTANTS = (
     Mutant("system: the value outside is 0", ON_REACTION, NEAR, "return {{ cval }};", "return 0;", WRONG),
     Mutant("system: the last cell of an axis lies outside", ON_REACTION, NEAR, ">= {{ axis }})", ">= {{ axis }} - 1)",
            WRONG),
+    Mutant("system: points before the first cell lie inside", ON_SURVEY, POINTS, "point[{{ loop.index0 }}] < 0 || ", "",
+           (WRONG, OUTSIDE_READ, OUTSIDE_WRITE, OVERFLOW)),
+    Mutant("system: points past the last cell lie inside", ON_SURVEY, POINTS, ">= {{ axis }})", "> {{ axis }})",
+           (WRONG, OUTSIDE_READ, OUTSIDE_WRITE)),
+    Mutant("system: every source is the first in its cell", ON_SURVEY, POINTS, "before < 0 ? own : -1", "own",
+           (RACE, WRONG)),
+    Mutant("system: of the sources in a cell only the first counts", ON_SURVEY, POINTS, "= links[2 * source + 1]",
+           "= count", WRONG),
+    Mutant("system: sources in a cell are added from the last on", ON_SURVEY, POINTS,
+           'wide_cell(element, "wavelets[step * count + source]")',
+           'wide_cell(element, "wavelets[step * count + (links[2 * source + 1] < count ? links[2 * source + 1] : i)]")',
+           WRONG),
+    Mutant("system: every step adds the first numbers", ON_SURVEY, POINTS, "wavelets[step * count",
+           "wavelets[0 * count", WRONG),
+    Mutant("system: traces of every step in one row", ON_SURVEY, POINTS, "traces[step * count", "traces[0 * count",
+           (WRONG, UNTOUCHED)),
 )  # fmt: skip
 
 LARGE = (

@@ -7,11 +7,13 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
-from gen.families.base import Algorithm, Array, Expected, Extents
+from gen.errors import ShapeError
+from gen.families.base import Algorithm, Array, Expected, Extents, Layout
 from gen.families.config import Config
-from gen.families.extents import DenseFamily
+from gen.families.extents import DenseFamily, measure
 from gen.families.stencil.spec import STEPS
 from gen.families.system.naive import Naive, NaiveConfig, extents_of
 from gen.families.system.oracle import expected, expected_at
@@ -47,6 +49,22 @@ def _reaction() -> SystemSpec:
     )
 
 
+def _survey() -> SystemSpec:
+    """Waves from sources, which receivers hear; what they were two steps before counts too."""
+    u, v, w, m = fields("u v w m")
+    return system(
+        {u: 2 * u - 0.9375 * v - 0.0625 * w + 0.125 * m * u.laplace(), v: u, w: v},
+        boundary="frozen",
+        sources=[u],
+        receivers=[u, v],
+        word="survey",
+    )
+
+
+SAMPLES = (_reaction(), _survey())
+"""What is proven beside the catalogue, and found by its label."""
+
+
 class System(DenseFamily[SystemSpec]):
     """The family of systems."""
 
@@ -54,7 +72,7 @@ class System(DenseFamily[SystemSpec]):
     summary = "several fields that change together, each by an expression over its neighbours and the others"
     algorithms: Mapping[str, Algorithm[SystemSpec, Any]] = {a.name: a for a in (Naive(),)}
     catalogue = (_wave(),)
-    extra_proof_specs = MappingProxyType({"naive": _reaction()})
+    extra_proof_specs = MappingProxyType({"naive": SAMPLES[0]})
     templates = templates_root()
     label_help = (
         f"{catalogue[0].label}: a word, a digest of all that is computed and a type, one of "
@@ -67,11 +85,26 @@ class System(DenseFamily[SystemSpec]):
 
     def from_label(self, label: str) -> SystemSpec | None:
         """The samples."""
-        return next((spec for spec in self.extra_proof_specs.values() if spec.label == label), None)
+        return next((spec for spec in SAMPLES if spec.label == label), None)
 
     def runtime_parameters(self, spec: SystemSpec) -> Mapping[str, int]:
-        """How many time steps a call takes."""
-        return {STEPS: 1}
+        """How many time steps a call takes, and how many points it has: where it brings arrays of these, they say."""
+        return {STEPS: 1, **dict.fromkeys(spec.counts, 1)}
+
+    @override
+    def extents(self, spec: SystemSpec, layouts: Mapping[str, Layout]) -> Extents:
+        return {**self.runtime_parameters(spec), **measure(spec.operands, layouts)}
+
+    @override
+    def check_content(self, spec: SystemSpec, inputs: Mapping[str, Array], extents: Extents) -> None:
+        shape = tuple(extents[axis] for axis in spec.axes)
+        for name in (*(f"{x}_sources" for x in spec.sources), *(f"{x}_receivers" for x in spec.receivers)):
+            points = inputs[name]
+            outside = ((points < 0) | (points >= np.array(shape, np.int64))).any(axis=1)
+            if outside.any():
+                place = int(outside.argmax())
+                value = f"point {place}: {tuple(points[place].tolist())}"
+                raise ShapeError(name, f"must be points of fields of shape {shape}, counted from 0", value)
 
     def oracle(self, spec: SystemSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """The expressions, rounded as the spec says, as often as there are time steps."""
@@ -81,7 +114,7 @@ class System(DenseFamily[SystemSpec]):
         self, spec: SystemSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
         """One time step, of these cells alone."""
-        if extents.get(STEPS, 1) != 1:
+        if extents.get(STEPS, 1) != 1 or spec.counts:
             return None
         return expected_at(spec, inputs, name.removesuffix("_out"), index)
 
@@ -93,17 +126,19 @@ class System(DenseFamily[SystemSpec]):
     def sizes_for_numpy(self, spec: SystemSpec, extents: Extents) -> Extents:
         """As much of it as NumPy computes in about a second, so that tuning need not wait for it."""
         steps = min(extents.get(STEPS, 1), 4)
+        counts = {name: extents[name] for name in spec.counts}
         cells = _FOR_NUMPY // (_work_of(spec) * max(steps, 1))
         most = max(int(cells ** (1 / spec.ndim)), 16)
         if steps == extents.get(STEPS, 1) and prod(extents[axis] for axis in spec.axes) <= cells:
             return extents
-        return extents_of(spec, [min(extents[axis], most) for axis in spec.axes], steps)
+        return {**extents_of(spec, [min(extents[axis], most) for axis in spec.axes], steps), **counts}
 
     @override
     def cases(self, spec: SystemSpec) -> Iterator[Extents]:
-        """Nothing, one, thinner than the radius, one off a block; no step, one, several."""
+        """Nothing, one, thinner than the radius, one off a block; no step, one, several; points that share cells."""
         for place, shape in enumerate(_SHAPES[spec.ndim]):
-            yield extents_of(spec, shape, (1, 2, 5, 3, 1, 0, 4)[place % 7])
+            counts = dict.fromkeys(spec.counts, (3, 40, 0)[place % 3])
+            yield {**extents_of(spec, shape, (1, 2, 5, 3, 1, 0, 4)[place % 7]), **counts}
 
     def base(self, spec: SystemSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: warps along the rows, four rows a block share their neighbours in the cache."""

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import pairwise
 from operator import mul
 
 from typing_extensions import override
@@ -13,8 +14,8 @@ from typing_extensions import override
 from gen.dtypes import F64, I64, U32, DType
 from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
 from gen.families.config import Config, tunable
-from gen.families.expr import ONE, Expr, size
-from gen.families.plans import Tiles, beyond_block
+from gen.families.expr import ONE, ZERO, Expr, constant, size
+from gen.families.plans import TIME, Tiles, beyond_block
 from gen.families.stencil.algorithms.common import COPY_THREADS, Sides, literal
 from gen.families.stencil.shapes import edge_extents
 from gen.families.stencil.spec import STEPS
@@ -247,12 +248,14 @@ class Naive(Algorithm[SystemSpec, NaiveConfig]):
             "computed": spec.computed,
             "text": text_of_system(spec),
             "copy_threads": COPY_THREADS,
+            "has_sources": bool(spec.sources),
+            "has_receivers": bool(spec.receivers),
         }
 
     @override
     def plan(self, spec: SystemSpec, config: NaiveConfig) -> Plan:
         tiles = _tiles(spec, config)
-        numbers: tuple[tuple[DType, Expr], ...] = tuple((I64, size(axis)) for axis in spec.axes)
+        numbers = _shape(spec)
         if spec.ndim > 1:
             numbers += ((U32, tiles.across),)
 
@@ -290,25 +293,62 @@ def stepping(spec: SystemSpec, sweep: Callable[[Sequence[str]], Launch]) -> Plan
         for source, name in zip(ring.history, ring.history[count:], strict=False)
     ]
 
-    def stepped(targets: Sequence[str], times: Expr, swaps: Callable[[_Ring], Sequence[tuple[str, str]]]) -> Launch:
-        return replace(sweep(targets), times=times, swap=tuple(swap for ring in rings for swap in swaps(ring)))
+    planned += [_link(spec, name) for name in spec.sources]
+
+    def stepped(
+        step: Expr, targets: Sequence[str], times: Expr, swaps: Callable[[_Ring], Sequence[tuple[str, str]]]
+    ) -> list[Launch]:
+        now = {name: old for ring in rings for old, name in pairwise(ring.history)}
+        now |= {ring.history[0]: target for ring, target in zip(rings, targets, strict=True)}
+        turn = [replace(sweep(targets), times=times)]
+        turn += [_add(name, now[name], step) for name in spec.sources]
+        turn += [_record(spec, name, now[name], step) for name in spec.receivers]
+        return [*turn[:-1], replace(turn[-1], swap=tuple(swap for ring in rings for swap in swaps(ring)))]
 
     for rest in (*range(1, longest + 1), 0):
         written = [ring.slots[(rest - 1) % ring.count] for ring in rings]
         rests = steps % (longest + 1)
         times = rests // longest if rest == longest else _equals(rests, rest)
         times = times if rest else steps.at_most(1) * times
-        planned.append(stepped(written, times, partial(_Ring.after_first, rest=rest)))
+        planned += stepped(ZERO, written, times, partial(_Ring.after_first, rest=rest))
     targets = [ring.history[0] + "_out" for ring in rings]
     for step in range(2, longest + 2):
-        times = _exceeds(steps, step - 1) if step <= longest else steps.at_least(longest) - longest
-        planned.append(stepped(targets, times, partial(_Ring.after, step=step)))
+        place, times = constant(step - 1), _exceeds(steps, step - 1)
+        if step > longest:
+            place, times = TIME + longest, steps.at_least(longest) - longest
+        planned += stepped(place, targets, times, partial(_Ring.after, step=step))
     scratch = [
         Scratch(spare, _cells(spec) * spec.dtype.size * _exceeds(steps, len(ring.history) + place))
         for ring in rings
         for place, spare in enumerate(ring.spares)
     ]
+    scratch += [Scratch(f"{name}_links", size(f"{name}_source_count") * 16) for name in spec.sources]
     return Plan(tuple(planned), tuple(scratch))
+
+
+def _link(spec: SystemSpec, name: str) -> Launch:
+    """A launch that finds, once a call, which sources lie in one cell."""
+    count = size(f"{name}_source_count")
+    return _each_point("_link", count, f"{name}_sources", f"{name}_links", *_shape(spec), (I64, count))
+
+
+def _add(name: str, field: str, step: Expr) -> Launch:
+    """A launch that adds what a step has for the sources of a field."""
+    count = size(f"{name}_source_count")
+    launch = _each_point("_add", count, f"{name}_links", f"{name}_wavelets", field, (I64, count), (I64, step))
+    return replace(launch, follows=True)
+
+
+def _record(spec: SystemSpec, name: str, field: str, step: Expr) -> Launch:
+    """A launch that writes down what a field is at its receivers."""
+    count = size(f"{name}_receiver_count")
+    numbers = (*_shape(spec), (I64, count), (I64, step))
+    launch = _each_point("_record", count, f"{name}_receivers", field, f"{name}_traces", *numbers)
+    return replace(launch, follows=True)
+
+
+def _each_point(entry: str, count: Expr, *arguments: str | tuple[DType, Expr]) -> Launch:
+    return Launch((count.ceil_div(COPY_THREADS), ONE, ONE), (COPY_THREADS, 1, 1), arguments, entry=entry)
 
 
 def _exceeds(one: Expr, number: int) -> Expr:
@@ -369,7 +409,7 @@ class _Ring:
 
 def extents_of(spec: SystemSpec, shape: Sequence[int], steps: int) -> Extents:
     """Fields of this shape."""
-    return {**dict(zip(spec.axes, shape, strict=True)), STEPS: steps}
+    return {**dict(zip(spec.axes, shape, strict=True)), STEPS: steps, **dict.fromkeys(spec.counts, 3)}
 
 
 def _copy(spec: SystemSpec, source: str, target: str) -> Launch:
@@ -381,6 +421,10 @@ def _copy(spec: SystemSpec, source: str, target: str) -> Launch:
         arguments=(source, target, (I64, cells)),
         entry="_copy",
     )
+
+
+def _shape(spec: SystemSpec) -> tuple[tuple[DType, Expr], ...]:
+    return tuple((I64, size(axis)) for axis in spec.axes)
 
 
 def _cells(spec: SystemSpec) -> Expr:

@@ -18,13 +18,36 @@ Index = tuple[Array, ...]
 _APPLIED = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
-def expected(spec: SystemSpec, fields: Mapping[str, Array], steps: int) -> dict[str, Expected]:
-    """The fields that change, after so many steps, by the names of their outputs."""
-    now = dict(fields)
-    everywhere = np.ix_(*(np.arange(extent) for extent in fields[spec.fields[0]].shape))
-    for _ in range(steps):
+def expected(spec: SystemSpec, inputs: Mapping[str, Array], steps: int) -> dict[str, Expected]:
+    """The fields that change, after so many steps, and what receivers saw, by the names of the outputs."""
+    now = {name: inputs[name] for name in spec.fields}
+    shape = now[spec.fields[0]].shape
+    everywhere = np.ix_(*(np.arange(extent) for extent in shape))
+    traces: dict[str, list[Array]] = {name: [] for name in spec.receivers}
+    for step in range(steps):
         now |= {name: _updated(spec, now, name, everywhere) for name in spec.updated}
-    return {f"{name}_out": Expected(now[name].copy()) for name in spec.updated}
+        for name in spec.sources:
+            places, inside = _cells(inputs[f"{name}_sources"], shape)
+            with np.errstate(all="ignore"):
+                np.add.at(now[name].reshape(-1), places[inside], inputs[f"{name}_wavelets"][step][inside])
+        for name in spec.receivers:
+            places, inside = _cells(inputs[f"{name}_receivers"], shape)
+            traces[name].append(np.zeros(len(places), spec.dtype.numpy))
+            traces[name][-1][inside] = now[name].reshape(-1)[places[inside]]
+    found = {f"{name}_out": Expected(now[name].copy()) for name in spec.updated}
+    for name, seen in traces.items():
+        count = len(inputs[f"{name}_receivers"])
+        found[f"{name}_traces"] = Expected(np.array(seen, spec.dtype.numpy).reshape(steps, count))
+    return found
+
+
+def _cells(points: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """The number of each point's cell, and whether it lies inside; of one outside the number means nothing."""
+    inside = np.asarray(((points >= 0) & (points < np.array(shape, np.int64))).all(axis=1))
+    places = np.zeros(len(points), np.int64)
+    for axis, extent in enumerate(shape):
+        places = places * extent + np.where(inside, points[:, axis], 0)
+    return places, inside
 
 
 def expected_at(spec: SystemSpec, fields: Mapping[str, Array], name: str, index: Index) -> Expected:
@@ -36,7 +59,8 @@ def _updated(spec: SystemSpec, fields: Mapping[str, Array], name: str, index: In
     cells = fields[name]
     with np.errstate(all="ignore"):
         found = stored(_value(spec, fused(dict(spec.updates)[name]), fields, index), spec.dtype)
-    return np.where(frozen_at(cells.shape, index, spec.ends, *spec.reach(name)), cells[index], found)
+    rim = frozen_at(cells.shape, index, spec.ends, *spec.reach(name))
+    return np.ascontiguousarray(np.where(rim, cells[index], found))
 
 
 def _value(spec: SystemSpec, term: Term, fields: Mapping[str, Array], index: Index) -> Array:

@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from gen.dtypes import BF16, F16, F32, F64, DType, find_dtype, read_dtype
+from gen.dtypes import BF16, F16, F32, F64, I64, DType, find_dtype, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
 from gen.families.html import ShownSpec
-from gen.families.stencil.spec import AXES, Boundary, Outside, boundaries_of, ends_of, listed, outside_in_words
+from gen.families.stencil.spec import AXES, STEPS, Boundary, Outside, boundaries_of, ends_of, listed, outside_in_words
 from gen.families.system.terms import (
     RESERVED,
     Field,
@@ -60,6 +60,9 @@ class SystemSpec(ShownSpec):
         boundary: what lies outside, as `StencilSpec` has it; `frozen` cells stay as they are where the update of their
             field reads cells outside.
         cval: the value outside along `constant` axes.
+        sources: fields to which each step adds numbers at points: `u_wavelets[step]` at `u_sources`.
+        receivers: fields of which each step then writes down the cells at points, `u_receivers`, into
+            `u_traces[step]`.
     """
 
     word: str
@@ -68,6 +71,8 @@ class SystemSpec(ShownSpec):
     dtype: DType = F32
     boundary: Boundary | tuple[Outside, ...] = "constant"
     cval: float = 0.0
+    sources: tuple[str, ...] = ()
+    receivers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         word: object = self.word
@@ -88,6 +93,10 @@ class SystemSpec(ShownSpec):
             raise SpecError("system.updates", f"must have at most {MAX_FIELDS} fields", len(names))
         object.__setattr__(self, "boundary", boundaries_of(self.boundary, self.ndim, "system.boundary"))
         object.__setattr__(self, "cval", self._rounded_cval())
+        for role, fields in (("sources", self.sources), ("receivers", self.receivers)):
+            if len(set(fields)) < len(fields) or not set(fields) <= set(self.updated):
+                rule = f"must be fields that change, each once: {', '.join(self.updated)}"
+                raise SpecError(f"system.{role}", rule, ", ".join(map(str, fields)))
 
     def _leaf(self, term: Term) -> Term:
         """A leaf as the kernel holds it: numbers rounded, terms of sums in the order of their offsets."""
@@ -183,11 +192,12 @@ class SystemSpec(ShownSpec):
         """Each field that is computed, with those that only take what it was: `v` becomes `u`, `w` becomes `v`.
 
         What such a field takes is in memory already, so launches exchange arrays in place of copying. A field has one
-        that follows it so at most; what else takes its values is computed, and so are fields that go in a circle.
+        that follows it so at most; what else takes its values is computed, and so are fields that go in a circle or
+        have sources.
         """
         taken: dict[str, str] = {}  # by the field that is taken
         for name, term in self.updates:
-            if isinstance(term, Field) and term.name in self.updated and term.name != name:
+            if isinstance(term, Field) and term.name in self.updated and name not in (term.name, *self.sources):
                 taken.setdefault(term.name, name)
         found = []
         for name in self.updated:
@@ -206,11 +216,30 @@ class SystemSpec(ShownSpec):
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The fields before, then those that change after; all have one shape, and follow without gaps."""
+        """The fields before, then those that change after; all have one shape, and follow without gaps.
+
+        After the former stand the points and what is added there, after the latter what is written down.
+        """
+        inputs = [Operand(name, "in", self.dtype, self.axes) for name in self.fields]
+        for name in self.sources:
+            count = f"{name}_source_count"
+            inputs.append(Operand(f"{name}_sources", "in", I64, (count, self.ndim)))
+            inputs.append(Operand(f"{name}_wavelets", "in", self.dtype, (STEPS, count)))
         return (
-            *(Operand(name, "in", self.dtype, self.axes) for name in self.fields),
-            *(Operand(f"{name}_out", "out", self.dtype, self.axes) for name in self.updated),
+            *inputs,
+            *(Operand(f"{x}_receivers", "in", I64, (f"{x}_receiver_count", self.ndim)) for x in self.receivers),
+            *(Operand(f"{x}_out", "out", self.dtype, self.axes) for x in self.updated),
+            *(Operand(f"{x}_traces", "out", self.dtype, (STEPS, f"{x}_receiver_count")) for x in self.receivers),
         )
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The extents that say how many points there are."""
+        sources, receivers = (
+            (f"{x}_source_count" for x in self.sources),
+            (f"{x}_receiver_count" for x in self.receivers),
+        )
+        return (*sources, *receivers)
 
     @property
     def label(self) -> str:
@@ -223,7 +252,9 @@ class SystemSpec(ShownSpec):
         """What is computed."""
         becomes = ", ".join(f"{name} becomes {self.said(term)}" for name, term in self.updates)
         outside = outside_in_words(self.axes, self.boundaries, self.cval)
-        return f"At each cell of {' x '.join(self.axes)}, steps times: {becomes}; {outside}."
+        points = "".join(f"; then {one}_wavelets are added at {one}_sources" for one in self.sources)
+        points += "".join(f"; then {one}_traces are what {one} is at {one}_receivers" for one in self.receivers)
+        return f"At each cell of {' x '.join(self.axes)}, steps times: {becomes}; {outside}{points}."
 
     def said(self, term: Term) -> str:
         """An expression as its author wrote it."""
@@ -252,6 +283,8 @@ class SystemSpec(ShownSpec):
             "dtype": self.dtype.name,
             "boundary": boundary[0] if len(set(self.boundaries)) == 1 and isinstance(boundary[0], str) else boundary,
             "cval": self.cval,
+            **({"sources": list(self.sources)} if self.sources else {}),
+            **({"receivers": list(self.receivers)} if self.receivers else {}),
         }
 
     @classmethod
@@ -261,6 +294,11 @@ class SystemSpec(ShownSpec):
         if not isinstance(updates, list) or not all(isinstance(one, list) and len(one) == 2 for one in updates):
             raise SpecError("system.updates", "must be a list of names, each with what it becomes", repr(updates))
         axes = ndim if isinstance(ndim, int) else 0
+        sources, receivers = content.get("sources", []), content.get("receivers", [])
+        if not all(
+            isinstance(names, list) and all(isinstance(n, str) for n in names) for names in (sources, receivers)
+        ):
+            raise SpecError("system.sources", "and system.receivers must be lists of names", f"{sources}, {receivers}")
         return cls(
             word=content.get("word", ""),
             updates=tuple((name, _term_of(term, axes)) for name, term in updates),
@@ -268,6 +306,8 @@ class SystemSpec(ShownSpec):
             dtype=read_dtype(content.get("dtype"), "system.dtype"),
             boundary=tuple(boundary) if isinstance(boundary, list) else boundary,
             cval=content.get("cval", 0.0),
+            sources=tuple(sources),
+            receivers=tuple(receivers),
         )
 
 
@@ -277,6 +317,8 @@ def system(
     boundary: Any = "constant",
     dtype: Any = "f32",
     cval: float = 0.0,
+    sources: Any = (),
+    receivers: Any = (),
     word: str = "fields",
 ) -> SystemSpec:
     """The spec of fields that change together; `gen.load(spec)` computes any number of time steps.
@@ -289,6 +331,11 @@ def system(
         boundary: what lies outside, as in `gen.stencil`: one for all axes, or one for each.
         dtype: of all cells: float16, bfloat16, float32 or float64.
         cval: the value outside where the boundary is `constant`.
+        sources: a field, or several: each step, once it is computed, adds numbers to it at points. A call brings the
+            points, `u_sources`, whole numbers (i64) of shape (points, axes), and `u_wavelets`, of shape (steps,
+            points). Numbers for one cell are added one after the other, in the order of the points.
+        receivers: a field, or several: each step ends with writing down what it is at points. A call brings these,
+            `u_receivers`, and returns, after the fields, `u_traces`, of shape (steps, points).
         word: what stands in the kernel's name.
 
     Raises:
@@ -315,7 +362,17 @@ def system(
         dtype=found,
         boundary=tuple(boundary) if isinstance(boundary, list) else boundary,
         cval=cval,
+        sources=_names(sources, "system.sources"),
+        receivers=_names(receivers, "system.receivers"),
     )
+
+
+def _names(given: Any, subject: str) -> tuple[str, ...]:
+    """Of a field, or of several."""
+    fields = (given,) if isinstance(given, Field) else given
+    if not isinstance(fields, tuple | list) or not all(isinstance(field, Field) for field in fields):
+        raise SpecError(subject, "must be a field, or a list of fields, made by gen.fields", repr(given))
+    return tuple(field.name for field in fields)
 
 
 def _check(name: object, term: object) -> None:
