@@ -25,6 +25,11 @@ _KINDS = {"int": 0, "uint": 1, "float": 2, "complex": 5, "bits": -1}
 _HEADS = {
     "bool": "bool {}(const Int* sizes, const Limits& device, Int alignment)",
     "double": "double {}(const Int* sizes, const Limits& device, Int alignment)",
+    "misfit": "int {}(const View* arrays, std::string* words)",
+    "real": "double {}(const Int* sizes, const Limits& device, Int alignment)",
+    "whole": "Int {}(const Int* sizes, const Limits& device, Int alignment)",
+    "real_of_arrays": "double {}(const View* arrays)",
+    "whole_of_arrays": "Int {}(const View* arrays)",
     "class": "int {}(const Int* sizes, const Limits& device, Int alignment)",
     "measure": "int {}(const View* arrays, Int* sizes, std::string* words)",
     "results": "int {}(const View* arrays, View* results, std::string* words)",
@@ -90,7 +95,10 @@ def files_of(
     environment = environment_of(programs[0].family)
     specs = [_spec(program, found) for program, found in zip(programs, codes, strict=True)]
     about = "for " + ", ".join(dict.fromkeys(target.arch for one in programs for target in one.targets))
+    written = dict.fromkeys(one for program in programs for one in program.files)
+    headers = {Path(one).name.replace(".", f"_of_{Path(one).parent.name}."): one for one in written}
     common: dict[str, object] = {"name": name, "version": gen.__version__, "about": about, "specs": specs}
+    common["headers"] = list(headers)
 
     def made(template: str, **more: object) -> bytes:
         return fill(environment, f"export/{template}.jinja", {**common, **more}).encode()
@@ -110,6 +118,7 @@ def files_of(
         "LICENSE": _LICENSE.encode(),
         "provenance.json": _provenance(name, programs, ptx_for),
     }
+    found |= {f"src/{one}": (templates_root() / path).read_bytes() for one, path in headers.items()}
     found |= {f"src/{spec['name']}.hpp": made("spec.hpp", spec=spec) for spec in specs}
     example = next((spec for spec in specs if spec["example"]), None)
     if example is not None:
@@ -197,7 +206,8 @@ def _spec(program: Program, codes: Sequence[Code]) -> dict[str, Any]:
         "rows": [_row(program, one) for one in program.rows],
         "classify": ", ".join(program.classify),
         "ranks": [
-            f"{one.axes}, {json.dumps(one.axes in program.dense)}, {one.measure}, {one.results}"
+            f"{one.axes}, {json.dumps(one.axes in program.dense)}, {one.measure}, {one.results}, "
+            f"{{{', '.join(one.misfits)}}}"
             for one in program.ranks
         ],
         "operands": [_operand(one) for one in operands],
@@ -221,11 +231,16 @@ def _spec(program: Program, codes: Sequence[Code]) -> dict[str, Any]:
         ],
         "devices": " and ".join(devices), "first_device": program.targets[0].arch,
         "archs": ", ".join(archs), "rank_words": " or ".join(map(str, ranks)),
-        "example": len(inputs) == len(outputs) == 1 and operands[0].role == "in" and operands[0].dtype.size < 16,
+        "example": _has_example(operands),
         "input_type": _host_type(inputs[0].dtype), "result_type": _host_type((outputs or inputs)[0].dtype),
+        "example_arrays": ", ".join(
+            [f"in_there[{place}]" for place in range(len(inputs))]
+            + [f"out_there[{place}]" for place in range(len(outputs))]
+        ),
         "example_shape": ", ".join(["1000", "1003", "5"][: ranks[0]] if len(ranks) == 1 else ["1003"] * ranks[0]),
         "example_parameters": "parameters, " * len(parameters),
         "python_inputs": ", ".join(f"{_python(x.name)}: Any" for x in inputs),
+        "python_texts": "".join(f'"{x.name}", ' for x in inputs),
         "python_names": ", ".join(_python(x.name) for x in inputs),
         "python_parameters": "".join(f"{name}: int = {usual}, " for name, usual in parameters.items()),
         "python_parameter_names": "".join(f"{name}, " for name in parameters),
@@ -242,8 +257,18 @@ def _spec(program: Program, codes: Sequence[Code]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _has_example(operands: Sequence[Operand]) -> bool:
+    """Whether a program can be written that calls it: all inputs of one shape, all outputs of one type."""
+    first, last = operands[0], operands[-1]
+    alike = all(x.dtype == (last if x.role == "out" else first).dtype for x in operands)
+    shaped = all(x.role != "inout" and (x.role == "out" or x.axes == first.axes) for x in operands)
+    return alike and shaped and first.dtype.size < 16
+
+
 def _head(one: Function) -> str:
-    unread = {"results": ("sizes",), "measure": ()}.get(one.returns, ("sizes", "device", "alignment"))
+    unread = {"results": ("sizes",), "measure": (), "misfit": (), "whole_of_arrays": (), "real_of_arrays": ()}.get(
+        one.returns, ("sizes", "device", "alignment")
+    )
     head = _HEADS[one.returns].format(one.name)
     for name in (*unread, "words", "arrays"):
         head = re.sub(rf"(const \w+[*&] {name}|Int {name}|std::string\* {name})\b", r"[[maybe_unused]] \1", head)
@@ -278,8 +303,12 @@ def _candidate(one: Candidate) -> str:
 
 
 def _operand(one: Operand) -> str:
-    name = f"{one.dtype.size}-byte" if one.dtype.kind == "bits" else one.dtype.name
-    return f'"{one.name}", "{name}", {_kind(one.dtype)}, {8 * one.dtype.size}, {json.dumps(one.role != "in")}'
+    truths = ", ".join(json.dumps(one.role in roles) for roles in (("out", "inout"), ("out",)))
+    return f'"{one.name}", "{_elements(one.dtype)}", {_kind(one.dtype)}, {8 * one.dtype.size}, {truths}'
+
+
+def _elements(dtype: DType) -> str:
+    return f"elements of {dtype.size} bytes" if dtype.kind == "bits" else f"{dtype.name} elements"
 
 
 def _kind(dtype: DType) -> int:
@@ -288,7 +317,7 @@ def _kind(dtype: DType) -> int:
 
 
 def _words(one: Operand) -> str:
-    elements = f"elements of {one.dtype.size} bytes" if one.dtype.kind == "bits" else f"{one.dtype.name} elements"
+    elements = _elements(one.dtype)
     role = {"in": "is read", "out": "is written", "inout": "is changed in place"}[one.role]
     return f"{elements}; {role}"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -14,10 +15,10 @@ from typing import Any
 
 from gen.arch import Architecture, Attribute, Limits, arch_of
 from gen.errors import ConfigError, ShapeError, SpecError
-from gen.export.trace import IMPOSSIBLE, Fork, Leaf, Refusal, Term, Trace, TracingError, Tree, leaves
+from gen.export.trace import IMPOSSIBLE, AnyTuple, Fork, Leaf, Refusal, Term, Trace, TracingError, Tree, leaves
 from gen.families.base import WIDEST, Extents, Family, Launch, Layout, Operand, Spec, Variant
 from gen.families.estimates import estimated_us
-from gen.families.extents import PASS_ANOTHER, dense
+from gen.families.extents import PASS_ANOTHER, dense, dense_inputs
 from gen.families.regions import Region, sizes_of
 from gen.runtime.dispatch import Chooser, Row
 from gen.store.tuned import Winner
@@ -27,6 +28,12 @@ MOST_RANK = 3  # of arrays whose rank a spec leaves open
 MANY = 16  # candidates of a shape class, of which the library then has only those that some problem gets
 SAMPLES, SAMPLES_OF_A_SHAPE = 4000, 50  # random problems that are asked for that
 _MOST_ELEMENTS_LOG2 = 34
+_WORDS = {
+    "bool": "whether", "double": "microseconds", "real": "number", "whole": "number", "real_of_arrays": "number",
+    "whole_of_arrays": "number",
+}  # fmt: skip
+_TELLING = ("measure", "results", "misfit")  # of functions that say what is wrong
+_IN_TABLES = ("bool", "double", "class", *_TELLING)  # of functions that tables name
 _EXACT = "exact"  # begins a size that tells shapes apart of which nothing else is traced
 
 
@@ -131,11 +138,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rank:
-    """How arrays of so many axes are measured: functions by name."""
+    """How arrays of so many axes are measured: functions by name.
+
+    Attributes:
+        measure: gives sizes.
+        results: gives the shapes of all other arrays.
+        misfits: by array, what is said of one that has another number of axes.
+    """
 
     axes: int
     measure: str
     results: str
+    misfits: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -146,6 +160,7 @@ class Program:
         sizes: names of all sizes.
         structures: which of them are there together.
         dense: numbers of axes of which only contiguous arrays are taken.
+        files: of templates, whose functions of C++ are called.
         codes: the variants of each target, by number, that its code is compiled for.
     """
 
@@ -159,6 +174,7 @@ class Program:
     dense: tuple[int, ...]
     classes: tuple[str, ...]
     classify: tuple[str, ...]
+    files: tuple[str, ...]
     rows: tuple[ClassRow, ...]
     entries: tuple[Entry, ...]
     codes: tuple[tuple[int, ...], ...] = field(default=())
@@ -190,7 +206,7 @@ def ranks_of(family: Family[Any], spec: Spec) -> tuple[int, ...]:
     found = []
     for rank in range(1, MOST_RANK + 1):
         try:
-            family.extents(spec, {first.name: dense(first, (2,) * rank)})
+            family.extents(spec, dense_inputs(family, spec, (2,) * rank))
         except ShapeError:
             continue
         found.append(rank)
@@ -217,9 +233,10 @@ def problems(
         shape = tuple(draw.choice(shapes)) if shapes else _random_shape(draw, draw.choice(ranks))
         gap = draw.choice((0, 0, 1, 4, 64)) if first.pitch or len(shape) > 1 else 0
         rows = (*shape[:-1], shape[-1] + gap) if shape and not shapes else shape
-        given = {first.name: Layout(shape, dense(first, rows).strides, first.dtype.numpy, size)}
+        strides = dense(first, rows).strides
         stated = {name: draw.choice((0, 1, 1, 2, 7, 48, 1000)) for name in parameters}
         try:
+            given = dense_inputs(family, spec, shape) | {first.name: Layout(shape, strides, first.dtype.numpy, size)}
             extents = {**family.extents(spec, given), **stated}
         except ShapeError:
             continue
@@ -281,17 +298,19 @@ class _Maker:
     ) -> None:  # fmt: skip
         self._family, self._spec, self._targets = family, spec, tuple(targets)
         self._name = family.name_of(spec)
-        if sum(x.role in ("in", "inout") for x in spec.operands) > 1:
-            rule = "takes several arrays, which an exported library does not pass yet"
-            raise SpecError(self._name, rule, next_step=_INCLUDE)
         if any(x.role == "number" for x in spec.operands):
             raise SpecError(
                 self._name, "takes numbers, which an exported library does not pass yet", next_step=_INCLUDE
             )
         self._operands = arrays_of(spec)
+        axes = {*self._operands[0].axes}
+        if unknown := [x.name for x in self._operands if x.role == "in" and {*filter(_named, x.axes)} - axes]:
+            rule = f"takes arrays whose sizes its first one does not say, which an exported library lacks: {unknown[0]}"
+            raise SpecError(self._name, rule, next_step=_INCLUDE)
         self._choosers = [target.chooser(family, spec, winners) for target in targets]
         self._shapes, self._samples, self._ways = shapes, samples, ways
-        self._trace = Trace()
+        self._trace = Trace(self._call)
+        self._measuring = True  # of arrays; then of sizes
         self._functions: dict[tuple[str, int], Function] = {}
         self._kept: list[Tree] = []  # whose identity is a key
         self._sizes: dict[str, None] = dict.fromkeys(family.runtime_parameters(spec))
@@ -317,9 +336,11 @@ class _Maker:
             how, measure = self._measured(axes)
             if how is not Taken.STRIDED:
                 dense_ranks.append(axes)
-            ranks.append(Rank(axes, measure, self._results(axes, how)))
+            misfits = tuple(self._misfit(axes, place) for place in range(len(self._operands)))
+            ranks.append(Rank(axes, measure, self._results(axes, how), misfits))
         if not ranks:
             raise ShapeError("shape", f"must have as many axes as {self._name} takes: {known}", sorted(asked))
+        self._measuring = False
         numbers: dict[str, int] = {}  # of classes
         structures = tuple(self._structures)
         trees = [self._class_tree(names, numbers) for names in structures]
@@ -340,7 +361,8 @@ class _Maker:
         classify = tuple(self._function("class", tree, _integer) for tree in trees)
         return Program(
             self._family, self._spec, self._targets, tuple(self._sizes), structures,
-            tuple(self._functions.values()), tuple(ranks), tuple(dense_ranks), tuple(classes), classify, tuple(rows),
+            tuple(_called(list(self._functions.values()))), tuple(ranks), tuple(dense_ranks), tuple(classes), classify,
+            tuple(self._trace.files), tuple(rows),
             tuple(entry for _, entry in self._entries.values()), tuple(codes),
         )  # fmt: skip
 
@@ -362,7 +384,7 @@ class _Maker:
         found = given[first.name].shape
         for place, shape in enumerate(self._shapes):
             if len(shape) == len(found) and found == tuple(shape):
-                extents = self._family.extents(self._spec, {first.name: dense(first, tuple(shape))})
+                extents = self._family.extents(self._spec, dense_inputs(self._family, self._spec, tuple(shape)))
                 return {**extents, f"{_EXACT}{place}": 1}
         rule = f"must have a shape that {self._name} was exported for: {', '.join(map(str, self._shapes))}"
         raise ShapeError(first.name, rule, found)
@@ -380,10 +402,10 @@ class _Maker:
             found.add(choice.variant.name)
         return found
 
-    def _views(self, axes: int, results: Sequence[int], *, strided: bool) -> dict[str, Layout]:
-        """Layouts of traced numbers."""
+    def _views(self, ranks: Sequence[int], *, strided: bool) -> dict[str, Layout]:
+        """Layouts of traced numbers, of arrays of so many axes each."""
         made = {}
-        for place, (operand, rank) in enumerate(zip(self._operands, (axes, *results), strict=False)):
+        for place, (operand, rank) in enumerate(zip(self._operands, ranks, strict=False)):
             shape: tuple[Any, ...] = tuple(
                 self._trace.variable(f"arrays[{place}].shape[{axis}]") for axis in range(rank)
             )
@@ -400,16 +422,18 @@ class _Maker:
         layouts = self._family.layouts(self._spec, extents)
         return [(x, layouts[x.name].shape) for x in self._operands if x.role == "out"]
 
-    def _result_ranks(self, axes: int) -> tuple[int, ...]:
-        first = self._operands[0]
-        extents = self._family.extents(self._spec, {first.name: dense(first, (2,) * axes)})
-        return tuple(len(shape) for _, shape in self._expected(extents))
+    def _ranks(self, axes: int) -> tuple[int, ...]:
+        """How many axes every array has where the first has so many."""
+        layouts = self._family.layouts(
+            self._spec, self._family.extents(self._spec, dense_inputs(self._family, self._spec, (2,) * axes))
+        )
+        return (axes, *(len(layouts[x.name].shape) for x in self._operands[1:]))
 
     def _measure(self, axes: int, how: Taken) -> str:
         """The function that gives sizes, and the number of their structure."""
 
         def measured() -> Any:
-            given = self._views(axes, self._result_ranks(axes), strided=how is Taken.STRIDED)
+            given = self._views(self._ranks(axes), strided=how is Taken.STRIDED)
             extents = self._sizes_of(given, how)
             for operand, shape in self._expected(extents):
                 if given[operand.name].shape != shape:
@@ -439,13 +463,14 @@ class _Maker:
         return f"{sizes} return {self._structures[names]};"
 
     def _results(self, axes: int, how: Taken) -> str:
-        """The function that gives the shapes of the outputs, one after another."""
+        """The function that gives the shapes of all arrays but the first, which has so many axes, one after another."""
 
         def shapes() -> Any:
-            first = self._operands[0]
-            given = self._views(axes, (), strided=False)
-            extents = self._sizes_of({first.name: given[first.name]}, how)
-            return [shape for _, shape in self._expected(extents)]
+            first = self._operands[0].name
+            given = dense_inputs(self._family, self._spec, self._views((axes,), strided=False)[first].shape)
+            extents = self._sizes_of(given, how)
+            others = [given[x.name].shape for x in self._operands[1:] if x.name in given]
+            return others + [shape for _, shape in self._expected(extents)]
 
         def terms(found: list[tuple[Any, ...]]) -> tuple[tuple[Term, ...], ...]:
             return tuple(tuple(map(self._trace.term, shape)) for shape in found)
@@ -460,6 +485,19 @@ class _Maker:
             return " ".join((*parts, "return 0;"))
 
         return self._function("results", tree, assigned)
+
+    def _misfit(self, axes: int, place: int) -> str:
+        """The function that says what is wrong with an array of too few or too many axes."""
+        name = self._operands[place].name
+
+        def refused() -> str:
+            given = self._views(self._ranks(axes), strided=False)
+            shape = AnyTuple(self._trace, f"tuple_of(arrays[{place}].shape, arrays[{place}].ndim)")
+            given[name] = replace(given[name], shape=shape, strides=shape)
+            self._family.extents(self._spec, given)
+            return IMPOSSIBLE
+
+        return self._function("misfit", self._trace.tree(refused), _integer)
 
     def _known(self, names: Sequence[str]) -> dict[str, Any]:
         """Traced extents of a structure."""
@@ -552,11 +590,17 @@ class _Maker:
             return ""
         if (returns, id(tree)) not in self._functions:
             self._kept.append(tree)
-            word = {"bool": "whether", "double": "microseconds"}.get(returns, returns)
+            word = _WORDS.get(returns, returns)
             name = f"{word}_{len(self._functions)}"
             body = "\n".join(_lines(tree, leaf, returns, 1))
             self._functions[returns, id(tree)] = Function(name, returns, body)
         return self._functions[returns, id(tree)].name
+
+    def _call(self, tree: Tree, real: bool) -> str:
+        """The call of a function that gives one number."""
+        kind = ("real" if real else "whole") + ("_of_arrays" if self._measuring else "")
+        name = self._function(kind, tree, lambda term, names: f"return {term.cpp(names)};")
+        return f"{name}({'arrays' if self._measuring else 'sizes, device, alignment'})"
 
     def _entry(self, made: Variant) -> int:
         """The number of a variant in the library."""
@@ -599,6 +643,21 @@ class _Maker:
                 yield f"plan.number<{dtype.cuda}>({value(expression)});"
         for one, other in launch.swap:
             yield f"plan.swap({slots[one]}, {slots[other]});"
+
+
+def _named(axis: str | int) -> bool:
+    return isinstance(axis, str)
+
+
+def _called(functions: Sequence[Function]) -> list[Function]:
+    """Without functions of one number that none of those after them call any more, as their ways came to the same."""
+    kept: list[Function] = []
+    names: set[str] = set()
+    for one in reversed(functions):
+        if one.returns in _IN_TABLES or one.name in names:
+            kept.append(one)
+            names.update(re.findall(r"\bnumber_\d+", one.body))
+    return kept[::-1]
 
 
 def _estimate(term: Term | None, names: Names) -> str:
@@ -645,7 +704,7 @@ class Names(dict[Term, str]):
         order: list[Term] = []
 
         def visit(term: Term) -> None:
-            if term in self or not term.operands:
+            if term in self or not (term.operands or term.operator == "alone"):
                 return
             counts[term] = counts.get(term, 0) + 1
             if counts[term] == 1:
@@ -659,23 +718,27 @@ class Names(dict[Term, str]):
             if counts[term] > 1:
                 text = term.cpp(self)
                 self[term] = f"t{len(self)}"
-                yield f"const {'double' if term.real else 'Int'} {self[term]} = {text};"
+                yield f"const {term.cpp_type} {self[term]} = {text};"
+
+
+def _told(term: Term, names: Names) -> str:
+    return term.cpp(names) if term.operator == "text" else f"number({term.cpp(names)})"
 
 
 def _leaf(tree: Leaf, leaf: Callable[[Any, Names], str], returns: str, names: Names) -> Iterator[str]:
     found = tree.result
     if isinstance(found, Refusal):
-        if returns not in ("measure", "results"):
+        if returns not in _TELLING:
             yield "return {};"
             return
-        words = " + ".join(
-            json.dumps(one) if isinstance(one, str) else f"number({one.cpp(names)})" for one in found.parts
-        )
+        words = " + ".join(json.dumps(one) if isinstance(one, str) else _told(one, names) for one in found.parts)
         yield f"return refuse(words, std::string() + {words});"
     elif found is IMPOSSIBLE:
         refused = 'return refuse(words, "The arrays cannot be described");'
-        yield refused if returns in ("measure", "results") else "return {};"
+        yield refused if returns in _TELLING else "return {};"
     else:
         if isinstance(found, Term):
             yield from names.declared((found,))
+        elif isinstance(found, tuple):
+            yield from names.declared([term for several in found for term in several if isinstance(term, Term)])
         yield leaf(found, names)

@@ -16,7 +16,8 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,6 +29,7 @@ Bounds = tuple[float, float]
 MOST_PATHS = 2500
 _LARGEST = 2.0**62
 _FREE: Bounds = (-math.inf, math.inf)
+_MORE_THAN_AXES = 100  # of any array
 _OPEN, _CLOSE = "\x02", "\x03"  # around the number of a term in a message
 
 
@@ -43,8 +45,8 @@ class Term:
     """A number, a named variable, or an operation on other terms. Equal terms of one trace are one object.
 
     Attributes:
-        operator: `number`, `variable`, or what joins the operands.
-        value: of a number; of a variable, how C++ spells it.
+        operator: `number`, `variable`, `alone`: a call, `at`: one of several results, or what joins the operands.
+        value: of a number; of a variable or a call, how C++ spells it; of a function's results, how many there are.
         real: whether it is a `double`; all others are integers.
     """
 
@@ -52,6 +54,16 @@ class Term:
     operands: tuple[Term, ...]
     value: int | float | str
     real: bool
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it stands for all results of a function that C++ has too."""
+        return bool(self.operands) and self.operator != "at" and self.value != 0
+
+    @property
+    def cpp_type(self) -> str:
+        """Of a variable that holds it."""
+        return "auto" if self.is_several else "double" if self.real else "Int"
 
     def cpp(self, names: Mapping[Term, str] = NO_NAMES) -> str:
         """The term as C++; operators that C++ defines in another way, and those it lacks, are calls.
@@ -65,14 +77,18 @@ class Term:
         match self.operator:
             case "number":
                 return _literal(self.value)
-            case "variable":
+            case "variable" | "alone" | "text":
                 return str(self.value)
+            case "at":
+                return f"{parts[0]}[{self.value}]"
             case "double":
                 return f"double({parts[0]})"
             case "negative":
                 return f"(-{parts[0]})"
             case "+" | "-" | "*" | "/":
                 return f"({parts[0]} {self.operator} {parts[1]})"
+        if self.is_several:
+            return f"results_of<{self.value}>({self.operator}, {{{', '.join(parts)}}})"
         name = {"//": "quotient", "%": "remainder", "min": "least", "max": "most"}.get(self.operator, self.operator)
         return f"{name}({', '.join(parts)})"
 
@@ -131,6 +147,21 @@ def leaves(tree: Tree) -> Iterator[Any]:
     else:
         yield from leaves(tree.yes)
         yield from leaves(tree.no)
+
+
+class AnyTuple(tuple[int, ...]):
+    """Numbers of which nothing is known but that they are not as many as any others; it stands for C++ in messages."""
+
+    _shown: Callable[[], str]
+
+    def __new__(cls, trace: Trace, cpp: str) -> AnyTuple:
+        """What C++ spells so."""
+        made = super().__new__(cls, [0] * _MORE_THAN_AXES)
+        made._shown = lambda: trace.shown(trace.text(cpp))
+        return made
+
+    def __repr__(self) -> str:
+        return self._shown()
 
 
 class Number:
@@ -241,7 +272,11 @@ class Number:
 class Trace:
     """The runs of functions over the same variables."""
 
-    def __init__(self) -> None:
+    def __init__(self, function_of: Callable[[Tree, bool], str] = lambda _tree, _real: "") -> None:
+        """Begins without terms; `function_of` spells the call of a function for a tree of numbers, real or not."""
+        self.files: dict[str, None] = {}  # of templates, whose functions are called
+        self._function_of = function_of
+        self._apart: dict[tuple[Any, ...], Any] = {}  # what functions gave that were traced for themselves
         self._terms: dict[tuple[Any, ...], Term] = {}
         self._shown: list[Term] = []
         self._declared: dict[Term, Bounds] = {}
@@ -258,6 +293,10 @@ class Trace:
             self._keys.add(term)
         self._declared[term] = (least, most)
         return Number(self, term)
+
+    def text(self, cpp: str) -> Term:
+        """What stands in messages, as C++ spells it."""
+        return self._term("text", (), cpp, False)
 
     def tree(self, function: Callable[[], Any], result: Callable[[Any], Any] = lambda found: found) -> Tree:
         """All that a function gives.
@@ -317,6 +356,47 @@ class Trace:
         self._facts: dict[tuple[str, Term, Term], bool] = {}
         self._bounds: dict[Term, Bounds] = {}
         self._derived: dict[Term, Bounds] = {}  # until something is learnt
+
+    def alone(self, function: partial[Any]) -> Any:
+        """What a function gives that is traced for itself: a call, unless it gives the same number everywhere."""
+        key = function.func, _key(function.args), _key(function.keywords)
+        if key not in self._apart:
+            self._apart[key] = self._traced_alone(function)
+        return self._apart[key]
+
+    def _traced_alone(self, function: Callable[[], Any]) -> Any:
+        outer = self._decided, self._path, self._facts, self._bounds, self._derived
+        low, high = math.inf, -math.inf
+
+        def measured(value: Any) -> Term:
+            nonlocal low, high
+            term = self.term(value)
+            least, most = self.bounds(term)
+            low, high = min(low, least), max(high, most)
+            return term
+
+        try:
+            tree = self.tree(function, measured)
+        finally:
+            self._decided, self._path, self._facts, self._bounds, self._derived = outer
+        if isinstance(tree, Leaf):
+            found = tree.result
+            if not isinstance(found, Term):
+                raise TracingError("A function of sizes", "must give a number")
+            return found.value if found.operator == "number" else Number(self, found)
+        real = any(isinstance(found, Term) and found.real for found in leaves(tree))
+        made = self._term("alone", (), self._function_of(tree, real), real)
+        self._declared[made] = low, high
+        return Number(self, made)
+
+    def called(self, file: str, name: str, count: int, numbers: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The results of a function that C++ has in that file of templates; None where all numbers are known."""
+        if not _traced(numbers):
+            return None
+        self.files[file] = None
+        results = self._term(name, tuple(map(self.term, numbers)), count, False)
+        found = [self._term("at", (results,), place, False) for place in range(count)]
+        return tuple(Number(self, term) for term in found)
 
     def compare(self, operator: str, one: Any, other: Any) -> bool:
         """The outcome of a comparison on this path."""
@@ -394,7 +474,7 @@ class Trace:
     def _from_operands(self, term: Term) -> Bounds:
         if term.operator == "number":
             return float(term.value), float(term.value)
-        if term.operator == "variable":
+        if term.operator in ("variable", "alone"):
             return self._declared[term]
         found = [self.bounds(one) for one in term.operands]
         (low, high), (least, most) = found[0], found[-1]
@@ -460,7 +540,7 @@ class Trace:
             return value.term
         if not isinstance(value, int | float):
             raise TracingError("A size", "can be joined with numbers only", repr(value))
-        return self._term("number", (), value, isinstance(value, float))
+        return self._term("number", (), int(value) if isinstance(value, bool) else value, isinstance(value, float))
 
     def _term(self, operator: str, operands: tuple[Term, ...], value: int | float | str, real: bool) -> Term:
         key = (operator, tuple(map(id, operands)), value, real)
@@ -503,6 +583,19 @@ class Trace:
         return found
 
 
+def _key(value: Any) -> Any:
+    """What tells arguments of a function apart: numbers that are not known by their terms, which a trace keeps."""
+    if isinstance(value, Number):
+        return "term", id(value.term)
+    if isinstance(value, Mapping):
+        return tuple((name, _key(one)) for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_key, value))
+    if is_dataclass(value) and any(isinstance(getattr(value, one.name), Number | tuple) for one in fields(value)):
+        return type(value), *(_key(getattr(value, one.name)) for one in fields(value))
+    return type(value), value
+
+
 def _traced(values: Sequence[Any]) -> bool:
     return any(isinstance(value, Number) for value in values)
 
@@ -534,11 +627,14 @@ def _terms_for(trace: Trace) -> Iterator[None]:
         middle = trace.extreme("max", (low, trace.extreme("min", (high, three))))
         return [trace.extreme("max", (high, three)), middle, trace.extreme("min", (low, three))]
 
+    if expr.TRACER is not None:  # of a function that is traced for itself
+        yield
+        return
     changed: dict[str, Any] = {"min": extreme("min"), "max": extreme("max"), "sorted": in_order}
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("gen.families")]
     before = [(module, module.__dict__.get("gcd")) for module in modules]
     applied = expr.APPLIED
-    expr.APPLIED = {**applied, "min": changed["min"], "max": changed["max"]}
+    expr.APPLIED, expr.TRACER = {**applied, "min": changed["min"], "max": changed["max"]}, trace
     for module, known in before:
         module.__dict__.update(changed)
         if known is math.gcd:
@@ -546,7 +642,7 @@ def _terms_for(trace: Trace) -> Iterator[None]:
     try:
         yield
     finally:
-        expr.APPLIED = applied
+        expr.APPLIED, expr.TRACER = applied, None
         for module, known in before:
             for name in changed:
                 del module.__dict__[name]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from functools import partial, wraps
+from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 Operator = Literal["+", "-", "*", "/", "%", "min", "max"]
 Operand: TypeAlias = "Expr | int"
@@ -19,6 +20,63 @@ APPLIED: Mapping[Operator, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod, "min": min,
     "max": max,
 }  # fmt: skip
+
+
+class Tracer(Protocol):
+    """Whoever writes functions of sizes as C++: `gen.export.trace`."""
+
+    def alone(self, function: partial[Any]) -> Any:
+        """What a function gives, a number or a truth, as a function of C++ of its own."""
+        ...
+
+    def called(self, file: str, name: str, count: int, numbers: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """So many results of a function that a file of templates holds in C++; None where all numbers are known."""
+        ...
+
+
+TRACER: Tracer | None = None
+"""Traces functions of sizes, while somebody does."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def traced_alone(function: Callable[P, R]) -> Callable[P, R]:
+    """Marks a function of sizes that gives one number, or a truth.
+
+    Where it is traced it becomes a function of its own, so that its ways do not multiply with those of its callers.
+    """
+
+    @wraps(function)
+    def found(*arguments: P.args, **named: P.kwargs) -> R:
+        if TRACER is None:
+            return function(*arguments, **named)
+        result: R = TRACER.alone(partial(function, *arguments, **named))
+        return result
+
+    return found
+
+
+def also_in_cpp(file: str) -> Callable[[Callable[..., tuple[int, ...]]], Callable[..., tuple[int, ...]]]:
+    """Marks a function of integers that no tracing finds through: a file of templates has it in C++, by its name.
+
+    `void NAME(const Int* given, int count, Int* found)` there gives as many results. How many these are depends on
+    numbers alone that are known when it is traced.
+    """
+
+    def marked(function: Callable[..., tuple[int, ...]]) -> Callable[..., tuple[int, ...]]:
+        @wraps(function)
+        def found(*numbers: Any) -> tuple[int, ...]:
+            if TRACER is not None:
+                count = len(function(*(one if isinstance(one, int) else 1 for one in numbers)))
+                traced = TRACER.called(file, function.__name__, count, numbers)
+                if traced is not None:
+                    return traced
+            return function(*numbers)
+
+        return found
+
+    return marked
 
 
 @dataclass(frozen=True)

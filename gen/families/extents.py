@@ -12,6 +12,7 @@ from typing_extensions import override
 from gen.dtypes import name_of
 from gen.errors import ArgumentError, ShapeError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec, Work
+from gen.families.expr import traced_alone
 
 S = TypeVar("S", bound=Spec)
 
@@ -75,20 +76,25 @@ def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
         isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in numbers
     ):
         raise ShapeError("shape", "must be a number or a tuple of numbers, none negative", repr(shape))
-    arrays = [x for x in spec.operands if x.role in ("in", "inout")]
     first = tuple(int(n) for n in numbers)
-    shapes = {arrays[0].name: first}
-    known: dict[Any, int] = {**family.runtime_parameters(spec)}
-    known |= zip(arrays[0].axes, first, strict=False)
-    for other in arrays[1:]:
-        if not all(isinstance(axis, int) or axis in known for axis in other.axes):
-            raise ShapeError("shape", f"of {arrays[0].name} alone does not say that of {other.name}", first)
-        shapes[other.name] = tuple(axis if isinstance(axis, int) else known[axis] for axis in other.axes)
-    given = {operand.name: dense(operand, shapes[operand.name]) for operand in arrays}
+    given = dense_inputs(family, spec, first)
     _check_shape(given, first)
     extents = family.extents(spec, given)
     _check_shape(family.layouts(spec, extents), first)
     return extents
+
+
+def dense_inputs(family: Family[Any], spec: Spec, shape: tuple[int, ...]) -> dict[str, Layout]:
+    """Dense inputs of which the first has this shape. Raises ShapeError where that does not say those of the others."""
+    first, *others = [x for x in spec.operands if x.role in ("in", "inout")]
+    known: dict[Any, int] = {**family.runtime_parameters(spec)}
+    known |= zip(first.axes, shape, strict=False)
+    given = {first.name: dense(first, shape)}
+    for other in others:
+        if not all(isinstance(axis, int) or axis in known for axis in other.axes):
+            raise ShapeError("shape", f"of {first.name} alone does not say that of {other.name}", shape)
+        given[other.name] = dense(other, [axis if isinstance(axis, int) else known[axis] for axis in other.axes])
+    return given
 
 
 def beyond_memory(shape: Sequence[int], size: int) -> bool:
@@ -174,6 +180,7 @@ def _holds_others(operand: Operand, got: np.dtype[Any], wider: bool) -> ShapeErr
     return ShapeError(operand.name, rule, value, next_step=f"Convert it first{other}")
 
 
+@traced_alone
 def is_contiguous(layout: Layout) -> bool:
     """Whether the elements follow each other in row-major order; strides of axes of extent 0 and 1 do not count."""
     if prod(layout.shape) == 0:
@@ -214,11 +221,17 @@ def check_gaps(operands: Sequence[Operand], extents: Extents, layouts: Mapping[s
         if operand.name not in layouts:
             continue
         layout, expected = layouts[operand.name], layout_of(operand, extents).strides
-        if 0 not in layout.shape and any(
-            n > 1 and a != b for n, a, b in zip(layout.shape, layout.strides, expected, strict=True)
-        ):
+        if _lies_otherwise(layout, expected):
             rule = f"must have a gap after its rows at most, and none after other axes: strides {expected}"
             raise lie_otherwise(operand.name, rule, layout.strides, output=operand.role == "out")
+
+
+@traced_alone
+def _lies_otherwise(layout: Layout, strides: Sequence[int]) -> bool:
+    """Whether elements lie elsewhere than these strides say."""
+    return prod(layout.shape) > 0 and any(
+        extent > 1 and own != other for extent, own, other in zip(layout.shape, layout.strides, strides, strict=True)
+    )
 
 
 def checked_runtime_parameters(family: Family[Any], spec: Spec, stated: Mapping[str, Any]) -> dict[str, int]:

@@ -7,7 +7,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -47,6 +49,19 @@ using Int = int64_t;
   Int bits = 0;
   for (; a > 0; a >>= 1) ++bits;
   return bits;
+}
+
+// The results of a function that gives several.
+template <int count>
+struct Several {
+  Int value[count];
+  Int operator[](int place) const { return value[place]; }
+};
+template <int count>
+[[maybe_unused]] Several<count> results_of(void (*function)(const Int*, int, Int*), std::initializer_list<Int> given) {
+  Several<count> found;
+  function(given.begin(), static_cast<int>(given.size()), found.value);
+  return found;
 }
 
 enum Status { kFine = 0, kRefused = 1, kNoDriver = 2, kNoDevice = 3, kDriverFailed = 4 };
@@ -149,12 +164,13 @@ struct Row {
   double first_stays;  // the part of the estimated time of the first of the others under which another is taken
 };
 struct Target { const char *arch, *device; int capability; Limits limits; };
-struct Operand { const char *name, *dtype; int kind, bits; bool written; };  // of kind -1: elements are only moved
+struct Operand { const char *name, *dtype; int kind, bits; bool written, output; };  // of kind -1: only moved
 struct Rank {
   int axes;
   bool dense;
   int (*measure)(const View* arrays, Int* sizes, std::string* words);
-  int (*results)(const View* arrays, View* results, std::string* words);
+  int (*others)(const View* arrays, View* others, std::string* words);  // shapes of all arrays but the first
+  int (*misfits[kMostArrays])(const View* arrays, std::string* words);  // by array: what to say of other axes
 };
 struct Variant { const char* name; void (*plan)(const Int* sizes, const Limits& device, Plan& plan); };
 struct Code { int variant, capability; bool exact, ptx; size_t offset; };
@@ -267,11 +283,25 @@ std::string tuple_of(const Int* values, int count) {
   return text + (count == 1 ? ",)" : ")");
 }
 
-std::string words_for(const DLDataType& dtype) {
-  const char* const kinds[] = {"i", "u", "f", "opaque ", "bf", "c"};
+std::string hexadecimal(uint64_t address) {
+  char text[24];
+  snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
+  return text;
+}
+
+// A type of elements: as gen calls it, or as NumPy does where elements are only moved.
+std::string words_for(const DLDataType& dtype, bool moved) {
+  const char* const kinds[][2] = {{"i", "int"}, {"u", "uint"}, {"f", "float"}, {"opaque ", "opaque "}, {"bf", "bfloat"},
+                                  {"c", "complex"}};
   if (dtype.code == 6) return "bool";
-  return (dtype.code < 6 ? kinds[dtype.code] : "type " + std::to_string(dtype.code) + " of ") +
+  return (dtype.code < 6 ? kinds[dtype.code][moved] : "type " + std::to_string(dtype.code) + " of ") +
          std::to_string(dtype.bits);
+}
+
+// What to do next about an array that holds other elements.
+const char* other_elements(const Operand& operand) {
+  return operand.output ? "). Pass one that does, or none: then it is made"
+                        : "). Convert it first, or export a kernel for such elements";
 }
 
 int missing(const Operand& operand) {
@@ -289,8 +319,8 @@ int read(const Operand& operand, const DLTensor* tensor, View* view) {
   const bool right = operand.kind < 0 ? dtype.bits * dtype.lanes == operand.bits
                                       : dtype.code == operand.kind && dtype.bits == operand.bits && dtype.lanes == 1;
   if (!right)
-    return fail(kRefused, name + " must hold " + operand.dtype + " elements (got " + words_for(dtype) +
-                              "). Convert it first, or export a kernel for such elements");
+    return fail(kRefused, name + " must hold " + operand.dtype + " (got " + words_for(dtype, operand.kind < 0) +
+                              other_elements(operand));
   if (tensor->ndim < 0 || tensor->ndim > kMostAxes)
     return fail(kRefused, name + " must have at most 8 axes (got " + std::to_string(tensor->ndim) + ")");
   view->address = reinterpret_cast<uint64_t>(tensor->data) + tensor->byte_offset;
@@ -358,20 +388,25 @@ struct Call {
   Problem problem;
 };
 
+// Refuses an array that has too few axes, or too many.
+int misfit(const Rank& rank, int place, const View* arrays) {
+  std::string words;
+  rank.misfits[place](arrays, &words);
+  return fail(kRefused, words);
+}
+
 int check_array(const Spec& spec, int place, const Rank& rank, const View* expected, const DLTensor* const* tensors,
-                const View& view) {
+                const View* arrays) {
+  const View& view = arrays[place];
   const Operand& operand = spec.operands[place];
   const std::string name = operand.name;
-  if (place >= spec.inputs && view.ndim != expected[place - spec.inputs].ndim) {
-    const View& wanted = expected[place - spec.inputs];
-    return fail(kRefused, name + " must have shape " + tuple_of(wanted.shape, wanted.ndim) + " (got " +
-                              tuple_of(view.shape, view.ndim) + ")");
-  }
+  if (place > 0 && view.ndim != expected[place - 1].ndim) return misfit(rank, place, arrays);
   if (rank.dense && !is_dense(operand, view))
     return fail(kRefused, name + " must be contiguous (got strides in bytes " + tuple_of(view.strides, view.ndim) +
                               " at shape " + tuple_of(view.shape, view.ndim) + ")");
   if (operand.kind < 0 && tensors[place]->dtype.code != tensors[0]->dtype.code)
-    return fail(kRefused, name + " must hold elements of the type of " + spec.operands[0].name);
+    return fail(kRefused, name + " must hold " + words_for(tensors[0]->dtype, true) + " elements (got " +
+                              words_for(tensors[place]->dtype, true) + other_elements(operand));
   return kFine;
 }
 
@@ -382,7 +417,8 @@ int check_overlap(const Spec& spec, const Call& call) {
       const auto a = span_of(spec.operands[one], call.arrays[one]);
       const auto b = span_of(spec.operands[other], call.arrays[other]);
       if (a.first < b.second && b.first < a.second)
-        return fail(kRefused, std::string(spec.operands[other].name) + " must not overlap " + spec.operands[one].name);
+        return fail(kRefused, std::string(spec.operands[other].name) + " must not overlap " + spec.operands[one].name +
+                                  " (got " + hexadecimal(call.arrays[other].address) + ")");
     }
   return kFine;
 }
@@ -392,12 +428,12 @@ int prepare(const Spec& spec, const DLTensor* const* tensors, const Int* paramet
   for (int place = 0; place < spec.arrays; ++place)
     if (const int status = read(spec.operands[place], tensors[place], &call->arrays[place])) return status;
   const Rank* rank = rank_of(spec, call->arrays[0].ndim);
-  if (rank == nullptr) return kRefused;
+  if (rank == nullptr) return spec.rank_count == 1 ? misfit(spec.ranks[0], 0, call->arrays) : kRefused;
   View expected[kMostArrays];
   std::string words;
-  if (rank->results(call->arrays, expected, &words) < 0) return fail(kRefused, words);
+  if (rank->others(call->arrays, expected, &words) < 0) return fail(kRefused, words);
   for (int place = 0; place < spec.arrays; ++place)
-    if (const int status = check_array(spec, place, *rank, expected, tensors, call->arrays[place])) return status;
+    if (const int status = check_array(spec, place, *rank, expected, tensors, call->arrays)) return status;
   Problem& p = call->problem;
   for (int place = 0; place < spec.parameter_count; ++place) {
     if (parameters[place] < 0 || parameters[place] >= Int(1) << 31)
@@ -761,7 +797,7 @@ int run_tensors(const Spec& spec, const DLTensor* const* tensors, const Int* par
 struct Dense {
   DLTensor tensors[kMostArrays];
   const DLTensor* pointers[kMostArrays];
-  View results[kMostArrays];
+  View others[kMostArrays];  // of all but the first
   Int shape[kMostAxes];
 
   int make(const Spec& spec, const void* const* addresses, const Int* first, int ndim) {
@@ -774,10 +810,9 @@ struct Dense {
     const Rank* rank = rank_of(spec, ndim);
     if (rank == nullptr) return kRefused;
     std::string words;
-    if (rank->results(&view, results, &words) < 0) return fail(kRefused, words);
+    if (rank->others(&view, others, &words) < 0) return fail(kRefused, words);
     for (int place = 0; place < spec.arrays; ++place) {
       const Operand& operand = spec.operands[place];
-      const bool input = place < spec.inputs;
       DLTensor& made = tensors[place];
       memset(&made, 0, sizeof made);
       made.data = const_cast<void*>(addresses[place]);
@@ -785,8 +820,8 @@ struct Dense {
       made.dtype.code = static_cast<uint8_t>(operand.kind < 0 ? 3 : operand.kind);
       made.dtype.bits = static_cast<uint8_t>(operand.bits);
       made.dtype.lanes = 1;
-      made.ndim = input ? ndim : results[place - spec.inputs].ndim;
-      made.shape = input ? shape : results[place - spec.inputs].shape;
+      made.ndim = place == 0 ? ndim : others[place - 1].ndim;
+      made.shape = place == 0 ? shape : others[place - 1].shape;
       pointers[place] = &made;
     }
     return kFine;
@@ -873,7 +908,7 @@ int tell_results(const Spec& spec, const Int* shape, int ndim, Int (*results)[kM
   Dense dense;
   if (const int status = dense.make(spec, nowhere, shape, ndim)) return status;
   for (int place = spec.inputs; place < spec.arrays; ++place) {
-    const View& one = dense.results[place - spec.inputs];
+    const View& one = dense.others[place - 1];
     ndims[place - spec.inputs] = one.ndim;
     memcpy(results[place - spec.inputs], one.shape, sizeof one.shape);
   }

@@ -8,21 +8,43 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+import gen
 from gen.errors import GenError, SpecError
+from gen.export import trace
 from gen.export.folder import check_folder, check_name
-from gen.export.program import Problem, Program, Target, arrays_of, problems, program_of, ranks_of, targets_of
+from gen.export.program import (
+    MOST_RANK,
+    Problem,
+    Program,
+    Target,
+    arrays_of,
+    problems,
+    program_of,
+    ranks_of,
+    targets_of,
+)
 from gen.families import FAMILIES
 from gen.families.base import Layout
 from gen.paths import output_home
 from gen.runtime.dispatch import family_and_spec, winners_of
-from tests.exported import ADDRESS, built, by_gen, by_library, tensor
+from tests.exported import (
+    ADDRESS,
+    built,
+    by_gen,
+    by_library,
+    faulty,
+    refused_by_gen,
+    refused_by_library,
+    tensor,
+)
 
-SPECS = ("reduction_sum_f32", "transpose_10_b32", "stencil_heat_de794a2b_f32")
+SPECS = ("reduction_sum_f32", "transpose_10_b32", "stencil_heat_de794a2b_f32", "system_wave_7d72a419_f32")
 SHAPES = {"transpose_10_b32": ((1000, 1003), (4096, 4096), (8, 8), (3, 5000))}  # of specs that are exported for these
 SAMPLES = 300
 PROBLEMS = 100  # of each spec on each target
@@ -96,10 +118,12 @@ def test_what_the_library_refuses_it_names_with_rule_and_value(library: ModuleTy
     scalar = library._tensor(ADDRESS << 4, (), None, (2, 32), 0)
     ints = library._tensor(ADDRESS, (5,), None, (0, 32), 0)
     assert refusal(library, SPECS[0], ints, scalar).startswith("in must hold f32 elements (got i32)")
-    assert refusal(library, SPECS[0], vector(library, 5), vector(library, 5, 4)) == "out must have shape () (got (5,))"
-    assert refusal(library, SPECS[0], vector(library, 5), vector(library, 1)).startswith("out must have shape ()")
+    assert refusal(library, SPECS[0], vector(library, 5), vector(library, 5, 4)) == (
+        "out must have no axes (got (5,)). Pass one that does, or none: then it is made"
+    )
+    assert refusal(library, SPECS[0], vector(library, 5), vector(library, 1)).startswith("out must have no axes")
     inside = library._tensor(ADDRESS + 8, (), None, (2, 32), 0)
-    assert refusal(library, SPECS[0], vector(library, 5), inside) == "out must not overlap in"
+    assert refusal(library, SPECS[0], vector(library, 5), inside) == "out must not overlap in (got 0x10000000008)"
     host = vector(library, 5)
     host.device.device_type = 1
     assert refusal(library, SPECS[0], host, scalar).startswith("in must be in a GPU's memory")
@@ -115,10 +139,31 @@ def test_what_the_library_refuses_it_names_with_rule_and_value(library: ModuleTy
         "steps must be a whole number, not negative and below 2^31 (got -1)"
     )
     assert refusal(library, SPECS[1], grid[0], library._tensor(1 << 50, (8, 7), None, (2, 32), 0)) == (
-        "out must have shape (8, 8) (got (8, 7)). Pass one that does, or none: then it is made"
+        "out must have 8 rows (got (8, 7)). Pass one that does, or none: then it is made"
     )
-    seven = library._tensor(ADDRESS, (7, 7), None, (2, 32), 0)
-    assert refusal(library, SPECS[1], seven, grid[1]).startswith("in must have a shape that transpose_10_b32 was")
+    fields = [library._tensor(ADDRESS << place, (8, 8), None, (2, 32), 0) for place in range(5)]
+    assert refusal(library, SPECS[3], fields[0], vector(library, 8, 1), *fields[2:], steps=1) == (
+        "v must have 2 axes (got (8,))"
+    )
+    fields[2] = library._tensor(ADDRESS << 2, (8, 8), (9, 1), (2, 32), 0)
+    assert refusal(library, SPECS[3], *fields, steps=1).startswith("m must be contiguous (got strides (36, 4) at shape")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_library_refuses_what_gen_refuses_in_the_same_words(
+    library: ModuleType, programs: dict[str, Program], name: str
+) -> None:
+    family, spec = programs[name].family, programs[name].spec
+    draw, said = Random(5), 0
+    for problem in problems(family, spec, ranks_of(family, spec), PROBLEMS, 3, SHAPES.get(name, ())):
+        layouts, addresses = faulty(draw, spec, problem)
+        if name == SPECS[0] and len(layouts["in"].shape) not in range(1, MOST_RANK + 1):
+            continue  # gen takes any number of axes there
+        wanted = refused_by_gen(family, spec, layouts, addresses, problem.parameters)
+        found = refused_by_library(library, name, spec, layouts, addresses, problem.parameters)
+        assert found == wanted, (layouts, addresses)
+        said += wanted != ""
+    assert said > PROBLEMS // 4
 
 
 def test_words_about_shapes_and_strides_are_those_of_gen(library: ModuleType, programs: dict[str, Program]) -> None:
@@ -169,11 +214,20 @@ def test_only_variants_for_the_shapes_asked_for_are_in_the_library(programs: dic
     assert TARGETS[0].chooser(family, spec, ()).choose(sizes).variant.name in kept
 
 
-def test_a_spec_that_cannot_be_traced_for_all_shapes_asks_for_some() -> None:
+def test_a_spec_that_cannot_be_traced_for_all_shapes_asks_for_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MOST_PATHS", 40)
     family, spec = family_and_spec(FAMILIES, "transpose_021_b32", output_home())
     with pytest.raises(SpecError, match="Give the shapes that it is called with: --shape"):
         program_of(family, spec, TARGETS[:1], ())
     assert program_of(family, spec, TARGETS[:1], (), [(10, 20, 30)]).dense == (3,)
+
+
+def test_a_spec_with_arrays_of_sizes_of_their_own_is_refused() -> None:
+    u = gen.fields("u")[0]
+    spec = gen.system({u: u + u.laplace()}, sources=u)
+    family, _ = family_and_spec(FAMILIES, spec, output_home())
+    with pytest.raises(SpecError, match="lacks: u_sources"):
+        program_of(family, spec, TARGETS[:1], ())
 
 
 def test_where_an_estimate_cannot_be_traced_the_shapes_asked_for_still_are(monkeypatch: pytest.MonkeyPatch) -> None:

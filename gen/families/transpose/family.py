@@ -13,6 +13,7 @@ from gen.arch import Limits
 from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Work
 from gen.families.config import Config, pairwise
+from gen.families.expr import traced_alone
 from gen.families.extents import DenseFamily, check_gaps, layouts_of, lie_otherwise, measure
 from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
@@ -25,7 +26,7 @@ from gen.families.transpose.algorithms.tiled import Naive, Tiled
 from gen.families.transpose.algorithms.vectors import ShiftTile, VectorTile, WindowTile
 from gen.families.transpose.literature import NREPS, MatrixSpec, MoveSpec
 from gen.families.transpose.oracle import moved, moved_at, transposed, transposed_at
-from gen.families.transpose.shapes import ShapeClass, canonical
+from gen.families.transpose.shapes import ShapeClass, canonical_names, canonical_sizes
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
 from gen.paths import templates_root
@@ -194,7 +195,8 @@ def _canonical(spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:
     size = spec.result.size
     there = {axis: stride // size for axis, stride in zip(spec.axes, result.strides, strict=True)}
     strides = [stride // spec.dtype.size for stride in source.strides]
-    return canonical(source.shape, strides, [there[axis] for axis in range(len(strides))]).extents(spec.batches)
+    numbers = canonical_sizes(spec.batches, *source.shape, *strides, *(there[axis] for axis in range(len(strides))))
+    return dict(zip(canonical_names(spec.batches), numbers, strict=True))
 
 
 def _pitch(name: str, layout: Layout) -> int:
@@ -202,11 +204,17 @@ def _pitch(name: str, layout: Layout) -> int:
 
     Raises ShapeError for rows that lie on each other.
     """
-    rows = [stride for extent, stride in zip(layout.shape[:-1], layout.strides[:-1], strict=True) if extent > 1]
-    if not rows or 0 in layout.shape:
+    if prod(layout.shape[:-1]) <= 1 or layout.shape[-1] == 0:
         return layout.shape[-1]
-    size = layout.dtype.itemsize
-    if rows[-1] % size or rows[-1] < layout.shape[-1] * size:
+    size, row_bytes = layout.dtype.itemsize, _row_bytes(layout)
+    if row_bytes % size or row_bytes < layout.shape[-1] * size:
         rule = f"must have rows a multiple of {size} and at least {layout.shape[-1] * size} bytes apart"
-        raise lie_otherwise(name, rule, rows[-1], output=name == "out")
-    return rows[-1] // size
+        raise lie_otherwise(name, rule, row_bytes, output=name == "out")
+    return row_bytes // size
+
+
+@traced_alone
+def _row_bytes(layout: Layout) -> int:
+    """From one row to the next, of several."""
+    rows = [stride for extent, stride in zip(layout.shape[:-1], layout.strides[:-1], strict=True) if extent > 1]
+    return rows[-1]

@@ -13,8 +13,9 @@ from typing import TypeVar
 from gen.arch import SECTOR, Limits
 from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents
+from gen.families.expr import also_in_cpp, traced_alone
 from gen.families.transpose.algorithms.common import MATRICES, Axis, merged, only_moves, stays
-from gen.families.transpose.algorithms.packed import Packed, axes_of, base_config, boxes_of
+from gen.families.transpose.algorithms.packed import SIZES_IN_CPP, Packed, axes_of, base_config, boxes_of
 from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
 from gen.families.transpose.spec import TransposeSpec
 
@@ -109,6 +110,20 @@ def canonical(shape: Sequence[int], in_strides: Sequence[int], out_strides: Sequ
     )  # fmt: skip
 
 
+@lru_cache(maxsize=16)
+def canonical_names(batches: int) -> tuple[str, ...]:
+    """The names of what `canonical_sizes` gives."""
+    return tuple(Canonical(0, 0, 0, 0, ()).extents(batches))
+
+
+@also_in_cpp(SIZES_IN_CPP)
+def canonical_sizes(batches: int, *numbers: int) -> tuple[int, ...]:
+    """The extents of the canonical form, from extents, strides of the input and strides of the output, in elements."""
+    axes = len(numbers) // 3
+    found = canonical(numbers[:axes], numbers[axes : 2 * axes], numbers[2 * axes :])
+    return tuple(found.extents(batches).values())
+
+
 def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, *, packs: bool = True) -> ShapeClass:
     """What a problem is like; without `packs` as if there were no boxes of several axes."""
     if spec.in_place:
@@ -116,33 +131,26 @@ def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, 
         aligned = alignment >= _VECTOR and _is_aligned(spec, extents)
         return _of_rows(aligned, little)
     rows, cols, size = extents["rows"], extents["cols"], spec.dtype.size
-    batch = [[extents[f"batch{b}{end}"] for end in ("", "_in", "_out")] for b in range(spec.batches)]
+    batch = _batch(spec, extents)
     matrices = 1
     for extent, _, _ in batch:
         matrices *= extent
-    steps = [alignment, extents["in_pitch"] * size, extents["out_pitch"] * spec.result.size]
-    for extent, there, here in batch:
-        if extent > 1:
-            steps += [there * size, here * spec.result.size]
-    aligned = all(step % _VECTOR == 0 for step in steps)
+    aligned = _aligned(spec, extents, alignment, "in_pitch", "out_pitch")
     if rows * cols == 0 or stays(extents):
         run = rows * cols * size
         if matrices == 1 or run >= _SHORT_RUN_BYTES:
             return ShapeClass.COPY
-        vectors = run % _VECTOR == 0 and run > _VECTOR and all(step % _VECTOR == 0 for step in (alignment, *steps[3:]))
+        vectors = run % _VECTOR == 0 and run > _VECTOR and _aligned(spec, extents, alignment)
         if packs and run < _TINY_RUN_BYTES and not vectors and _packs(spec, extents, rows * cols):
             return ShapeClass.PACKED
         return ShapeClass.RUNS
     dense_in, dense_out = extents["in_pitch"] == cols, extents["out_pitch"] == rows
-    small = 1 < min(rows, cols) <= max(rows, cols) <= MAX_SKINNY_EXTENT and rows * cols * size <= SMALL_MATRIX_BYTES
-    if matrices > 1 and small and dense_in and dense_out and _follow(batch, rows * cols):
+    if matrices > 1 and dense_in and dense_out and _is_small(spec, extents):
         return ShapeClass.SMALL
     few_cols, few_rows = cols <= MAX_SKINNY_EXTENT and dense_in, rows <= MAX_SKINNY_EXTENT and dense_out
     shorter = min(cols * (rows if dense_in else 1), rows * (cols if dense_out else 1))
     little_at_once = (few_cols or few_rows) and rows * cols * size < _SHORT_RUN_BYTES
-    whole = aligned and shorter * size % SECTOR == 0
-    short = shorter * size < (2 * SECTOR if whole else _MIN_SIDE_BYTES)
-    if packs and (short or little_at_once) and _packs(spec, extents, shorter):
+    if packs and (little_at_once or _is_short(shorter * size, aligned)) and _packs(spec, extents, shorter):
         return ShapeClass.PACKED
     if few_cols:
         return ShapeClass.FEW_COLS
@@ -158,6 +166,38 @@ def _of_rows(aligned: bool, little: bool) -> ShapeClass:
     return ShapeClass.ODD_LITTLE if little else ShapeClass.ODD
 
 
+def _batch(spec: TransposeSpec, extents: Extents) -> list[list[int]]:
+    """Extent and strides of each axis beside those of a matrix."""
+    return [[extents[f"batch{place}{end}"] for end in ("", "_in", "_out")] for place in range(spec.batches)]
+
+
+@traced_alone
+def _aligned(spec: TransposeSpec, extents: Extents, alignment: int, *pitches: str) -> bool:
+    """Whether arrays, these pitches and the steps between matrices are multiples of vectors."""
+    steps = [alignment]
+    for pitch, dtype in zip(pitches, (spec.dtype, spec.result), strict=False):
+        steps.append(extents[pitch] * dtype.size)
+    for extent, there, here in _batch(spec, extents):
+        if extent > 1:
+            steps += [there * spec.dtype.size, here * spec.result.size]
+    return all(step % _VECTOR == 0 for step in steps)
+
+
+@traced_alone
+def _is_small(spec: TransposeSpec, extents: Extents) -> bool:
+    """Whether matrices that follow each other fit shared memory."""
+    rows, cols = extents["rows"], extents["cols"]
+    small = 1 < min(rows, cols) <= max(rows, cols) <= MAX_SKINNY_EXTENT
+    return small and rows * cols * spec.dtype.size <= SMALL_MATRIX_BYTES and _follow(_batch(spec, extents), rows * cols)
+
+
+@traced_alone
+def _is_short(run_bytes: int, aligned: bool) -> bool:
+    """Whether runs are shorter than what tiles should read or write side by side."""
+    return run_bytes < (2 * SECTOR if aligned and run_bytes % SECTOR == 0 else _MIN_SIDE_BYTES)
+
+
+@traced_alone
 def _packs(spec: TransposeSpec, extents: Extents, run: int) -> bool:
     """Whether taking more axes along makes runs longer, in both arrays, in boxes that every device takes."""
     packed, config = Packed(), base_config(spec)
@@ -186,9 +226,7 @@ def representatives(spec: TransposeSpec, problem: Problems) -> Mapping[ShapeClas
 
 def known_class(spec: TransposeSpec, extents: Extents, alignment: int, problem: Problems) -> ShapeClass:
     """The class of a problem among those that stand for its spec; oddly pitched ones may be of none of them."""
-    found = shape_class(spec, extents, alignment)
-    if found == ShapeClass.PACKED and not is_known(spec, ShapeClass.PACKED, problem):
-        found = shape_class(spec, extents, alignment, packs=False)
+    found = shape_class(spec, extents, alignment, packs=is_known(spec, ShapeClass.PACKED, problem))
     if is_known(spec, found, problem):
         return found
     if found == ShapeClass.RUNS:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from gen.families.base import Extents
 from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.expr import traced_alone
 from gen.families.transpose.spec import TransposeSpec
 
 CACHE_SHARE = 0.7
@@ -36,6 +37,7 @@ def elements_of(spec: TransposeSpec, extents: Extents) -> int:
     return found
 
 
+@traced_alone
 def touched(spans: Sequence[Span], size: int, grain: int, *, aligned: bool) -> float:
     """Sectors, or lines, that elements lie in which are so many places along some axes.
 

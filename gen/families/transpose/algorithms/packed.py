@@ -16,7 +16,7 @@ from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, Expr, also_in_cpp, constant, size
 from gen.families.transpose.algorithms.common import (
     Axis,
     MatrixAlgorithm,
@@ -32,6 +32,7 @@ from gen.families.transpose.spec import MAX_AXES, TransposeSpec
 FILLED_BYTES = 16384  # of a box whose runs are that long, at most
 FILLED_UNITS = 2048  # of it, at most: elements, or words of smaller ones
 STEPS = 64  # boxes that a block moves at most
+SIZES_IN_CPP = "transpose/sizes.hpp"
 _WORD = 4  # bytes
 RUNS = (*range(1, 8), *(eighths << power for power in range(11) for eighths in range(8, 16)))
 """Lengths of runs that are tried, in elements."""
@@ -125,14 +126,14 @@ def measured(axes: Axes[Expr], extents: Extents) -> Axes[int]:
     return Axes(found, there, here, axes.order)
 
 
-def merged_axes(spec: TransposeSpec, extents: Extents) -> tuple[Axis, ...]:
-    """The axes of a problem that are longer than 1, neighbours that stay neighbours as one; the output's fastest first.
+def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
+    """The axes of boxes and how long these are along each, by name: what `packed` gives its kernels.
 
-    There is always one: of extent 0 where there are no elements, of extent 1 where there is a single one.
+    `box0_extent`, its strides `box0_in` and `box0_out`, and `box0_places` of a box are of the output's fastest axis;
+    `box0_read_places`, their stride and their step in the tile, which is laid out as the output, of the input's.
     """
     if spec.axes == (1, 0):
-        rows, cols = extents["rows"], extents["cols"]
-        found = [Axis(rows, extents["in_pitch"], 1), Axis(cols, 1, extents["out_pitch"])]
+        shape, there, here = [extents["rows"], extents["cols"]], [extents["in_pitch"], 1], [1, extents["out_pitch"]]
     else:
         last = len(spec.axes) - 1
         shape = [extents[f"axis{axis}"] for axis in range(last + 1)]
@@ -140,52 +141,49 @@ def merged_axes(spec: TransposeSpec, extents: Extents) -> tuple[Axis, ...]:
         for place in range(last - 1, -1, -1):
             there[place], step = step, step * shape[place]
             here[spec.axes[place]], out_step = out_step, out_step * shape[spec.axes[place]]
-        found = [Axis(*axis) for axis in zip(shape, there, here, strict=True)]
-    if any(axis.extent == 0 for axis in found):
-        return (Axis(0, 1, 1),)
-    several = merged([axis for axis in found if axis.extent > 1]) or [Axis(1, 1, 1)]
-    return tuple(sorted(several, key=lambda axis: axis.out_stride))
+    numbers = box_sizes(spec.dtype.size, *shape, *there, *here)
+    return dict(zip(_box_names(len(spec.axes)), numbers, strict=True))
 
 
-def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
-    """The axes of boxes and how long these are along each, by name: what `packed` gives its kernels.
+@lru_cache(maxsize=16)
+def _box_names(axes: int) -> tuple[str, ...]:
+    """The names of what `box_sizes` gives."""
+    along = ("extent", "in", "out", "places", "read_places", "read_stride", "read_step")
+    of_all = ("box_axes", "box_read_run", "box_written_run", "box_whole_read", "box_whole_written")
+    return of_all + tuple(f"box{place}_{what}" for place in range(axes) for what in along)
 
-    `box0_extent`, its strides `box0_in` and `box0_out`, and `box0_places` of a box are of the output's fastest axis;
-    `box0_read_places`, their stride and their step in the tile, which is laid out as the output, of the input's.
+
+@also_in_cpp(SIZES_IN_CPP)
+def box_sizes(element: int, *numbers: int) -> tuple[int, ...]:
+    """The numbers that `boxes_for` names, from extents, strides of the input, strides of the output.
+
+    Of the axes, those count that are longer than 1, neighbours that stay neighbours as one; the output's fastest first.
+    There is always one: of extent 0 where there are no elements, of extent 1 where there is a single one.
     """
-    axes = merged_axes(spec, extents)
-    return dict(_boxes_for(axes, spec.dtype.size, len(spec.axes)))
+    count = len(numbers) // 3
+    found = [Axis(*axis) for axis in zip(*(numbers[count * k : count * (k + 1)] for k in range(3)), strict=True)]
+    if any(axis.extent == 0 for axis in found):
+        return _box_sizes((Axis(0, 1, 1),), element, count)
+    several = merged([axis for axis in found if axis.extent > 1]) or [Axis(1, 1, 1)]
+    return _box_sizes(tuple(sorted(several, key=lambda axis: axis.out_stride)), element, count)
 
 
 @lru_cache(maxsize=256)
-def _boxes_for(axes: tuple[Axis, ...], element: int, most: int) -> tuple[tuple[str, int], ...]:
+def _box_sizes(axes: tuple[Axis, ...], element: int, most: int) -> tuple[int, ...]:
     grain, box = max(_WORD // element, 1), _longest(axes, element)
     runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
-    named = {
-        "box_axes": len(axes), "box_read_run": runs.read, "box_written_run": runs.written,
-        "box_whole_read": int(_is_whole(axes, box, "in_stride", runs.read, grain)),
-        "box_whole_written": int(_is_exact(axes, box, runs.written, grain)),
-    }  # fmt: skip
+    found = [
+        len(axes), runs.read, runs.written, int(_is_whole(axes, box, "in_stride", runs.read, grain)),
+        int(_is_exact(axes, box, runs.written, grain)),
+    ]  # fmt: skip
     steps, step = [], 1
     for places in box:
         steps.append(step)
         step *= places
-    one, left = Axis(1, 0, 0), most - len(axes)
     in_order = sorted(range(len(axes)), key=lambda place: axes[place].in_stride)
-    for place, (axis, places) in enumerate(zip((*axes, *[one] * left), (*box, *[1] * left), strict=True)):
-        named |= {
-            f"box{place}_extent": axis.extent, f"box{place}_in": axis.in_stride, f"box{place}_out": axis.out_stride,
-            f"box{place}_places": places,
-        }  # fmt: skip
-        read_places, read_stride, read_step = 1, 0, 0
-        if place < len(axes):
-            read = in_order[place]
-            read_places, read_stride, read_step = box[read], axes[read].in_stride, steps[read]
-        named |= {
-            f"box{place}_read_places": read_places, f"box{place}_read_stride": read_stride,
-            f"box{place}_read_step": read_step,
-        }  # fmt: skip
-    return tuple(named.items())
+    for axis, places, read in zip(axes, box, in_order, strict=True):
+        found += [axis.extent, axis.in_stride, axis.out_stride, places, box[read], axes[read].in_stride, steps[read]]
+    return (*found, *(1, 0, 0, 1, 1, 0, 0) * (most - len(axes)))
 
 
 def _longest(axes: Sequence[Axis], element: int) -> tuple[int, ...]:
@@ -195,7 +193,9 @@ def _longest(axes: Sequence[Axis], element: int) -> tuple[int, ...]:
     """
 
     def filled(box: Sequence[int]) -> float:
-        found = _units(axes, box, element)
+        runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
+        exact = _is_exact(axes, box, runs.written, max(_WORD // element, 1))
+        found = _units(prod(box), runs, exact, element)
         return max(max(found.read, found.written) / FILLED_UNITS, found.elements * element / FILLED_BYTES)
 
     place = bisect_left(RUNS, True, key=lambda run: filled(_box(axes, run, element)) > 1)
@@ -279,21 +279,25 @@ class Boxes:
 def boxes_of(spec: TransposeSpec, extents: Extents) -> Boxes:
     """The boxes of a problem that `boxes_for` belongs to."""
     axes, box = [], []
-    for place in range(extents["box_axes"]):
+    for place in range(len(spec.axes)):
+        if place >= extents["box_axes"]:
+            break
         axes.append(Axis(*(extents[f"box{place}_{what}"] for what in ("extent", "in", "out"))))
         box.append(extents[f"box{place}_places"])
     count = prod(ceil_div(axis.extent, places) for axis, places in zip(axes, box, strict=True))
     runs = Runs(extents["box_read_run"], extents["box_written_run"])
-    return Boxes(tuple(axes), tuple(box), count, _units(axes, box, spec.dtype.size), runs)
+    units = _units(prod(box), runs, bool(extents["box_whole_written"]), spec.dtype.size)
+    return Boxes(tuple(axes), tuple(box), count, units, runs)
 
 
-def _units(axes: Sequence[Axis], box: Sequence[int], element: int) -> Units:
+def _units(elements: int, runs: Runs, exact: bool, element: int) -> Units:
     """As the template counts them: where runs may begin within words of the output, a word more for each."""
-    elements, grain = prod(box), max(_WORD // element, 1)
-    read, written = _run(axes, box, "in_stride"), _run(axes, box, "out_stride")
-    lacks = 0 if _is_exact(axes, box, written, grain) else grain - 1
+    grain = max(_WORD // element, 1)
+    lacks = 0 if exact else grain - 1
     return Units(
-        elements, elements // read * ceil_div(read, grain), elements // written * ceil_div(written + lacks, grain)
+        elements,
+        elements // runs.read * ceil_div(runs.read, grain),
+        elements // runs.written * ceil_div(runs.written + lacks, grain),
     )
 
 
