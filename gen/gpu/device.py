@@ -70,6 +70,61 @@ class Event(Protocol):
         ...
 
 
+class Stream(Protocol):
+    """A stream that is made here, and lives as long as this object."""
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle of it."""
+        ...
+
+
+class Mark(Protocol):
+    """A point in the work of one stream, for which streams of any device may wait: an event without a time (CUDA)."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where bytes lie that are copied from device to device: rows, as many in every plane.
+
+    Attributes:
+        address: of the first byte.
+        planes, rows: how many planes there are, and how many rows in each.
+        row_bytes: of a row.
+        pitch: bytes from the start of a row to that of the next one.
+        plane_rows: rows from the start of a plane to that of the next one, at least `rows`.
+    """
+
+    address: int
+    planes: int
+    rows: int
+    row_bytes: int
+    pitch: int
+    plane_rows: int
+
+    @classmethod
+    def of(cls, address: int, size: int) -> Rows:
+        """Bytes that follow each other."""
+        return cls(address, 1, 1, size, size, 1)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether all bytes follow each other."""
+        follow = self.pitch == self.row_bytes or self.rows * self.planes == 1
+        return follow and (self.plane_rows == self.rows or self.planes == 1)
+
+    @property
+    def bytes(self) -> int:
+        """How many there are."""
+        return self.planes * self.rows * self.row_bytes
+
+    @property
+    def end(self) -> int:
+        """What lies behind the last byte."""
+        last = (self.planes - 1) * self.plane_rows + self.rows - 1
+        return self.address + last * self.pitch + self.row_bytes
+
+
 class Graph(Protocol):
     """Launches that were captured once, and are replayed as one."""
 
@@ -270,6 +325,46 @@ class Device(Protocol):
 
     def identity_of(self, stream: int) -> Hashable:
         """What distinguishes a stream from all others, also from one that has its handle later."""
+        ...
+
+
+@runtime_checkable
+class Peer(Device, Protocol):
+    """A device that computes with others: its streams wait for theirs, and its memory is copied to theirs."""
+
+    def stream(self, *, urgent: bool = False) -> Stream:
+        """A new stream, which takes turns with the legacy default stream.
+
+        Args:
+            urgent: whether blocks of its kernels start before those of other streams that wait for room too.
+        """
+        ...
+
+    def mark(self, stream: int) -> Mark:
+        """What is now queued on one of its streams, to be waited for."""
+        ...
+
+    def wait_for(self, stream: int, mark: Mark) -> None:
+        """Lets later work on one of its streams wait for what was marked, on whichever device that is."""
+        ...
+
+    def can_exchange(self, other: Peer) -> bool:
+        """Whether it is a device of the same kind, so that copies can go from one to the other."""
+        ...
+
+    def reach(self, other: Peer) -> bool:
+        """Lets both devices use each other's memory. Whether they can: else copies go through the host's memory."""
+        ...
+
+    def copy_to(self, other: Peer, source: Rows, target: Rows, stream: int) -> None:
+        """Queues a copy on one of its streams, from its own memory to that of another device, or of itself.
+
+        Args:
+            other: whose memory the target is.
+            source: what is copied.
+            target: where to; as many planes, rows and bytes of a row.
+            stream: of this device.
+        """
         ...
 
 

@@ -378,7 +378,9 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3; `stream` is where its content is produced."""
+        """Version 3; `stream` is where its content is produced. A simulated device has none."""
+        if self.device < 0:
+            raise AttributeError("__cuda_array_interface__ is for memory of a GPU")
         return {
             "shape": self.shape,
             # NumPy does not read the words of types that are not its own, such as `<f1`.
@@ -390,8 +392,8 @@ class DeviceArray:
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's number for CUDA, and the GPU's."""
-        return dlpack.CUDA, self.device
+        """DLPack's number for CUDA, and the GPU's; that of the host on a simulated device."""
+        return (dlpack.CUDA, self.device) if self.device >= 0 else (dlpack.CPU, 0)
 
     def __dlpack__(
         self,
@@ -418,7 +420,9 @@ class DeviceArray:
         entered = self._device.enter()
         try:
             offered = self._copy() if copy else self
-            if stream != -1:
+            if self.device < 0:
+                self._device.synchronize()  # the host's memory is read at once
+            elif stream != -1:
                 reading = stream or LEGACY_STREAM
                 if reading != self._stream:
                     self._device.wait(reading, self._stream)

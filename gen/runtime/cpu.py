@@ -17,10 +17,10 @@ import numpy as np
 from gen.arch import Limits
 from gen.emit.render import render
 from gen.errors import DeviceError
-from gen.families.base import Array, Extents, Layout, Variant
+from gen.families.base import Array, Extents, Kernel, Layout, Runner, Variant
 from gen.families.plans import Step
 from gen.gpu.device import LEGACY_STREAM, Code, Event, Flag, KernelAttributes, Timer
-from gen.proof.host import HostKernel, HostRunner
+from gen.proof.host import HostRunner
 from gen.toolchain.compiled import Compiled, Compiler
 
 MULTIPROCESSORS = 4  # few: loops over the grid loop, and there are not many blocks to be executed one by one
@@ -48,19 +48,20 @@ class CpuDevice:
         limits: of an H100 with few multiprocessors.
     """
 
-    index = -1
-    name = "CPU run"
+    index: int = -1
+    name: str = "CPU run"
     driver = "none"
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Path, runner: Runner | None = None) -> None:
         """Builds nothing yet.
 
         Args:
             cache: the folder where built code is kept.
+            runner: what executes kernels; the CPU run if None.
         """
         self.limits = replace(Limits.of("sm_90"), multiprocessors=MULTIPROCESSORS)
         self.timer: Timer = _NoTimer()
-        self._runner = HostRunner(self.limits, cache=cache, text=render)
+        self._runner: Runner = runner or HostRunner(self.limits, cache=cache, text=render)
 
     def enter(self) -> bool:
         """Does nothing."""
@@ -159,7 +160,7 @@ class _NoTimer:
 class CpuCode:
     """A variant, built by g++."""
 
-    def __init__(self, variant: Variant, kernel: HostKernel) -> None:
+    def __init__(self, variant: Variant, kernel: Kernel) -> None:
         self._variant, self._kernel = variant, kernel
 
     def prepare(self, extents: Extents, steps: Sequence[Step]) -> CpuPrepared:
@@ -177,7 +178,7 @@ class CpuCode:
 class CpuPrepared:
     """The launches of a variant at fixed sizes."""
 
-    def __init__(self, variant: Variant, kernel: HostKernel, extents: Extents, *, run: bool) -> None:
+    def __init__(self, variant: Variant, kernel: Kernel, extents: Extents, *, run: bool) -> None:
         self._spec, self._kernel, self._extents, self._run = variant.spec, kernel, extents, run
         self._layouts = variant.family.layouts(variant.spec, extents)
 
