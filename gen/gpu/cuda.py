@@ -31,6 +31,9 @@ from gen.gpu.device import (
     DriverFunctions,
     Event,
     KernelAttributes,
+    Mark,
+    Peer,
+    Rows,
     Timer,
     find_gpu,
 )
@@ -51,6 +54,9 @@ _RELAXED = bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 _ATTRIBUTE = bindings.CUfunction_attribute
 _ORDINAL = bindings.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _PENDING_LAUNCHES = bindings.CUlimit.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+_ON_DEVICE = bindings.CUmemorytype.CU_MEMORYTYPE_DEVICE
+_PEER_ALREADY_ENABLED = bindings.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+_TOO_MANY_PEERS = bindings.CUresult.CUDA_ERROR_TOO_MANY_PEERS
 _DEVICE_MAPPED = 0x02  # CU_MEMHOSTALLOC_DEVICEMAP
 _CUDA = 12000  # the version whose functions are meant; later ones may take other arguments
 _FUNCTIONS = (
@@ -212,6 +218,67 @@ class CudaDevice:
         finally:
             call("cuEventDestroy", event)  # the driver keeps it until the wait is over
 
+    def stream(self, *, urgent: bool = False) -> CudaStream:
+        """A new stream that takes turns with the legacy default stream."""
+        least, greatest = call("cuCtxGetStreamPriorityRange")
+        return CudaStream(self, int(greatest) if urgent else int(least))
+
+    def mark(self, stream: int) -> CudaMark:
+        """An event of the driver."""
+        return CudaMark(stream)
+
+    def wait_for(self, stream: int, mark: Mark) -> None:
+        """Lets later work on `stream` wait for what was marked."""
+        assert isinstance(mark, CudaMark)
+        call("cuStreamWaitEvent", stream, mark.event, 0)
+
+    def can_exchange(self, other: Peer) -> bool:
+        """Whether it is a GPU too."""
+        return isinstance(other, CudaDevice)
+
+    def reach(self, other: Peer) -> bool:
+        """Enables access from both sides, if the GPUs have a way to each other."""
+        assert isinstance(other, CudaDevice)
+        if other.index == self.index:
+            return True
+        return all(one._enable(another) for one, another in ((self, other), (other, self)))
+
+    def _enable(self, other: CudaDevice) -> bool:
+        if not int(call("cuDeviceCanAccessPeer", call("cuDeviceGet", self.index), call("cuDeviceGet", other.index))):
+            return False
+        entered = self.enter()
+        try:
+            status, *_ = bindings.cuCtxEnablePeerAccess(other._context, 0)
+        finally:
+            self.leave(entered)
+        if status == _TOO_MANY_PEERS:
+            return False
+        if status != _PEER_ALREADY_ENABLED:
+            check("cuCtxEnablePeerAccess", status)
+        return True
+
+    def copy_to(self, other: Peer, source: Rows, target: Rows, stream: int) -> None:
+        """Queues the driver's own copy, which goes through the host where the GPUs have no way to each other."""
+        assert isinstance(other, CudaDevice)
+        if not source.bytes:
+            return
+        here = other.index == self.index
+        if source.contiguous and target.contiguous:
+            if here:
+                call("cuMemcpyDtoDAsync", target.address, source.address, source.bytes, stream)
+            else:
+                places = (target.address, other._context, source.address, self._context)
+                call("cuMemcpyPeerAsync", *places, source.bytes, stream)
+            return
+        asked = bindings.CUDA_MEMCPY3D() if here else bindings.CUDA_MEMCPY3D_PEER()
+        asked.srcMemoryType = asked.dstMemoryType = _ON_DEVICE
+        asked.srcDevice, asked.srcPitch, asked.srcHeight = source.address, source.pitch, source.plane_rows
+        asked.dstDevice, asked.dstPitch, asked.dstHeight = target.address, target.pitch, target.plane_rows
+        asked.WidthInBytes, asked.Height, asked.Depth = source.row_bytes, source.rows, source.planes
+        if not here:
+            asked.srcContext, asked.dstContext = self._context, other._context
+        call("cuMemcpy3DAsync" if here else "cuMemcpy3DPeerAsync", asked, stream)
+
     def device_of(self, address: int) -> int | None:
         """The number of the device that an address belongs to; None for memory of the host alone."""
         status, ordinal = bindings.cuPointerGetAttribute(_ORDINAL, address)
@@ -259,6 +326,33 @@ class CudaMemory:
     def free(self) -> None:
         """Gives the bytes back now."""
         self._given_back()
+
+
+class CudaStream:
+    """A stream of the driver, destroyed with the object, once all that is queued on it is done.
+
+    Attributes:
+        handle: the driver's.
+    """
+
+    def __init__(self, device: CudaDevice, priority: int) -> None:
+        made = call("cuStreamCreateWithPriority", bindings.CUstream_flags.CU_STREAM_DEFAULT, priority)
+        self.handle = int(made)
+        self._device = device  # whose context it is of
+        weakref.finalize(self, bindings.cuStreamDestroy, made).atexit = False
+
+
+class CudaMark:
+    """A point in the work of a stream: an event without a time.
+
+    Attributes:
+        event: the driver's.
+    """
+
+    def __init__(self, stream: int) -> None:
+        self.event = call("cuEventCreate", _NO_TIMING)
+        weakref.finalize(self, bindings.cuEventDestroy, self.event).atexit = False  # the driver keeps what is awaited
+        call("cuEventRecord", self.event, stream)
 
 
 class CudaFlag:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 import weakref
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -222,6 +222,16 @@ class Kernel:
         outputs = [x.name for x in self._signature.outputs]
         results = tuple(ready.results[name] for name in outputs)
         return Planned((operand.name, *outputs), results, ready.scratch, ready.planned, self._code(ready.variant))
+
+    def queued(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> Callable[[int], None]:
+        """What queues a call with memory of its device on a stream, time after time; the device must be current."""
+        ready = self._find_ready(given, self._signature.checked_runtime_parameters(dict(runtime_parameters)))
+        addresses = {name: one.address for name, one in given.items()}
+
+        def queue(stream: int) -> None:
+            self._launch(ready, dict(addresses), {}, stream)
+
+        return queue
 
     def driver_functions(self) -> DriverFunctions:
         """What a program needs that launches without Python. Raises DeviceError where there is no driver."""

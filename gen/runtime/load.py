@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from gen.arch import DEFAULT_ARCH, Limits, known_device
 from gen.errors import ArgumentError, DeviceError, GenError, UnknownNameError
@@ -14,11 +15,12 @@ from gen.families import FAMILIES, families
 from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.gpu import device as gpus
-from gen.gpu.device import Device
+from gen.gpu.device import Device, Peer
 from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Choice, Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
 from gen.runtime.loader import Loader, text_of
+from gen.runtime.sharded_kernel import ShardedKernel, check_distinct
 from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
 
@@ -28,6 +30,7 @@ _lock = threading.Lock()
 _loaders: dict[tuple[int, Path], Loader] = {}
 
 
+@overload
 def load(
     spec: Spec | str,
     *,
@@ -35,8 +38,40 @@ def load(
     device: int | str | Device | None = None,
     home: Path | str | None = None,
     tune: float | str | None = None,
+    devices: None = None,
+    shared: Literal[False] = False,
+    grid: None = None,
+    steps_per_exchange: None = None,
     **runtime_parameters: int,
-) -> Kernel:
+) -> Kernel: ...
+
+
+@overload
+def load(
+    spec: Spec | str,
+    *,
+    home: Path | str | None = None,
+    tune: float | str | None = None,
+    devices: Sequence[int | Peer],
+    shared: bool = False,
+    grid: Sequence[int] | None = None,
+    steps_per_exchange: int | None = None,
+) -> ShardedKernel: ...
+
+
+def load(
+    spec: Spec | str,
+    *,
+    shape: int | tuple[int, ...] | None = None,
+    device: int | str | Device | None = None,
+    home: Path | str | None = None,
+    tune: float | str | None = None,
+    devices: Sequence[int | Peer] | None = None,
+    shared: bool = False,
+    grid: Sequence[int] | None = None,
+    steps_per_exchange: int | None = None,
+    **runtime_parameters: int,
+) -> Kernel | ShardedKernel:
     """Loads the kernel for a spec: the one that was tuned for this device, else base.
 
     Args:
@@ -48,6 +83,11 @@ def load(
         home: the folder of what gen wrote, `tuned.json` above all; where commands look if None.
         tune: the time in which each problem is tuned at its first call, unless it was, or now with `shape`: seconds,
             or a text such as `"2s"`. None: only within `gen.tuning`. See `gen.runtime.tuning`.
+        devices: of each rank: GPUs by number, or opened, or those of a `gen.runtime.simulated.Machine`. Then the kernel
+            is one of sharded arrays, for a stencil. What follows is for such a kernel alone.
+        shared: whether several ranks may share a device, which then is named several times.
+        grid: ranks along each axis, `(2, 4)`; all along the first one if None.
+        steps_per_exchange: time steps between two exchanges of cells; chosen by the sizes of a call if None.
         **runtime_parameters: those of the calls, with `shape`: `steps=100` binds a stencil to many steps.
 
     Raises:
@@ -60,6 +100,17 @@ def load(
     folder = _folder(home)
     family, meant = _meant(spec, folder)
     budget = None if tune is None else seconds_of(tune)
+    if devices is not None:
+        for name, given in (("shape", shape), ("device", device), *runtime_parameters.items()):
+            if given is not None:
+                raise ArgumentError(name, "must not be given with devices", given, next_step="Leave it out")
+        opened = [_peer(one, folder) for one in devices]
+        check_distinct(opened, shared=shared)
+        kernels = {one: kernel_of(family, meant, one, folder, tune=budget) for one in dict.fromkeys(opened)}
+        return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange)
+    for name, value in (("shared", shared or None), ("grid", grid), ("steps_per_exchange", steps_per_exchange)):
+        if value is not None:
+            raise ArgumentError(name, "must come with devices", value, next_step="Say devices=[0, 1], or leave it out")
     if shape is None and runtime_parameters:
         raise ArgumentError(next(iter(runtime_parameters)), "must come with shape: without one every call says it")
     if shape is None:
@@ -212,6 +263,18 @@ def _loader(device: int | str | Device | None, home: Path) -> Loader:
         if key not in _loaders:
             _loaders[key] = Loader(_open(number, cache_home(home)), cache_home(home))
         return _loaders[key]
+
+
+def _peer(device: object, home: Path) -> Peer:
+    """A device that computes with others. Raises DeviceError if it is none."""
+    rule = "must be numbers of GPUs, GPUs that were opened, or devices of gen.runtime.simulated.Machine"
+    if isinstance(device, Peer):
+        return device
+    if isinstance(device, Device) or type(device) is not int or device < 0:
+        raise DeviceError("devices", rule, repr(device))
+    found = _loader(device, home).device
+    assert isinstance(found, Peer)
+    return found
 
 
 def _device_number(device: object) -> int:

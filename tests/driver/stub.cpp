@@ -13,7 +13,8 @@
 namespace {
 
 enum Result { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kInvalidContext = 201,
-              kInvalidHandle = 400, kNotFound = 500 };
+              kInvalidHandle = 400, kNotFound = 500,
+              kPeerAlreadyEnabled = 704, kTooManyPeersError = 711 };
 constexpr int kRelaxed = 2;  // of capture modes
 constexpr size_t kTotal = 1ull << 36;  // bytes of memory
 
@@ -32,6 +33,8 @@ double clock_ms = 0;
 Address next_id = 10;
 thread_local int capture_mode = 0;
 char constant[64];
+constexpr int kNoPeers = -1, kTooManyPeers = -2;
+int peers = 0;  // how often access was enabled; the tests set it to one of these
 
 int here() { return current.empty() ? kInvalidContext : kSuccess; }
 
@@ -50,10 +53,11 @@ int queue(void* stream, std::function<void()> work) {
 }  // namespace
 
 extern "C" {
+void stub_set_peers(int value) { peers = value; }
 int cuInit(unsigned) { return kSuccess; }
 int cuDriverGetVersion(int* version) { *version = 13000; return kSuccess; }
 int cuDeviceGetCount(int* count) { *count = 1; return kSuccess; }
-int cuDeviceGet(int* device, int index) { *device = index; return index ? kInvalidValue : kSuccess; }
+int cuDeviceGet(int* device, int index) { *device = index; return index && peers == 0 ? kInvalidValue : kSuccess; }
 int cuDeviceGetName(char* name, int size, int) { snprintf(name, size, "Stub GPU"); return kSuccess; }
 int cuDeviceGetUuid_v2(char* uuid, int) { memset(uuid, 0x11, 16); return kSuccess; }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
@@ -111,6 +115,42 @@ int cuMemcpyDtoHAsync(void* to, Address from, size_t n, void* stream) {
 int cuMemcpyDtoDAsync(Address to, Address from, size_t n, void* stream) {
   return queue(stream, [=] { memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n); });
 }
+struct Copied {  // CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER, whose fields differ in nothing but `context`, which the first ignores
+  struct Side {
+    size_t x, y, z, level; int kind; const void* host; Address device; void *array, *context; size_t pitch, height;
+  } from, to;
+  size_t width, height, depth;
+};
+int copy_rows(const Copied& copied, void* stream) {
+  for (const Copied::Side* side : {&copied.from, &copied.to}) {
+    if (side->kind != 2 || side->x || side->y || side->z || side->pitch < copied.width) return kInvalidValue;  // 2: device
+    if (copied.depth > 1 && side->height < copied.height) return kInvalidValue;
+  }
+  return queue(stream, [=] {
+    for (size_t plane = 0; plane < copied.depth; ++plane) {
+      for (size_t row = 0; row < copied.height; ++row) {
+        const auto place = [=](const Copied::Side& side) {
+          return reinterpret_cast<void*>(side.device + (plane * side.height + row) * side.pitch);
+        };
+        memcpy(place(copied.to), place(copied.from), copied.width);
+      }
+    }
+  });
+}
+int cuMemcpy3DAsync(const Copied* copied, void* stream) { return copy_rows(*copied, stream); }
+int cuMemcpy3DPeerAsync(const Copied* copied, void* stream) {
+  const bool known = copied->from.context == &primary && copied->to.context == &primary;
+  return known ? copy_rows(*copied, stream) : kInvalidContext;
+}
+int cuMemcpyPeerAsync(Address to, void* there, Address from, void* here_too, size_t n, void* stream) {
+  return there == &primary && here_too == &primary ? cuMemcpyDtoDAsync(to, from, n, stream) : kInvalidContext;
+}
+int cuDeviceCanAccessPeer(int* can, int, int) { *can = peers != kNoPeers; return kSuccess; }
+int cuCtxEnablePeerAccess(void* context, unsigned) {
+  if (here() || context != &primary) return kInvalidContext;
+  if (peers == kTooManyPeers) return kTooManyPeersError;
+  return ++peers == 1 ? kSuccess : kPeerAlreadyEnabled;
+}
 int cuMemsetD8Async(Address to, unsigned char value, size_t n, void* stream) {
   return queue(stream, [=] { memset(reinterpret_cast<void*>(to), value, n); });
 }
@@ -156,6 +196,11 @@ int cuLaunchKernel(void* handle, unsigned, unsigned, unsigned, unsigned threads,
   });
 }
 int cuStreamCreate(void** stream, unsigned) { *stream = new Stream{nullptr, ++next_id}; return here(); }
+int cuCtxGetStreamPriorityRange(int* least, int* greatest) { *least = 0; *greatest = -5; return here(); }
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  const bool right = flags == 0 && (priority == 0 || priority == -5);  // 0: in turn with the legacy default stream
+  return right ? cuStreamCreate(stream, flags) : kInvalidValue;
+}
 int cuStreamDestroy(void* stream) { delete made(stream); return here(); }
 int cuStreamSynchronize(void*) { return here(); }
 int cuStreamWaitEvent(void*, void* event, unsigned) {

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -21,12 +23,14 @@ from gen.errors import DeviceError, RunError
 from gen.families.base import Operand, Plan
 from gen.families.plans import Step
 from gen.gpu.cuda import CudaDevice, call, open_device
-from gen.gpu.device import LEGACY_STREAM, PER_THREAD_STREAM, Device, bytes_at, cuda_of_driver, find_gpu
+from gen.gpu.device import LEGACY_STREAM, PER_THREAD_STREAM, Device, Peer, Rows, bytes_at, cuda_of_driver, find_gpu
 from gen.gpu.service import Service
 from gen.gpu.timing import Clock, Protocol
 from gen.toolchain.compiled import Compiled
+from tests.fake_device import OnDevice
 from tests.fake_family import fake_variant
 
+NO_PEERS, TOO_MANY_PEERS = -1, -2  # of the stand-in
 ADD = Compiled("add", "sm_90", b"cubin", {})
 
 
@@ -185,6 +189,67 @@ def test_streams(device: CudaDevice) -> None:
     look()
     look()
     assert len({device.identity_of(LEGACY_STREAM), *seen}) == 4
+
+
+def set_peers(value: int) -> None:
+    ctypes.CDLL("libcuda.so.1").stub_set_peers(value)
+
+
+def test_streams_of_our_own_wait_for_marks(device: CudaDevice) -> None:
+    main, rim = device.stream(), device.stream(urgent=True)
+    assert isinstance(device, Peer)
+    assert device.identity_of(main.handle) != device.identity_of(rim.handle)
+    for stream in (main.handle, LEGACY_STREAM):
+        device.wait_for(rim.handle, device.mark(stream))
+    del main, rim
+    gc.collect()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_rows_are_copied_within_a_gpu_and_to_another(device: CudaDevice, elsewhere: bool) -> None:
+    other = copy(device)
+    other.index += elsewhere
+    stream, (one, two) = device.stream(), (device.allocate(120), device.allocate(200))
+    content = np.arange(120, dtype=np.uint8).reshape(2, 6, 10)
+    device.upload(one.address, content)
+    device.zero(two.address, 200)
+    device.copy_to(other, Rows.of(one.address, 60), Rows.of(two.address + 7, 60), stream.handle)
+    assert np.array_equal(bytes_at(device, two.address, 200)[7:67], content.reshape(-1)[:60])
+    source, target = Rows(one.address + 12, 2, 3, 4, 10, 6), Rows(two.address + 3, 2, 3, 4, 20, 5)
+    device.copy_to(other, source, target, stream.handle)
+    found = bytes_at(device, two.address, 200).reshape(2, 5, 20)
+    assert np.array_equal(found[:, :3, 3:7], content[:, 1:4, 2:6])
+    device.copy_to(
+        other, Rows(one.address, 2, 3, 0, 10, 6), Rows(two.address, 2, 3, 0, 20, 5), stream.handle
+    )  # nothing
+
+
+def test_gpus_reach_each_other_if_the_driver_lets_them(device: CudaDevice) -> None:
+    other = copy(device)
+    other.index = 1
+    assert device.reach(device)
+    try:
+        for peers, reached in ((1, True), (NO_PEERS, False), (TOO_MANY_PEERS, False)):  # 1: enabled before
+            set_peers(peers)
+            assert device.reach(other) is reached
+    finally:
+        set_peers(0)
+
+
+def test_a_stencil_on_ranks_that_share_a_gpu(device: CudaDevice) -> None:
+    cells = np.random.default_rng(0).random((40, 50), np.float32)
+    kernel = gen.load(gen.stencil(gen.star(2, 1)), devices=[device] * 3, shared=True, grid=(3, 1))
+    array = kernel.scatter(cells)
+    assert [shard.__dlpack_device__() for shard in array.shards] == [(2, 0)] * 3
+    assert np.array_equal(array.gather(), cells)
+    assert np.array_equal(kernel(array, steps=0).gather(), cells)
+    for steps in (1, 5, 40):  # the stand-in's kernels compute nothing
+        kernel(array, steps=steps).synchronize()
+    whole = gen.load(gen.stencil(gen.star(2, 1)), devices=[0]).scatter(cells)
+    held = OnDevice(cells, {"data": (whole.shards[0].address, False)})
+    assert np.array_equal(kernel.scatter(held).gather(), cells)
+    with pytest.raises(DeviceError, match="must be one of 1, counted from 0"):
+        gen.load(gen.stencil(gen.star(2, 1)), devices=[0, 1])
 
 
 def test_a_thread_that_has_no_context_gets_one_and_gives_it_back(device: CudaDevice) -> None:

@@ -118,6 +118,21 @@ def test_what_a_rank_reads_of_its_own_stays_in_place_and_the_rest_is_of_those_na
                     assert low <= begin < end <= high
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(60), pytest.param(range(60, 1000), marks=pytest.mark.exhaustive)], ids=("few", "many")
+)
+def test_what_others_read_of_a_rank_is_in_its_rims(seeds: range) -> None:
+    for problem in map(seeded, seeds):
+        shares = shares_of(problem.spec, problem.cuts, problem.steps)
+        computed = [np.zeros(problem.cells.shape, bool) for _ in shares]
+        for inside, share in zip(computed, shares, strict=True):
+            for rim in share.rims:
+                inside[slices(rim.valid)] = True
+        for share in shares:
+            for part in parts_of(share):
+                assert all(computed[piece.owner][slices(piece.cells)].all() for piece in part.others)
+
+
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 8)), min_size=1, max_size=3))
 def test_even_cuts_are_those_of_array_split(axes: list[tuple[int, int]]) -> None:
     for along, (extent, ranks) in zip(even_cuts(*zip(*axes, strict=True)), axes, strict=True):

@@ -64,7 +64,8 @@ class Share:
     Attributes:
         own: the cells that it has.
         inside: what it computes of these alone; None where all of them are near to others.
-        rims: what is near to cells of others. Together with `inside` they make all of its own cells valid, each once.
+        rims: what is near to cells of others, all that these read among it. Together with `inside` they make all of its
+            own cells valid, each once.
     """
 
     own: Box
@@ -142,15 +143,10 @@ class _Rank:
         return Share(self._own, self._part(inner), tuple(map(self._part, self._rims(inner))))
 
     def _inner(self) -> Box:
-        """The own cells that no halo reaches within the steps."""
+        """The own cells that no halo reaches within the steps, and that are in no halo of others."""
         return tuple(
-            (
-                begin + halo * (begin > 0 or wraps_before),
-                end - halo * (end < along[-1] or wraps_after),
-            )
-            for (begin, end), halo, along, (wraps_before, wraps_after) in zip(
-                self._own, self._halos, self._cuts, self._wraps, strict=True
-            )
+            (begin + halo * (begin > 0 or any(wraps)), end - halo * (end < along[-1] or any(wraps)))
+            for (begin, end), halo, along, wraps in zip(self._own, self._halos, self._cuts, self._wraps, strict=True)
         )
 
     def _rims(self, inner: Box) -> Iterator[Box]:

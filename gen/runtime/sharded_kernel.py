@@ -1,0 +1,557 @@
+"""A stencil on several devices: each rank computes its share of the cells, and sends the others what they need of it.
+
+A call of many time steps goes in phases of `steps_per_exchange` steps. In each of them a rank computes its rims, which
+need cells of others, on an urgent stream, and beside them what depends on its own cells alone. What others need for the
+next phase lies in the rims: it is sent while the inside is still being computed. The kernels are those of one device,
+called for parts of the domain (`gen.families.stencil.split`), and a cell has the same bits as there.
+
+Of each rank, in each phase:
+
+    rim stream    copy own cells to the rims | compute the rims | send to the rims of others
+    main stream   compute the inside | copy the computed rims to the array
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gen.errors import ArgumentError, RunError, ShapeError
+from gen.families.base import Array, Family, Spec
+from gen.families.extents import checked_runtime_parameters, dense_strides
+from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.families.stencil.split import (
+    Box,
+    Cuts,
+    Part,
+    Piece,
+    Share,
+    boxes_of,
+    cuts_of,
+    even_cuts,
+    extents_of_box,
+    most_steps,
+    shares_of,
+)
+from gen.gpu.device import LEGACY_STREAM, Mark, Memory, Peer, Rows, Stream
+from gen.runtime.arrays import Given, read, stream_of
+from gen.runtime.kernel import Kernel
+from gen.runtime.sharded import Held, Rank, ShardedArray
+
+STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
+RIM_PART = 64  # a rank computes at most this part of its own cells once more at its rims, where that can be chosen
+MOST_LAYOUTS, MOST_CALLS = 4, 1024  # that are remembered
+
+log = logging.getLogger("gen")
+_lock = threading.Lock()
+_streams: weakref.WeakKeyDictionary[Peer, list[tuple[Stream, Stream]]] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Rim:
+    """A part of a rank, and the memory where it is computed.
+
+    Attributes:
+        part: which cells.
+        before, after: these cells before and after a phase.
+        memory: what holds both.
+    """
+
+    part: Part
+    before: Held
+    after: Held
+    memory: tuple[Memory, Memory]
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What a rank sends to another one.
+
+    Attributes:
+        to: the other rank.
+        cells: which they are, in the domain.
+        computed: where they lie once the sender has computed its rims.
+        target: where they go.
+    """
+
+    to: int
+    cells: Box
+    computed: Rows
+    target: Rows
+
+
+@dataclass
+class Progress:
+    """How far a rank has come, as far as others ask.
+
+    Attributes:
+        read: its rims are computed: others may write there again.
+        written: its own cells are all there.
+        sent: what others wait for has come to them.
+    """
+
+    read: Mark | None = None
+    written: Mark | None = None
+    sent: Mark | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A domain as the ranks share it.
+
+    Attributes:
+        steps: of a phase.
+        shares: what each rank computes.
+        rims: of each rank.
+        sendings: of each rank.
+        progress: of each rank.
+    """
+
+    steps: int
+    shares: tuple[Share, ...]
+    rims: tuple[tuple[Rim, ...], ...]
+    sendings: tuple[tuple[Sending, ...], ...]
+    progress: tuple[Progress, ...]
+
+
+class ShardedKernel:
+    """A stencil on several devices. Threads may share one.
+
+    `kernel.scatter(x)` brings an array to the devices, `kernel(a, steps=100)` computes, `b.gather()` brings it back.
+    A call does not wait for the devices. It comes after what the legacy default stream of each device was given before,
+    as torch and CuPy give it theirs, and before what that is given later.
+
+    Attributes:
+        spec: the spec's name.
+        grid: ranks along each axis.
+        ranks: who computes; those along the last axis follow each other.
+        steps_per_exchange: time steps of a phase; None: chosen by the sizes of a call.
+    """
+
+    def __init__(
+        self, family: Family[Any], spec: Spec, kernels: Mapping[Peer, Kernel], devices: Sequence[Peer],
+        grid: Sequence[int] | None = None, steps_per_exchange: int | None = None,
+    ) -> None:  # fmt: skip
+        """Makes streams, and lets the devices reach each other.
+
+        Args:
+            family: of the spec.
+            spec: what is computed.
+            kernels: of each device.
+            devices: of each rank.
+            grid: ranks along each axis; all along the first one if None.
+            steps_per_exchange: time steps of a phase; chosen by the sizes of a call if None.
+
+        Raises:
+            ArgumentError: it is no stencil, there are other ranks in the grid, or a phase cannot have so many steps.
+        """
+        name = family.name_of(spec)
+        if not isinstance(spec, StencilSpec):
+            next_step = "Load it for one device: gen.load(spec, device=0)"
+            raise ArgumentError(name, "must be a stencil to be computed on several devices", next_step=next_step)
+        self.spec = name
+        self._family, self._spec, self._kernels = family, spec, kernels
+        self.grid = _checked_grid(spec, len(devices), grid)
+        self._most = most_steps(spec, self.grid)
+        self.steps_per_exchange = _checked_steps(steps_per_exchange, self._most)
+        self.ranks = _ranks_of(devices)
+        self._lock = threading.RLock()
+        self._layouts: dict[tuple[Cuts, int], Layout] = {}
+        self._calls: dict[tuple[int, int, int, Box, int], Callable[[int], None]] = {}
+        self._spare: ShardedArray | None = None  # between input and output, kept from call to call
+        for one, other in combinations(dict.fromkeys(devices), 2):
+            if not one.reach(other):
+                said = "%s %s and %s have no way to each other: what they exchange goes through the host's memory"
+                log.warning(said, "GPUs" if one.index >= 0 else "Devices", one.index, other.index)
+
+    def __repr__(self) -> str:
+        return f"<gen kernel {self.spec} on {' x '.join(map(str, self.grid))} ranks>"
+
+    def empty(self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
+        """An array on the devices with any content, to be filled by other libraries through its shards.
+
+        Args:
+            shape: of the whole.
+            extents: cells of the ranks along each axis, `[(10, 30), (20,)]`; as equal as possible if None.
+
+        Raises:
+            ShapeError: the spec takes no such array, or a rank would have no cell.
+            DeviceError: a device has no memory left.
+        """
+        numbers = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        axes = len(self._spec.axes)
+        if len(numbers) != axes or not all(_is_count(n, 0) for n in numbers):
+            rule = f"must be {axes} whole numbers, none negative: {', '.join(self._spec.axes)}"
+            raise ShapeError("shape", rule, repr(shape))
+        return ShardedArray(self.ranks, self._cuts(tuple(map(int, numbers)), extents), self._spec.dtype.numpy)
+
+    def scatter(self, array: Any, extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
+        """A copy of an array on the devices; returns when it is there.
+
+        Args:
+            array: of NumPy or of another library, on the host or on one of the devices.
+            extents: as in `empty`.
+
+        Raises:
+            ShapeError: the spec takes no such array, or a rank would have no cell.
+            ArgumentError: it is none, or lies on a device that is not one of these.
+        """
+        given = read("array", array)
+        if not self._spec.dtype.holds(given.dtype):
+            rule = f"must hold {self._spec.dtype.name} elements"
+            raise ShapeError("array", rule, given.dtype, next_step="Convert it first, or load a kernel for its type")
+        made = self.empty(given.shape, extents)
+        if given.host is not None:
+            self._upload(given.host, made)
+        else:
+            self._copy_from_device(given, made)
+        return made
+
+    def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None, steps: int = 1) -> ShardedArray:
+        """Computes time steps.
+
+        Args:
+            array: the cells before; they stay as they are.
+            out: where the cells after go; made if None.
+            steps: how many.
+
+        Returns:
+            `out`.
+
+        Raises:
+            GenError: an argument is not what the spec takes. Nothing was queued.
+            RunError: a device refused a launch.
+        """
+        self._check_array("array", array)
+        count = checked_runtime_parameters(self._family, self._spec, {STEPS: steps})[STEPS]
+        if out is not None:
+            self._check_array("out", out)
+            if out is array:
+                next_step = "Pass another, or none: then it is made"
+                raise ArgumentError("out", "must not be the array that is read", next_step=next_step)
+            if out.cuts != array.cuts:
+                rule = f"must be split as the array that is read: {array.cuts}"
+                raise ShapeError("out", rule, out.cuts, next_step="Pass another, or none: then it is made")
+        target = ShardedArray(self.ranks, array.cuts, array.dtype) if out is None else out
+        with self._lock:
+            try:
+                self._run(array, target, count)
+            except BaseException:
+                self._forget()
+                raise
+        return target
+
+    def _run(self, array: ShardedArray, out: ShardedArray, steps: int) -> None:
+        if steps == 0:
+            for number, rank in enumerate(self.ranks):
+                one, other = (_held(held, number) for held in (array, out))
+                with rank.current():
+                    rank.device.copy_to(rank.device, one.rows(one.box), other.rows(one.box), rank.main.handle)
+            return
+        layout = self._layout_of(array.cuts, steps)
+        phases = -(-steps // layout.steps)
+        targets = [out] if phases == 1 else [out, self._spare_of(array)]
+        self._begin(layout)
+        self._send(layout, array)
+        source = array
+        for phase in range(phases):
+            target = targets[(phases - 1 - phase) % 2]
+            self._compute(layout, source, target, min(layout.steps, steps - phase * layout.steps))
+            if phase < phases - 1:
+                self._send(layout, None)
+            source = target
+
+    def _begin(self, layout: Layout) -> None:
+        """Puts rims after what the main streams were given before, such as the input's content."""
+        for rank, progress in zip(self.ranks, layout.progress, strict=True):
+            with rank.current():
+                progress.written = rank.device.mark(rank.main.handle)
+                rank.device.wait_for(rank.rim.handle, progress.written)
+
+    def _send(self, layout: Layout, source: ShardedArray | None) -> None:
+        """Sends what rims of others need: of an array, or, if None, of what the rims have computed."""
+        for number, (rank, sendings) in enumerate(zip(self.ranks, layout.sendings, strict=True)):
+            with rank.current():
+                stream = rank.rim.handle
+                for other in {sending.to: None for sending in sendings}:
+                    read_by_other = layout.progress[other].read
+                    if read_by_other is not None:
+                        rank.device.wait_for(stream, read_by_other)
+                for sending in sendings:
+                    rows = sending.computed if source is None else _held(source, number).rows(sending.cells)
+                    rank.device.copy_to(self.ranks[sending.to].device, rows, sending.target, stream)
+                layout.progress[number].sent = rank.device.mark(stream)
+
+    def _compute(self, layout: Layout, source: ShardedArray, target: ShardedArray, steps: int) -> None:
+        for number, (rank, share) in enumerate(zip(self.ranks, layout.shares, strict=True)):
+            with rank.current():
+                self._compute_rims(layout, number, _held(source, number), steps)
+                if share.inside is not None:
+                    self._queue(number, _held(source, number), _held(target, number), steps, rank.main)
+                self._keep_rims(layout, number, _held(target, number))
+
+    def _compute_rims(self, layout: Layout, number: int, source: Held, steps: int) -> None:
+        rank, progress = self.ranks[number], layout.progress[number]
+        stream = rank.rim.handle
+        for owner in sorted(layout.shares[number].owners):
+            _wait_for(rank, stream, layout.progress[owner].sent)
+        _wait_for(rank, stream, progress.written)
+        for rim in layout.rims[number]:
+            for piece in rim.part.own:
+                rank.device.copy_to(rank.device, source.rows(piece.cells), rim.before.rows(piece.cells), stream)
+        for rim in layout.rims[number]:
+            self._queue(number, rim.before, rim.after, steps, rank.rim)
+        progress.read = rank.device.mark(stream)
+
+    def _keep_rims(self, layout: Layout, number: int, target: Held) -> None:
+        """Copies the computed rims to the array, over what the inside has left there, which is wrong.
+
+        So all that others have sent, and all that this rank has computed, comes before what its main stream does next.
+        """
+        rank, progress = self.ranks[number], layout.progress[number]
+        _wait_for(rank, rank.main.handle, progress.read)
+        for rim in layout.rims[number]:
+            rows = rim.after.rows(rim.part.valid), target.rows(rim.part.valid)
+            rank.device.copy_to(rank.device, *rows, rank.main.handle)
+        progress.written = rank.device.mark(rank.main.handle)
+
+    def _queue(self, number: int, source: Held, target: Held, steps: int, stream: Stream) -> None:
+        """Queues a kernel that computes a dense box of cells."""
+        key = (number, source.address, target.address, source.box, steps)
+        queue = self._calls.get(key)
+        if queue is None:
+            device = self.ranks[number].device
+            dtype = self._spec.dtype.numpy
+            given = {name: held.given(dtype, device.index) for name, held in (("in", source), ("out", target))}
+            queue = self._kernels[device].queued(given, {STEPS: steps})
+            if len(self._calls) >= MOST_CALLS:
+                self._calls.clear()
+            self._calls[key] = queue
+        queue(stream.handle)
+
+    def _layout_of(self, cuts: Cuts, steps: int) -> Layout:
+        wanted = self.steps_per_exchange or steps_that_pay(self._spec, cuts, self._most, min(steps, STEPS_OF_PHASES[0]))
+        key = cuts, min(wanted, steps)
+        if key not in self._layouts:
+            if len(self._layouts) >= MOST_LAYOUTS:
+                self._forget()
+            self._layouts[key] = self._made_layout(*key)
+        return self._layouts[key]
+
+    def _made_layout(self, cuts: Cuts, steps: int) -> Layout:
+        shares = shares_of(self._spec, cuts, steps)
+        rims = tuple(
+            tuple(self._made_rim(rank, part) for part in share.rims)
+            for rank, share in zip(self.ranks, shares, strict=True)
+        )
+        sendings: list[list[Sending]] = [[] for _ in shares]
+        for other, parts in enumerate(rims):
+            for rim in parts:
+                for piece in rim.part.others:
+                    sendings[piece.owner] += _sendings(other, piece, rim, rims[piece.owner])
+        progress = tuple(Progress() for _ in shares)
+        return Layout(steps, shares, rims, tuple(map(tuple, sendings)), progress)
+
+    def _made_rim(self, rank: Rank, part: Part) -> Rim:
+        size = self._spec.dtype.size
+        with rank.current():
+            before, after = (rank.device.allocate(size * prod(extents_of_box(part.cells))) for _ in range(2))
+        return Rim(
+            part, Held(before.address, part.cells, size), Held(after.address, part.cells, size), (before, after)
+        )  # fmt: skip
+
+    def _spare_of(self, array: ShardedArray) -> ShardedArray:
+        if self._spare is None or self._spare.cuts != array.cuts:
+            self._spare = None  # gives its memory back before more is taken
+            self._spare = ShardedArray(self.ranks, array.cuts, array.dtype)
+        return self._spare
+
+    def _forget(self) -> None:
+        """Gives back what is kept between calls, once no device uses it."""
+        for rank in self.ranks:
+            with rank.current(), suppress(RunError):  # after a failed launch the driver answers nothing any more
+                rank.device.synchronize(rank.rim.handle)
+                rank.device.synchronize(rank.main.handle)
+        self._layouts.clear()
+        self._calls.clear()
+        self._spare = None
+
+    def _cuts(self, shape: tuple[int, ...], extents: Sequence[Sequence[int]] | None) -> Cuts:
+        axes = zip(self._spec.axes, shape, self.grid, strict=True)
+        for axis, extent, ranks in axes:
+            if extent < ranks:
+                rule = f"must have {axis} for each of {ranks} ranks"
+                raise ShapeError("The array", rule, extent, next_step="Take fewer devices, or a larger array")
+        if extents is None:
+            return even_cuts(shape, self.grid)
+        listed = [tuple(along) for along in extents]
+        right = [
+            len(along) == ranks and all(_is_count(n, 1) for n in along) and sum(along) == extent
+            for along, extent, ranks in zip(listed, shape, self.grid, strict=False)
+        ]
+        if len(listed) != len(shape) or not all(right):
+            rule = f"must be, for each axis, {self.grid} positive numbers whose sums are {shape}"
+            raise ShapeError("extents", rule, listed)
+        return cuts_of([[int(n) for n in along] for along in listed])
+
+    def _check_array(self, name: str, array: object) -> None:
+        if not isinstance(array, ShardedArray):
+            rule = "must be a sharded array"
+            raise ArgumentError(name, rule, type(array).__name__, next_step="kernel.scatter(array) makes one")
+        if array.ranks != self.ranks:
+            found, wanted = (", ".join(one.device.name for one in ranks) for ranks in (array.ranks, self.ranks))
+            rule = f"must lie on the devices of the kernel, in their order: {wanted}"
+            raise ArgumentError(name, rule, found, next_step="Gather it, and scatter it by this kernel")
+        if tuple(len(along) - 1 for along in array.cuts) != self.grid:
+            rule = f"must be split among {' x '.join(map(str, self.grid))} ranks"
+            raise ShapeError(name, rule, array.cuts, next_step="Gather it, and scatter it by this kernel")
+        if array.dtype != self._spec.dtype.numpy:
+            raise ShapeError(name, f"must hold {self._spec.dtype.name} elements", array.dtype)
+
+    def _upload(self, whole: Array, made: ShardedArray) -> None:
+        for rank, shard, cells in zip(self.ranks, made.shards, made.slices, strict=True):
+            with rank.current():
+                rank.device.upload(shard.address, np.ascontiguousarray(whole[cells]))
+
+    def _copy_from_device(self, given: Given, made: ShardedArray) -> None:
+        owner = self._owner_of(given)
+        if given.strides != dense_strides(given.shape, given.dtype.itemsize):
+            raise ShapeError(
+                "array", "must be dense on a device", f"strides {given.strides}", next_step="Copy it first"
+            )
+        whole = Held(given.address, tuple((0, extent) for extent in given.shape), given.dtype.itemsize)
+        stream = owner.main.handle
+        with owner.current():
+            owner.device.wait_for(stream, owner.device.mark(stream_of(given) or LEGACY_STREAM))
+            for place, box in enumerate(boxes_of(made.cuts)):
+                rows = whole.rows(box), _held(made, place).rows(box)
+                owner.device.copy_to(self.ranks[place].device, *rows, stream)
+            owner.device.synchronize(stream)
+
+    def _owner_of(self, given: Given) -> Rank:
+        with self.ranks[0].current():
+            found = self.ranks[0].device.device_of(given.address) if given.device is None else given.device
+        for rank in self.ranks:
+            if rank.device.index == found:
+                return rank
+        rule = f"must be on the host or on one of the devices {sorted({rank.device.index for rank in self.ranks})}"
+        raise ArgumentError("array", rule, "no memory of a GPU" if found is None else f"device {found}")
+
+
+@lru_cache(256)
+def steps_that_pay(spec: StencilSpec, cuts: Cuts, most: int | None, steps: int) -> int:
+    """Steps of a phase where nobody says how many: the more, the fewer exchanges, and the more is computed twice.
+
+    Args:
+        spec: what is computed.
+        cuts: where the cells of the ranks begin.
+        most: what is possible; None: any number.
+        steps: of the call.
+    """
+    for tried in STEPS_OF_PHASES:
+        if tried > min(steps, most or tried):
+            continue
+        twice = [
+            RIM_PART * (sum(prod(extents_of_box(part.cells)) for part in _parts(share)) - own) <= own
+            for share in shares_of(spec, cuts, tried)
+            for own in (prod(extents_of_box(share.own)),)
+        ]
+        if all(twice):
+            return tried
+    return 1
+
+
+def _parts(share: Share) -> tuple[Part, ...]:
+    return share.rims if share.inside is None else (share.inside, *share.rims)
+
+
+def _sendings(to: int, piece: Piece, rim: Rim, computed: tuple[Rim, ...]) -> Iterator[Sending]:
+    """A piece of a rim as its owner sends it: what each of the owner's rims computes of it."""
+    for source in computed:
+        cells = tuple(
+            (max(begin, low), min(end, high))
+            for (begin, end), (low, high) in zip(piece.cells, source.part.valid, strict=True)
+        )
+        if all(begin < end for begin, end in cells):
+            into = tuple(
+                (first + at + begin - low, first + at + end - low)
+                for (begin, end), (low, _), at, (first, _) in zip(
+                    cells, piece.cells, piece.at, rim.part.cells, strict=True
+                )
+            )
+            yield Sending(to, cells, source.after.rows(cells), rim.before.rows(into))
+
+
+def _held(array: ShardedArray, number: int) -> Held:
+    box = tuple((one.start, one.stop) for one in array.slices[number])
+    return Held(array.shards[number].address, box, array.dtype.itemsize)
+
+
+def _wait_for(rank: Rank, stream: int, mark: Mark | None) -> None:
+    assert mark is not None
+    rank.device.wait_for(stream, mark)
+
+
+def _ranks_of(devices: Sequence[Peer]) -> tuple[Rank, ...]:
+    """The ranks of devices: every kernel has the same, so that arrays of one are arrays of all."""
+    counts: dict[Peer, int] = {}
+    found = []
+    for device in devices:
+        place = counts[device] = counts.get(device, -1) + 1
+        with _lock:
+            made = _streams.setdefault(device, [])
+            if place == len(made):
+                entered = device.enter()
+                try:
+                    made.append((device.stream(), device.stream(urgent=True)))
+                finally:
+                    device.leave(entered)
+        found.append(Rank(device, *made[place]))
+    return tuple(found)
+
+
+def _is_count(number: object, least: int) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= least
+
+
+def _checked_grid(spec: StencilSpec, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
+    if grid is None:
+        return (ranks,) + (1,) * (len(spec.axes) - 1)
+    found = tuple(grid)
+    if len(found) != len(spec.axes) or not all(_is_count(n, 1) for n in found) or prod(found) != ranks:
+        rule = f"must be positive numbers for {', '.join(spec.axes)}, whose product is the number of devices, {ranks}"
+        raise ArgumentError("grid", rule, found)
+    return tuple(int(n) for n in found)
+
+
+def _checked_steps(steps: int | None, most: int | None) -> int | None:
+    if steps is None:
+        return None
+    if not _is_count(steps, 1):
+        raise ArgumentError("steps_per_exchange", "must be a positive number", repr(steps))
+    if most is not None and steps > most:
+        rule = f"must be {most} where an axis that is split wraps at one end alone"
+        raise ArgumentError("steps_per_exchange", rule, steps)
+    return int(steps)
+
+
+def check_distinct(devices: Sequence[Peer], *, shared: bool) -> None:
+    """Raises ArgumentError if there are none, or of two kinds, or one is named twice and not said to be shared."""
+    if not devices:
+        raise ArgumentError("devices", "must name at least one")
+    for one, other in combinations(devices, 2):
+        if (one is other or one.index == other.index >= 0) and not shared:
+            next_step = "Name each once, or say shared=True: then several ranks share it, which is slower"
+            raise ArgumentError("devices", "must not name a device twice", one.name, next_step=next_step)
+        if not one.can_exchange(other):
+            raise ArgumentError("devices", "must all be GPUs, or devices of one machine", f"{one.name}, {other.name}")

@@ -1,0 +1,199 @@
+"""Stencils on one to eight devices, simulated: the bits of one device, whatever the split and the order of streams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gen
+from gen.dtypes import F64
+from gen.errors import ArgumentError, DeviceError, ShapeError
+from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.oracle import expected
+from gen.runtime.sharded_kernel import STEPS_OF_PHASES, steps_that_pay
+from gen.runtime.simulated import Machine
+from tests.fake_device import OnDevice
+from tests.fakes import OracleRunner
+from tests.sharding import Problem, computed, drawn, right, same
+
+HEAT = Stencil.catalogue[0]
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine(seed=0, runner=OracleRunner())
+
+
+def cells_of(*shape: int) -> Any:
+    return np.random.default_rng(1).random(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(15), pytest.param(range(15, 250), marks=pytest.mark.exhaustive)], ids=("few", "many")
+)
+def test_any_split_has_the_bits_of_one_device_in_any_order_of_streams(seeds: range) -> None:
+    for seed in seeds:
+        problem = drawn(seed)
+        assert same(computed(problem, seed), right(problem)), f"tests.sharding.drawn({seed}), order {seed}"
+
+
+def test_the_emitted_kernels_have_the_bits_of_one_device_too() -> None:
+    cells = cells_of(41, 30)
+    problem = Problem(HEAT, ((9, 20, 12), (30,)), (1, 5, 2), 2, 1, cells)
+    machine = Machine(seed=5)
+    kernel = gen.load(HEAT, devices=machine.devices(3), steps_per_exchange=2)
+    one = gen.load(HEAT, device="cpu")
+    array = kernel.scatter(cells, problem.extents)
+    for steps in problem.steps:
+        cells, array = one(cells, steps=steps), kernel(array, steps=steps)
+        assert array.gather().tobytes() == cells.tobytes(), machine
+
+
+def test_arrays_go_to_the_ranks_and_come_back(machine: Machine) -> None:
+    kernel = gen.load(HEAT, devices=machine.devices(4), grid=(2, 2))
+    cells = cells_of(10, 7)
+    array = kernel.scatter(cells, [(3, 7), (5, 2)])
+    assert (array.shape, array.dtype, array.slices[1]) == ((10, 7), cells.dtype, (slice(0, 3), slice(5, 7)))
+    assert [shard.shape for shard in array.shards] == [(3, 5), (3, 2), (7, 5), (7, 2)]
+    for shard, where in zip(array.shards, array.slices, strict=True):
+        assert np.array_equal(np.from_dlpack(shard), cells[where])
+    assert [shard.shape for shard in kernel.empty((10, 7)).shards] == [(5, 4), (5, 3), (5, 4), (5, 3)]
+    assert np.array_equal(array.gather(), cells)
+    assert np.array_equal(kernel(array, steps=0).gather(), cells)
+    assert repr(array) == "ShardedArray(shape=(10, 7), dtype=float32, shards=4)"
+    assert repr(kernel) == f"<gen kernel stencil_{HEAT.label} on 2 x 2 ranks>"
+
+
+def test_other_libraries_fill_shards_in_place(machine: Machine) -> None:
+    kernel = gen.load(HEAT, devices=machine.devices(2))
+    cells = cells_of(8, 9)
+    array = kernel.empty((8, 9))
+    for shard, where in zip(array.shards, array.slices, strict=True):
+        np.from_dlpack(shard)[...] = cells[where]
+    assert kernel(array, steps=3).gather().tobytes() == expected(HEAT, cells, 3).value.tobytes()
+
+
+def test_an_array_on_one_of_the_devices_is_scattered_from_there(machine: Machine) -> None:
+    devices = machine.devices(3)
+    cells = cells_of(9, 5)
+    whole = gen.load(HEAT, devices=devices[1:2]).scatter(cells).shards[0]
+
+    class Lying(OnDevice):
+        """Memory of a device: the interface names its address."""
+
+    found = Lying(cells, {"data": (whole.address, False)})
+    assert np.array_equal(gen.load(HEAT, devices=devices).scatter(found).gather(), cells)
+    with pytest.raises(
+        ArgumentError, match=r"array must be on the host or on one of the devices \[-1\] \(got device -2"
+    ):
+        gen.load(HEAT, devices=devices[:1]).scatter(found)
+    with pytest.raises(ShapeError, match="array must be dense on a device"):
+        gen.load(HEAT, devices=devices).scatter(Lying(cells[:, ::2], {"data": (whole.address, False)}))
+
+
+def test_arrays_of_one_kernel_are_those_of_another_on_the_same_devices(machine: Machine) -> None:
+    devices, cells = machine.devices(3), cells_of(12, 6)
+    other = StencilSpec("other", (0.5, 0.25, 0.25), (3, 1), boundary="wrap")
+    heat, wrapped = (gen.load(spec, devices=devices, steps_per_exchange=2) for spec in (HEAT, other))
+    array = wrapped(heat(heat.scatter(cells), steps=5), steps=5)
+    assert array.gather().tobytes() == expected(other, expected(HEAT, cells, 5).value, 5).value.tobytes()
+
+
+def test_memory_may_go_while_it_is_used_and_layouts_are_made_anew(machine: Machine) -> None:
+    kernel = gen.load(HEAT, devices=machine.devices(3), steps_per_exchange=4)
+    for rows in (20, 23, 31, 20, 14, 9):
+        cells = cells_of(rows, 6)
+        array = kernel.scatter(cells)
+        for _ in range(3):
+            array = kernel(array, steps=9)  # nothing waits for what was `array` before
+        assert array.gather().tobytes() == expected(HEAT, cells, 27).value.tobytes()
+
+
+def test_steps_are_joined_as_far_as_little_is_computed_twice() -> None:
+    blur = StencilSpec("blur", (0.25,) * 4, (4, 1))
+    assert steps_that_pay(HEAT, ((0, 8192, 16384), (0, 16384)), None, 16) == 16
+    assert steps_that_pay(HEAT, ((0, 8192, 16384), (0, 16384)), None, 3) == 2
+    assert steps_that_pay(blur, ((0, 500, 1000), (0, 10)), None, 16) == 1
+    assert steps_that_pay(HEAT, ((0, 8192, 16384), (0, 16384)), 1, 16) == 1
+    found = [steps_that_pay(HEAT, ((0, rows, 2 * rows), (0, 8)), None, 16) for rows in (100, 400, 1600, 6400)]
+    assert found == sorted(found)
+    assert set(found) <= {1, *STEPS_OF_PHASES}
+
+
+def test_devices_without_a_way_to_each_other_are_named_and_exchange_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    devices, cells = Machine(seed=1, runner=OracleRunner()).devices(2, peer_access=False), cells_of(8, 4)
+    kernel = gen.load(HEAT, devices=devices)
+    assert (
+        "Devices -1 and -2 have no way to each other: what they exchange goes through the host's memory" in caplog.text
+    )
+    assert kernel(kernel.scatter(cells), steps=3).gather().tobytes() == expected(HEAT, cells, 3).value.tobytes()
+
+
+def test_what_is_wrong_with_devices_is_said(machine: Machine) -> None:
+    one, other = machine.devices(2)
+    with pytest.raises(
+        ArgumentError, match=r"must not name a device twice \(got simulated device 0\). Name each once, or say"
+    ):
+        gen.load(HEAT, devices=[one, other, one])
+    assert len(gen.load(HEAT, devices=[one, other, one], shared=True).ranks) == 3
+    with pytest.raises(ArgumentError, match="devices must name at least one"):
+        gen.load(HEAT, devices=[])
+    with pytest.raises(ArgumentError, match="devices must all be GPUs, or devices of one machine"):
+        gen.load(HEAT, devices=[one, *Machine(seed=0).devices(1)])
+    wrong: Any
+    for wrong in ("cpu", -1, True, 0.5):
+        with pytest.raises(DeviceError, match="must be numbers of GPUs"):
+            gen.load(HEAT, devices=[wrong])
+    with pytest.raises(ArgumentError, match="must be a stencil to be computed on several devices"):
+        gen.load("reduction_sum_f32", devices=[one, other])
+    load: Any = gen.load
+    with pytest.raises(ArgumentError, match="shape must not be given with devices"):
+        load(HEAT, devices=[one], shape=(3, 3))
+    with pytest.raises(ArgumentError, match=r"grid must come with devices \(got \(2, 1\)\)"):
+        load(HEAT, device=one, grid=(2, 1))
+    for grid in ((2, 2), (2,), (-1, -2), (1.0, 2)):
+        with pytest.raises(ArgumentError, match=r"grid must be positive numbers for rows, cols, whose product is .* 2"):
+            load(HEAT, devices=[one, other], grid=grid)
+    for steps in (0, -1, 1.5, True):
+        with pytest.raises(ArgumentError, match="steps_per_exchange must be a positive number"):
+            load(HEAT, devices=[one, other], steps_per_exchange=steps)
+    ends = StencilSpec("ends", (1.0,) * 3, (3,), boundary=(("wrap", "mirror"),))
+    with pytest.raises(
+        ArgumentError, match="steps_per_exchange must be 1 where an axis that is split wraps at one end"
+    ):
+        gen.load(ends, devices=[one, other], steps_per_exchange=2)
+
+
+def test_what_is_wrong_with_arrays_is_said(machine: Machine) -> None:
+    devices, cells = machine.devices(3), cells_of(6, 5)
+    kernel, turned = gen.load(HEAT, devices=devices), gen.load(HEAT, devices=devices[::-1])
+    array = kernel.scatter(cells)
+    call: Any = kernel
+    with pytest.raises(ShapeError, match=r"The array must have rows for each of 3 ranks \(got 2\). Take fewer devices"):
+        kernel.scatter(cells[:2])
+    with pytest.raises(ShapeError, match="extents must be, for each axis"):
+        kernel.scatter(cells, [(2, 2, 1), (5,)])
+    with pytest.raises(ShapeError, match="array must hold f32 elements"):
+        kernel.scatter(cells.astype(np.float64))
+    with pytest.raises(ShapeError, match="shape must be 2 whole numbers, none negative: rows, cols"):
+        kernel.empty(7)
+    with pytest.raises(ArgumentError, match=r"array must be a sharded array \(got ndarray\). kernel.scatter"):
+        call(cells)
+    with pytest.raises(ArgumentError, match="array must lie on the devices of the kernel, in their order"):
+        turned(array)
+    with pytest.raises(ArgumentError, match="out must not be the array that is read"):
+        kernel(array, out=array)
+    with pytest.raises(ShapeError, match="out must be split as the array that is read"):
+        kernel(array, out=kernel.scatter(cells, [(1, 2, 3), (5,)]))
+    with pytest.raises(ShapeError, match="array must be split among 1 x 3 ranks"):
+        gen.load(HEAT, devices=devices, grid=(1, 3))(array)
+    other = replace(HEAT, dtype=F64)
+    with pytest.raises(ShapeError, match="array must hold f64 elements"):
+        gen.load(other, devices=devices)(array)
+    with pytest.raises(ArgumentError, match="steps must be a whole number"):
+        kernel(array, steps=-1)

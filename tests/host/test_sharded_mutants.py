@@ -1,0 +1,155 @@
+"""Every exchange of cells broken on purpose: simulated devices find each, by other bits or by work without an order."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gen.errors import GenError, RunError
+from gen.families.base import Array
+from gen.families.stencil import Stencil, StencilSpec
+from tests.sharding import Problem, changed, computed, right, same
+
+SPLIT, ARRAYS, KERNEL = "families.stencil.split", "runtime.sharded", "runtime.sharded_kernel"
+ORDERS = range(2)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A line of a module that is broken.
+
+    Attributes:
+        name: what is broken.
+        module: of gen.
+        old: what stands there, once.
+        new: what stands there instead.
+        unordered: whether only the order of work is wrong: then streams race, and in some order bits differ.
+    """
+
+    name: str
+    module: str
+    old: str
+    new: str
+    unordered: bool = False
+
+
+MUTANTS = (
+    Mutant("a halo is a row too narrow", SPLIT, "tuple(steps * reach if", "tuple(max(steps * reach - 1, 0) if"),
+    Mutant("cells are of the neighbour before", SPLIT, "yield rank, (inside, inside + count)",
+           "yield max(rank - 1, 0), (inside, inside + count)"),
+    Mutant("cells go a row too far", KERNEL, "first + at + begin - low, first + at + end - low",
+           "first + at + begin - low + (low > 0), first + at + end - low + (low > 0)"),
+    Mutant("a rank does not wait until its halo is there", KERNEL,
+           "_wait_for(rank, stream, layout.progress[owner].sent)", "pass", unordered=True),
+    Mutant("a rank does not wait until others have read their halo", KERNEL,
+           "rank.device.wait_for(stream, read_by_other)", "pass", unordered=True),
+    Mutant("a rank does not wait for its rims", KERNEL, "_wait_for(rank, rank.main.handle, progress.read)", "pass",
+           unordered=True),
+)  # fmt: skip
+MORE_MUTANTS = (
+    Mutant("a halo is a step too narrow", SPLIT, "tuple(steps * reach if", "tuple((steps - 1) * reach if"),
+    Mutant("a halo has the smaller reach", SPLIT, "max(before, after) for", "min(before, after) for"),
+    Mutant("rims leave out a row", SPLIT, "side[0] < side[1]:", "side[0] + 1 < side[1]:"),
+    Mutant("rims leave out the corners", SPLIT, "side, *self._own[axis + 1 :]", "side, *inner[axis + 1 :]"),
+    Mutant("an axis that wraps ends at its first cell", SPLIT, "begin - halo if wraps_before", "begin if wraps_before"),
+    Mutant("an axis that wraps at one end joins steps", SPLIT, "1 if 1 in wraps else None", "None"),
+    Mutant("an axis that wraps at one end has one rim", SPLIT, "(end < along[-1] or any(wraps))",
+           "(end < along[-1] or wraps[1])"),
+    Mutant("cells are a row off", ARRAYS, "(first - begin) * stride for",
+           "(first - begin - (first > begin)) * stride for"),
+    Mutant("rows follow each other as in what is sent", ARRAYS, "wide * self.size", "cols * self.size"),
+    Mutant("planes follow each other as in what is sent", ARRAYS, "max(plane_rows, rows)", "rows"),
+    Mutant("cells go to the wrong rank", KERNEL, "self.ranks[sending.to].device, rows",
+           "self.ranks[(sending.to + 1) % len(self.ranks)].device, rows"),
+    Mutant("cells are sent by the wrong rank", KERNEL,
+           "sendings[piece.owner] += _sendings(other, piece, rim, rims[piece.owner])",
+           "sendings[other] += _sendings(other, piece, rim, rims[other])"),
+    Mutant("the first cells are sent from rims of the last call", KERNEL, "if source is None else", "if True else"),
+    Mutant("cells are sent once and never again", KERNEL, "if phase < phases - 1:", "if False:"),
+    Mutant("own cells are not copied to rims", KERNEL, "for piece in rim.part.own:", "for piece in ():"),
+    Mutant("rims are kept as they were before", KERNEL, "rows = rim.after.rows(rim.part.valid)",
+           "rows = rim.before.rows(rim.part.valid)"),
+    Mutant("the last phase has all steps", KERNEL, "min(layout.steps, steps - phase * layout.steps)", "layout.steps"),
+    Mutant("phases end in the other array", KERNEL, "targets[(phases - 1 - phase) % 2]", "targets[-(phase % 2)]"),
+    Mutant("a rank does not wait for one of its neighbours", KERNEL,
+           "for owner in sorted(layout.shares[number].owners):",
+           "for owner in sorted(layout.shares[number].owners)[1:]:", unordered=True),
+    Mutant("a rank does not wait for its own cells", KERNEL, "_wait_for(rank, stream, progress.written)", "pass",
+           unordered=True),
+    Mutant("a call does not wait for the input", KERNEL, "rank.device.wait_for(rank.rim.handle, progress.written)",
+           "pass", unordered=True),
+    Mutant("what is sent is marked before it is sent", KERNEL,
+           "layout.progress[number].sent = rank.device.mark(stream)",
+           "layout.progress[number].sent = layout.progress[number].read or rank.device.mark(stream)", unordered=True),
+    Mutant("rims are computed on the stream of the inside", KERNEL,
+           "self._queue(number, rim.before, rim.after, steps, rank.rim)",
+           "self._queue(number, rim.before, rim.after, steps, rank.main)", unordered=True),
+)  # fmt: skip
+
+
+@cache
+def problems() -> tuple[tuple[Problem, list[Array]], ...]:
+    """Problems that between them hang on every exchange, and what is right."""
+    random = np.random.default_rng(0)
+
+    def problem(spec: StencilSpec, extents: tuple[tuple[int, ...], ...], per_exchange: int | None) -> Problem:
+        cells = random.random([sum(along) for along in extents]).astype(spec.dtype.numpy)
+        return Problem(spec, extents, (5, 3, 4), per_exchange, 1, cells)
+
+    heat = Stencil.catalogue[0]
+    corners = (0.25, 0, -0.5, 0, 0.375, 0, 0.5, 0, 0.125)
+    found = (
+        problem(replace(heat, boundary=("wrap", "mirror")), ((9, 20, 12), (9,)), 2),
+        problem(StencilSpec("corners", corners, boundary=("wrap", "mirror")), ((11, 14), (13, 3, 12)), 2),
+        problem(StencilSpec("aside", (0.25, -0.5, 0.125, 0.5), (4, 1), boundary="nearest"), ((25, 14, 31), (3,)), 2),
+        problem(replace(heat, boundary="wrap"), ((3, 4, 3, 3), (5,)), 3),
+        problem(StencilSpec("space", (0.25, 0, 0.5, 0, 0, 0.125, 0, 0.25), (2, 2, 2)), ((4, 9), (12, 5), (4,)), 2),
+        problem(
+            StencilSpec("ends", (0.25, 0.5, 0.125), (3,), boundary=(("wrap", "reflect"),)), ((800, 780, 900),), None
+        ),
+    )
+    return tuple((one, right(one)) for one in found)
+
+
+def named(mutant: Mutant) -> str:
+    return mutant.name.replace(" ", "-")
+
+
+def test_the_problems_are_computed_right() -> None:
+    for problem, wanted in problems():
+        assert same(computed(problem, 0), wanted)
+
+
+@pytest.mark.parametrize(
+    "mutant", [*MUTANTS, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in MORE_MUTANTS)], ids=named
+)
+def test_every_mutant_is_caught(mutant: Mutant) -> None:
+    load = changed(mutant.module, mutant.old, mutant.new)
+    for problem, wanted in problems():
+        for order in ORDERS:
+            try:
+                found = computed(problem, order, load=load)
+            except (GenError, AssertionError):
+                return
+            if not same(found, wanted):
+                assert not mutant.unordered, "bits differ, but nothing has said that work has no order"
+                return
+    pytest.fail("not caught")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mutant", [one for one in (*MUTANTS, *MORE_MUTANTS) if one.unordered], ids=named)
+def test_work_without_an_order_gives_other_bits_in_some_order(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even without the check that finds it in every order."""
+    monkeypatch.setattr("gen.runtime.simulated._overlap", lambda *_: False)
+    load = changed(mutant.module, mutant.old, mutant.new)
+    for order in range(20):
+        for problem, wanted in problems()[:2]:
+            with suppress(RunError):
+                if not same(computed(problem, order, load=load), wanted):
+                    return
+    pytest.fail("no order shows it")
