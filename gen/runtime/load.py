@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from gen.arch import DEFAULT_ARCH, Limits, known_device
 from gen.errors import ArgumentError, DeviceError, GenError, UnknownNameError
@@ -38,10 +38,6 @@ def load(
     device: int | str | Device | None = None,
     home: Path | str | None = None,
     tune: float | str | None = None,
-    devices: None = None,
-    shared: Literal[False] = False,
-    grid: None = None,
-    steps_per_exchange: None = None,
     **runtime_parameters: int,
 ) -> Kernel: ...
 
@@ -66,10 +62,10 @@ def load(
     device: int | str | Device | None = None,
     home: Path | str | None = None,
     tune: float | str | None = None,
-    devices: Sequence[int | Peer] | None = None,
-    shared: bool = False,
-    grid: Sequence[int] | None = None,
-    steps_per_exchange: int | None = None,
+    devices: Any = None,
+    shared: Any = False,
+    grid: Any = None,
+    steps_per_exchange: Any = None,
     **runtime_parameters: int,
 ) -> Kernel | ShardedKernel:
     """Loads the kernel for a spec: the one that was tuned for this device, else base.

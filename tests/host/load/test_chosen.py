@@ -213,7 +213,7 @@ def test_a_spec_that_is_none(backend: FakeDevice) -> None:
     with pytest.raises(UnknownNameError, match=r"this is a variant of one \(got 'transposeSmem'\). Its spec is transp"):
         gen.load("transposeSmem", device=backend)
     with pytest.raises(UnknownNameError, match="must be a name, or a spec of one of the families"):
-        gen.load(object(), device=backend)  # type: ignore[arg-type]
+        gen.load(object(), device=backend)  # type: ignore[call-overload]
 
 
 def test_a_spec_that_only_its_file_spells(backend: FakeDevice, tmp_path: Path) -> None:
