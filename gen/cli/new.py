@@ -85,7 +85,8 @@ def _write(skeleton: str, name: str, folder: Path, class_name: str, proven: str)
     for template in (source / "templates" / templates).iterdir():
         place = f"templates/{_renamed(templates, name)}/{_renamed(template.name, name)}"
         named[place] = template.read_text(encoding="utf-8")
-    if re.search(rf"\b{_camel(name)}\b", named[f"{name}.py"]):
+    others = set(re.findall(r"\w+", named[f"{name}.py"])) - {"Mine"}
+    if _camel(name) in others:
         raise OptionError("The name", f"must be another: its class would be called {_camel(name)}, which there is")
     for place in named:
         if (folder / place).exists():

@@ -16,6 +16,7 @@ from gen.cli.app import app
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
+from tests.host.test_tutorials import PAGES as RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -33,8 +34,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> list[str]:
-    """The lines after a prompt, without comments."""
+    """The lines after a prompt, and those of scripts that call gen, without comments."""
     lines = [line for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
+    lines += [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("gen ")]
     return [re.sub(r"\s+# .*", "", line.removeprefix("$ ")) for line in lines]
 
 
@@ -102,7 +104,7 @@ def test_commands_are_ones_that_gen_takes(page: Path) -> None:
         if words[0] == "gen":
             shown = CliRunner().invoke(app, [*words[1:], "--help"], prog_name="gen")
             assert shown.exit_code == 0, (line, shown.output)
-        else:
+        elif page not in RUN:
             assert words[0] in {"make", "pip", "python", "git", "alias", "bench", "cd", "cmake", "nvcc", "g++"}, line
 
 
@@ -122,7 +124,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("runtime_at_home")
-@pytest.mark.parametrize("page", [page for page in TEXTS if blocks(page, "python")], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in TEXTS if blocks(page, "python") and page not in RUN], ids=lambda page: page.stem
+)
 def test_python_blocks_run(page: Path) -> None:
     """On the CPU run, the blocks of a page one after another, where the libraries that they import are installed."""
     for library in re.findall(r"^import (torch|jax)$", "\n".join(blocks(page, "python")), re.MULTILINE):

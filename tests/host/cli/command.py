@@ -35,6 +35,13 @@ def run(*arguments: str | Path, app: typer.Typer = app, name: str = "gen") -> En
     return Ended([str(argument) for argument in arguments], app, name)
 
 
+def forget_modules(folder: Path) -> None:
+    """Lets this process import what lies in a folder anew, or not at all."""
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or "/").is_relative_to(folder):
+            del sys.modules[name]
+
+
 def start(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gen", *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=False, **options
