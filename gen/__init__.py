@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gen.errors import GenError
     from gen.families.reduction import reduction
     from gen.families.stencil.builder import box, central_difference, star, stencil
-    from gen.families.system import fields, system
+    from gen.families.system import fields, scalars, system
     from gen.families.transpose import permutation
     from gen.functions import (
         all,
@@ -66,6 +66,7 @@ __all__ = [
     "prod",
     "reduction",
     "remember",
+    "scalars",
     "star",
     "std",
     "stencil",
@@ -91,6 +92,7 @@ _HOMES = {
     "correlate": "gen.functions",
     "count_nonzero": "gen.functions",
     "fields": "gen.families.system",
+    "scalars": "gen.families.system",
     "frozen": "gen.runtime.tuning",
     "laplace": "gen.functions",
     "load": "gen.runtime.load",

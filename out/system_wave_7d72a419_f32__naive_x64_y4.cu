@@ -35,7 +35,7 @@
 //           "offsets": [[-1, 0], [0, -1], [0, 0], [0, 1], [1, 0]], "sum": "laplace", "weights":
 //           [1.0, 1.0, -4.0, 1.0, 1.0]}]]], ["v", "u"]], "word": "wave"}
 // Config:   {"block_x": 64, "block_y": 4}
-// Template: system/naive.cu.jinja, with its partials sha256 8cdce331d20ba1ee
+// Template: system/naive.cu.jinja, with its partials sha256 a10a9552875c5a12
 //
 // Written by gen: change the template, not this file.
 

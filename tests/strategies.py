@@ -22,7 +22,7 @@ from gen.families.reduction.shapes import problem
 from gen.families.stencil.spec import BOUNDARIES, StencilSpec
 from gen.families.system import SystemSpec, fields, system
 from gen.families.system.spec import DTYPES as SYSTEM_DTYPES
-from gen.families.system.terms import Field, Number, Term
+from gen.families.system.terms import Field, Number, Scalar, Term
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import NUMBERS, PARTS, Values
 from gen.proof.cases import COUNTS, MULTIPROCESSOR_COUNTS, OFFSETS, Case, Content, awkward, draw_extents, draw_shape
@@ -187,7 +187,9 @@ def terms(draw: st.DrawFn, fields: tuple[Field, ...], depth: int = 3) -> Term:
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         field = draw(st.sampled_from(fields))
         numbers = st.sampled_from((0.5, -1.0, 2.0, 0.1, -0.3))
-        match draw(st.integers(0, 4)):
+        match draw(st.integers(0, 5)):
+            case 5:
+                return Scalar(draw(st.sampled_from(("k", "dt"))))
             case 0:
                 return Number(draw(numbers))
             case 1:

@@ -14,6 +14,7 @@ from gen.compare.gpu import ComparisonGpu, elements_of
 from gen.compare.peers.base import Contender, SharedArray, window
 from gen.dtypes import F64, DType
 from gen.families.base import Array, Expected, Operand
+from gen.families.extents import timed_numbers
 from gen.families.reduction import ReductionSpec
 from gen.families.stencil import Boundary, StencilSpec
 from gen.proof.oracle import disagreement, gamma, sharpened
@@ -60,7 +61,8 @@ class Checks:
             for operand, array in zip(case.inputs, self._inputs, strict=True)
         }
         problem = self._provable.problem
-        self._expected = problem.family.oracle(problem.spec, self._arrays, problem.extents)
+        given = {**self._arrays, **timed_numbers(problem.spec)}
+        self._expected = problem.family.oracle(problem.spec, given, problem.extents)
         self._uploaded: dict[str, SharedArray] = {}
         self._cells: tuple[Array, Array] | None = None  # of a stencil, in double, and how far a peer's may be off
         self.note = "" if whole else f"checked on {self._provable.name}"

@@ -180,6 +180,11 @@ def _holds_others(operand: Operand, got: np.dtype[Any], wider: bool) -> ShapeErr
     return ShapeError(operand.name, rule, value, next_step=f"Convert it first{other}")
 
 
+def timed_numbers(spec: Spec) -> dict[str, Any]:
+    """What stands for the numbers of a call where kernels are timed: 1, by operand."""
+    return {operand.name: operand.dtype.numpy.type(1) for operand in spec.operands if operand.role == "number"}
+
+
 @traced_alone
 def is_contiguous(layout: Layout) -> bool:
     """Whether the elements follow each other in row-major order; strides of axes of extent 0 and 1 do not count."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from gen.errors import DeviceError
 from gen.families.base import Extents, Limits, Scratch, Variant
@@ -38,8 +39,16 @@ class CudaKernel:
         )
 
     def steps(self, extents: Extents) -> tuple[Step, ...]:
-        """Every launch of a call at these sizes."""
-        return tuple(steps(self._plan, {**extents, **self._limits.sizes()}))
+        """Every launch of a call at these sizes, whose numbers are 1; equal ones are one and the same object."""
+        spec, found = self.variant.spec, tuple(steps(self._plan, {**extents, **self._limits.sizes()}))
+        numbers = {x.name: (x.dtype, 1) for x in spec.operands if x.role == "number"}
+        if not numbers:
+            return found
+        bound = {
+            id(step): replace(step, arguments=tuple(numbers.get(str(one), one) for one in step.arguments))
+            for step in found
+        }
+        return tuple(bound[id(step)] for step in found)
 
     def launches(self, planned: Sequence[Step], extents: Extents, addresses: Mapping[str, int]) -> Callable[[], None]:
         """What queues launches, time after time; `addresses` are those of operands and scratch by name."""

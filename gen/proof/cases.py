@@ -250,6 +250,15 @@ def fill(array: Array, dtype: DType, content: Content, seed: int) -> None:
         array[...] = _integers(random, array.shape, array.dtype, content)
 
 
+def numbers_of(spec: Spec, content: Content, seed: int) -> dict[str, Array]:
+    """What the numbers of a call are, as arrays without axes, by operand."""
+    numbers = [operand for operand in spec.operands if operand.role == "number"]
+    found = {operand.name: np.empty((), operand.dtype.numpy) for operand in numbers}
+    for place, operand in enumerate(numbers):
+        fill(found[operand.name], operand.dtype, content, seed * 103 + place)
+    return found
+
+
 _ONE_VALUE = {Content.ZEROS: 0.0, Content.GREATEST: np.inf, Content.LEAST: -np.inf, Content.NANS: np.nan}
 
 

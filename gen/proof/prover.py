@@ -10,7 +10,7 @@ import numpy as np
 
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
-from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill, has_elements
+from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill, has_elements, numbers_of
 from gen.proof.failures import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure, smallest
 from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, far_cases, sampled_cases
@@ -133,14 +133,16 @@ def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
         for place, operand in enumerate(arrays):
             if operand.role != "out":
                 fill(blocks[operand.name].array, operand.dtype, case.content, case.seed * 101 + place)
+        numbers = numbers_of(spec, case.content, case.seed)
         inputs = {operand.name: blocks[operand.name].array.copy() for operand in arrays if operand.role != "out"}
+        inputs |= numbers
         expected = expected or {
             name: sharpened(one, random_signs=case.content is Content.INTEGERS)
             for name, one in family.oracle(spec, inputs, case.extents).items()
         }
         before = {name: (block.memory.copy(), block.outside()) for name, block in blocks.items()}
         try:
-            kernel.run(case.extents, {name: block.array for name, block in blocks.items()})
+            kernel.run(case.extents, {**{name: block.array for name, block in blocks.items()}, **numbers})
         except RunError as error:
             return Failure(case, str(error), getattr(error, "kind", REFUSED))
         for operand in arrays:

@@ -30,7 +30,7 @@ from gen.dtypes import DType
 from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
 from gen.families.plans import Step, steps
-from gen.proof.cases import Case, Content, begins
+from gen.proof.cases import Case, Content, begins, numbers_of
 from gen.proof.failures import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
 from gen.proof.faults import Place
 from gen.proof.host import HostKernel
@@ -190,6 +190,7 @@ class _Sample:
         layouts = self._family.layouts(self._spec, case.extents)
         self._buffers = {o.name: self._operand(o, layouts[o.name], k) for k, o in enumerate(self._arrays)}
         self._few = all(prod(layout.shape) <= FEW_ELEMENTS for layout in layouts.values())
+        self._numbers = numbers_of(self._spec, case.content, case.seed)
         self._finding: _Finding | None = None
         self._last_is_idle = False
         for scratch in self._plan.scratch:
@@ -209,7 +210,7 @@ class _Sample:
             if counters or handed:  # the last block may add up what all have left
                 words = sum(array.size for array in handed)
                 most += (2 * count + STEPS_PER_WORD * words) // prod(step.block) + (STEPS_OF_WAITING if handed else 0)
-            touched = self._kernel.run_share(step, storage, {}, Share(blocks, most, STEPS))
+            touched = self._kernel.run_share(step, storage, self._numbers, Share(blocks, most, STEPS))
             idle = [block for block, found in zip(blocks, touched, strict=False) if not found]
             if len(blocks) < count and idle and any(touched):
                 # The last block may have nothing to do, if nothing is left: where an array begins decides how many
@@ -247,6 +248,7 @@ class _Sample:
     def _wrong_anywhere(self) -> _Finding | None:
         """Whether results of few elements, all of which were computed, are what NumPy says."""
         inputs = {operand.name: self._pristine(operand) for operand in self._arrays if operand.role != "out"}
+        inputs |= self._numbers
         expected = self._family.oracle(self._spec, inputs, self._case.extents)
         for operand in self._arrays:
             if operand.role != "in":
@@ -364,7 +366,7 @@ class _Sample:
         for stride in buffer.layout.strides:
             place, left = np.divmod(left, stride)
             index.append(place)
-        inputs = {o.name: self._pristine(o) for o in self._arrays if o.role != "out"}
+        inputs = {**{o.name: self._pristine(o) for o in self._arrays if o.role != "out"}, **self._numbers}
         expected = self._family.oracle_at(self._spec, inputs, self._case.extents, operand.name, tuple(index))
         return self._compare(operand, expected, buffer.view()[tuple(index)], index)
 

@@ -16,7 +16,8 @@ from math import prod
 import numpy as np
 
 from gen.arch import MODERN, Limits, MemoryModel
-from gen.families.base import Array, Extents, Operand
+from gen.families.base import Array, Extents
+from gen.families.extents import timed_numbers
 from gen.families.plans import Step, steps
 from gen.proof.build import LINE
 from gen.proof.code import Variable
@@ -355,7 +356,7 @@ class _Memory:
         self._plan = variant.plan
         layouts = variant.family.layouts(variant.spec, extents)
         operands = {operand.name: operand for operand in variant.spec.operands}
-        self._numbers = {name: operand.dtype.numpy.type(1) for name, operand in operands.items() if _is_number(operand)}
+        self._numbers = timed_numbers(variant.spec)
         sizes = {
             name: (layout.strides[0] * layout.shape[0] if layout.shape else layout.dtype.itemsize, operands[name])
             for name, layout in layouts.items()
@@ -443,7 +444,3 @@ class _Memory:
 def _within(events: Array, variable: Variable) -> Array:
     place = events["address"]
     return np.asarray((place >= variable.start) & (place < variable.start + variable.bytes))
-
-
-def _is_number(operand: Operand) -> bool:
-    return operand.role == "number"

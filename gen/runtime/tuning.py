@@ -128,7 +128,6 @@ class FirstCalls:
     def _can_be_timed(self, chooser: Chooser, device: Device, extents: Extents, alignment: int) -> bool:
         return (
             device.index >= 0  # on the CPU run nothing is ever timed
-            and all(operand.role != "number" for operand in chooser.spec.operands)
             and chooser.family.work(chooser.spec, extents).cells > 0
             and chooser.measured(extents, alignment) is None
         )

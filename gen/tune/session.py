@@ -16,6 +16,7 @@ import numpy as np
 from gen.dtypes import F32, F64
 from gen.errors import DeviceError, GenError, MissingToolError, RunError
 from gen.families.base import Array, Expected, Layout, Operand, Variant
+from gen.families.extents import timed_numbers
 from gen.families.plans import Step
 from gen.gpu.device import Device, Memory, bytes_at, find_gpu
 from gen.gpu.kernel import CudaKernel
@@ -614,7 +615,7 @@ def _key(problem: Problem) -> str:
 
 
 def _expected(problem: Problem, inputs: Mapping[str, Array]) -> Mapping[str, Expected]:
-    found = problem.family.oracle(problem.spec, inputs, problem.extents)
+    found = problem.family.oracle(problem.spec, {**inputs, **timed_numbers(problem.spec)}, problem.extents)
     return {name: sharpened(one, random_signs=True) for name, one in found.items()}
 
 

@@ -23,7 +23,7 @@ from gen.families.plans import steps
 from gen.families.system import SystemSpec
 from gen.families.system.family import SAMPLES
 from gen.families.system.naive import NaiveConfig, extents_of, text_of_system
-from gen.families.system.terms import Field, Joined, Negated, Number, Sum, Term, fused, text_of, walk
+from gen.families.system.terms import Field, Joined, Negated, Number, Scalar, Sum, Term, fused, text_of, walk
 from gen.proof.cases import Case, Content
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.oracle import gamma
@@ -61,7 +61,7 @@ def plainly(spec: SystemSpec, name: str, fields: Mapping[str, Array]) -> tuple[A
         match term:
             case Number(number):
                 return np.asarray(number), np.asarray(abs(number))
-            case Field(name, _):
+            case Field(name, _) | Scalar(name):
                 own = np.asarray(fields[name], np.float64)
                 return own, np.abs(own)
             case Sum(_, name, taps):
@@ -168,6 +168,7 @@ def test_numpy_finds_what_plain_numpy_finds_within_the_bound_of_its_roundings(sp
         return
     random = np.random.default_rng(seed)
     cells = {name: random.uniform(0.5, 1.5, (4,) * spec.ndim).astype(spec.dtype.numpy) for name in spec.fields}
+    cells |= {name: np.asarray(random.uniform(0.5, 1.5), spec.dtype.numpy) for name in spec.scalars}
     sizes = dict.fromkeys(spec.axes, 4) | {"steps": 1}
     found = FAMILY.oracle(spec, cells, sizes)
     for name, term in spec.updates:
@@ -325,6 +326,20 @@ def test_steps_with_sources_cost_the_cells_of_their_points(host_runner: HostRunn
     assert sum(access.requested_bytes for access in traces) == 2 * 50 * 3 * 4
 
 
+def test_a_scalar_is_given_at_the_call() -> None:
+    """By its name or after the arrays; another needs no other kernel."""
+    rate, shift = gen.scalars("rate shift")
+    kernel = gen.load(gen.system({U: U + rate * M - shift}, dtype="f2"), device="cpu")
+    u, m = np.full((3, 5), 2.0, np.float16), np.full((3, 5), 0.5, np.float16)
+    np.testing.assert_array_equal(kernel(u, m, 4.0, 1.0), np.full((3, 5), 3.0, np.float16))
+    again = kernel(u, m, shift=-1, rate=0.1, steps=2)
+    np.testing.assert_array_equal(again, np.full((3, 5), 4.1015625, np.float16))
+    with pytest.raises(ArgumentError, match="rate is missing"):
+        kernel(u, m, shift=1)
+    with pytest.raises(ArgumentError, match="shift must be a number that f32 holds"):
+        kernel(u, m, 1.0, 1e60)
+
+
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: gen.fields(""), "fields.names must be words, each once"),
     (lambda: gen.fields("u u"), "fields.names must be words, each once"),
@@ -348,6 +363,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: gen.system({U: U}, dtype="i4"), "system.dtype must be one of f16, bf16, f32, f64 (got 'i4')"),
     (lambda: gen.system({U: U}, boundary="around"), "system.boundary must be one of constant, nearest"),
     (lambda: gen.system({U: U}, cval=float("nan")), "system.cval must hold numbers, finite as f32 (got nan)"),
+    (lambda: gen.scalars("k 2k"), "system.fields must be a small letter and up to 15"),
+    (lambda: gen.system({U: U + gen.scalars("u")[0]}), "must not call a field and a scalar alike (got u)"),
     (lambda: gen.system({U: U}, sources="u"), "system.sources must be a field, or a list of fields, made by gen"),
     (lambda: gen.system({U: U + M}, sources=M), "system.sources must be fields that change, each once: u (got m)"),
     (lambda: gen.system({U: U}, receivers=[U, U]), "system.receivers must be fields that change, each once: u (got u"),

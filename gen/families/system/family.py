@@ -18,7 +18,7 @@ from gen.families.stencil.spec import STEPS
 from gen.families.system.naive import Naive, NaiveConfig, extents_of
 from gen.families.system.oracle import expected, expected_at
 from gen.families.system.spec import DTYPES, SystemSpec, system
-from gen.families.system.terms import fields, walk
+from gen.families.system.terms import fields, scalars, walk
 from gen.paths import templates_root
 
 _REPRESENTATIVE = {1: (1 << 24,), 2: (4096, 4096), 3: (256, 256, 256)}  # by the number of axes
@@ -52,8 +52,9 @@ def _reaction() -> SystemSpec:
 def _survey() -> SystemSpec:
     """Waves from sources, which receivers hear; what they were two steps before counts too."""
     u, v, w, m = fields("u v w m")
+    (damping,) = scalars("damping")
     return system(
-        {u: 2 * u - 0.9375 * v - 0.0625 * w + 0.125 * m * u.laplace(), v: u, w: v},
+        {u: 2 * u - damping * v - 0.0625 * w + 0.125 * m * u.laplace(), v: u, w: v},
         boundary="frozen",
         sources=[u],
         receivers=[u, v],

@@ -20,7 +20,7 @@ from gen.families.stencil.algorithms.common import COPY_THREADS, Sides, literal
 from gen.families.stencil.shapes import edge_extents
 from gen.families.stencil.spec import STEPS
 from gen.families.system.spec import SystemSpec
-from gen.families.system.terms import Field, Number, Sum, Taps, Term, fused, text_of, walk
+from gen.families.system.terms import Field, Number, Scalar, Sum, Taps, Term, fused, text_of, walk
 
 _WIDTH = 88  # of an expression
 
@@ -108,7 +108,7 @@ class Text:
 
 def text_of_system(spec: SystemSpec) -> Text:
     """The names and lines of a kernel for this spec."""
-    taken = {*spec.fields, *(f"{name}{end}" for name in spec.fields for end in ("_in", "_out"))}
+    taken = {*spec.fields, *spec.scalars, *(f"{name}{end}" for name in spec.fields for end in ("_in", "_out"))}
     functions: dict[Taps, SumFunction] = {}
     readings: dict[Sum, Reading] = {}
     for one in spec.sums:
@@ -140,7 +140,7 @@ def _update(spec: SystemSpec, field: str, term: Term, names: Mapping[Sum, str]) 
         match one:
             case Number(value):
                 return literal(value, spec.accumulator)
-            case Field(name, _):
+            case Field(name, _) | Scalar(name):
                 return name
             case Sum():
                 return names[one]
@@ -246,6 +246,7 @@ class Naive(Algorithm[SystemSpec, NaiveConfig]):
             "reach": Sides(before, after),
             "fields": spec.fields,
             "computed": spec.computed,
+            "scalars": spec.scalars,
             "text": text_of_system(spec),
             "copy_threads": COPY_THREADS,
             "has_sources": bool(spec.sources),
@@ -263,7 +264,7 @@ class Naive(Algorithm[SystemSpec, NaiveConfig]):
             return Launch(
                 grid=(tiles.count, ONE, ONE),
                 block=(config.block_x, config.block_y, 1),
-                arguments=(*spec.fields, *targets, *numbers),
+                arguments=(*spec.fields, *targets, *spec.scalars, *numbers),
                 across=tiles.across,
             )
 

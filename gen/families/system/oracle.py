@@ -11,7 +11,7 @@ from gen.families.base import Array, Expected
 from gen.families.exact import fused_multiply_add
 from gen.families.stencil.oracle import cells_at, frozen_at, stored
 from gen.families.system.spec import SystemSpec
-from gen.families.system.terms import Field, Fused, Joined, Negated, Number, Sum, Term, fused
+from gen.families.system.terms import Field, Fused, Joined, Negated, Number, Scalar, Sum, Term, fused
 
 Index = tuple[Array, ...]
 
@@ -20,7 +20,7 @@ _APPLIED = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 def expected(spec: SystemSpec, inputs: Mapping[str, Array], steps: int) -> dict[str, Expected]:
     """The fields that change, after so many steps, and what receivers saw, by the names of the outputs."""
-    now = {name: inputs[name] for name in spec.fields}
+    now = {name: inputs[name] for name in (*spec.fields, *spec.scalars)}
     shape = now[spec.fields[0]].shape
     everywhere = np.ix_(*(np.arange(extent) for extent in shape))
     traces: dict[str, list[Array]] = {name: [] for name in spec.receivers}
@@ -69,6 +69,8 @@ def _value(spec: SystemSpec, term: Term, fields: Mapping[str, Array], index: Ind
     match term:
         case Number(value):
             return np.full(np.broadcast_shapes(*(place.shape for place in index)), value, dtype)
+        case Scalar(name):
+            return np.full(np.broadcast_shapes(*(place.shape for place in index)), fields[name], dtype)
         case Field(name, _):
             return np.asarray(fields[name][index].astype(dtype))
         case Sum(_, name, taps):

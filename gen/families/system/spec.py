@@ -24,6 +24,7 @@ from gen.families.system.terms import (
     Joined,
     Negated,
     Number,
+    Scalar,
     Sum,
     Taps,
     Term,
@@ -89,6 +90,8 @@ class SystemSpec(ShownSpec):
             _check(name, term)
         object.__setattr__(self, "updates", tuple((name, rebuilt(term, self._leaf)) for name, term in self.updates))
         names = self.fields
+        if both := set(names) & set(self.scalars):
+            raise SpecError("system.updates", "must not call a field and a scalar alike", ", ".join(sorted(both)))
         if len(names) > MAX_FIELDS:
             raise SpecError("system.updates", f"must have at most {MAX_FIELDS} fields", len(names))
         object.__setattr__(self, "boundary", boundaries_of(self.boundary, self.ndim, "system.boundary"))
@@ -106,10 +109,15 @@ class SystemSpec(ShownSpec):
             case Field(name, ndim):
                 _check_field(name, ndim, self.ndim)
                 return term
+            case Scalar(name):
+                check_name(name)
+                return term
             case Sum(word, field, taps):
                 _check_field(field, len(taps[0][0]) if taps else 0, self.ndim)
                 return Sum(word, field, self._taps(word, taps))
-        raise SpecError("system.updates", "must be made of fields, sums, numbers, +, - and *", type(term).__name__)
+        raise SpecError(
+            "system.updates", "must be made of fields, sums, numbers, scalars, +, - and *", type(term).__name__
+        )
 
     def _taps(self, word: object, taps: Taps) -> Taps:
         if not isinstance(word, str) or not _SUM.fullmatch(word) or (word in RESERVED and word != "near"):
@@ -161,6 +169,12 @@ class SystemSpec(ShownSpec):
         """The fields that are only read, in the order in which they are met."""
         met = dict.fromkeys(name for _, term in self.updates for name in _fields_of(term))
         return tuple(name for name in met if name not in self.updated)
+
+    @cached_property
+    def scalars(self) -> tuple[str, ...]:
+        """The numbers that a call brings, in the order in which they are met."""
+        parts = (part for _, term in self.updates for part in walk(term))
+        return tuple(dict.fromkeys(part.name for part in parts if isinstance(part, Scalar)))
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -218,7 +232,7 @@ class SystemSpec(ShownSpec):
     def operands(self) -> tuple[Operand, ...]:
         """The fields before, then those that change after; all have one shape, and follow without gaps.
 
-        After the former stand the points and what is added there, after the latter what is written down.
+        After the former stand the points, what is added there, and scalars, after the latter what is written down.
         """
         inputs = [Operand(name, "in", self.dtype, self.axes) for name in self.fields]
         for name in self.sources:
@@ -228,6 +242,7 @@ class SystemSpec(ShownSpec):
         return (
             *inputs,
             *(Operand(f"{x}_receivers", "in", I64, (f"{x}_receiver_count", self.ndim)) for x in self.receivers),
+            *(Operand(x, "number", self.accumulator) for x in self.scalars),
             *(Operand(f"{x}_out", "out", self.dtype, self.axes) for x in self.updated),
             *(Operand(f"{x}_traces", "out", self.dtype, (STEPS, f"{x}_receiver_count")) for x in self.receivers),
         )
@@ -263,7 +278,7 @@ class SystemSpec(ShownSpec):
             match one:
                 case Number(value):
                     return f"{value:.9g}"
-                case Field(name, _):
+                case Field(name, _) | Scalar(name):
                     return name
                 case Sum(_, field, taps) if one.is_neighbour:
                     return f"{field}[{', '.join(map(str, taps[0][0]))}]"
@@ -326,8 +341,8 @@ def system(
     Args:
         updates: a dict: for each field that changes an expression over fields of the step before, made of cells (`u`),
             their neighbours (`u[0, 1]`), stencil sums (`u.laplace(order=8)`, `u.derivative(axis)`,
-            `u.correlate(weights)`), numbers, sums, differences and products. Fields that only stand in expressions are
-            coefficients, which a call brings and which stay as they are.
+            `u.correlate(weights)`), numbers, scalars (`gen.scalars`), sums, differences and products. Fields that only
+            stand in expressions are coefficients, which a call brings and which stay as they are.
         boundary: what lies outside, as in `gen.stencil`: one for all axes, or one for each.
         dtype: of all cells: float16, bfloat16, float32 or float64.
         cval: the value outside where the boundary is `constant`.
@@ -420,6 +435,8 @@ def _json_of(term: Term) -> Any:
             return value
         case Field(name, _):
             return name
+        case Scalar(name):
+            return {"scalar": name}
         case Sum(word, field, taps):
             offsets, weights = [list(offset) for offset, _ in taps], [weight for _, weight in taps]
             return {"sum": word, "of": field, "offsets": offsets, "weights": weights}
@@ -437,6 +454,8 @@ def _term_of(content: Any, ndim: int, depth: int = 0) -> Term:
             return Field(content, ndim)
         case int() | float():
             return Number(content)
+        case {"scalar": str(name)}:
+            return Scalar(name)
         case {"sum": str(word), "of": str(field), "offsets": list(offsets), "weights": list(weights)} if _places(
             offsets, len(weights)
         ):

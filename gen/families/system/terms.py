@@ -1,4 +1,4 @@
-"""The expressions of systems: fields, stencil sums of them, numbers, and what joins these.
+"""The expressions of systems: fields, stencil sums of them, numbers, scalars, and what joins these.
 
 Python's operators build the tree; `fused` says how a kernel rounds it, `text_of` how a reader writes it.
 """
@@ -102,6 +102,13 @@ class Number(Term):
     """A number that is known when the kernel is written."""
 
     value: float
+
+
+@dataclass(frozen=True)
+class Scalar(Term):
+    """A number that a call brings, the same for all cells and steps. Made by `gen.scalars`."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -310,14 +317,30 @@ def fields(names: str, ndim: int = 2) -> tuple[Field, ...]:
     Raises:
         SpecError: a name stands twice, or is none; `ndim` is not 1 to 3.
     """
-    given: object = names  # a caller may give anything
+    words = _words(names, "fields.names")
+    check_axes(ndim, "fields.ndim")
+    return tuple(Field(word, ndim) for word in words)
+
+
+def scalars(names: str) -> tuple[Scalar, ...]:
+    """Numbers that calls bring, for the expressions of `gen.system`: `dt2, damping = gen.scalars("dt2 damping")`.
+
+    Args:
+        names: words of small letters and digits, separated by spaces or commas.
+
+    Raises:
+        SpecError: a name stands twice, or is none.
+    """
+    return tuple(Scalar(word) for word in _words(names, "scalars.names"))
+
+
+def _words(given: object, subject: str) -> list[str]:
     words = given.replace(",", " ").split() if isinstance(given, str) else []
     if not words or len(set(words)) < len(words):
-        raise SpecError("fields.names", "must be words, each once, separated by spaces", repr(names))
-    check_axes(ndim, "fields.ndim")
+        raise SpecError(subject, "must be words, each once, separated by spaces", repr(given))
     for word in words:
         check_name(word)
-    return tuple(Field(word, ndim) for word in words)
+    return words
 
 
 def check_name(name: object) -> None:
