@@ -285,6 +285,9 @@ def program_of(
     raise SpecError(family.name_of(spec), rule, next_step="" if shapes else next_step)
 
 
+# As `host.hpp` has room for.
+MOST_ARRAYS, MOST_LAUNCHES, MOST_ARGUMENTS, MOST_SWAPS = 24, 48, 512, 160
+
 _INCLUDE = "Include its emitted file, and call launch(): docs/export.md"
 
 
@@ -614,6 +617,13 @@ class _Maker:
         if plan.constants or any(launch.waiting.fixed() != 0 or launch.follows for launch in plan.launches):
             rule = "has constants, launches by kernels or some that take turns, which an exported library lacks"
             raise SpecError(made.name, rule)
+        for what, count, most in (
+            ("arrays", len(self._operands), MOST_ARRAYS), ("launches", len(plan.launches), MOST_LAUNCHES),
+            ("arguments", sum(len(launch.arguments) for launch in plan.launches), MOST_ARGUMENTS),
+            ("exchanges of arrays", sum(len(launch.swap) for launch in plan.launches), MOST_SWAPS),
+        ):  # fmt: skip
+            if count > most:
+                raise SpecError(made.name, f"must have at most {most} {what} to be exported", count, next_step=_INCLUDE)
         slots = {x.name: place for place, x in enumerate(self._operands)}
         slots |= {scratch.name: len(slots) + place for place, scratch in enumerate(plan.scratch)}
         sizes = {name: self._trace.variable(f"sizes[{name}]") for name in self._sizes}

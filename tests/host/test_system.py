@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -391,6 +392,10 @@ def test_a_call_says_which_field_is_wrong() -> None:
         kernel(cells, cells[:2])
 
 
-def test_an_export_refuses_a_system() -> None:
-    with pytest.raises(SpecError, match="takes several arrays, which an exported library does not pass yet"):
-        program_of(FAMILY, FAMILY.catalogue[0], targets_of(["sm_90"], ()), ())
+def test_an_export_has_room_for_histories_and_refuses_longer_ones() -> None:
+    targets = targets_of(["sm_90"], ())
+    assert "plan.swap" in program_of(FAMILY, HISTORIES["long and short"], targets, ()).entries[0].plan
+    fields = gen.fields("a b c d e f g h")
+    long = gen.system({one: before for before, one in pairwise(fields)} | {fields[0]: fields[-1] + M})
+    with pytest.raises(SpecError, match="must have at most 48 launches to be exported"):
+        program_of(FAMILY, long, targets, ())
