@@ -50,7 +50,7 @@ from gen.runtime.sharded import Held, Rank, ShardedArray
 
 STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
 RIM_PART = 64  # a rank computes at most this part of its own cells once more at its rims, where that can be chosen
-MOST_LAYOUTS, MOST_CALLS = 4, 1024  # that are remembered
+MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
 
 log = logging.getLogger("gen")
 _lock = threading.Lock()
@@ -133,6 +133,7 @@ class ShardedKernel:
 
     Attributes:
         spec: the spec's name.
+        dtype: NumPy's, of the cells.
         grid: ranks along each axis.
         ranks: who computes; those along the last axis follow each other.
         steps_per_exchange: time steps of a phase; None: chosen by the sizes of a call.
@@ -159,7 +160,7 @@ class ShardedKernel:
         if not isinstance(spec, StencilSpec):
             next_step = "Load it for one device: gen.load(spec, device=0)"
             raise ArgumentError(name, "must be a stencil to be computed on several devices", next_step=next_step)
-        self.spec = name
+        self.spec, self.dtype = name, spec.dtype.numpy
         self._family, self._spec, self._kernels = family, spec, kernels
         self.grid = _checked_grid(spec, len(devices), grid)
         self._most = most_steps(spec, self.grid)
@@ -340,13 +341,19 @@ class ShardedKernel:
         queue(stream.handle)
 
     def _layout_of(self, cuts: Cuts, steps: int) -> Layout:
-        wanted = self.steps_per_exchange or steps_that_pay(self._spec, cuts, self._most, min(steps, STEPS_OF_PHASES[0]))
-        key = cuts, min(wanted, steps)
+        wanted = self.steps_per_exchange or self.steps_chosen(cuts, steps)
+        key = cuts, min(wanted, steps, self._most or wanted)
         if key not in self._layouts:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._forget()
             self._layouts[key] = self._made_layout(*key)
         return self._layouts[key]
+
+    def steps_chosen(self, cuts: Cuts, steps: int) -> int:
+        """Steps of a phase where nobody says how many: `cuts` are those of the array, `steps` those of the call."""
+        if len(self.ranks) == 1:
+            return steps
+        return steps_that_pay(self._spec, cuts, self._most, min(steps, STEPS_OF_PHASES[0]))
 
     def _made_layout(self, cuts: Cuts, steps: int) -> Layout:
         shares = shares_of(self._spec, cuts, steps)

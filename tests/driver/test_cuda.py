@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import threading
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 from cuda.bindings import driver as bindings
 
 import gen
+from bench import shards
 from gen.dtypes import F32, I32
 from gen.errors import DeviceError, RunError
 from gen.families.base import Operand, Plan
@@ -292,3 +295,17 @@ def test_a_kernel_is_loaded_and_called(device: CudaDevice) -> None:
     assert kernel(array, steps=3).shape == (40, 50)
     total = gen.load("reduction_sum_f32", device=device)(np.zeros(1 << 21, np.float32))
     assert total.shape == ()
+
+
+def test_ranks_that_share_a_gpu_are_timed(device: CudaDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.runtime.load._loaders", {})
+    monkeypatch.setattr("gen.runtime.load._open", lambda *_: device)
+    file = tmp_path / "shards.json"
+    words = ["--shape", "512x96", "--steps", "20", "--turns", "3", "--json", str(file)]
+    monkeypatch.setattr("sys.argv", ["shards.py", *words])
+    shards.main()  # the stand-in's kernels compute nothing: what is equal is not the question
+    content = json.loads(file.read_text())
+    assert (content["meta"]["device"], content["meta"]["seed"]) == ("Stub GPU", None)
+    assert [row["ranks"] for row in content["rows"]] == [0, 1] + [2] * 5 + [4] * 5
+    assert all(len(row["ms"]) == 3 and min(row["ms"]) > 0 for row in content["rows"])
+    assert content["rows"][0]["overhead"] == 0
