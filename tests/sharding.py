@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_loader
 from math import prod
@@ -19,6 +20,7 @@ from gen.families.stencil import StencilSpec
 from gen.families.stencil.oracle import expected
 from gen.families.stencil.spec import BOUNDARIES
 from gen.families.stencil.split import most_steps
+from gen.gpu.device import Peer
 from gen.runtime.simulated import Machine
 from tests.fakes import OracleRunner
 from tests.stencils import DTYPES, ENDS
@@ -72,13 +74,16 @@ _GRIDS = (*((n, 1) for n in range(1, 9)), (2, 2), (2, 3), (2, 4), (1, 3), (4, 2)
 
 
 def computed(problem: Problem, seed: int, runner: Runner | None = None, load: Any = gen.load) -> list[Array]:
-    """The cells after each of three calls in a row, of which the last one writes to the array that was the first."""
+    """The cells after each of three calls in a row on simulated devices, of which several ranks share one."""
     ranks = prod(problem.grid)
-    machine = Machine(seed=seed, runner=runner or OracleRunner())
-    opened = machine.devices(-(-ranks // problem.together))
-    devices = [opened[rank // problem.together] for rank in range(ranks)]
+    opened = Machine(seed=seed, runner=runner or OracleRunner()).devices(-(-ranks // problem.together))
+    return computed_on([opened[rank // problem.together] for rank in range(ranks)], problem, load)
+
+
+def computed_on(devices: Sequence[int | Peer], problem: Problem, load: Any = gen.load) -> list[Array]:
+    """The cells after each of three calls in a row, of which the last one writes to the array that was the first."""
     kernel = load(
-        problem.spec, devices=devices, shared=problem.together > 1, grid=problem.grid,
+        problem.spec, devices=devices, shared=len(set(devices)) < len(devices), grid=problem.grid,
         steps_per_exchange=problem.steps_per_exchange,
     )  # fmt: skip
     first = kernel.scatter(problem.cells, problem.extents)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class ShardedArray:
         ranks: who has the elements.
         cuts: which of them: along each axis where the elements of the ranks begin, and last the extent.
         slices: the same for each rank, as an index of the whole.
+        held: where those of each rank lie.
         shards: the elements of each rank; other libraries use their memory by DLPack or `__cuda_array_interface__`.
     """
 
@@ -69,6 +71,9 @@ class ShardedArray:
         boxes = boxes_of(cuts)
         self.slices = tuple(tuple(slice(*along) for along in box) for box in boxes)
         self.shards = tuple(_allocated(rank, box, dtype) for rank, box in zip(ranks, boxes, strict=True))
+        self.held = tuple(
+            Held(shard.address, box, dtype.itemsize) for shard, box in zip(self.shards, boxes, strict=True)
+        )
 
     def gather(self) -> Array:
         """A copy as a NumPy array; waits until the content is there."""
@@ -101,6 +106,7 @@ class Held:
     box: Box
     size: int
 
+    @lru_cache(1 << 12)  # a call asks for the same ones at every exchange  # noqa: B019
     def rows(self, cells: Box) -> Rows:
         """Where some of them lie."""
         shape, extents = extents_of_box(self.box), extents_of_box(cells)

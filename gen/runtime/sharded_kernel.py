@@ -255,7 +255,7 @@ class ShardedKernel:
     def _run(self, array: ShardedArray, out: ShardedArray, steps: int) -> None:
         if steps == 0:
             for number, rank in enumerate(self.ranks):
-                one, other = (_held(held, number) for held in (array, out))
+                one, other = (held.held[number] for held in (array, out))
                 with rank.current():
                     rank.device.copy_to(rank.device, one.rows(one.box), other.rows(one.box), rank.main.handle)
             return
@@ -289,17 +289,17 @@ class ShardedKernel:
                     if read_by_other is not None:
                         rank.device.wait_for(stream, read_by_other)
                 for sending in sendings:
-                    rows = sending.computed if source is None else _held(source, number).rows(sending.cells)
+                    rows = sending.computed if source is None else source.held[number].rows(sending.cells)
                     rank.device.copy_to(self.ranks[sending.to].device, rows, sending.target, stream)
                 layout.progress[number].sent = rank.device.mark(stream)
 
     def _compute(self, layout: Layout, source: ShardedArray, target: ShardedArray, steps: int) -> None:
         for number, (rank, share) in enumerate(zip(self.ranks, layout.shares, strict=True)):
             with rank.current():
-                self._compute_rims(layout, number, _held(source, number), steps)
+                self._compute_rims(layout, number, source.held[number], steps)
                 if share.inside is not None:
-                    self._queue(number, _held(source, number), _held(target, number), steps, rank.main)
-                self._keep_rims(layout, number, _held(target, number))
+                    self._queue(number, source.held[number], target.held[number], steps, rank.main)
+                self._keep_rims(layout, number, target.held[number])
 
     def _compute_rims(self, layout: Layout, number: int, source: Held, steps: int) -> None:
         rank, progress = self.ranks[number], layout.progress[number]
@@ -441,7 +441,7 @@ class ShardedKernel:
         with owner.current():
             owner.device.wait_for(stream, owner.device.mark(stream_of(given) or LEGACY_STREAM))
             for place, box in enumerate(boxes_of(made.cuts)):
-                rows = whole.rows(box), _held(made, place).rows(box)
+                rows = whole.rows(box), made.held[place].rows(box)
                 owner.device.copy_to(self.ranks[place].device, *rows, stream)
             owner.device.synchronize(stream)
 
@@ -497,11 +497,6 @@ def _sendings(to: int, piece: Piece, rim: Rim, computed: tuple[Rim, ...]) -> Ite
                 )
             )
             yield Sending(to, cells, source.after.rows(cells), rim.before.rows(into))
-
-
-def _held(array: ShardedArray, number: int) -> Held:
-    box = tuple((one.start, one.stop) for one in array.slices[number])
-    return Held(array.shards[number].address, box, array.dtype.itemsize)
 
 
 def _wait_for(rank: Rank, stream: int, mark: Mark | None) -> None:

@@ -1,0 +1,56 @@
+"""Stencils on ranks that share a GPU, and on all GPUs of the machine: the bits of one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+
+import gen
+from gen.errors import DeviceError
+from gen.families.stencil import Stencil
+from gen.gpu.device import find_gpu
+from tests.sharding import computed_on, drawn, right, same
+
+HEAT = Stencil.catalogue[0]
+
+
+def gpus() -> list[int]:
+    found = [0]
+    while True:
+        try:
+            find_gpu(len(found))
+        except DeviceError:
+            return found
+        found.append(len(found))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ranks_that_share_the_gpu_have_the_bits_of_numpy(seed: int) -> None:
+    problem = drawn(seed)
+    assert same(computed_on([0] * prod(problem.grid), problem), right(problem))
+
+
+@pytest.mark.parametrize("grid", [(2, 1), (4, 1), (2, 2), (1, 3)])
+def test_ranks_that_share_the_gpu_have_the_bits_of_its_kernel(grid: tuple[int, int]) -> None:
+    cells = np.random.default_rng(0).random((2050, 1999), np.float32)
+    kernel = gen.load(HEAT, devices=[0] * prod(grid), shared=True, grid=grid)
+    one = gen.load(HEAT, device=0)
+    array = kernel.scatter(cells)
+    for steps in (50, 1, 33):
+        cells, array = one(cells, steps=steps), kernel(array, steps=steps)
+    assert array.gather().tobytes() == cells.tobytes()
+
+
+@pytest.mark.parametrize("per_exchange", [None, 1, 8])
+def test_all_gpus_of_the_machine_have_the_bits_of_one(per_exchange: int | None) -> None:
+    devices = gpus()
+    if len(devices) == 1:
+        pytest.skip("this machine has one GPU")
+    cells = np.random.default_rng(0).random((4099, 515), np.float32)
+    for spec in (HEAT, replace(HEAT, boundary=("wrap", "mirror"))):
+        kernel = gen.load(spec, devices=devices, steps_per_exchange=per_exchange)
+        found = kernel(kernel(kernel.scatter(cells), steps=50), steps=31).gather()
+        assert found.tobytes() == gen.load(spec, device=0)(cells, steps=81).tobytes()
