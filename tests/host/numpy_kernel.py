@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from gen.families.base import Array, Extents, Limits, Variant
+from gen.families.base import Array, Expected, Extents, Family, Limits, Spec, Variant
 
 Buffers = Mapping[str, Array]
 Spoil = Callable[[Buffers, int], None]
@@ -43,7 +44,8 @@ class NumpyKernel:
         if self.drop_last:
             for array in inputs.values():
                 array[last(array)] = np.zeros((), array.dtype)
-        for name, expected in family.oracle(spec, inputs, extents).items():
+        given = tuple((name, array.shape, array.dtype, array.tobytes()) for name, array in inputs.items())
+        for name, expected in _computed(family, spec, tuple(extents.items()), given).items():
             out = buffers[name]
             kept = out[last(out)].copy() if self.leave else None
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -51,6 +53,15 @@ class NumpyKernel:
             if kept is not None:
                 out[last(out)] = kept
         self.spoil(buffers, self.runs)
+
+
+@lru_cache(maxsize=8)
+def _computed(
+    family: Family[Any], spec: Spec, extents: tuple[tuple[str, int], ...], inputs: tuple[tuple[Any, ...], ...]
+) -> Mapping[str, Expected]:
+    """What the oracle says of the last problems: kernels are launched a thousand times on the same arrays."""
+    arrays = {name: np.frombuffer(content, dtype).reshape(shape).copy() for name, shape, dtype, content in inputs}
+    return family.oracle(spec, arrays, dict(extents))
 
 
 @dataclass
