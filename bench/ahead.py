@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from gen.dtypes import DType
 
 WINDOW = 3  # cases that each process is ahead, at most
 THREADS = "1"  # with which torch compiles in each process: there are as many of these as cores allow
+LONGEST_SECONDS = 60  # that one case may take; it may keep the turn that others wait for
 _LOCK = "turn.lock"
 
 
@@ -38,6 +40,14 @@ def turn(folder: Path) -> Iterator[None]:
 
 class _CompiledError(Exception):
     """What had to be compiled is."""
+
+
+class _LateError(Exception):
+    """A case took too long."""
+
+
+def _end_late(*_: object) -> None:
+    raise _LateError(f"not compiled after {LONGEST_SECONDS} s")
 
 
 class _Gpu:
@@ -73,6 +83,8 @@ def compile_case(case: ComparisonCase) -> str:
         return _unready
     torch = module("torch")
     gpu: Any = _Gpu(torch)
+    signal.signal(signal.SIGALRM, _end_late)
+    signal.alarm(LONGEST_SECONDS)
     try:
         source = gpu.lying(lying(case.shape, number_type(case.inputs[0].dtype), case.gap), case.offset)
         TorchCompile().prepare(case, source, gpu)
@@ -83,6 +95,7 @@ def compile_case(case: ComparisonCase) -> str:
     except Exception as error:  # noqa: BLE001  a library may raise anything
         return said(error) or type(error).__name__
     finally:
+        signal.alarm(0)
         torch.cuda.empty_cache()
     return ""
 
@@ -144,6 +157,10 @@ class Ahead:
             for case in cases[: self._window]:
                 if case.name not in self._results:
                     self._results[case.name] = self._pool.apply_async(compile_case, (case,))
+
+    def is_ready(self, case: ComparisonCase) -> bool:
+        """Whether nothing of a case is waited for."""
+        return self._pool is None or (case.name in self._results and self._results[case.name].ready())
 
     def wait(self, case: ComparisonCase, seconds: float) -> str:
         """Waits for a case, so long at most; says why it is not compiled, empty if it is or nobody was to."""

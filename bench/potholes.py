@@ -288,9 +288,11 @@ def measure(
 ) -> None:
     """Measures and prints one case after another until the time is over; what a case throws is a row of it.
 
+    What is compiled already comes before what is not.
+
     Args:
         comparisons: on the GPU.
-        cases: those that are wanted, in this order.
+        cases: those that are wanted.
         results: takes the rows.
         seconds: after which no case begins.
         ahead: what compiles for torch.
@@ -299,13 +301,15 @@ def measure(
     done = {(row.family, row.case) for row in results.rows}
     left = [case for case in cases if (case.family.name, case.name) not in done]
     ahead.announce(left)
-    for place, case in enumerate(left):
+    while left:
         begun = time.monotonic()
         if begun - start > seconds:
-            print(f"Left out for want of time: {len(left) - place} cases", flush=True)
+            print(f"Left out for want of time: {len(left)} cases", flush=True)
             return
+        case = next(filter(ahead.is_ready, left), left[0])
+        left.remove(case)
         reason = ahead.wait(case, min(COMPILE_SECONDS, max(seconds - (begun - start), 1.0)))
-        ahead.announce(left[place + 1 :])
+        ahead.announce(left)
         comparisons.peers = tuple(peer for peer in every if not (reason and peer.name == TorchCompile.name))
         try:
             rows = comparisons.rows(case)

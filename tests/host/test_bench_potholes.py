@@ -98,6 +98,16 @@ def test_torch_compile_is_left_out_of_a_case_that_was_not_compiled_in_time() -> 
     assert results.rows[0].notes["torch.compile"] == "not compiled after 45 s more"
 
 
+def test_what_is_compiled_already_comes_before_what_is_not() -> None:
+    class Slow(Ahead):
+        def is_ready(self, case: Any) -> bool:
+            return case != CASES[0]
+
+    process, results = FakeProcess(), Results(dict(META), [])
+    run(process, results, ahead=Slow(Path(), 0, 0))
+    assert [row.case for row in results.rows] == [case.name for case in (*CASES[1:], CASES[0])]
+
+
 def test_tuned_times_are_of_the_peer_that_is_our_own_kernel() -> None:
     def row(peer: str, ours_us: float, peer_us: float) -> Row:
         return Row("reduction", CASES[0].name, peer, "cold", ours_us, peer_us, peer_us / ours_us, verdict="LOSS")

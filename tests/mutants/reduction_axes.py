@@ -302,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "multi_rows: an end too few of rows that begin anywhere", ON_MULTI_ROWS, MULTI_ROWS,
-        "kEnds = 2 * (kVecItems - 1)", "kEnds = 2 * (kVecItems - 1) - 1", WRONG,
+        "? rest + kVecItems : rest", "? rest + kVecItems - 1 : rest", WRONG,
     ),
     Mutant(
         "multi_rows: ends of rows dropped [1]", ON_MULTI_ROWS, MULTI_ROWS, "combine(state_of(seen), ends)",

@@ -48,9 +48,10 @@ WALK_INSTRUCTIONS, PLACES_INSTRUCTIONS = 25, 500
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
 
 
-def _ends(items: int) -> int:
+def _ends(length: int, items: int) -> int:
     """Elements of a row that at most lie before its first vector of so many, and behind its last."""
-    return 2 * (items - 1)
+    rest = length % items
+    return rest + items if rest < items - 1 else rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
             share, ends = Share.of_vectors(spec, config.vec_bytes, loads, folds, 0, run), chain(partial)
             team = min(team, max(extents["r3"] // items, items - 1, 1))  # threads of a block that read anything
         else:
-            slots = extents["r3"] // items + _ends(items)
+            slots = extents["r3"] // items + _ends(extents["r3"], items)
             loads = -(-slots * (n // max(extents["r3"], 1)) // (splits * config.group))
             share = Share.of_vectors(spec, config.vec_bytes, loads, loads, 0, run)
             ends = chain(loads)
@@ -210,7 +211,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
             )  # fmt: skip
         strides = [extents[f"rs{axis}"] for axis in range(MOST_GROUPS - 1)] + [length]
         partial = items > 1 and gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes != 0
-        vectors, ends = max(length // items, 1), partial * _ends(items)
+        vectors, ends = max(length // items, 1), partial * _ends(length, items)
         own = rows * (vectors + ends) / (splits * config.group)
         mixed = partial * min(WARP * config.unroll / (vectors + ends), 1.0)  # loads at once that are not all vectors
         of_end = 2 * MERGE_INSTRUCTIONS if state_of(spec).moments else END_INSTRUCTIONS
