@@ -284,13 +284,15 @@ class Chooser:
         slow = self._slow_path_reason(choice.variant, extents, alignment) if supported and own is None else None
         if supported and own is None and slow is None:
             return None
-        candidates = [made for made in self._others(shape_class) if self._unsupported_extents(made, extents) is None]
+        able = (made for made in self._others(shape_class) if self._unsupported_extents(made, extents) is None)
+        candidates = islice(able, self.family.most_candidates)
         times = [(self._estimated_us(made, extents, alignment), made) for made in candidates]
         known = [(time, made) for time, made in times if time is not None]
         if not known:
             return None
         (first_us, first), (least, made) = known[0], min(known, key=lambda one: one[0])
-        if least > first_us * self.family.first_stays(shape_class):
+        stays = least > first_us * self.family.first_stays(shape_class)
+        if stays and self._slow_path_reason(first, extents, alignment) is None:
             least, made = first_us, first
         often_fast = choice.variant == first
         if made == choice.variant or (own is not None and not often_fast and least > own * worth):
@@ -398,7 +400,6 @@ class Chooser:
         """What is often fast in a class, as far as the device can run it, the best first; then base."""
         if shape_class not in self._heuristics:
             often = heuristic_variants(self.family, self.spec, shape_class, self._limits)
-            often = islice(often, self.family.most_candidates)
             able = [made for made in often if made.algorithm.infeasible(made.spec, made.config, self._limits) is None]
             self._heuristics[shape_class] = list(dict.fromkeys([*able, self._base(shape_class)]))
         return self._heuristics[shape_class]

@@ -108,6 +108,8 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     if not moves:
         return
     yield from _anywhere(spec)
+    if shape_class in (ShapeClass.FEW_ROWS, ShapeClass.FEW_COLS):
+        yield from _not_so_few()
     found = {
         ShapeClass.COPY: _copies,
         ShapeClass.RUNS: _runs,
@@ -186,6 +188,14 @@ def _small() -> Iterator[tuple[str, Config]]:
         for load, store in ((LoadModifier.LDG, StoreModifier.CS), (LoadModifier.LDG, _STAYS), (_LAST, _STAYS)):
             eight = VectorTileConfig(vec_bytes=8, block_order=order, load_modifier=load)
             yield "vector_tile", replace(eight, store_modifier=store)
+
+
+def _not_so_few() -> Iterator[tuple[str, Config]]:
+    """Tiles of odd rows: where there are dozens of the few, and they fill most of a tile."""
+    for tile_rows, tile_cols in ((128, 64), (64, 64), (64, 32), (64, 128)):
+        yield "window_tile", WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
+    for order in (Order.ROW, Order.COL):
+        yield "shift_tile", ShiftTileConfig(groups=32, warps=8, align=4, block_order=order)
 
 
 def _few_rows() -> Iterator[tuple[str, Config]]:
