@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 4abeed5481aabb51
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 3fc5cfbd71aff890
 //
 // Written by gen: change the template, not this file.
 
@@ -30,7 +30,6 @@ constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
 constexpr int kChains = 4;  // of states, which each thread keeps side by side
-constexpr int kEnds = 2 * (kVecItems - 1);  // elements of a row that at most lie before its first vector and behind its last
 constexpr int kAxes = 4;  // reduced, the last of them rows of neighbours; and as many kept
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kGroup == kThreadsPerBlock, "more than a warp is the whole block");
@@ -214,7 +213,9 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const unsigned long long address = reinterpret_cast<unsigned long long>(begin);
   const bool aligned = (address | strides * sizeof(Item)) % kVecBytes == 0;
   const long long vectors = r3 / kVecItems;
-  const long long slots = vectors + (aligned ? 0 : kEnds);
+  const int rest = r3 % kVecItems;
+  const int most_ends = rest < kVecItems - 1 ? rest + kVecItems : rest;
+  const long long slots = vectors + (aligned ? 0 : most_ends);
   const long long reduced[kAxes] = {r0, r1, r2, slots};
   const long long all_slots = r0 * r1 * r2 * slots;
   // The thread's first slot and the way to its next, as places: no division within the loop.
@@ -240,10 +241,10 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
       if (slot < vectors) {
         start[u] = head + slot * kVecItems;
       } else {
-        start[u] = end < kVecItems - 1 ? end : r3 - (r3 - head) % kVecItems + end - (kVecItems - 1);
+        start[u] = end < head ? end : r3 - (r3 - head) % kVecItems + end - head;
       }
       full[u] = there && slot < vectors && start[u] + kVecItems <= r3;
-      is_end[u] = there && slot >= vectors && start[u] < (end < kVecItems - 1 ? head : r3);
+      is_end[u] = there && slot >= vectors && start[u] < r3;
       all_full = all_full && full[u];
       if (full[u]) {
         loaded[u].raw = *reinterpret_cast<const Raw*>(row + start[u]);

@@ -305,7 +305,7 @@ class Family(ABC, Generic[S]):
         extra_proof_specs: by algorithm, a spec on which it is proven too, where a catalogue leaves it little to do.
         templates: the folder that holds `{name}/`; the shared partials are found from every family.
         label_help: labels, a colon, what they are made of: for whoever misspells one. Empty: the catalogue shows it.
-        most_candidates: of the heuristics that can compute the sizes, the first so many are what dispatch chooses among.
+        most_candidates: dispatch chooses among the first so many of the heuristics that can compute the sizes.
     """
 
     name: ClassVar[str]

@@ -101,7 +101,7 @@ def test_torch_compile_is_left_out_of_a_case_that_was_not_compiled_in_time() -> 
 def test_what_is_compiled_already_comes_before_what_is_not() -> None:
     class Slow(Ahead):
         def is_ready(self, case: Any) -> bool:
-            return case != CASES[0]
+            return bool(case != CASES[0])
 
     process, results = FakeProcess(), Results(dict(META), [])
     run(process, results, ahead=Slow(Path(), 0, 0))

@@ -50,7 +50,7 @@ _WEIGHTS_HELP = "where the kernel finds its weights"
 class NaiveConfig(Config):
     """How `naive` lays threads over the cells."""
 
-    block_x: int = tunable("x", (4, 8, 32, 64, 128), base=32, help="threads of a block along a row")
+    block_x: int = tunable("x", (2, 4, 8, 32, 64, 128), base=32, help="threads of a block along a row")
     block_y: int = tunable("y", (2, 4, 8, 32), base=8, help="threads of a block down the rows")
     unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes, one below the other")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG)
@@ -68,7 +68,7 @@ class NaiveConfig(Config):
         if self.index_bits == 32 and not (plain and self.coefficients is Coefficients.LITERAL):
             return "places of 32 bits are offered where everything else is plain"
         if narrow != (self.block_y == WARP):
-            return "blocks have 32 rows of threads where a row has 4 or 8 of them"
+            return "blocks have 32 rows of threads where a row has fewer than a warp"
         if narrow and not (plain and self.coefficients is Coefficients.LITERAL):
             return "narrow blocks are for short rows, and are offered where everything else is plain"
         if self.unroll > 1 and not plain:
