@@ -26,7 +26,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,7 +76,7 @@ class Row:
 class Case:
     """A spec at a shape, and what others call it: `spec` for `gen.load`, functions of a library's module and array.
 
-    `function` is one of `gen`, `gen.torch` and `gen.jax` alike.
+    `function` is one of `gen`, `gen.torch` and `gen.jax` alike; the first takes `out=`, in `function_out`.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Case:
     cupy: Callable[[Any, Any], Any]
     jax: Callable[[Any, Any], Any]
     function: Callable[[Any, Any], Any]
+    function_out: Callable[[Any, Any, Any], Any]
 
 
 def cases() -> tuple[Case, ...]:
@@ -94,22 +97,24 @@ def cases() -> tuple[Case, ...]:
         Case(
             "sum of 2^12", "reduction_sum_f32", (4096,), (),
             lambda _, x: x.sum(), lambda t, x, out: t.sum(x, 0, out=out), lambda _, x: x.sum(),
-            lambda j, x: j.sum(x), lambda g, x: g.sum(x),
+            lambda j, x: j.sum(x), lambda g, x: g.sum(x), lambda g, x, out: g.sum(x, out=out),
         ),
         Case(
             "sum of 2^20", "reduction_sum_f32", (2**20,), (),
             lambda _, x: x.sum(), lambda t, x, out: t.sum(x, 0, out=out), lambda _, x: x.sum(),
-            lambda j, x: j.sum(x), lambda g, x: g.sum(x),
+            lambda j, x: j.sum(x), lambda g, x: g.sum(x), lambda g, x, out: g.sum(x, out=out),
         ),
         Case(
             "row sums of 512 x 128", gen.reduction("sum", "f32", axis=1), (512, 128), (512,),
             lambda _, x: x.sum(1), lambda t, x, out: t.sum(x, 1, out=out), lambda _, x: x.sum(1),
             lambda j, x: j.sum(x, axis=1), lambda g, x: g.sum(x, axis=1),
+            lambda g, x, out: g.sum(x, axis=1, out=out),
         ),
         Case(
             "transpose of 256 x 256", "transpose_10_b32", (256, 256), (256, 256),
             lambda _, x: x.t().contiguous(), lambda _, x, out: out.copy_(x.t()), lambda c, x: c.ascontiguousarray(x.T),
             lambda j, x: j.transpose(x), lambda g, x: g.matrix_transpose(x),
+            lambda g, x, out: g.matrix_transpose(x, out=out),
         ),
     )  # fmt: skip
 
@@ -138,6 +143,12 @@ def calls_of(case: Case, libraries: Libraries, device: Any) -> Iterator[tuple[st
     yield f"gen {case.name}: unbound, out=", lambda: unbound(x, out=out)
     yield f"gen {case.name}: unbound, making its output", lambda: unbound(x)
     yield f"gen {case.name}: bound, out=, stream=", lambda: bound(x, out=out, stream=1)
+    functions: Any = gen
+    if device is not None:
+        names = ("sum", "matrix_transpose")
+        functions = SimpleNamespace(**{name: partial(getattr(gen, name), device=device) for name in names})
+    yield f"gen {case.name}: function", lambda: case.function(functions, x)
+    yield f"gen {case.name}: function, out=", lambda: case.function_out(functions, x, out)
     if cupy is not None:
         y, there = cupy.zeros(case.shape, cupy.float32), cupy.zeros(case.out, cupy.float32)
         raw = cupy.RawKernel(RAW, "nothing")
@@ -165,7 +176,6 @@ def _in_frameworks(case: Case, libraries: Libraries, x: Any) -> Iterator[tuple[s
     compiled = torch.compile(lambda a: case.function(operators, a), fullgraph=True)
     with torch.inference_mode():
         compiled(x)
-    yield f"gen {case.name}: function", lambda: case.function(gen, x)
     yield f"gen {case.name}: gen.torch", lambda: case.function(operators, x)
     yield f"gen {case.name}: gen.torch, recording gradients", lambda: case.function(operators, recorded)
     yield f"gen {case.name}: gen.torch in torch.compile", lambda: compiled(x)

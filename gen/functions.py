@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import warnings
 from builtins import all as _all
-from collections.abc import Callable, Sequence
+from builtins import min as _least
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from math import prod as _product
 from typing import Any
@@ -29,7 +30,6 @@ from gen.runtime.kernel import Kernel
 from gen.runtime.load import load
 
 MOST_KERNELS = 4096  # that are kept, by spec and device
-_STATISTICS = ("mean", "var", "std")
 Modes = str | Sequence[str | Sequence[str]]
 """What lies outside: one for all axes, or one for each, which may be a pair: one for each end."""
 _MODES = {"grid-constant": "constant", "grid-mirror": "reflect", "grid-wrap": "wrap"}  # SciPy's other words
@@ -51,13 +51,13 @@ def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
     Raises:
         GenError: an argument is not what the function takes. Nothing was launched.
     """
-    return _reduced("sum", x, axis, keepdims, out, stream, device, dtype=dtype)
+    return _reduced("sum", x, axis, keepdims, out, stream, device, dtype)
 
 
 def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False, out: Any = None,
          stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The product over axes. Arguments and errors are those of `sum`."""
-    return _reduced("prod", x, axis, keepdims, out, stream, device, dtype=dtype)
+    return _reduced("prod", x, axis, keepdims, out, stream, device, dtype)
 
 
 def max(x: Any, /, *, axis: Any = None, keepdims: bool = False, out: Any = None,
@@ -111,7 +111,8 @@ def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False, out: A
 def mean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False, out: Any = None,
          stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The mean over axes, f64 of integers. Arguments and errors are those of `sum`."""
-    return _reduced("mean", x, axis, keepdims, out, stream, device, dtype=dtype)
+    _warn("mean", x, axis, 0)
+    return _reduced("mean", x, axis, keepdims, out, stream, device, dtype)
 
 
 def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False, out: Any = None,
@@ -120,13 +121,17 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
 
     Arguments and errors are those of `sum`. `correction` is a whole number from 0 to 99.
     """
-    return _reduced("var", x, axis, keepdims, out, stream, device, ddof=_whole("correction", correction))
+    ddof = _whole("correction", correction)
+    _warn("var", x, axis, ddof)
+    return _reduced("var", x, axis, keepdims, out, stream, device, None, ddof)
 
 
 def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False, out: Any = None,
         stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The standard deviation over axes: the square root of `var`, whose arguments and errors it has."""
-    return _reduced("std", x, axis, keepdims, out, stream, device, ddof=_whole("correction", correction))
+    ddof = _whole("correction", correction)
+    _warn("std", x, axis, ddof)
+    return _reduced("std", x, axis, keepdims, out, stream, device, None, ddof)
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2, out: Any = None,
@@ -150,30 +155,18 @@ def permute_dims(x: Any, /, axes: Sequence[int], *, out: Any = None, stream: Any
     Raises:
         GenError: an argument is not what the function takes. Nothing was launched.
     """
-    order = tuple(map(python_int, axes))
-
-    def find() -> Kernel:
-        given = read("x", x)
-        if len(order) != len(given.shape):
-            raise ShapeError("axes", f"must name each of the {len(given.shape)} axes of x once", repr(axes))
-        return loaded(permutation(order, given.dtype), device)
-
-    return _found(find, x, "permute", order, device)(x, out=out, stream=stream)
+    return _permuted(_order, x, axes, out, stream, device)
 
 
 def transpose(x: Any, /, axes: Sequence[int] | None = None, *, out: Any = None, stream: Any = None,
               device: Any = None) -> Any:  # fmt: skip
     """As `permute_dims`; without `axes` their order is reversed, as in `numpy.transpose`."""
-    order = range(_ndim(x))[::-1] if axes is None else axes
-    return permute_dims(x, tuple(order), out=out, stream=stream, device=device)
+    return _permuted(_reversed if axes is None else _order, x, axes, out, stream, device)
 
 
 def matrix_transpose(x: Any, /, *, out: Any = None, stream: Any = None, device: Any = None) -> Any:
     """A copy of a matrix, or of a stack of matrices, with its last two axes exchanged; errors as of `permute_dims`."""
-    axes = _ndim(x)
-    if axes < 2:
-        raise ShapeError("x", "must have two axes or more", f"{axes}")
-    return permute_dims(x, (*range(axes - 2), axes - 1, axes - 2), out=out, stream=stream, device=device)
+    return _permuted(_last_two, x, None, out, stream, device)
 
 
 def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0,
@@ -199,16 +192,24 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "refle
     Raises:
         GenError: an argument is not what the function takes. Nothing was launched.
     """
-    array, given = np.asarray(weights), read("input", input)
+    array = np.asarray(weights)
     if isinstance(output, type | str | np.dtype):
+        given = read("input", input)
         if numpy_dtype(output) != given.dtype:
             rule, next_step = f"must be an array, or the dtype of input, {given.dtype}", "Convert what comes back"
             raise ArgumentError("output", rule, repr(output), next_step=next_step)
         output = None
-    kernel = _correlation(
-        given.dtype, len(given.shape), array.tobytes(), array.dtype, array.shape, _hashable("mode", mode), cval,
-        _hashable("origin", origin), _hashable("axes", axes), device,
-    )  # fmt: skip
+    content = array.tobytes(), array.dtype, array.shape
+    try:
+        kernel = _kernels["correlate", type(input), input.dtype, input.ndim, *content, mode, cval, origin, axes,
+                          device, type(device)]  # fmt: skip
+    except (KeyError, AttributeError, TypeError):
+        given = read("input", input)
+        kernel = _correlation(
+            given.dtype, len(given.shape), *content, _hashable("mode", mode), cval, _hashable("origin", origin),
+            _hashable("axes", axes), device,
+        )  # fmt: skip
+        _keep(kernel, "correlate", input, *content, mode, cval, origin, axes, device, type(device))
     return kernel(input, out=output, stream=stream)
 
 
@@ -217,7 +218,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: Modes = "reflec
              device: Any = None) -> Any:  # fmt: skip
     """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
     array = np.asarray(weights)
-    turned = turned_origin(len(read("input", input).shape), array.shape, _hashable("origin", origin), axes)
+    turned = turned_origin(_ndim("input", input), array.shape, _hashable("origin", origin), axes)
     backwards = array[(slice(None, None, -1),) * array.ndim]
     return correlate(input, backwards, output, mode, cval, turned, axes=axes, stream=stream, device=device)
 
@@ -225,53 +226,81 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: Modes = "reflec
 def laplace(input: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0, *,
             axes: Sequence[int] | None = None, stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
-    ndim = len(read("input", input).shape) if axes is None else len(axes)
+    ndim = _ndim("input", input) if axes is None else len(axes)
     weights = np.array(second_differences(ndim)).reshape((3,) * ndim)
     return correlate(input, weights, output, mode, cval, axes=axes, stream=stream, device=device)
 
 
-def _reduced(op: str, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any, device: Any, *, dtype: Any = None,
+_kernels: dict[tuple[Any, ...], Kernel] = {}
+"""Found once for arrays of one class, dtype and number of axes, which the kernels will read themselves."""
+
+
+def _reduced(op: str, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any, device: Any, dtype: Any = None,
              ddof: int = 0) -> Any:  # fmt: skip
-    def find() -> Kernel:
+    try:  # types too: 1, 1.0 and True are the same key
+        kernel = _kernels[op, type(x), x.dtype, x.ndim, axis, type(axis), keepdims, dtype, ddof, device, type(device)]
+    except (KeyError, AttributeError, TypeError):  # not found yet, or it says less of itself, or cannot be looked up
         given = read("x", x)
         named = _hashable("axis", axis)
-        return loaded(reduction_of(op, given.dtype, len(given.shape), named, keepdims, dtype, ddof), device)
-
-    kernel = _found(find, x, op, axis, keepdims, dtype, ddof, device)
-    if op in _STATISTICS:
-        _warn(op, tuple(x.shape) if hasattr(x, "shape") else read("x", x).shape, axis, ddof)
+        kernel = loaded(reduction_of(op, given.dtype, len(given.shape), named, keepdims, dtype, ddof), device)
+        _keep(kernel, op, x, axis, type(axis), keepdims, dtype, ddof, device, type(device))
     return kernel(x, out=out, stream=stream)
 
 
-def _warn(op: str, shape: Sequence[int], axis: Any, ddof: int) -> None:
+def _permuted(
+    order_of: Callable[[Any, int], tuple[Any, ...]], x: Any, axes: Any, out: Any, stream: Any, device: Any
+) -> Any:  # fmt: skip
+    """An array whose axes have another order, which a function tells from what is named and how many there are."""
+    try:
+        kernel = _kernels[order_of, type(x), x.dtype, x.ndim, axes, device, type(device)]
+    except (KeyError, AttributeError, TypeError):
+        if isinstance(axes, list):
+            return _permuted(order_of, x, tuple(axes), out, stream, device)
+        given = read("x", x)
+        kernel = loaded(permutation(order_of(axes, len(given.shape)), given.dtype), device)
+        _keep(kernel, order_of, x, axes, device, type(device))
+    return kernel(x, out=out, stream=stream)
+
+
+def _order(axes: Sequence[int], ndim: int) -> tuple[Any, ...]:
+    found = tuple(map(python_int, axes))
+    if len(found) != ndim:
+        raise ShapeError("axes", f"must name each of the {ndim} axes of x once", repr(axes))
+    return found
+
+
+def _reversed(_: None, ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim))[::-1]
+
+
+def _last_two(_: None, ndim: int) -> tuple[int, ...]:
+    if ndim < 2:
+        raise ShapeError("x", "must have two axes or more", f"{ndim}")
+    return (*range(ndim - 2), ndim - 1, ndim - 2)
+
+
+def _keep(kernel: Kernel, function: Hashable, x: Any, *arguments: Any) -> None:
+    """Remembers the kernel of a call, where such a call can be looked up."""
+    try:
+        key = (function, type(x), x.dtype, x.ndim, *arguments)
+        hash(key)
+    except (AttributeError, TypeError):
+        return
+    if len(_kernels) >= MOST_KERNELS:
+        _kernels.clear()
+    _kernels[key] = kernel
+
+
+def _warn(op: str, x: Any, axis: Any, ddof: int) -> None:
     """Warns as NumPy does where a statistic of so few elements is not defined: the result is NaN or infinite."""
-    if shape and axis != () and _all(extent > ddof for extent in shape):
+    shape = x.shape if hasattr(x, "shape") else read("x", x).shape
+    if shape and axis != () and _least(shape) > ddof:
         return
     axes = _axes(_hashable("axis", axis), len(shape))
     count = _product(shape if axes is None else [shape[one] for one in axes])
     if count <= ddof:
         few = f"{op} of {count} elements" + (f" with a correction of {ddof}" if ddof else "")
-        warnings.warn(f"{few} is not defined: the result holds NaN or infinities", RuntimeWarning, stacklevel=4)
-
-
-_kernels: dict[tuple[Any, ...], Kernel] = {}
-
-
-def _found(find: Callable[[], Kernel], x: Any, *arguments: Any) -> Kernel:
-    """The kernel of a call, found once for arrays of one class, dtype and number of axes, which it will read itself."""
-    key: tuple[Any, ...] | None
-    try:
-        key = (type(x), x.dtype, x.ndim, *arguments, *map(type, arguments))
-        kernel = _kernels.get(key)
-    except (AttributeError, TypeError):  # it says less of itself, or an argument cannot be looked up
-        key = kernel = None
-    if kernel is None:
-        kernel = find()
-        if key is not None:
-            if len(_kernels) >= MOST_KERNELS:
-                _kernels.clear()
-            _kernels[key] = kernel
-    return kernel
+        warnings.warn(f"{few} is not defined: the result holds NaN or infinities", RuntimeWarning, stacklevel=3)
 
 
 def reduction_of(
@@ -357,9 +386,9 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     return tuple(one - ndim if from_end else one for one in positive)
 
 
-def _ndim(x: Any) -> int:
+def _ndim(name: str, x: Any) -> int:
     found = getattr(x, "ndim", None)
-    return found if type(found) is int else len(read("x", x).shape)
+    return found if type(found) is int else len(read(name, x).shape)
 
 
 def _along(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:

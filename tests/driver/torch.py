@@ -36,7 +36,7 @@ class Tensor:
 
     def __init__(self, array: Any, address: int | None = None, index: int = 0) -> None:
         self.array, self.index = array, index
-        self.shape, self.dtype = array.shape, f"torch.{array.dtype}"
+        self.shape, self.ndim, self.dtype = array.shape, array.ndim, f"torch.{array.dtype}"
         self.device = f"cuda:{index}"
         self._steps = tuple(stride // array.itemsize for stride in array.strides)
         place = int(array.__array_interface__["data"][0]) if address is None else address

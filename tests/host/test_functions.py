@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from itertools import permutations
@@ -74,6 +75,53 @@ def test_axes_that_mean_the_same_share_a_kernel(ndim: int, monkeypatch: pytest.M
     assert [spec.axis for spec in specs[:3]] == [None] * 3
     assert len(set(specs[3:])) == 1
     assert specs[3].axis == (None if ndim == 1 else (-1,))  # the last axis, of however many
+
+
+BOX = np.ones((3, 3))
+CALLS: dict[str, Callable[[Any], object]] = {
+    "sum": lambda x: gen.sum(x, axis=-1, device="cpu"),
+    "var": lambda x: gen.var(x, axis=0, correction=1, device="cpu"),
+    "permute_dims": lambda x: gen.permute_dims(x, (1, 0), device="cpu"),
+    "transpose": lambda x: gen.transpose(x, device="cpu"),
+    "matrix_transpose": lambda x: gen.matrix_transpose(x, device="cpu"),
+    "correlate": lambda x: gen.correlate(x, BOX, mode="wrap", device="cpu"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_second_call_looks_its_kernel_up_and_calls_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kernel(*_: object, **__: object) -> None:
+        """Stands for the launcher, which is C++."""
+
+    monkeypatch.setattr(functions, "loaded", lambda *_: kernel)
+    monkeypatch.setattr(functions, "_kernels", {})
+    functions._correlation.cache_clear()
+    x, called = np.ones((4, 5), np.float32), []
+    CALLS[name](x)
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        CALLS[name](x)
+    finally:
+        sys.setprofile(None)
+        functions._correlation.cache_clear()
+    known = {"<lambda>", name, "_reduced", "_permuted", "_warn", "_whole", "kernel"}
+    assert called[-1] == "kernel"
+    assert set(called) <= known
+    assert len(called) == len(set(called))
+
+
+def test_arguments_that_are_equal_and_mean_something_else_are_not_taken_for_each_other() -> None:
+    x = np.ones((2, 3), np.float32)
+    assert gen.sum(x, axis=1, device="cpu").shape == (2,)
+    for axis in (True, 1.0):
+        with pytest.raises(GenError, match="axis"):
+            gen.sum(x, axis=axis, device="cpu")
+    assert gen.permute_dims(x, [1, 0], device="cpu").shape == gen.permute_dims(x, (1, 0), device="cpu").shape
 
 
 @pytest.mark.parametrize("axes", list(permutations(range(3))))
