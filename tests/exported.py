@@ -77,8 +77,8 @@ def by_library(module: ModuleType, name: str, spec: Spec, target: Target, proble
         *map(ctypes.byref, tensors), *numbers, device, ctypes.byref(found)
     )
     if status != 0:
-        assert "cannot take these sizes" in module._library.demo_error().decode()
-        return Said("")
+        words = module._library.demo_error().decode()
+        return Said("") if "cannot take these sizes" in words else Said("", words)
     return Said(found.variant.decode(), found.launches.decode())
 
 

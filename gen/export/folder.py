@@ -31,7 +31,7 @@ _HEADS = {
     "real_of_arrays": "double {}(const View* arrays)",
     "whole_of_arrays": "Int {}(const View* arrays)",
     "class": "int {}(const Int* sizes, const Limits& device, Int alignment)",
-    "measure": "int {}(const View* arrays, Int* sizes, std::string* words)",
+    "measure": "int {}(const View* arrays, [[maybe_unused]] Int* sizes, std::string* words)",
     "results": "int {}(const View* arrays, View* results, std::string* words)",
 }
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -266,9 +266,8 @@ def _has_example(operands: Sequence[Operand]) -> bool:
 
 
 def _head(one: Function) -> str:
-    unread = {"results": ("sizes",), "measure": (), "misfit": (), "whole_of_arrays": (), "real_of_arrays": ()}.get(
-        one.returns, ("sizes", "device", "alignment")
-    )
+    of_sizes = ("sizes", "device", "alignment")
+    unread = () if one.returns in ("misfit", "whole_of_arrays", "real_of_arrays") else of_sizes
     head = _HEADS[one.returns].format(one.name)
     for name in (*unread, "words", "arrays"):
         head = re.sub(rf"(const \w+[*&] {name}|Int {name}|std::string\* {name})\b", r"[[maybe_unused]] \1", head)
@@ -283,7 +282,7 @@ def _row(program: Program, row: ClassRow) -> dict[str, object]:
         "parts": ", ".join(map(_part, row.chosen)),
         "others": ", ".join(map(_candidate, row.others)),
         "count": len(row.others),
-        "base": f"{_wider(row.wider)}, {_candidate(row.base)}, {row.first_stays!r}",
+        "base": f"{_candidate(row.base)}, {row.first_stays!r}",
     }
 
 

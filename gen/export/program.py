@@ -123,7 +123,6 @@ class ClassRow:
     words: str
     chosen: tuple[Chosen, ...]
     others: tuple[Candidate, ...]
-    wider: tuple[Candidate, ...]
     base: Candidate
     first_stays: float
 
@@ -198,10 +197,16 @@ class Problem:
         return {**family.extents(spec, self.layouts), **self.parameters}
 
 
+def leaves_rank_open(spec: Spec) -> bool:
+    """Whether the first input may have any number of axes, or many."""
+    axes = arrays_of(spec)[0].axes
+    return "n" in axes or "d0" in axes
+
+
 def ranks_of(family: Family[Any], spec: Spec) -> tuple[int, ...]:
     """How many axes the first input may have, up to `MOST_RANK` where the spec does not say."""
     first = arrays_of(spec)[0]
-    if "n" not in first.axes and "d0" not in first.axes:
+    if not leaves_rank_open(spec):
         return (len(first.axes),)
     found = []
     for rank in range(1, MOST_RANK + 1):
@@ -227,6 +232,7 @@ def problems(
     draw = random.Random(seed)
     operands = arrays_of(spec)
     first, size = operands[0], operands[0].dtype.size
+    largest = max(one.dtype.size for one in operands)
     parameters = family.runtime_parameters(spec)
     while count > 0:
         count -= 1
@@ -242,7 +248,7 @@ def problems(
             continue
         expected = family.layouts(spec, extents)
         given |= {x.name: replace(expected[x.name], alignment=x.dtype.size) for x in operands[1:]}
-        yield Problem(given, stated, max(draw.choice((1, 2, 4, 8, 16, 16, 16)), min(size, WIDEST)))
+        yield Problem(given, stated, max(draw.choice((1, 2, 4, 8, 16, 16, 16)), min(largest, WIDEST)))
 
 
 def _random_shape(draw: random.Random, rank: int) -> tuple[int, ...]:
@@ -359,7 +365,6 @@ class _Maker:
                     rows.append(row)
                     used |= {row.base.variant} | {one.variant for one in row.others}
                     used |= {one.variant for part in row.chosen for one in (part.candidate, *part.wider)}
-                    used |= {one.variant for one in row.wider}
             codes.append(tuple(sorted(used)))
         classify = tuple(self._function("class", tree, _integer) for tree in trees)
         return Program(
@@ -393,7 +398,7 @@ class _Maker:
         raise ShapeError(first.name, rule, found)
 
     def _reached(self, chooser: Chooser, ranks: Sequence[int]) -> set[str]:
-        """The variants that problems of these ranks get."""
+        """The variants that problems of these ranks get, and those beside which they are much faster."""
         found = set()
         count = SAMPLES_OF_A_SHAPE * len(self._shapes) or self._samples
         for problem in problems(self._family, self._spec, ranks, count, shapes=self._shapes):
@@ -403,6 +408,9 @@ class _Maker:
             except ConfigError:
                 continue
             found.add(choice.variant.name)
+            words = self._family.shape_class(self._spec, extents, problem.alignment)
+            if first := chooser.first_estimated(words, extents, problem.alignment):
+                found.add(first.name)
         return found
 
     def _views(self, ranks: Sequence[int], *, strided: bool) -> dict[str, Layout]:
@@ -490,8 +498,13 @@ class _Maker:
         return self._function("results", tree, assigned)
 
     def _misfit(self, axes: int, place: int) -> str:
-        """The function that says what is wrong with an array of too few or too many axes."""
+        """The function that says what is wrong with an array of too few or too many axes; null: what was exported does.
+
+        Of a first array that gen takes with more axes, or fewer, than the library does.
+        """
         name = self._operands[place].name
+        if place == 0 and leaves_rank_open(self._spec):
+            return "nullptr"
 
         def refused() -> str:
             given = self._views(self._ranks(axes), strided=False)
@@ -543,8 +556,7 @@ class _Maker:
             )
             for part in row.parts
         )  # fmt: skip
-        wider = tuple(map(candidate, row.wider if any(part.later for part in row.parts) else ()))
-        return ClassRow(target, structure, place, words, chosen, others, wider, candidate(row.base), row.first_stays)
+        return ClassRow(target, structure, place, words, chosen, others, candidate(row.base), row.first_stays)
 
     def _candidate(self, target: int, structure: int, made: Variant) -> Candidate:
         # What differs between devices of an architecture is not known here, or changes nothing here.

@@ -63,7 +63,7 @@ class Part:
     Attributes:
         region: of the winner; None where nothing was tuned.
         variant: its variant, or what stands for it.
-        wider: the same for all sizes, where it is for some.
+        wider: the same for all sizes, where it is for some and was measured: for sizes that it cannot compute.
         measured: whether it stays wherever it can compute the sizes.
         worth: under that part of its estimated time another is taken.
         later: whether the first of the others came later than the winner.
@@ -84,14 +84,12 @@ class Row:
     Attributes:
         parts: the first one that holds the sizes counts.
         others: what is often fast, the best first, and base.
-        wider: the first of the others for all sizes, where it is for some.
         base: takes all sizes.
         first_stays: under that part of the first one's estimated time another is taken.
     """
 
     parts: tuple[Part, ...]
     others: tuple[Variant, ...]
-    wider: tuple[Variant, ...]
     base: Variant
     first_stays: float
 
@@ -202,17 +200,25 @@ class Chooser:
         winners, others = self._winners.get(shape_class, []), tuple(self._others(shape_class))
         parts = []
         for winner in (*winners, *(() if any(not one.region.bounds for one in winners) else (None,))):
-            made, trusted = self._chosen(shape_class, winner).variant, winner is None or self._trusted(winner)
+            choice, trusted = self._chosen(shape_class, winner), winner is None or self._trusted(winner)
+            made = choice.variant
             parts.append(
                 Part(
-                    None if winner is None else winner.region, made, tuple(self._wider(made)),
+                    None if winner is None else winner.region, made, tuple(self._wider(made)) if choice.tuned else (),
                     winner is not None and bool(winner.region.bounds) and trusted,
                     LESS_THAN_TUNED if trusted else LESS_THAN_STALE,
                     winner is not None and came_later(winner, others[0]),
                 )
             )  # fmt: skip
-        stays = self.family.first_stays(shape_class)
-        return Row(tuple(parts), others, tuple(self._wider(others[0])), self._base(shape_class), stays)
+        return Row(tuple(parts), others, self._base(shape_class), self.family.first_stays(shape_class))
+
+    def first_estimated(self, shape_class: str, extents: Extents, alignment: int) -> Variant | None:
+        """Of what is often fast, the first whose time is estimated: beside it the others must be much faster."""
+        for made in self._others(shape_class):
+            supported = self._unsupported_extents(made, extents) is None
+            if supported and self._estimated_us(made, extents, alignment) is not None:
+                return made
+        return None
 
     def covering(self, choice: Choice, extents: Extents) -> Choice:
         """The choice, or base if the chosen variant cannot take these sizes.

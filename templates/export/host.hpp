@@ -158,8 +158,6 @@ struct Row {
   const Part* parts;              // the last one holds all sizes
   const Candidate* others;
   int other_count;
-  bool has_wider;
-  Candidate wider;  // of the first of the others
   Candidate base;
   double first_stays;  // the part of the estimated time of the first of the others under which another is taken
 };
@@ -222,7 +220,7 @@ const Candidate* least_estimated(const Row& row, const Part& part, bool supporte
                                  const Limits& device) {
   const Candidate& chosen = part.chosen;
   const double own = supported ? estimate(chosen, p, device) : NAN;
-  if (supported && std::isnan(own)) return nullptr;
+  if (supported && std::isnan(own) && !says(chosen.slow, p, device)) return nullptr;
   const Candidate *first = nullptr, *found = nullptr;
   double first_time = 0, time = 0;
   for (int place = 0; place < row.other_count; ++place) {
@@ -244,16 +242,14 @@ const Candidate* least_estimated(const Row& row, const Part& part, bool supporte
 const Candidate* fitting(const Row& row, const Problem& p, const Limits& device) {
   const Part* part = row.parts;
   while (part->holds != nullptr && !part->holds(p.sizes, device, p.alignment)) ++part;
-  const Candidate *chosen = &part->chosen, *wider = part->has_wider ? &part->wider : nullptr;
+  const Candidate* chosen = &part->chosen;
   const bool supported = !says(chosen->cannot, p, device);
   if (supported && part->measured) return chosen;
+  if (!supported && part->has_wider && !says(part->wider.cannot, p, device) && !says(part->wider.slow, p, device))
+    return &part->wider;
   if (const Candidate* found = least_estimated(row, *part, supported, p, device)) return found;
-  if (part->later && supported && !says(row.others[0].cannot, p, device)) {
-    chosen = &row.others[0];
-    wider = row.has_wider ? &row.wider : nullptr;
-  }
+  if (part->later && supported && !says(row.others[0].cannot, p, device)) chosen = &row.others[0];
   if (supported && !says(chosen->slow, p, device)) return chosen;
-  if (wider != nullptr && !says(wider->cannot, p, device) && !says(wider->slow, p, device)) return wider;
   for (int place = 0; place < row.other_count; ++place) {
     const Candidate& one = row.others[place];
     if (!says(one.cannot, p, device) && !says(one.slow, p, device)) return &one;
@@ -428,7 +424,7 @@ int prepare(const Spec& spec, const DLTensor* const* tensors, const Int* paramet
   for (int place = 0; place < spec.arrays; ++place)
     if (const int status = read(spec.operands[place], tensors[place], &call->arrays[place])) return status;
   const Rank* rank = rank_of(spec, call->arrays[0].ndim);
-  if (rank == nullptr) return spec.rank_count == 1 ? misfit(spec.ranks[0], 0, call->arrays) : kRefused;
+  if (rank == nullptr) return spec.ranks[0].misfits[0] ? misfit(spec.ranks[0], 0, call->arrays) : kRefused;
   View expected[kMostArrays];
   std::string words;
   if (rank->others(call->arrays, expected, &words) < 0) return fail(kRefused, words);

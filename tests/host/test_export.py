@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -47,6 +48,7 @@ from tests.exported import (
 SPECS = ("reduction_sum_f32", "transpose_10_b32", "stencil_heat_de794a2b_f32", "system_wave_7d72a419_f32")
 SHAPES = {"transpose_10_b32": ((1000, 1003), (4096, 4096), (8, 8), (3, 5000))}  # of specs that are exported for these
 SAMPLES = 300
+CHECKOUT = Path(__file__).parents[2]
 PROBLEMS = 100  # of each spec on each target
 WINNERS = winners_of(output_home())
 TARGETS = tuple(target for target in targets_of(["sm_90"], WINNERS) if "H100" not in target.device)
@@ -95,12 +97,13 @@ def test_the_library_launches_what_gen_launches(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", SPECS)
-def test_the_library_launches_what_gen_launches_for_ten_thousand_problems(
-    library: ModuleType, programs: dict[str, Program], name: str
-) -> None:
-    for target in TARGETS:
-        compared(library, programs[name], target, 5000, seed=11)
+@pytest.mark.parametrize("name", ["transpose_10_b32", "reduction_var", "reaction"])
+def test_libraries_for_arrays_of_any_size_choose_and_refuse_as_gen_does(name: str) -> None:
+    command = [sys.executable, "bench/choices.py", "--only", name, "--problems", "400"]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("400 problems, 0 chosen otherwise")
 
 
 def refusal(library: ModuleType, name: str, *tensors: Any, steps: int | None = None) -> str:
