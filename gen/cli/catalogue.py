@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, Out, complete_name, families_of, find_or_choose, home_of, option
+from gen.cli.common import Json, Out, complete_family, complete_name, families_of, find_or_choose, home_of, option
 from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ def add_to(app: typer.Typer) -> None:
 
 def list_families(
     ctx: typer.Context,
-    family: Annotated[str | None, typer.Argument(metavar="FAMILY", show_default=False, help="Only this one.")] = None,
+    family: Annotated[
+        str | None,
+        typer.Argument(metavar="FAMILY", autocompletion=complete_family, show_default=False, help="Only this one."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List families, their algorithms with all tuning parameters, and the kernels of the literature.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,14 +99,26 @@ def families_of(ctx: typer.Context) -> tuple[Family[Any], ...]:
 
 
 def complete_name(incomplete: str) -> list[str]:
-    """What a shell offers for the beginning of a name: families, specs, kernels of the literature, files' names."""
+    """What a shell offers for the beginning of a name: families, specs, kernels by their names."""
     from gen.families import FAMILIES
     from gen.paths import output_home
+    from gen.runtime.dispatch import winners_of
+    from gen.store.folder import read_specs
 
-    found = {path.stem for path in output_home(None).glob("*.cu")}
+    home = output_home(None)
+    found = {path.stem for path in home.glob("*.cu")} | {winner.variant for winner in winners_of(home)}
+    with suppress(GenError):
+        found |= set(read_specs(home))
     for family in FAMILIES:
         found |= {family.name, *(named.name for named in family.named), *map(family.name_of, family.catalogue)}
     return sorted(name for name in found if name.startswith(incomplete))
+
+
+def complete_family(incomplete: str) -> list[str]:
+    """What a shell offers for the beginning of a family's name."""
+    from gen.families import FAMILIES
+
+    return [family.name for family in FAMILIES if family.name.startswith(incomplete)]
 
 
 def home_of(out: Path | None) -> Path:
@@ -166,17 +179,45 @@ def find_or_choose(
 
 
 def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
-    """The variant of a name, or of a file that holds what gen writes; specs of no catalogue are looked up in `home`."""
+    """The variant of a name, or of a file that holds what gen writes; specs of no catalogue are looked up in `home`.
+
+    A name may leave out tuning parameters, which are at their base then, or be a number of `gen show`: `SPEC:2`.
+    """
     from gen.emit.kernel_file import SUFFIX
-    from gen.families.names import find_variant
-    from gen.store.folder import SPECS_FILE, read_specs
 
     if name.endswith(SUFFIX) and Path(name).is_file():
         return _written(families, Path(name))
+    spec, _, number = name.partition(":")
+    if number.isdecimal():
+        name = _numbered(families, spec, home, int(number))
+    return _named(families, name, home)
+
+
+def _numbered(families: tuple[Family[Any], ...], spec_name: str, home: Path, number: int) -> str:
+    from gen.cli.show import numbered
+    from gen.runtime.dispatch import family_and_spec
+
+    names = numbered(*family_and_spec(families, spec_name, home), home)
+    if not 1 <= number <= len(names):
+        next_step = f"gen show {spec_name} shows them"
+        raise UnknownNameError("The number", f"must be one from 1 to {len(names)}", number, next_step=next_step)
+    return names[number - 1]
+
+
+def _named(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
+    """The variant of a name; a note says which where the name leaves out parameters."""
+    from gen.cli import output
+    from gen.families.names import find_by_short_name, find_variant
+    from gen.store.folder import SPECS_FILE, read_specs
+
     try:
         return find_variant(families, name, {})
     except UnknownNameError:
         known = read_specs(home)
+        meant = find_by_short_name(families, name, known)
+        if meant is not None:
+            output.note(f"{name} is short for {meant.name}.")
+            return meant
         if not known:
             raise
     try:

@@ -49,8 +49,9 @@ def doctor(json: Json = False) -> None:
         output.table(("what", "version", "state", "needed for"), rows)
         for finding in missing:
             output.text()
-            how = "old" if finding.name == WINNERS else "too old, or unusable" if finding.version else "missing"
-            output.text(f"{finding.name} is {how}. What that costs: {finding.missing_costs}.")
+            how = "is too old, or unusable" if finding.version else "is missing"
+            how = "were measured with other kernels than today's, in part" if finding.name == WINNERS else how
+            output.text(f"{finding.name} {how}. What that costs: {finding.missing_costs}.")
             output.text(finding.install, indent=2)
     if any(finding.required for finding in missing):
         raise typer.Exit(1)
@@ -193,7 +194,8 @@ def _winners() -> Finding:
     found = len(list(stale(winners, known, known_specs(known, home), limits_for(None, device))))
     return Finding(
         WINNERS, str(len(winners)), "calling what was measured to be the fastest",
-        f"{found} are stale: estimates are weighed against them", "gen tune --stale, on the GPU", not found,
+        f"where one of these {found} would be called, an estimate may go before it", "gen tune --stale, on the GPU",
+        not found,
     )  # fmt: skip
 
 

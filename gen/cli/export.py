@@ -10,7 +10,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Out, families_of, folder_of, home_of, option
+from gen.cli.common import Out, complete_name, families_of, folder_of, home_of, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,10 @@ def add_to(app: typer.Typer) -> None:
 
 def export(
     ctx: typer.Context,
-    specs: Annotated[list[str], typer.Argument(metavar="SPEC...", help="Specs such as reduction_sum_f32.")],
+    specs: Annotated[
+        list[str],
+        typer.Argument(metavar="SPEC...", autocompletion=complete_name, help="Specs such as reduction_sum_f32."),
+    ],
     folder: Annotated[
         Path,
         typer.Option(

@@ -9,7 +9,7 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import output
-from gen.cli.common import Json, Out, families_of, home_of, limits_for, option
+from gen.cli.common import Json, Out, complete_family, families_of, home_of, limits_for, option
 from gen.cli.explain import Counts, Shape
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def add_to(app: typer.Typer) -> None:
 
 def ladder(
     ctx: typer.Context,
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="Whose kernels of the literature are shown.")],
+    family: Annotated[
+        str, typer.Argument(metavar="FAMILY", autocompletion=complete_family, help="Whose kernels are shown.")
+    ],
     shape: Shape = None,
     count: Counts = None,
     arch: Annotated[

@@ -44,7 +44,9 @@ def _new() -> None:
 
 def algorithm(
     ctx: typer.Context,
-    of: Annotated[str, typer.Argument(metavar="|".join(_ALGORITHMS), help="The family that it is of.")],
+    of: Annotated[
+        str, typer.Argument(metavar="|".join(_ALGORITHMS), autocompletion=lambda: list(_ALGORITHMS), help="Of which.")
+    ],
     name: Name,
     folder: Folder = Path(),
 ) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gen.families.base import Family, Spec, Variant
-    from gen.runtime.dispatch import Chooser
+    from gen.runtime.dispatch import Choice, Chooser
     from gen.store.tuned import Winner
 
 
@@ -34,7 +34,7 @@ def show_tuned(
         typer.Argument(
             metavar="SPEC|NAME",
             autocompletion=complete_name,
-            help="A spec such as reduction_sum_f32, or a variant's name.",
+            help="A spec such as reduction_sum_f32, or a variant's name, which may leave out parameters at its end.",
         ),
     ],
     shape: Annotated[
@@ -71,9 +71,12 @@ def show_tuned(
         _show_problem(chooser, shape, count or (), home, json=json)
         return
     winners = _in_order([winner for winner in winners_of(home) if winner.spec == spec_name], family.shape_classes(spec))
+    numbers = {one: place for place, one in enumerate(numbered(family, spec, home), 1)}
     device = None if arch is not None or (found := find_gpu()) is None else found.name
-    parts = [part for one in family.shape_classes(spec) for part in chooser.choices(one)]
-    choices = [{"shape": words, "variant": choice.variant.name, "why": choice.why} for words, choice in parts]
+    choices = [
+        {"shape": words, "number": numbers.get(choice.variant.name), "variant": choice.variant.name, "why": choice.why}
+        for words, choice in _parts(chooser)
+    ]
     if variant is not None:
         winners = [winner for winner in winners if winner.variant == variant.name]
     report: dict[str, Any] = {
@@ -82,7 +85,12 @@ def show_tuned(
         "variant": None if variant is None else variant.name,
         "file": None if variant is None else _file(home, variant.name),
         "winners": [
-            {**_winner(winner), "stale": chooser.why_stale(winner), "file": _file(home, winner.variant)}
+            {
+                "number": numbers[winner.variant],
+                **_winner(winner),
+                "stale": chooser.why_stale(winner),
+                "file": _file(home, winner.variant),
+            }
             for winner in winners
         ],
         "device": device,
@@ -101,12 +109,28 @@ def _named(families: tuple[Family[Any], ...], name: str, home: Path) -> tuple[Va
     from gen.families.names import Takes, names_variant
     from gen.runtime.dispatch import family_and_spec
 
-    if names_variant(families, name) or (name.endswith(SUFFIX) and Path(name).is_file()):
+    if names_variant(families, name) or ":" in name or (name.endswith(SUFFIX) and Path(name).is_file()):
         variant = find(families, name, home)
         return variant, variant.family, variant.spec
     named = [one.name for family in families for one in family.named]
     rule = "must be a variant's full name, a kernel of the literature or a spec, FAMILY_LABEL"
     return None, *family_and_spec(families, name, home, Takes("The name", rule, named))
+
+
+def numbered(family: Family[Any], spec: Spec, home: Path) -> tuple[str, ...]:
+    """The variants that are shown of a spec, in that order, so that they have numbers: `transpose_10_b32:2` is one."""
+    from gen.runtime.dispatch import winners_of
+    from gen.runtime.load import chooser_for
+
+    name = family.name_of(spec)
+    winners = _in_order([one for one in winners_of(home) if one.spec == name], family.shape_classes(spec))
+    choices = [choice.variant.name for _, choice in _parts(chooser_for(family, spec, home, None))]
+    return tuple(dict.fromkeys([*(winner.variant for winner in winners), *choices]))
+
+
+def _parts(chooser: Chooser) -> list[tuple[str, Choice]]:
+    """What each shape class gets, in words."""
+    return [part for one in chooser.family.shape_classes(chooser.spec) for part in chooser.choices(one)]
 
 
 def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]:
@@ -166,12 +190,12 @@ def _print(report: dict[str, Any]) -> None:
     if report["winners"]:
         rows = [
             (
-                one["device"], one["for"], one["variant"], _format(one["median_us"], 1, " us"),
+                one["number"], one["device"], one["for"], one["variant"], _format(one["median_us"], 1, " us"),
                 _format(one["of_limit"], 100, " %"), one["file"] or "not written",
             )
             for one in report["winners"]
         ]  # fmt: skip
-        output.table(("tuned on", "for", "variant", "median", "of the limit", "file"), rows)
+        output.table(("", "tuned on", "for", "variant", "median", "of the limit", "file"), rows)
         for one in report["winners"]:
             if one["stale"]:
                 output.text(f"{one['variant']} on {one['device']} is stale: {one['stale']}", indent=2)
@@ -183,8 +207,12 @@ def _print(report: dict[str, Any]) -> None:
         here = "" if report["device"] else "Without a GPU: "
         output.text(f"{here}what gen.load gives on {report['chosen_for']}, for sizes that stand for each class:")
         for one in report["choices"]:
-            output.text(f"{one['shape']}: {one['variant']}", indent=2)
+            number = "" if one["number"] is None else f"{one['number']}  "
+            output.text(f"{number}{one['shape']}: {one['variant']}", indent=2)
             output.text(one["why"], indent=4)
+    if report["variant"] is None:
+        output.text()
+        output.text(f"A number names its variant in other commands: gen render {report['spec']}:1.")
 
 
 def _format(value: float | None, factor: float, unit: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, families_of, find, home_of, option
+from gen.cli.common import Json, OptionError, Out, complete_name, families_of, find, home_of, option
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def trials(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="FAMILY|SPEC|NAME", show_default=False, help="Only those of a family, a spec or a variant."
+            metavar="FAMILY|SPEC|NAME",
+            autocompletion=complete_name,
+            show_default=False,
+            help="Only those of a family, a spec or a variant.",
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(metavar="TEXT", help="Only of devices whose names hold this.")] = None,

@@ -39,9 +39,11 @@ def families(*extra: str) -> tuple[Family[Any], ...]:
         clash = next((known for known in found if known.name == family.name), None)
         if clash is None:
             found.append(family)
+        elif type(family) is type(clash):
+            continue
         elif isinstance(family, type(clash)):
             found[found.index(clash)] = family
-        elif type(clash) is not type(family):
+        else:
             raise UnknownNameError("The family", f"must not be called {family.name}: there is one already", repr(place))
     return tuple(found)
 

@@ -140,8 +140,11 @@ class Config:
         return "_".join(token for token in tokens if token)
 
     @classmethod
-    def from_tag(cls, tag: str, algorithm: str = "") -> Self:
-        """The config that has this tag. Raises UnknownNameError, which names the algorithm if given, if none has."""
+    def from_tag(cls, tag: str, algorithm: str = "", *, short: bool = False) -> Self:
+        """The config that has this tag. Raises UnknownNameError, which names the algorithm if given, if none has.
+
+        A short tag leaves out some parameters, which are at their base then.
+        """
         subject = f"The tag of {algorithm or f'a {cls.__name__}'}"
         left = tag.split("_") if tag else []
         values: dict[str, Value] = {}
@@ -155,6 +158,8 @@ class Config:
             elif parameter.off is not None:
                 match = parameter.off
                 passed.append(parameter)
+            elif short:
+                match = parameter.base
             else:
                 raise _unreadable(subject, tag, parameter, left)
             values[parameter.field] = match

@@ -177,14 +177,17 @@ def parse_label(family: Family[S], label: str, known: Mapping[str, Mapping[str, 
     if spelled is not None:
         return spelled
     labels = [spec.label for spec in family.catalogue]
-    # A digest is copied from where it was printed: what is missing is the spec, and not a letter of its name.
-    copied = _DIGEST.search(label) is not None
-    meant = _respelled_label(family, label) or near(label, known if copied else [*labels, *known])
+    meant = did_you_mean(
+        [f"{family.name}_{one}" for one in _respelled_label(family, label) or near(label, [*labels, *known])]
+    )
+    # A digest is mostly copied from where it was printed: then the spec is missing, and no letter is wrong.
+    if not meant or _DIGEST.search(label):
+        meant = f"{meant} {OWN_SPECS}".strip()
     raise UnknownNameError(
         "The spec",
         f"must be {family.name}_LABEL, with a LABEL such as {family.label_help or labels[0]}",
         repr(f"{family.name}_{label}"),
-        next_step=did_you_mean([f"{family.name}_{one}" for one in meant]) or OWN_SPECS,
+        next_step=meant,
     )
 
 
@@ -273,7 +276,14 @@ def find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Va
     raise UnknownNameError("The variant", _VARIANT, repr(name), next_step=did_you_mean([meant]))
 
 
-def _find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> Variant:
+def find_by_short_name(families: Sequence[Family[Any]], name: str, known: Known) -> Variant | None:
+    """The variant of a name that leaves out tuning parameters, which are at their base; None if there is none."""
+    with suppress(GenError):
+        return _find_variant(families, name, known, short=True)
+    return None
+
+
+def _find_variant(families: Sequence[Family[Any]], name: str, known: Known, *, short: bool = False) -> Variant:
     kernel = _kernel(families, name)
     if kernel is not None:
         return kernel
@@ -291,8 +301,9 @@ def _find_variant(families: Sequence[Family[Any]], name: str, known: Known) -> V
     for algorithm in sorted(family.algorithms.values(), key=lambda algorithm: -len(algorithm.name)):
         if how == algorithm.name or how.startswith(algorithm.name + "_"):
             tag = how.removeprefix(algorithm.name).removeprefix("_")
-            found = variant(family, spec, algorithm, algorithm.config.from_tag(tag, algorithm.name))
-            if found.name != name:
+            config = algorithm.config.from_tag(tag, algorithm.name, short=short)
+            found = variant(family, spec, algorithm, config)
+            if found.name != name and not short:
                 raise UnknownNameError("The variant", f"is spelled {found.name}", repr(name))
             return found
     raise unknown(f"The algorithm of {family.name}", how.split("_")[0], list(family.algorithms))

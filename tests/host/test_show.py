@@ -89,6 +89,27 @@ def test_a_spec_on_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> N
     assert json.loads(shown(SUM, "--json"))["device"] == "A GPU to come"
 
 
+def test_numbers_and_short_names_save_typing() -> None:
+    report = json.loads(shown(SUM, "--json"))
+    numbers = {one["number"]: one["variant"] for one in (*report["winners"], *report["choices"])}
+    assert sorted(numbers) == list(range(1, len(set(numbers.values())) + 1))
+    for number, name in numbers.items():
+        assert shown(f"{SUM}:{number}").startswith(name)
+    text = shown(SUM)
+    assert f"gen render {SUM}:1" in text
+    whole = "transpose_10_b32__tiled_t64_r8_p1_u1"
+    for short in ("transpose_10_b32__tiled_t64", "transpose_10_b32__tiled_t64_u1", whole):
+        assert shown(short).startswith(whole)
+    assert find_variant(FAMILIES, whole, {}).config.values()["tile_dim"] == 64
+    for wrong, rule in (
+        (f"{SUM}:99", "must be one from 1 to"),
+        ("transpose_10_b32__tiled_t63", "one of t16, t32, t64"),
+    ):
+        refused = CliRunner().invoke(app, ["show", wrong], prog_name="gen")
+        assert refused.exit_code == 2
+        assert rule in refused.stderr
+
+
 def test_a_variant(home: Path) -> None:
     text = shown(TUNED)
     assert f"File: {home / f'{TUNED}.cu'}" in text

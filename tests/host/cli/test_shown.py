@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 import gen
-from gen.cli.common import complete_name
+from gen.cli.common import complete_family, complete_name
 from gen.cli.doctor import Finding, examine
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
 from gen.families.stencil import StencilSpec
+from gen.paths import output_home
+from gen.store.tuned import all_winners
 from tests.host.cli.command import CHECKOUT, run, start
 
 COMMANDS = (
@@ -40,6 +42,8 @@ def test_a_shell_completes_families_specs_and_kernels_of_the_literature(monkeypa
     assert "reduceShfl" in complete_name("reduceS")
     assert {"transpose", "transpose_10_b32"} <= set(complete_name("transp"))
     assert complete_name("absent") == []
+    assert all_winners(output_home())[0].variant in complete_name("")
+    assert complete_family("st") == ["stencil"]
     monkeypatch.setenv("_GEN_COMPLETE", "complete_bash")  # as Bash asks for completions
     monkeypatch.setenv("COMP_WORDS", "gen show reduceS")
     monkeypatch.setenv("COMP_CWORD", "2")
