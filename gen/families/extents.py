@@ -34,7 +34,7 @@ def told_extents(extents: Mapping[str, int], *, pitches: bool = True) -> dict[st
     return {
         name: extent
         for name, extent in extents.items()
-        if not name.startswith("box") and (pitches or not name.endswith("_pitch"))
+        if not name.startswith(("box", "wide")) and (pitches or not name.endswith("_pitch"))
     }
 
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 namespace {
 
@@ -70,6 +71,7 @@ bool has_none(const Int* extents, int axes) {
 }
 
 constexpr Int kFilledUnits = 2048, kFilledBytes = 16384, kWordBytes = 4, kManyParts = 12;
+constexpr Int kWideWords = 4096, kTileWords = 4352, kColumns = 1024, kMostRows = 8191, kLeastRows = 16, kLanes = 32;
 constexpr int kRunCount = 7 + 11 * 8;
 
 // Lengths of runs that are tried: 1 to 7, then eighths of powers of two.
@@ -79,6 +81,7 @@ struct Box {
   const MovedAxes& axes;
   Int element;
   Int places[kMostAxes];
+  bool shifted = false;  // whether shift_box moves it, and not packed
 
   Int grain() const { return most(kWordBytes / element, Int(1)); }
   Int grain_along(int axis) const {
@@ -118,14 +121,29 @@ struct Box {
     }
     return true;
   }
-  // How full it is, in units of threads and in bytes; above 1 it is too large.
+  Int elements() const {
+    Int found = 1;
+    for (int axis = 0; axis < axes.count; ++axis) found *= places[axis];
+    return found;
+  }
+  // How full it is, in squares, in words of its tile, in columns and in rows; above 1 it is too large.
+  double filled_by_squares() const {
+    const Int length = run(true), columns = elements() / places[0];
+    if (places[0] == 1 || axes.axis[0].in_stride < length || axes.axis[0].in_stride == 1) return HUGE_VAL;
+    const Int groups = rounded_up_quotient(places[0], grain());
+    const Int squares = groups * (columns / length) * rounded_up_quotient(length + grain() - 1, grain());
+    const Int words = columns / grain() * (grain() * groups + 1) + columns % grain() * groups;
+    const Int at_once = kWideWords * element / kWordBytes / kLanes * (kLanes - 1);
+    return most(most(double(squares) / double(at_once), double(words) / double(kTileWords)),
+                most(double(columns) / double(kColumns), double(places[0]) / double(kMostRows)));
+  }
+  // How full it is, in units of threads and in bytes, or as shift_box has it; above 1 it is too large.
   double filled() const {
-    Int elements = 1;
-    for (int axis = 0; axis < axes.count; ++axis) elements *= places[axis];
+    if (shifted) return filled_by_squares();
     const Int read = run(true), written = run(false), lacks = is_exact(written) ? 0 : grain() - 1;
-    const Int units = most(elements / read * rounded_up_quotient(read, grain()),
-                           elements / written * rounded_up_quotient(written + lacks, grain()));
-    return most(double(units) / double(kFilledUnits), double(elements * element) / double(kFilledBytes));
+    const Int units = most(elements() / read * rounded_up_quotient(read, grain()),
+                           elements() / written * rounded_up_quotient(written + lacks, grain()));
+    return most(double(units) / double(kFilledUnits), double(elements() * element) / double(kFilledBytes));
   }
 };
 
@@ -145,8 +163,8 @@ Int even_part(Int extent, Int longest, Int grain) {
 }
 
 // A box whose runs have so many elements in both arrays, or all there are.
-Box box_of_runs(const MovedAxes& axes, Int element, Int run) {
-  Box box{axes, element, {}};
+Box box_of_runs(const MovedAxes& axes, Int element, Int run, bool shifted) {
+  Box box{axes, element, {}, shifted};
   for (int axis = 0; axis < axes.count; ++axis) {
     const Int grain = box.grain_along(axis), extent = most(axes.axis[axis].extent, Int(1));
     Int needed = 1;
@@ -160,8 +178,8 @@ Box box_of_runs(const MovedAxes& axes, Int element, Int run) {
 }
 
 // The box with the longest runs that threads and shared memory allow, then longer along the nearest axes.
-Box longest_box(const MovedAxes& axes, Int element) {
-  const auto is_full = [&](int place) { return box_of_runs(axes, element, run_length(place)).filled() > 1; };
+Box longest_box(const MovedAxes& axes, Int element, bool shifted) {
+  const auto is_full = [&](int place) { return box_of_runs(axes, element, run_length(place), shifted).filled() > 1; };
   int low = 0, high = kRunCount;
   while (low < high) {
     const int middle = (low + high) / 2;
@@ -169,7 +187,7 @@ Box longest_box(const MovedAxes& axes, Int element) {
     else low = middle + 1;
   }
   while (low > 1 && is_full(low - 1)) --low;
-  Box box = box_of_runs(axes, element, run_length(low > 0 ? low - 1 : 0));
+  Box box = box_of_runs(axes, element, run_length(low > 0 ? low - 1 : 0), shifted);
   int order[kMostAxes];
   for (int axis = 0; axis < axes.count; ++axis) order[axis] = axis;
   const auto nearest = [&](int axis) { return least(axes.axis[axis].in_stride, axes.axis[axis].out_stride); };
@@ -185,29 +203,40 @@ Box longest_box(const MovedAxes& axes, Int element) {
   return box;
 }
 
+// The axes that are longer than 1, the output's fastest first; always one.
+MovedAxes axes_in_output(const Int* numbers, int told) {
+  MovedAxes axes = merged_axes(numbers, told);
+  if (has_none(numbers, told)) axes.count = 1, axes.axis[0] = {0, 1, 1};
+  if (axes.count == 0) axes.count = 1, axes.axis[0] = {1, 1, 1};
+  std::stable_sort(axes.axis, axes.axis + axes.count,
+                   [](const MovedAxis& a, const MovedAxis& b) { return a.out_stride < b.out_stride; });
+  return axes;
+}
+
+// The axes of a box in the order of the input.
+void order_of_input(const MovedAxes& axes, int* order) {
+  for (int axis = 0; axis < axes.count; ++axis) order[axis] = axis;
+  std::stable_sort(order, order + axes.count,
+                   [&](int a, int b) { return axes.axis[a].in_stride < axes.axis[b].in_stride; });
+}
+
 // The boxes of `packed`: how many axes, runs, whether they are whole, then seven numbers an axis. `given`: the bytes of
 // an element, then extents, strides of the input, strides of the output.
 [[maybe_unused]] void box_sizes(const Int* given, int count, Int* found) {
   const int told = (count - 1) / 3;
-  MovedAxes axes = merged_axes(given + 1, told);
-  if (has_none(given + 1, told)) axes.count = 1, axes.axis[0] = {0, 1, 1};
-  if (axes.count == 0) axes.count = 1, axes.axis[0] = {1, 1, 1};
-  std::stable_sort(axes.axis, axes.axis + axes.count,
-                   [](const MovedAxis& a, const MovedAxis& b) { return a.out_stride < b.out_stride; });
-  const Box box = longest_box(axes, given[0]);
+  const MovedAxes axes = axes_in_output(given + 1, told);
+  const Box box = longest_box(axes, given[0], false);
   const Int read = box.run(true), written = box.run(false);
   Int* at = found;
   for (const Int one : {Int(axes.count), read, written, Int(box.is_whole(true, read)), Int(box.is_exact(written))})
     *at++ = one;
   Int steps[kMostAxes], step = 1;
   int order[kMostAxes];
+  order_of_input(axes, order);
   for (int axis = 0; axis < axes.count; ++axis) {
-    order[axis] = axis;
     steps[axis] = step;
     step *= box.places[axis];
   }
-  std::stable_sort(order, order + axes.count,
-                   [&](int a, int b) { return axes.axis[a].in_stride < axes.axis[b].in_stride; });
   for (int axis = 0; axis < told; ++axis) {
     const bool there = axis < axes.count;
     const MovedAxis own = there ? axes.axis[axis] : MovedAxis{1, 0, 0};
@@ -216,6 +245,39 @@ Box longest_box(const MovedAxes& axes, Int element) {
                           there ? box.places[other] : 1, there ? axes.axis[other].in_stride : 0,
                           there ? steps[other] : 0})
       *at++ = one;
+  }
+}
+
+// The boxes of `shift_box`: the run of the input, or 0 for none, then four numbers an axis. `given`: as above.
+[[maybe_unused]] void wide_sizes(const Int* given, int count, Int* found) {
+  const int told = (count - 1) / 3;
+  const MovedAxes axes = axes_in_output(given + 1, told);
+  const Box packed = longest_box(axes, given[0], false);
+  Box box = longest_box(axes, given[0], true);
+  Int run = box.run(true);
+  const Int worse = least(packed.run(true), packed.run(false));
+  if (box.filled() > 1 || box.places[0] < kLeastRows || least(run, box.places[0]) < worse) {
+    run = 0;
+    for (int axis = 0; axis < axes.count; ++axis) box.places[axis] = 1;
+  }
+  Int steps[kMostAxes], step = 1, columns[kMostAxes] = {}, column = 1;
+  int order[kMostAxes];
+  order_of_input(axes, order);
+  for (int axis = 0; axis < axes.count; ++axis) {
+    steps[axis] = step;
+    step *= box.places[axis];
+  }
+  for (int at = 0; at < axes.count; ++at) {
+    if (order[at] == 0) continue;
+    columns[order[at]] = column;
+    column *= box.places[order[at]];
+  }
+  *found++ = run;
+  for (int axis = 0; axis < told; ++axis) {
+    const bool there = axis < axes.count;
+    for (const Int one : {there ? box.places[axis] : 1, there ? columns[axis] : 0,
+                          there ? box.places[order[axis]] : 1, there ? steps[order[axis]] : 0})
+      *found++ = one;
   }
 }
 

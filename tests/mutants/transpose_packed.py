@@ -5,11 +5,13 @@ from __future__ import annotations
 from gen.proof.failures import WRONG
 from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
 
-PACKED = "transpose/packed.cu.jinja"
+PACKED, BOXES = "transpose/packed.cu.jinja", "transpose/_boxes.cu.jinja"
+SHIFTED = "transpose/shift_box.cu.jinja"
 
 ON_BYTES = "transpose_0321_b8__packed_a4_tpb512_u4"
 ON_HALVES = "transpose_210_b16__packed_a3_tpb512_u4_i32"
 BY_WORDS = "transpose_0321_b8__packed_a4_tpb512_u4_rwords"
+BY_SQUARES = "transpose_210_b8__shift_box_a3_tpb512"
 ON_ELEMENTS = "transpose_0321_b32__packed_a4_tpb512_u4_i32"
 
 MUTANTS = (
@@ -19,14 +21,14 @@ MUTANTS = (
            (RACE, UNINITIALISED), at="staged"),
     Mutant("boxes: no barrier after a box is written [5]", ON_ELEMENTS, PACKED, "__syncthreads();", "",
            (RACE, WRONG), at="written"),
-    Mutant("boxes: the last ones lie outside", ON_ELEMENTS, PACKED, "first -= skipped[i];", ";",
+    Mutant("boxes: the last ones lie outside", ON_ELEMENTS, BOXES, "first -= skipped[i];", ";",
            (OUTSIDE_READ, OUTSIDE_WRITE), at="last box"),
-    Mutant("boxes: what lies in two is written twice", ON_ELEMENTS, PACKED, "last |= 1u << i;", ";", RACE, at="last"),
+    Mutant("boxes: what lies in two is written twice", ON_ELEMENTS, BOXES, "last |= 1u << i;", ";", RACE, at="last"),
     Mutant("boxes: a place too many is left out", ON_ELEMENTS, PACKED, "places < skipped", "places <= skipped",
            (UNINITIALISED, WRONG), at="left out"),
-    Mutant("boxes: one too few for a block", ON_ELEMENTS, PACKED, ") + 1, kSteps", "), kSteps", UNINITIALISED,
+    Mutant("boxes: one too few for a block", ON_ELEMENTS, BOXES, ") + 1, kSteps", "), kSteps", UNINITIALISED,
            at="steps"),
-    Mutant("boxes: one too many for a block", ON_ELEMENTS, PACKED, ") + 1, kSteps", ") + 2, kSteps",
+    Mutant("boxes: one too many for a block", ON_ELEMENTS, BOXES, ") + 1, kSteps", ") + 2, kSteps",
            (OUTSIDE_READ, OUTSIDE_WRITE, RACE, WRONG), at="steps"),
     Mutant("boxes: elements past the last", ON_ELEMENTS, PACKED, "unit < elements && ", "",
            (RACE, OUTSIDE_WRITE, UNINITIALISED), at="element written"),
@@ -58,12 +60,49 @@ MUTANTS = (
            (UNINITIALISED, WRONG), at="second word"),
     Mutant("boxes: words that are read are not shifted", BY_WORDS, PACKED, "early_of(next + from[u])", "0", WRONG,
            at="shift of a unit"),
-    Mutant("boxes: words before the array are read", BY_WORDS, PACKED, "(begins && early_of(in) > 0)", "false",
+    Mutant("boxes: words before the array are read", BY_WORDS, BOXES, "(begins && early_of(in) > 0)", "false",
            OUTSIDE_READ, at="outside"),
-    Mutant("boxes: words behind the array are read", BY_WORDS, PACKED, "(ends && early_of(in + count) > 0)", "false",
+    Mutant("boxes: words behind the array are read", BY_WORDS, BOXES, "(ends && early_of(in + count) > 0)", "false",
            OUTSIDE_READ, at="outside"),
     Mutant("boxes: elements of words past the end of a run", BY_WORDS, PACKED, "if (has(filled, u, e)) ", "",
            (OUTSIDE_WRITE, RACE, WRONG), at="element staged"),
+    # shift_box
+    Mutant("squares: no barrier after boxes are found [5]", BY_SQUARES, SHIFTED, "__syncthreads();", "",
+           (RACE, UNINITIALISED), at="found"),
+    Mutant("squares: no barrier after filling the tile [5]", BY_SQUARES, SHIFTED, "__syncthreads();", "",
+           (RACE, WRONG), at="staged"),
+    Mutant("squares: no barrier after a box is written [5]", BY_SQUARES, SHIFTED, "__syncthreads();", "",
+           (RACE, WRONG), at="written"),
+    Mutant("squares: words that are read are not shifted", BY_SQUARES, SHIFTED, "beside, shift", "beside, 0", WRONG,
+           at="shift"),
+    Mutant("squares: words that are written are not shifted", BY_SQUARES, SHIFTED, "8 * (at % 4)", "0", WRONG,
+           at="joined"),
+    Mutant("squares: words are written between words", BY_SQUARES, SHIFTED, "early_of(place)", "0", MISALIGNED,
+           at="whole words"),
+    Mutant("squares: words are written past the end of a column", BY_SQUARES, SHIFTED,
+           "row + kElements <= rows_left && ", "", (OUTSIDE_WRITE, RACE, WRONG), at="word written"),
+    Mutant("squares: words that another box writes", BY_SQUARES, SHIFTED,
+           " && (left_out[u / 4] & last << (8 * (u % 4))) == 0", "", RACE, at="word written"),
+    Mutant("squares: a place too many is left out", BY_SQUARES, SHIFTED, "at < skipped", "at <= skipped", WRONG,
+           at="column left out"),
+    Mutant("squares: a run's last word is read as if it began at a word", BY_SQUARES, SHIFTED, "early_of(place)", "0",
+           (OUTSIDE_READ, WRONG), at="early"),
+    Mutant("squares: words before a row are read", BY_SQUARES, SHIFTED, "early <= squares.col[s]", "true",
+           OUTSIDE_READ, at="whole word read"),
+    Mutant("squares: words behind a row are read", BY_SQUARES, SHIFTED, "early >= behind + kElements", "true",
+           OUTSIDE_READ, at="whole word read"),
+    Mutant("squares: words reach into gaps", BY_SQUARES, SHIFTED, "(kBeyond || whole)", "true", OUTSIDE_READ,
+           at="row"),
+    Mutant("squares: elements before a row are read", BY_SQUARES, SHIFTED, "col + e >= 0 && ", "", OUTSIDE_READ,
+           at="part of a word"),
+    Mutant("squares: rows past the last are read", BY_SQUARES, SHIFTED,
+           "min(max(rows - group * kElements, 0), kElements)", "kElements", (OUTSIDE_READ, RACE, WRONG),
+           at="rows of a square"),
+    Mutant("squares: the last lane leaves a square too", BY_SQUARES, SHIFTED, "lane < 31", "true", (RACE, WRONG),
+           at="square of a lane"),
+    Mutant("squares: gaps are not seen", BY_SQUARES, SHIFTED, "apart == 0 && ", "", OUTSIDE_READ, at="beyond"),
+    Mutant("squares: the end of a column has an element too many", BY_SQUARES, SHIFTED, "begin + e < end",
+           "begin + e <= end", (OUTSIDE_WRITE, RACE, WRONG), at="end of a column"),
 )  # fmt: skip
 
 LARGE: tuple[Mutant, ...] = ()

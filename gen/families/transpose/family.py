@@ -21,6 +21,7 @@ from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
 from gen.families.transpose.algorithms.gather import Gather
 from gen.families.transpose.algorithms.in_place import SwapTile
 from gen.families.transpose.algorithms.packed import Packed, boxes_for
+from gen.families.transpose.algorithms.shift_box import ShiftBox
 from gen.families.transpose.algorithms.skinny import Interleave, Skinny, Small, Squares
 from gen.families.transpose.algorithms.tiled import Naive, Tiled
 from gen.families.transpose.algorithms.vectors import ShiftTile, VectorTile, WindowTile
@@ -33,7 +34,7 @@ from gen.paths import templates_root
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
     Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), Squares(), RowCopy(),
-    FlatCopy(), Packed(), Gather(), SwapTile(),
+    FlatCopy(), Packed(), ShiftBox(), Gather(), SwapTile(),
 )  # fmt: skip
 
 # Every way in which elements change, between types of all sizes; and axes that they change along.
@@ -57,6 +58,7 @@ class Transpose(DenseFamily[MatrixSpec]):
     extra_proof_specs: Mapping[str, Any] = {
         "shift_tile": TransposeSpec(dtype=B8),
         "packed": TransposeSpec((0, 3, 2, 1), B8),
+        "shift_box": TransposeSpec((2, 1, 0), B8),
         "swap_tile": TransposeSpec(in_place=True),
     }
     templates = templates_root()

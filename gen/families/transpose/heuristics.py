@@ -12,6 +12,7 @@ from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConf
 from gen.families.transpose.algorithms.gather import GatherConfig
 from gen.families.transpose.algorithms.in_place import SwapTileConfig
 from gen.families.transpose.algorithms.packed import Reads, base_config
+from gen.families.transpose.algorithms.shift_box import ShiftBoxConfig
 from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SkinnyConfig, SmallConfig, SquaresConfig
 from gen.families.transpose.algorithms.tiled import Lanes, NaiveConfig, TiledConfig
 from gen.families.transpose.algorithms.vectors import ShiftTileConfig, Spread, VectorTileConfig, WindowTileConfig
@@ -22,6 +23,7 @@ from gen.families.transpose.spec import TransposeSpec
 _LAST = LoadModifier.EVICT_LAST
 _STAYS = StoreModifier.EVICT_LAST
 _COUNTS = (3, 8, 16, 4, 2)  # of few rows or columns
+_MANY_AXES = 4  # numbers of axes, of which not all have a candidate
 
 
 def base(spec: TransposeSpec, shape_class: ShapeClass) -> tuple[str, Config]:
@@ -152,11 +154,15 @@ def _anywhere(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
 def _boxes(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
     """Boxes of no more axes than a problem has once neighbours that stay neighbours are one: fewer divisions.
 
-    Bytes are read by words first, where rows have no gaps between them.
+    Of elements smaller than words first those that are turned by squares; of bytes then those that are read by words.
     """
+    numbers = range(2, len(spec.axes) + 1)
+    if spec.dtype.size < 4:
+        for axes in numbers if len(numbers) < _MANY_AXES else (*numbers[1:3], numbers[-1]):
+            yield "shift_box", ShiftBoxConfig(axes=axes, index_bits=32)
     of_bytes = (Reads.WORDS,) if spec.dtype.size == 1 else ()
     for reads in (*of_bytes, Reads.SINGLY):
-        for axes in range(2, len(spec.axes) + 1):
+        for axes in numbers if len(numbers) < _MANY_AXES else (*numbers[1:3], numbers[-1]):
             yield "packed", replace(base_config(spec), axes=axes, reads=reads, index_bits=32)
 
 

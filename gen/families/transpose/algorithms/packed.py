@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from math import isqrt, prod
+from math import inf, isqrt, prod
 from typing import Generic, TypeVar
 
 from typing_extensions import override
 
+from gen.arch import WARP
 from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
@@ -31,6 +32,10 @@ from gen.families.transpose.spec import MAX_AXES, TransposeSpec
 
 FILLED_BYTES = 16384  # of a box whose runs are that long, at most
 FILLED_UNITS = 2048  # of it, at most: elements, or words of smaller ones
+WIDE_WORDS = 4096  # that a block of `shift_box` reads
+TILE_WORDS, COLUMNS = 4352, 1024  # of a box of it at most, and what parts its columns
+MOST_ROWS = 8191
+LEAST_ROWS = 16  # of a box of it, else much of what it writes are ends of columns
 STEPS = 64  # boxes that a block moves at most
 SIZES_IN_CPP = "transpose/sizes.hpp"
 _WORD = 4  # bytes
@@ -131,6 +136,8 @@ def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
 
     `box0_extent`, its strides `box0_in` and `box0_out`, and `box0_places` of a box are of the output's fastest axis;
     `box0_read_places`, their stride and their step in the tile, which is laid out as the output, of the input's.
+    The same of `wide0_places` and so on are of the boxes of `shift_box`, for elements that are smaller than a word;
+    `wide0_column` is the step of an axis in the columns of these, as the input has them.
     """
     if spec.axes == (1, 0):
         shape, there, here = [extents["rows"], extents["cols"]], [extents["in_pitch"], 1], [1, extents["out_pitch"]]
@@ -141,8 +148,11 @@ def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
         for place in range(last - 1, -1, -1):
             there[place], step = step, step * shape[place]
             here[spec.axes[place]], out_step = out_step, out_step * shape[spec.axes[place]]
-    numbers = box_sizes(spec.dtype.size, *shape, *there, *here)
-    return dict(zip(_box_names(len(spec.axes)), numbers, strict=True))
+    given = (spec.dtype.size, *shape, *there, *here)
+    found = dict(zip(_box_names(len(spec.axes)), box_sizes(*given), strict=True))
+    if spec.dtype.size < _WORD:
+        found |= zip(_wide_names(len(spec.axes)), wide_sizes(*given), strict=True)
+    return found
 
 
 @lru_cache(maxsize=16)
@@ -153,6 +163,13 @@ def _box_names(axes: int) -> tuple[str, ...]:
     return of_all + tuple(f"box{place}_{what}" for place in range(axes) for what in along)
 
 
+@lru_cache(maxsize=16)
+def _wide_names(axes: int) -> tuple[str, ...]:
+    """The names of what `wide_sizes` gives."""
+    along = ("places", "column", "read_places", "read_step")
+    return ("wide_run", *(f"wide{place}_{what}" for place in range(axes) for what in along))
+
+
 @also_in_cpp(SIZES_IN_CPP)
 def box_sizes(element: int, *numbers: int) -> tuple[int, ...]:
     """The numbers that `boxes_for` names, from extents, strides of the input, strides of the output.
@@ -160,17 +177,27 @@ def box_sizes(element: int, *numbers: int) -> tuple[int, ...]:
     Of the axes, those count that are longer than 1, neighbours that stay neighbours as one; the output's fastest first.
     There is always one: of extent 0 where there are no elements, of extent 1 where there is a single one.
     """
+    return _box_sizes(_axes_in_output(numbers), element, len(numbers) // 3)
+
+
+@also_in_cpp(SIZES_IN_CPP)
+def wide_sizes(element: int, *numbers: int) -> tuple[int, ...]:
+    """The same of `shift_box`: a run of 0 where it takes no boxes, or none with runs as long as those of `packed`."""
+    return _wide_sizes(_axes_in_output(numbers), element, len(numbers) // 3)
+
+
+def _axes_in_output(numbers: Sequence[int]) -> tuple[Axis, ...]:
     count = len(numbers) // 3
     found = [Axis(*axis) for axis in zip(*(numbers[count * k : count * (k + 1)] for k in range(3)), strict=True)]
     if any(axis.extent == 0 for axis in found):
-        return _box_sizes((Axis(0, 1, 1),), element, count)
+        return (Axis(0, 1, 1),)
     several = merged([axis for axis in found if axis.extent > 1]) or [Axis(1, 1, 1)]
-    return _box_sizes(tuple(sorted(several, key=lambda axis: axis.out_stride)), element, count)
+    return tuple(sorted(several, key=lambda axis: axis.out_stride))
 
 
 @lru_cache(maxsize=256)
 def _box_sizes(axes: tuple[Axis, ...], element: int, most: int) -> tuple[int, ...]:
-    grain, box = max(_WORD // element, 1), _longest(axes, element)
+    grain, box = max(_WORD // element, 1), _longest(axes, element, _filled)
     runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
     found = [
         len(axes), runs.read, runs.written, int(_is_whole(axes, box, "in_stride", runs.read, grain)),
@@ -186,17 +213,93 @@ def _box_sizes(axes: tuple[Axis, ...], element: int, most: int) -> tuple[int, ..
     return (*found, *(1, 0, 0, 1, 1, 0, 0) * (most - len(axes)))
 
 
-def _longest(axes: Sequence[Axis], element: int) -> tuple[int, ...]:
-    """How long a box is along each axis: with the longest runs of which it has `FILLED_UNITS` and `FILLED_BYTES`.
+@lru_cache(maxsize=256)
+def _wide_sizes(axes: tuple[Axis, ...], element: int, most: int) -> tuple[int, ...]:
+    packed, box = _longest(axes, element, _filled), _longest(axes, element, _shifted)
+    worse = min(_run(axes, packed, "in_stride"), _run(axes, packed, "out_stride"))
+    run = _run(axes, box, "in_stride")
+    if _shifted(axes, box, element) > 1 or box[0] < LEAST_ROWS or min(run, box[0]) < worse:
+        run, box = 0, (1,) * len(axes)
+    in_order = sorted(range(len(axes)), key=lambda place: axes[place].in_stride)
+    steps, step, columns, column = [], 1, [0] * len(axes), 1
+    for places in box:
+        steps.append(step)
+        step *= places
+    for place in in_order:
+        if place > 0:
+            columns[place] = column
+            column *= box[place]
+    found = [run]
+    for places, column, read in zip(box, columns, in_order, strict=True):
+        found += [places, column, box[read], steps[read]]
+    return (*found, *(1, 0, 1, 0) * (most - len(axes)))
 
-    Then longer along the axes whose places lie nearest to each other, as far as these allow.
+
+def _filled(axes: Sequence[Axis], box: Sequence[int], element: int) -> float:
+    """How much of what a box may have it has."""
+    runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
+    exact = _is_exact(axes, box, runs.written, max(_WORD // element, 1))
+    found = _units(prod(box), runs, exact, element)
+    return max(max(found.read, found.written) / FILLED_UNITS, found.elements * element / FILLED_BYTES)
+
+
+def _shifted(axes: Sequence[Axis], box: Sequence[int], element: int) -> float:
+    """The same of the boxes of `shift_box`; infinite where runs of the input lie along the output's fastest axis."""
+    run = _run(axes, box, "in_stride")
+    if box[0] == 1 or axes[0].in_stride < run or axes[0].in_stride == 1:
+        return inf
+    squares = squares_of(box[0], prod(box) // box[0], run, element)
+    return max(
+        squares.count / squares_at_once(element),
+        column_slot(squares.columns, element, squares.groups) / TILE_WORDS,
+        squares.columns / COLUMNS,
+        box[0] / MOST_ROWS,
+    )
+
+
+@dataclass(frozen=True)
+class Squares:
+    """A box as a matrix whose columns lie along the output's fastest axis.
+
+    Attributes:
+        columns: of it.
+        groups: squares down a column.
+        count: squares that are read, where runs begin between words.
+    """
+
+    columns: int
+    groups: int
+    count: int
+
+
+def squares_of(rows: int, columns: int, run: int, element: int) -> Squares:
+    """Of a box of small elements, in which so many columns follow each other in the input."""
+    grain = _WORD // element
+    groups = ceil_div(rows, grain)
+    return Squares(columns, groups, groups * (columns // run) * ceil_div(run + grain - 1, grain))
+
+
+def squares_at_once(element: int) -> int:
+    """Squares of small elements that a block of `shift_box` reads; a warp's last lane has the next warp's first."""
+    return WIDE_WORDS * element // _WORD // WARP * (WARP - 1)
+
+
+def column_slot(columns: int, element: int, groups: int) -> int:
+    """Words of a tile of so many columns, as the template of `shift_box` has them."""
+    grain = _WORD // element
+    return columns // grain * (grain * groups + 1) + columns % grain * groups
+
+
+def _longest(
+    axes: Sequence[Axis], element: int, how_full: Callable[[Sequence[Axis], Sequence[int], int], float]
+) -> tuple[int, ...]:
+    """How long a box is along each axis: with the longest runs that fill it.
+
+    Then longer along the axes whose places lie nearest to each other, as far as there is room.
     """
 
     def filled(box: Sequence[int]) -> float:
-        runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
-        exact = _is_exact(axes, box, runs.written, max(_WORD // element, 1))
-        found = _units(prod(box), runs, exact, element)
-        return max(max(found.read, found.written) / FILLED_UNITS, found.elements * element / FILLED_BYTES)
+        return how_full(axes, box, element)
 
     place = bisect_left(RUNS, True, key=lambda run: filled(_box(axes, run, element)) > 1)
     while place > 1 and filled(_box(axes, RUNS[place - 1], element)) > 1:
