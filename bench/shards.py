@@ -1,9 +1,9 @@
 """What several ranks cost on one GPU: `python bench/shards.py [--json FILE]`, on a GPU, or with `--simulated`.
 
-Computes many time steps of a stencil by the kernel of one GPU, and by one, two and four ranks that share this GPU, for
-several numbers of steps between two exchanges. All must have the same bits; status 1 if one has not. Every way is timed
-in turns, hot, by events of the legacy default stream, which takes turns with all streams of the ranks. A row holds all
-times, and how much longer their median is than that of the kernel of one GPU.
+Computes many time steps of a stencil, or of a system without scalars, by the kernel of one GPU, and by one, two and
+four ranks that share this GPU, for several numbers of steps between two exchanges. All must have the same bits; status
+1 if one has not. Every way is timed in turns, hot, by events of the legacy default stream, which takes turns with all
+streams of the ranks. A row holds all times, and how much longer their median is than that of the kernel of one GPU.
 
 With `--simulated` the ranks are simulated on the CPU, in a random order of streams, and nothing is timed.
 """
@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -85,31 +84,39 @@ Timed = Callable[[Callable[[], object]], float]
 
 
 def ways(
-    spec: Any, cells: Array, steps: int, device: Peer, ranks: Sequence[int], exchanges: Sequence[int | None]
+    spec: str, fields: Sequence[Array], steps: int, device: Peer, ranks: Sequence[int], exchanges: Sequence[int | None]
 ) -> Iterator[Way]:
     """The kernel of one GPU, and the same by ranks that share it; each has been run, and its bits compared."""
     one, single = gen.load(spec, device=device), gen.load(spec, devices=[device])
-    array, out = single.scatter(cells), single.empty(cells.shape)
-    by_one = partial(one, array.shards[0], out=out.shards[0], steps=steps)
+    arrays, outs = _arrays(single, fields)
+    shards = [array.shards[0] for array in arrays]
+    by_one = partial(one, *shards, out=tuple(out.shards[0] for out in outs), steps=steps)
     by_one()
-    wanted = out.gather()
+    wanted = [out.gather().tobytes() for out in outs]
     yield Way(Row(0, 0, chosen=False, equal=True), by_one)
     for count in ranks:
         kernel = single
         if count > 1:
             kernel = gen.load(spec, devices=[device] * count, shared=True)
-            array, out = kernel.scatter(cells), kernel.empty(cells.shape)
-        chosen = kernel.steps_chosen(array.cuts, steps)
+            arrays, outs = _arrays(kernel, fields)
+        chosen = kernel.steps_chosen(arrays[0].cuts, steps)
         for exchange in dict.fromkeys(min(number or chosen, steps) for number in exchanges if count > 1 or not number):
-            run = partial(_run, kernel, array, out, steps, exchange)
+            run = partial(_run, kernel, arrays, outs, steps, exchange)
             run()
-            equal = out.gather().tobytes() == wanted.tobytes()
+            equal = [out.gather().tobytes() for out in outs] == wanted
             yield Way(Row(count, exchange, exchange == chosen, equal), run)
 
 
-def _run(kernel: ShardedKernel, array: ShardedArray, out: ShardedArray, steps: int, exchange: int) -> None:
+def _arrays(kernel: ShardedKernel, fields: Sequence[Array]) -> tuple[list[ShardedArray], tuple[ShardedArray, ...]]:
+    """Of the inputs, and of the outputs of a kernel."""
+    return [kernel.scatter(field) for field in fields], tuple(kernel.empty(fields[0].shape) for _ in kernel.outputs)
+
+
+def _run(
+    kernel: ShardedKernel, arrays: Sequence[ShardedArray], outs: tuple[ShardedArray, ...], steps: int, exchange: int
+) -> None:
     kernel.steps_per_exchange = exchange  # one object, so that its memory is taken once
-    kernel(array, out=out, steps=steps)
+    kernel(*arrays, out=outs, steps=steps)
 
 
 def measured(found: Sequence[Way], timed: Timed | None, turns: int) -> list[Row]:
@@ -154,7 +161,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulated", action="store_true", help="simulate the ranks on the CPU, and time nothing")
     parser.add_argument("--seed", type=int, help="of the order of streams of a simulated run. Default: drawn, and told")
-    parser.add_argument("--spec", default=f"stencil_{Stencil.catalogue[0].label}", help="the stencil's name")
+    parser.add_argument(
+        "--spec", default=f"stencil_{Stencil.catalogue[0].label}", help="the name of a stencil, or of a system"
+    )
     parser.add_argument("--shape", type=_shape, help=f"ROWSxCOLS. Default: {SHAPE}, simulated {SMALL_SHAPE}")
     parser.add_argument("--steps", type=_positive, help=f"Default: {STEPS}, simulated {FEW_STEPS}")
     parser.add_argument("--turns", type=_positive, default=TURNS, help="how often each way is timed")
@@ -169,10 +178,8 @@ def main() -> int:
         need_gpu(program)
     with nullcontext() if machine else alone(options.gpu, None, program):
         device = machine.devices(1)[0] if machine else gen.load(options.spec, devices=[options.gpu]).ranks[0].device
-        dtype = gen.load(options.spec, devices=[device]).dtype
-        random = np.random.default_rng(0)
-        cells = random.random(shape, np.float32) if dtype.kind == "f" else random.integers(0, 256, shape)
-        found = list(ways(options.spec, cells.astype(dtype), steps, device, RANKS, EXCHANGES))
+        fields = _fields(gen.load(options.spec, devices=[device]), shape)
+        found = list(ways(options.spec, fields, steps, device, RANKS, EXCHANGES))
         rows = measured(found, None if machine else timer(device), options.turns)
     where = f"simulated on the CPU, seed {machine.seed}" if machine else f"{device.name}, driver {device.driver}"
     print(f"{options.spec}, {' x '.join(map(str, shape))}, {steps} steps, {where}\n{HEAD}")
@@ -186,6 +193,12 @@ def main() -> int:
         content = {"meta": meta, "rows": [asdict(row) for row in rows]}
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0 if all(row.equal for row in rows) else 1
+
+
+def _fields(kernel: ShardedKernel, shape: tuple[int, ...]) -> list[Array]:
+    random, floating = np.random.default_rng(0), kernel.dtype.kind != "i" and kernel.dtype.kind != "u"
+    drawn = (random.random(shape, np.float32) if floating else random.integers(0, 256, shape) for _ in kernel.inputs)
+    return [one.astype(kernel.dtype) for one in drawn]
 
 
 def _shape(text: str) -> tuple[int, ...]:

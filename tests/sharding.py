@@ -16,10 +16,11 @@ import numpy as np
 
 import gen
 from gen.families.base import Array, Runner
-from gen.families.stencil import StencilSpec
-from gen.families.stencil.oracle import expected
-from gen.families.stencil.spec import BOUNDARIES
+from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.spec import BOUNDARIES, Outside
 from gen.families.stencil.split import most_steps
+from gen.families.system import System, SystemSpec, fields, scalars, system
+from gen.families.system.terms import Field, Term
 from gen.gpu.device import Peer
 from gen.runtime.simulated import Machine
 from tests.fakes import OracleRunner
@@ -30,18 +31,20 @@ MODULES = ("gen.families.stencil.split", "gen.runtime.sharded", "gen.runtime.sha
 
 @dataclass(frozen=True)
 class Problem:
-    """A spec, the ranks of each axis with the cells of each, the steps of three calls, and the cells.
+    """A spec, the ranks of each axis with the cells of each, the steps of three calls, and the cells of each field.
 
     Attributes:
         together: ranks that share a device.
+        scalars: of a system, by name.
     """
 
-    spec: StencilSpec
+    spec: StencilSpec | SystemSpec
     extents: tuple[tuple[int, ...], ...]
     steps: tuple[int, int, int]
     steps_per_exchange: int | None
     together: int
-    cells: Array
+    cells: tuple[Array, ...]
+    scalars: tuple[tuple[str, float], ...] = ()
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -53,12 +56,41 @@ def drawn(seed: int) -> Problem:
     random = np.random.default_rng(seed)
     axes = int(random.choice((1, 2, 2, 2, 3)))
     shape = tuple(int(n) for n in random.integers(1, (7, 5, 4)[axes - 1], axes))
-    ends: list[Any] = [*BOUNDARIES, *ENDS]
-    boundary = tuple(ends[random.integers(len(BOUNDARIES) if random.random() < 0.7 else len(ends))] for _ in shape)
     weights = tuple((random.integers(-8, 9, prod(shape)) / 16).tolist())
     origin = tuple(int(random.integers(-(n // 2), (n - 1) // 2 + 1)) for n in shape)
     dtype = DTYPES[random.integers(len(DTYPES))]
-    spec = StencilSpec("shared", weights, shape, dtype, boundary, 2.0, origin)
+    return _split(random, StencilSpec("shared", weights, shape, dtype, _boundary(random, axes), 2.0, origin))
+
+
+def drawn_system(seed: int) -> Problem:
+    """The same of two fields and a coefficient, or of one field."""
+    random = np.random.default_rng(seed)
+    axes = int(random.choice((1, 2, 2, 3)))
+    (u, v, m), (k,) = fields("u v m", ndim=axes), scalars("k")
+
+    def beside(field: Field) -> Term:
+        offset = tuple(random.integers(-2, 3, axes).tolist())
+        return field[offset if axes > 1 else offset[0]]
+
+    updates = (
+        {u: 2 * u - v + 0.125 * m * u.laplace(order=int(random.choice((2, 4)))), v: u},
+        {u: u + 0.25 * beside(u) * v - beside(m), v: v - k * beside(u)},
+        {u: 0.5 * u.laplace() + 0.25 * beside(m)},
+    )[random.integers(3)]
+    dtype = str(random.choice(("float16", "float32", "float64")))
+    spec = system(updates, dtype=dtype, boundary=list(_boundary(random, axes)), cval=0.5)
+    return _split(random, spec)
+
+
+def _boundary(random: np.random.Generator, axes: int) -> tuple[Outside, ...]:
+    ends: list[Any] = [*BOUNDARIES, *ENDS]
+    return tuple(
+        ends[random.integers(len(BOUNDARIES) if random.random() < 0.7 else len(ends))] for _ in range(axes)
+    )  # fmt: skip
+
+
+def _split(random: np.random.Generator, spec: StencilSpec | SystemSpec) -> Problem:
+    axes, dtype = len(spec.axes), spec.dtype
     grids = ((n,) for n in range(1, 9)) if axes == 1 else _GRIDS if axes == 2 else ((*grid, 1) for grid in _GRIDS)
     known = [tuple(random.permutation(grid).tolist()) if random.random() < 0.3 else grid for grid in grids]
     grid = known[random.integers(len(known))]
@@ -66,8 +98,11 @@ def drawn(seed: int) -> Problem:
     steps = tuple(random.integers(0, 8, 3).tolist())
     per_exchange = int(random.integers(1, (most_steps(spec, grid) or 4) + 1)) if random.random() < 0.8 else None
     whole = [sum(along) for along in sizes]
-    cells = random.integers(0, 200, whole) if dtype.kind != "float" else random.random(whole)
-    return Problem(spec, sizes, steps, per_exchange, int(random.integers(1, 4)), cells.astype(dtype.numpy))
+    count = sum(operand.role == "in" for operand in spec.operands)
+    drawn = [random.random(whole) if dtype.kind == "float" else random.integers(0, 200, whole) for _ in range(count)]
+    cells = tuple(one.astype(dtype.numpy) for one in drawn)
+    numbers = tuple((operand.name, 0.375) for operand in spec.operands if operand.role == "number")
+    return Problem(spec, sizes, steps, per_exchange, int(random.integers(1, 4)), cells, numbers)
 
 
 _GRIDS = (*((n, 1) for n in range(1, 9)), (2, 2), (2, 3), (2, 4), (1, 3), (4, 2))
@@ -86,19 +121,33 @@ def computed_on(devices: Sequence[int | Peer], problem: Problem, load: Any = gen
         problem.spec, devices=devices, shared=len(set(devices)) < len(devices), grid=problem.grid,
         steps_per_exchange=problem.steps_per_exchange,
     )  # fmt: skip
-    first = kernel.scatter(problem.cells, problem.extents)
-    second = kernel(first, steps=problem.steps[0])
-    third = kernel(second, steps=problem.steps[1])
-    kernel(third, out=first, steps=problem.steps[2])
-    return [array.gather() for array in (second, third, first)]
+    scattered = [kernel.scatter(field, problem.extents) for field in problem.cells]
+    outs = len(changed_fields(problem.spec))
+    first, others = tuple(scattered[:outs]), scattered[outs:]
+    calls = [first]
+    numbers = dict(problem.scalars)
+    for steps, out in zip(problem.steps, (None, None, first), strict=True):
+        found = kernel(*calls[-1], *others, out=out, steps=steps, **numbers)
+        calls.append(found if isinstance(found, tuple) else (found,))
+    return [array.gather() for arrays in calls[1:] for array in arrays]
 
 
 def right(problem: Problem) -> list[Array]:
     """What NumPy computes."""
-    found = [problem.cells]
+    family: Any = Stencil() if isinstance(problem.spec, StencilSpec) else System()
+    names = [operand.name for operand in problem.spec.operands if operand.role == "in"]
+    given = {name: problem.spec.accumulator.numpy.type(value) for name, value in problem.scalars}
+    now, found = dict(zip(names, problem.cells, strict=True)) | given, list[Array]()
     for steps in problem.steps:
-        found.append(expected(problem.spec, found[-1], steps).value)
-    return found[1:]
+        outs = family.oracle(problem.spec, now, {"steps": steps})
+        now |= dict(zip(changed_fields(problem.spec), (one.value for one in outs.values()), strict=True))
+        found += [one.value for one in outs.values()]
+    return found
+
+
+def changed_fields(spec: StencilSpec | SystemSpec) -> tuple[str, ...]:
+    """The inputs that a step changes."""
+    return ("in",) if isinstance(spec, StencilSpec) else spec.updated
 
 
 def same(found: list[Array], wanted: list[Array]) -> bool:

@@ -223,13 +223,15 @@ class Kernel:
         results = tuple(ready.results[name] for name in outputs)
         return Planned((operand.name, *outputs), results, ready.scratch, ready.planned, self._code(ready.variant))
 
-    def queued(self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int]) -> Callable[[int], None]:
+    def queued(
+        self, given: Mapping[str, Given], runtime_parameters: Mapping[str, int], values: Mapping[str, bytes]
+    ) -> Callable[[int], None]:
         """What queues a call with memory of its device on a stream, time after time; the device must be current."""
         ready = self._find_ready(given, self._signature.checked_runtime_parameters(dict(runtime_parameters)))
         addresses = {name: one.address for name, one in given.items()}
 
         def queue(stream: int) -> None:
-            self._launch(ready, dict(addresses), {}, stream)
+            self._launch(ready, dict(addresses), values, stream)
 
         return queue
 

@@ -1,4 +1,4 @@
-"""A stencil on several devices: each rank computes its share of the cells, and sends the others what they need of it.
+"""A stencil or a system on several devices: each rank computes its cells, and sends others what they need of them.
 
 A call of many time steps goes in phases of `steps_per_exchange` steps. In each of them a rank computes its rims, which
 need cells of others, on an urgent stream, and beside them what depends on its own cells alone. What others need for the
@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,13 +28,14 @@ import numpy as np
 
 from gen.errors import ArgumentError, RunError, ShapeError
 from gen.families.base import Array, Family, Spec
-from gen.families.extents import checked_runtime_parameters, dense_strides
+from gen.families.extents import dense_strides
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.split import (
     Box,
     Cuts,
     Part,
     Piece,
+    Reaching,
     Share,
     boxes_of,
     cuts_of,
@@ -43,14 +44,18 @@ from gen.families.stencil.split import (
     most_steps,
     shares_of,
 )
+from gen.families.system.spec import SystemSpec
 from gen.gpu.device import LEGACY_STREAM, Mark, Memory, Peer, Rows, Stream
 from gen.runtime.arrays import Given, read, stream_of
 from gen.runtime.kernel import Kernel
 from gen.runtime.sharded import Held, Rank, ShardedArray
+from gen.runtime.signature import Signature
 
 STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
 RIM_PART = 64  # a rank computes at most this part of its own cells once more at its rims, where that can be chosen
 MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
+
+Arrays = tuple[ShardedArray, ...]
 
 log = logging.getLogger("gen")
 _lock = threading.Lock()
@@ -63,14 +68,15 @@ class Rim:
 
     Attributes:
         part: which cells.
-        before, after: these cells before and after a phase.
-        memory: what holds both.
+        before: these cells of every input before a phase.
+        after: those of every output after it.
+        memory: what holds them.
     """
 
     part: Part
-    before: Held
-    after: Held
-    memory: tuple[Memory, Memory]
+    before: tuple[Held, ...]
+    after: tuple[Held, ...]
+    memory: tuple[Memory, ...]
 
 
 @dataclass(frozen=True)
@@ -79,14 +85,16 @@ class Sending:
 
     Attributes:
         to: the other rank.
+        field: of which input.
         cells: which they are, in the domain.
-        computed: where they lie once the sender has computed its rims.
+        computed: where they lie once the sender has computed its rims; None: they stay as they are in all phases.
         target: where they go.
     """
 
     to: int
+    field: int
     cells: Box
-    computed: Rows
+    computed: Rows | None
     target: Rows
 
 
@@ -124,8 +132,19 @@ class Layout:
     progress: tuple[Progress, ...]
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A phase: `fresh` are how many of the sources have changed since the last one."""
+
+    sources: Arrays
+    targets: Arrays
+    steps: int
+    values: Mapping[str, bytes]
+    fresh: int
+
+
 class ShardedKernel:
-    """A stencil on several devices. Threads may share one.
+    """A stencil or a system on several devices. Threads may share one.
 
     `kernel.scatter(x)` brings an array to the devices, `kernel(a, steps=100)` computes, `b.gather()` brings it back.
     A call does not wait for the devices. It comes after what the legacy default stream of each device was given before,
@@ -134,6 +153,7 @@ class ShardedKernel:
     Attributes:
         spec: the spec's name.
         dtype: NumPy's, of the cells.
+        inputs, outputs: the names of the arrays that a call takes, and of those that it gives.
         grid: ranks along each axis.
         ranks: who computes; those along the last axis follow each other.
         steps_per_exchange: time steps of a phase; None: chosen by the sizes of a call.
@@ -154,22 +174,30 @@ class ShardedKernel:
             steps_per_exchange: time steps of a phase; chosen by the sizes of a call if None.
 
         Raises:
-            ArgumentError: it is no stencil, there are other ranks in the grid, or a phase cannot have so many steps.
+            ArgumentError: several devices take no such spec, there are other ranks in the grid, or a phase cannot have
+                so many steps.
         """
         name = family.name_of(spec)
-        if not isinstance(spec, StencilSpec):
-            next_step = "Load it for one device: gen.load(spec, device=0)"
-            raise ArgumentError(name, "must be a stencil to be computed on several devices", next_step=next_step)
+        next_step = "Load it for one device: gen.load(spec, device=0)"
+        if not isinstance(spec, StencilSpec | SystemSpec):
+            rule = "must be a stencil or a system to be computed on several devices"
+            raise ArgumentError(name, rule, next_step=next_step)
+        if isinstance(spec, SystemSpec) and spec.counts:
+            rule = "must have neither sources nor receivers to be computed on several devices"
+            raise ArgumentError(name, rule, ", ".join(spec.counts), next_step=next_step)
         self.spec, self.dtype = name, spec.dtype.numpy
-        self._family, self._spec, self._kernels = family, spec, kernels
+        self._spec, self._kernels = spec, kernels
+        self._signature = Signature(family, spec)
+        self.inputs = tuple(operand.name for operand in self._signature.inputs)
+        self.outputs = tuple(operand.name for operand in self._signature.outputs)
         self.grid = _checked_grid(spec, len(devices), grid)
         self._most = most_steps(spec, self.grid)
         self.steps_per_exchange = _checked_steps(steps_per_exchange, self._most)
         self.ranks = _ranks_of(devices)
         self._lock = threading.RLock()
         self._layouts: dict[tuple[Cuts, int], Layout] = {}
-        self._calls: dict[tuple[int, int, int, Box, int], Callable[[int], None]] = {}
-        self._spare: ShardedArray | None = None  # between input and output, kept from call to call
+        self._calls: dict[Hashable, Callable[[int], None]] = {}
+        self._spare: Arrays = ()  # between inputs and outputs, kept from call to call
         for one, other in combinations(dict.fromkeys(devices), 2):
             if not one.reach(other):
                 said = "%s %s and %s have no way to each other: what they exchange goes through the host's memory"
@@ -218,59 +246,58 @@ class ShardedKernel:
             self._copy_from_device(given, made)
         return made
 
-    def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None, steps: int = 1) -> ShardedArray:
+    def __call__(self, *arguments: Any, out: Any = None, **numbers: Any) -> Any:
         """Computes time steps.
 
         Args:
-            array: the cells before; they stay as they are.
-            out: where the cells after go; made if None.
-            steps: how many.
+            *arguments: the sharded arrays before, in the spec's order, which stay as they are; then its scalars.
+            out: where the cells after go: a sharded array, or a tuple where several fields change; made if None.
+            **numbers: the spec's scalars by name, in place of those by position, and how many steps: `steps=100`.
 
         Returns:
-            `out`.
+            The array of the cells after, or a tuple of them; `out` itself where it was given.
 
         Raises:
             GenError: an argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
-        self._check_array("array", array)
-        count = checked_runtime_parameters(self._family, self._spec, {STEPS: steps})[STEPS]
-        if out is not None:
-            self._check_array("out", out)
-            if out is array:
-                next_step = "Pass another, or none: then it is made"
-                raise ArgumentError("out", "must not be the array that is read", next_step=next_step)
-            if out.cuts != array.cuts:
-                rule = f"must be split as the array that is read: {array.cuts}"
-                raise ShapeError("out", rule, out.cuts, next_step="Pass another, or none: then it is made")
-        target = ShardedArray(self.ranks, array.cuts, array.dtype) if out is None else out
+        steps = self._signature.checked_runtime_parameters(numbers)[STEPS]
+        inputs, values = self._signature.sort(arguments, numbers)
+        outs = self._outs(out)
+        self._check_arrays(inputs, outs)
+        targets = tuple(
+            ShardedArray(self.ranks, inputs[0].cuts, self.dtype) if given is None else given for given in outs
+        )
         with self._lock:
             try:
-                self._run(array, target, count)
+                self._run(tuple(inputs), targets, steps, values)
             except BaseException:
                 self._forget()
                 raise
-        return target
+        return targets[0] if len(targets) == 1 else targets
 
-    def _run(self, array: ShardedArray, out: ShardedArray, steps: int) -> None:
+    def _run(self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]) -> None:
         if steps == 0:
             for number, rank in enumerate(self.ranks):
-                one, other = (held.held[number] for held in (array, out))
                 with rank.current():
-                    rank.device.copy_to(rank.device, one.rows(one.box), other.rows(one.box), rank.main.handle)
+                    for array, out in zip(inputs, outs, strict=False):
+                        one, other = array.held[number], out.held[number]
+                        rank.device.copy_to(rank.device, one.rows(one.box), other.rows(one.box), rank.main.handle)
             return
-        layout = self._layout_of(array.cuts, steps)
+        layout = self._layout_of(inputs[0].cuts, steps)
         phases = -(-steps // layout.steps)
-        targets = [out] if phases == 1 else [out, self._spare_of(array)]
+        targets = [outs] if phases == 1 else [outs, self._spare_of(outs)]
         self._begin(layout)
-        self._send(layout, array)
-        source = array
+        self._send(layout, inputs)
+        sources = inputs
         for phase in range(phases):
             target = targets[(phases - 1 - phase) % 2]
-            self._compute(layout, source, target, min(layout.steps, steps - phase * layout.steps))
+            fresh = len(inputs) if phase == 0 else len(outs)  # coefficients stay where they came in the first phase
+            call = _Call(sources, target, min(layout.steps, steps - phase * layout.steps), values, fresh)
+            self._compute(layout, call)
             if phase < phases - 1:
                 self._send(layout, None)
-            source = target
+            sources = (*target, *inputs[len(outs) :])
 
     def _begin(self, layout: Layout) -> None:
         """Puts rims after what the main streams were given before, such as the input's content."""
@@ -279,8 +306,8 @@ class ShardedKernel:
                 progress.written = rank.device.mark(rank.main.handle)
                 rank.device.wait_for(rank.rim.handle, progress.written)
 
-    def _send(self, layout: Layout, source: ShardedArray | None) -> None:
-        """Sends what rims of others need: of an array, or, if None, of what the rims have computed."""
+    def _send(self, layout: Layout, inputs: Arrays | None) -> None:
+        """Sends what rims of others need: of arrays, or, if None, of what the rims have computed."""
         for number, (rank, sendings) in enumerate(zip(self.ranks, layout.sendings, strict=True)):
             with rank.current():
                 stream = rank.rim.handle
@@ -289,19 +316,21 @@ class ShardedKernel:
                     if read_by_other is not None:
                         rank.device.wait_for(stream, read_by_other)
                 for sending in sendings:
-                    rows = sending.computed if source is None else source.held[number].rows(sending.cells)
-                    rank.device.copy_to(self.ranks[sending.to].device, rows, sending.target, stream)
+                    rows = inputs[sending.field].held[number].rows(sending.cells) if inputs else sending.computed
+                    if rows is not None:
+                        rank.device.copy_to(self.ranks[sending.to].device, rows, sending.target, stream)
                 layout.progress[number].sent = rank.device.mark(stream)
 
-    def _compute(self, layout: Layout, source: ShardedArray, target: ShardedArray, steps: int) -> None:
+    def _compute(self, layout: Layout, call: _Call) -> None:
         for number, (rank, share) in enumerate(zip(self.ranks, layout.shares, strict=True)):
             with rank.current():
-                self._compute_rims(layout, number, source.held[number], steps)
+                self._compute_rims(layout, number, call)
                 if share.inside is not None:
-                    self._queue(number, source.held[number], target.held[number], steps, rank.main)
-                self._keep_rims(layout, number, target.held[number])
+                    sources, targets = (_held(arrays, number) for arrays in (call.sources, call.targets))
+                    self._queue(number, sources, targets, call, rank.main)
+                self._keep_rims(layout, number, call.targets)
 
-    def _compute_rims(self, layout: Layout, number: int, source: Held, steps: int) -> None:
+    def _compute_rims(self, layout: Layout, number: int, call: _Call) -> None:
         rank, progress = self.ranks[number], layout.progress[number]
         stream = rank.rim.handle
         for owner in sorted(layout.shares[number].owners):
@@ -309,32 +338,38 @@ class ShardedKernel:
         _wait_for(rank, stream, progress.written)
         for rim in layout.rims[number]:
             for piece in rim.part.own:
-                rank.device.copy_to(rank.device, source.rows(piece.cells), rim.before.rows(piece.cells), stream)
+                for array, before in zip(call.sources[: call.fresh], rim.before, strict=False):
+                    rows = array.held[number].rows(piece.cells), before.rows(piece.cells)
+                    rank.device.copy_to(rank.device, *rows, stream)
         for rim in layout.rims[number]:
-            self._queue(number, rim.before, rim.after, steps, rank.rim)
+            self._queue(number, rim.before, rim.after, call, rank.rim)
         progress.read = rank.device.mark(stream)
 
-    def _keep_rims(self, layout: Layout, number: int, target: Held) -> None:
-        """Copies the computed rims to the array, over what the inside has left there, which is wrong.
+    def _keep_rims(self, layout: Layout, number: int, targets: Arrays) -> None:
+        """Copies the computed rims to the arrays, over what the inside has left there, which is wrong.
 
         So all that others have sent, and all that this rank has computed, comes before what its main stream does next.
         """
         rank, progress = self.ranks[number], layout.progress[number]
         _wait_for(rank, rank.main.handle, progress.read)
         for rim in layout.rims[number]:
-            rows = rim.after.rows(rim.part.valid), target.rows(rim.part.valid)
-            rank.device.copy_to(rank.device, *rows, rank.main.handle)
+            for array, after in zip(targets, rim.after, strict=True):
+                rows = after.rows(rim.part.valid), array.held[number].rows(rim.part.valid)
+                rank.device.copy_to(rank.device, *rows, rank.main.handle)
         progress.written = rank.device.mark(rank.main.handle)
 
-    def _queue(self, number: int, source: Held, target: Held, steps: int, stream: Stream) -> None:
+    def _queue(
+        self, number: int, sources: tuple[Held, ...], targets: tuple[Held, ...], call: _Call, stream: Stream
+    ) -> None:  # fmt: skip
         """Queues a kernel that computes a dense box of cells."""
-        key = (number, source.address, target.address, source.box, steps)
+        held = (*sources, *targets)
+        key = number, held[0].box, tuple(one.address for one in held), call.steps, tuple(call.values.items())
         queue = self._calls.get(key)
         if queue is None:
             device = self.ranks[number].device
-            dtype = self._spec.dtype.numpy
-            given = {name: held.given(dtype, device.index) for name, held in (("in", source), ("out", target))}
-            queue = self._kernels[device].queued(given, {STEPS: steps})
+            names = (*self.inputs, *self.outputs)
+            given = {name: one.given(self.dtype, device.index) for name, one in zip(names, held, strict=True)}
+            queue = self._kernels[device].queued(given, {STEPS: call.steps}, call.values)
             if len(self._calls) >= MOST_CALLS:
                 self._calls.clear()
             self._calls[key] = queue
@@ -370,17 +405,18 @@ class ShardedKernel:
         return Layout(steps, shares, rims, tuple(map(tuple, sendings)), progress)
 
     def _made_rim(self, rank: Rank, part: Part) -> Rim:
-        size = self._spec.dtype.size
+        size, inputs = self._spec.dtype.size, len(self.inputs)
         with rank.current():
-            before, after = (rank.device.allocate(size * prod(extents_of_box(part.cells))) for _ in range(2))
-        return Rim(
-            part, Held(before.address, part.cells, size), Held(after.address, part.cells, size), (before, after)
-        )  # fmt: skip
+            memory = tuple(
+                rank.device.allocate(size * prod(extents_of_box(part.cells))) for _ in (*self.inputs, *self.outputs)
+            )  # fmt: skip
+        held = tuple(Held(one.address, part.cells, size) for one in memory)
+        return Rim(part, held[:inputs], held[inputs:], memory)
 
-    def _spare_of(self, array: ShardedArray) -> ShardedArray:
-        if self._spare is None or self._spare.cuts != array.cuts:
-            self._spare = None  # gives its memory back before more is taken
-            self._spare = ShardedArray(self.ranks, array.cuts, array.dtype)
+    def _spare_of(self, outs: Arrays) -> Arrays:
+        if not self._spare or self._spare[0].cuts != outs[0].cuts:
+            self._spare = ()  # gives its memory back before more is taken
+            self._spare = tuple(ShardedArray(self.ranks, out.cuts, out.dtype) for out in outs)
         return self._spare
 
     def _forget(self) -> None:
@@ -391,7 +427,7 @@ class ShardedKernel:
                 rank.device.synchronize(rank.main.handle)
         self._layouts.clear()
         self._calls.clear()
-        self._spare = None
+        self._spare = ()
 
     def _cuts(self, shape: tuple[int, ...], extents: Sequence[Sequence[int]] | None) -> Cuts:
         axes = zip(self._spec.axes, shape, self.grid, strict=True)
@@ -410,6 +446,30 @@ class ShardedKernel:
             rule = f"must be, for each axis, {self.grid} positive numbers whose sums are {shape}"
             raise ShapeError("extents", rule, listed)
         return cuts_of([[int(n) for n in along] for along in listed])
+
+    def _outs(self, out: Any) -> Sequence[Any]:
+        if out is None:
+            return (None,) * len(self.outputs)
+        outs = tuple(out) if isinstance(out, tuple | list) else (out,)
+        if len(outs) != len(self.outputs):
+            rule = f"must be as many sharded arrays as there are outputs: {', '.join(self.outputs)}"
+            raise ArgumentError("out", rule, len(outs), next_step="Pass them in this order, or no out=")
+        return outs
+
+    def _check_arrays(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Raises GenError unless all are split alike, and nothing is written that is read."""
+        names = (*self.inputs, *self.outputs)
+        given = [(name, one) for name, one in zip(names, (*inputs, *outs), strict=True) if one is not None]
+        for place, (name, one) in enumerate(given):
+            self._check_array(name, one)
+            if one.cuts != inputs[0].cuts:
+                rule = f"must be split as {names[0]} is: {inputs[0].cuts}"
+                raise ShapeError(name, rule, one.cuts, next_step=f"Scatter it with the extents of {names[0]}")
+            if place >= len(inputs):
+                for other, array in given[:place]:
+                    if one is array:
+                        rule = f"must not be the array that {other} is"
+                        raise ArgumentError(name, rule, next_step="Pass another, or no out=: then it is made")
 
     def _check_array(self, name: str, array: object) -> None:
         if not isinstance(array, ShardedArray):
@@ -456,7 +516,7 @@ class ShardedKernel:
 
 
 @lru_cache(256)
-def steps_that_pay(spec: StencilSpec, cuts: Cuts, most: int | None, steps: int) -> int:
+def steps_that_pay(spec: Reaching, cuts: Cuts, most: int | None, steps: int) -> int:
     """Steps of a phase where nobody says how many: the more, the fewer exchanges, and the more is computed twice.
 
     Args:
@@ -482,9 +542,9 @@ def _parts(share: Share) -> tuple[Part, ...]:
     return share.rims if share.inside is None else (share.inside, *share.rims)
 
 
-def _sendings(to: int, piece: Piece, rim: Rim, computed: tuple[Rim, ...]) -> Iterator[Sending]:
+def _sendings(to: int, piece: Piece, rim: Rim, rims: tuple[Rim, ...]) -> Iterator[Sending]:
     """A piece of a rim as its owner sends it: what each of the owner's rims computes of it."""
-    for source in computed:
+    for source in rims:
         cells = tuple(
             (max(begin, low), min(end, high))
             for (begin, end), (low, high) in zip(piece.cells, source.part.valid, strict=True)
@@ -496,7 +556,13 @@ def _sendings(to: int, piece: Piece, rim: Rim, computed: tuple[Rim, ...]) -> Ite
                     cells, piece.cells, piece.at, rim.part.cells, strict=True
                 )
             )
-            yield Sending(to, cells, source.after.rows(cells), rim.before.rows(into))
+            for field, before in enumerate(rim.before):
+                computed = source.after[field].rows(cells) if field < len(source.after) else None
+                yield Sending(to, field, cells, computed, before.rows(into))
+
+
+def _held(arrays: Arrays, number: int) -> tuple[Held, ...]:
+    return tuple(array.held[number] for array in arrays)
 
 
 def _wait_for(rank: Rank, stream: int, mark: Mark | None) -> None:
@@ -526,7 +592,7 @@ def _is_count(number: object, least: int) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= least
 
 
-def _checked_grid(spec: StencilSpec, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
+def _checked_grid(spec: StencilSpec | SystemSpec, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
     if grid is None:
         return (ranks,) + (1,) * (len(spec.axes) - 1)
     found = tuple(grid)

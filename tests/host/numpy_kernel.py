@@ -44,6 +44,7 @@ class NumpyKernel:
         if self.drop_last:
             for array in inputs.values():
                 array[last(array)] = np.zeros((), array.dtype)
+        inputs |= {o.name: buffers[o.name] for o in spec.operands if o.role == "number"}
         given = tuple((name, array.shape, array.dtype, array.tobytes()) for name, array in inputs.items())
         for name, expected in _computed(family, spec, tuple(extents.items()), given).items():
             out = buffers[name]

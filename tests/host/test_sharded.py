@@ -13,13 +13,15 @@ from gen.dtypes import F64
 from gen.errors import ArgumentError, DeviceError, ShapeError
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
+from gen.families.system import System, scalars
+from gen.families.system.family import SAMPLES
 from gen.runtime.sharded_kernel import STEPS_OF_PHASES, steps_that_pay
 from gen.runtime.simulated import Machine
 from tests.fake_device import OnDevice
 from tests.fakes import OracleRunner
-from tests.sharding import Problem, computed, drawn, right, same
+from tests.sharding import computed, drawn, drawn_system, right, same
 
-HEAT = Stencil.catalogue[0]
+HEAT, WAVE = Stencil.catalogue[0], System.catalogue[0]
 
 
 @pytest.fixture
@@ -40,16 +42,43 @@ def test_any_split_has_the_bits_of_one_device_in_any_order_of_streams(seeds: ran
         assert same(computed(problem, seed), right(problem)), f"tests.sharding.drawn({seed}), order {seed}"
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(6), pytest.param(range(6, 120), marks=pytest.mark.exhaustive)], ids=("few", "many")
+)
+def test_so_have_systems_of_fields(seeds: range) -> None:
+    for seed in seeds:
+        problem = drawn_system(seed)
+        assert same(computed(problem, seed), right(problem)), f"tests.sharding.drawn_system({seed}), order {seed}"
+
+
 def test_the_emitted_kernels_have_the_bits_of_one_device_too() -> None:
     cells = cells_of(41, 30)
-    problem = Problem(HEAT, ((9, 20, 12), (30,)), (1, 5, 2), 2, 1, cells)
     machine = Machine(seed=5)
     kernel = gen.load(HEAT, devices=machine.devices(3), steps_per_exchange=2)
     one = gen.load(HEAT, device="cpu")
-    array = kernel.scatter(cells, problem.extents)
-    for steps in problem.steps:
+    array = kernel.scatter(cells, [(9, 20, 12), (30,)])
+    for steps in (1, 5, 2):
         cells, array = one(cells, steps=steps), kernel(array, steps=steps)
         assert array.gather().tobytes() == cells.tobytes(), machine
+
+
+@pytest.mark.exhaustive
+def test_so_have_the_emitted_kernels_of_waves() -> None:
+    machine = Machine(seed=6)
+    fields = [cells_of(20, 23), cells_of(20, 23) + 1, cells_of(20, 23) / 2]
+    kernel = gen.load(WAVE, devices=machine.devices(4), grid=(2, 2), steps_per_exchange=2)
+    arrays = kernel(*(kernel.scatter(field) for field in fields), steps=5)
+    wanted = gen.load(WAVE, device="cpu")(*fields, steps=5)
+    assert same([array.gather() for array in arrays], list(wanted)), machine
+
+
+def test_each_call_has_its_own_scalars(machine: Machine) -> None:
+    u, k = gen.fields("u")[0], scalars("k")[0]
+    kernel = gen.load(gen.system({u: u - k * u.laplace()}), devices=machine.devices(2))
+    array, out = kernel.scatter(cells_of(8, 5)), kernel.empty((8, 5))
+    found = [kernel(array, number, out=out).gather() for number in (0.25, 0.5)]
+    assert np.array_equal(found[1], kernel(array, k=0.5).gather())
+    assert not np.array_equal(*found)
 
 
 def test_arrays_go_to_the_ranks_and_come_back(machine: Machine) -> None:
@@ -149,8 +178,12 @@ def test_what_is_wrong_with_devices_is_said(machine: Machine) -> None:
     for wrong in ("cpu", -1, True, 0.5):
         with pytest.raises(DeviceError, match="must be numbers of GPUs"):
             gen.load(HEAT, devices=[wrong])
-    with pytest.raises(ArgumentError, match="must be a stencil to be computed on several devices"):
+    with pytest.raises(ArgumentError, match="must be a stencil or a system to be computed on several devices"):
         gen.load("reduction_sum_f32", devices=[one, other])
+    with pytest.raises(
+        ArgumentError, match="must have neither sources nor receivers to be computed on several devices"
+    ):
+        gen.load(SAMPLES[1], devices=[one, other])
     load: Any = gen.load
     with pytest.raises(ArgumentError, match="shape must not be given with devices"):
         load(HEAT, devices=[one], shape=(3, 3))
@@ -182,18 +215,28 @@ def test_what_is_wrong_with_arrays_is_said(machine: Machine) -> None:
         kernel.scatter(cells.astype(np.float64))
     with pytest.raises(ShapeError, match="shape must be 2 whole numbers, none negative: rows, cols"):
         kernel.empty(7)
-    with pytest.raises(ArgumentError, match=r"array must be a sharded array \(got ndarray\). kernel.scatter"):
+    with pytest.raises(ArgumentError, match=r"in must be a sharded array \(got ndarray\). kernel.scatter"):
         call(cells)
-    with pytest.raises(ArgumentError, match="array must lie on the devices of the kernel, in their order"):
+    with pytest.raises(ArgumentError, match="in must lie on the devices of the kernel, in their order"):
         turned(array)
-    with pytest.raises(ArgumentError, match="out must not be the array that is read"):
+    with pytest.raises(ArgumentError, match="out must not be the array that in is"):
         kernel(array, out=array)
-    with pytest.raises(ShapeError, match="out must be split as the array that is read"):
+    with pytest.raises(ShapeError, match="out must be split as in is"):
         kernel(array, out=kernel.scatter(cells, [(1, 2, 3), (5,)]))
-    with pytest.raises(ShapeError, match="array must be split among 1 x 3 ranks"):
+    with pytest.raises(ShapeError, match="in must be split among 1 x 3 ranks"):
         gen.load(HEAT, devices=devices, grid=(1, 3))(array)
     other = replace(HEAT, dtype=F64)
-    with pytest.raises(ShapeError, match="array must hold f64 elements"):
+    with pytest.raises(ShapeError, match="in must hold f64 elements"):
         gen.load(other, devices=devices)(array)
+    waves = gen.load(WAVE, devices=devices)
+    fields = [waves.scatter(cells) for _ in range(3)]
+    with pytest.raises(ArgumentError, match="takes 3 arguments: u, v, m"):
+        waves(*fields[:2])
+    with pytest.raises(ArgumentError, match="out must be as many sharded arrays as there are outputs: u_out, v_out"):
+        waves(*fields, out=fields[0])
+    with pytest.raises(ArgumentError, match="v_out must not be the array that m is"):
+        waves(*fields, out=(waves.empty((6, 5)), fields[2]))
+    with pytest.raises(ShapeError, match="m must be split as u is"):
+        waves(*fields[:2], waves.scatter(cells, [(1, 2, 3), (5,)]))
     with pytest.raises(ArgumentError, match="steps must be a whole number"):
         kernel(array, steps=-1)

@@ -12,6 +12,7 @@ import pytest
 from gen.errors import GenError, RunError
 from gen.families.base import Array
 from gen.families.stencil import Stencil, StencilSpec
+from gen.families.system import SystemSpec, fields, scalars, system
 from tests.sharding import Problem, changed, computed, right, same
 
 SPLIT, ARRAYS, KERNEL = "families.stencil.split", "runtime.sharded", "runtime.sharded_kernel"
@@ -68,11 +69,17 @@ MORE_MUTANTS = (
     Mutant("cells are sent by the wrong rank", KERNEL,
            "sendings[piece.owner] += _sendings(other, piece, rim, rims[piece.owner])",
            "sendings[other] += _sendings(other, piece, rim, rims[other])"),
-    Mutant("the first cells are sent from rims of the last call", KERNEL, "if source is None else", "if True else"),
+    Mutant("the first cells are sent from rims of the last call", KERNEL, "if inputs else", "if False else"),
     Mutant("cells are sent once and never again", KERNEL, "if phase < phases - 1:", "if False:"),
     Mutant("own cells are not copied to rims", KERNEL, "for piece in rim.part.own:", "for piece in ():"),
-    Mutant("rims are kept as they were before", KERNEL, "rows = rim.after.rows(rim.part.valid)",
-           "rows = rim.before.rows(rim.part.valid)"),
+    Mutant("one field alone is sent", KERNEL, "for field, before in enumerate(rim.before):",
+           "for field, before in enumerate(rim.before[:1]):"),
+    Mutant("a field is sent in the place of another", KERNEL, "source.after[field].rows(cells) if",
+           "source.after[0].rows(cells) if"),
+    Mutant("own cells of coefficients are not copied to rims", KERNEL, "len(inputs) if phase == 0 else len(outs)",
+           "len(outs)"),
+    Mutant("rims are kept as they were before", KERNEL, "zip(targets, rim.after, strict=True)",
+           "zip(targets, rim.before, strict=False)"),
     Mutant("the last phase has all steps", KERNEL, "min(layout.steps, steps - phase * layout.steps)", "layout.steps"),
     Mutant("phases end in the other array", KERNEL, "targets[(phases - 1 - phase) % 2]", "targets[-(phase % 2)]"),
     Mutant("a rank does not wait for one of its neighbours", KERNEL,
@@ -86,8 +93,8 @@ MORE_MUTANTS = (
            "layout.progress[number].sent = rank.device.mark(stream)",
            "layout.progress[number].sent = layout.progress[number].read or rank.device.mark(stream)", unordered=True),
     Mutant("rims are computed on the stream of the inside", KERNEL,
-           "self._queue(number, rim.before, rim.after, steps, rank.rim)",
-           "self._queue(number, rim.before, rim.after, steps, rank.main)", unordered=True),
+           "self._queue(number, rim.before, rim.after, call, rank.rim)",
+           "self._queue(number, rim.before, rim.after, call, rank.main)", unordered=True),
 )  # fmt: skip
 
 
@@ -96,13 +103,23 @@ def problems() -> tuple[tuple[Problem, list[Array]], ...]:
     """Problems that between them hang on every exchange, and what is right."""
     random = np.random.default_rng(0)
 
-    def problem(spec: StencilSpec, extents: tuple[tuple[int, ...], ...], per_exchange: int | None) -> Problem:
+    def problem(
+        spec: StencilSpec | SystemSpec, extents: tuple[tuple[int, ...], ...], per_exchange: int | None
+    ) -> Problem:
         cells = random.random([sum(along) for along in extents]).astype(spec.dtype.numpy)
-        return Problem(spec, extents, (5, 3, 4), per_exchange, 1, cells)
+        return Problem(spec, extents, (5, 3, 4), per_exchange, 1, (cells,))
 
     heat = Stencil.catalogue[0]
     corners = (0.25, 0, -0.5, 0, 0.375, 0, 0.5, 0, 0.125)
+    u, v, m = fields("u v m")
+    (k,) = scalars("k")
+    wave = system({u: 2 * u - k * v + m * u.laplace(), v: u}, boundary=["mirror", "wrap"], word="wave")
+    waves = replace(
+        problem(wave, ((4, 5), (4, 6)), 2), cells=tuple(random.random((9, 10), np.float32) for _ in range(3)),
+        scalars=(("k", 0.5),),
+    )  # fmt: skip
     found = (
+        waves,
         problem(replace(heat, boundary=("wrap", "mirror")), ((9, 20, 12), (9,)), 2),
         problem(StencilSpec("corners", corners, boundary=("wrap", "mirror")), ((11, 14), (13, 3, 12)), 2),
         problem(StencilSpec("aside", (0.25, -0.5, 0.125, 0.5), (4, 1), boundary="nearest"), ((25, 14, 31), (3,)), 2),
@@ -148,7 +165,7 @@ def test_work_without_an_order_gives_other_bits_in_some_order(mutant: Mutant, mo
     monkeypatch.setattr("gen.runtime.simulated._overlap", lambda *_: False)
     load = changed(mutant.module, mutant.old, mutant.new)
     for order in range(20):
-        for problem, wanted in problems()[:2]:
+        for problem, wanted in problems()[:3]:
             with suppress(RunError):
                 if not same(computed(problem, order, load=load), wanted):
                     return

@@ -15,14 +15,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 from math import prod
+from typing import Protocol
 
-from gen.families.stencil.spec import StencilSpec
+from gen.families.stencil.spec import Boundary
 
 Box = tuple[tuple[int, int], ...]
 """The first cell along each axis, and the one past the last. Where an axis wraps, cells outside of it repeat others."""
 
 Cuts = tuple[tuple[int, ...], ...]
 """Where the cells of the ranks begin along each axis, and last its extent."""
+
+
+class Reaching(Protocol):
+    """A spec whose cells depend on those around them: a stencil, or a system."""
+
+    @property
+    def ends(self) -> tuple[tuple[Boundary, Boundary], ...]:
+        """What lies before the first cell and past the last along each axis."""
+        ...
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """How far a time step reads towards lower indices, along each axis."""
+        ...
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """How far a time step reads towards higher indices, along each axis."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +121,7 @@ def extents_of_box(box: Box) -> tuple[int, ...]:
     return tuple(end - begin for begin, end in box)
 
 
-def most_steps(spec: StencilSpec, grid: Sequence[int]) -> int | None:
+def most_steps(spec: Reaching, grid: Sequence[int]) -> int | None:
     """How many time steps a rank can compute without the others: any number, or one.
 
     Where an axis wraps at one end alone, what lies beyond that end repeats cells which are near to the other end, and
@@ -111,7 +131,7 @@ def most_steps(spec: StencilSpec, grid: Sequence[int]) -> int | None:
     return 1 if 1 in wraps else None
 
 
-def halos_of(spec: StencilSpec, cuts: Cuts, steps: int) -> tuple[int, ...]:
+def halos_of(spec: Reaching, cuts: Cuts, steps: int) -> tuple[int, ...]:
     """Cells of a halo along each axis, on both sides; none along an axis that is not split.
 
     A mirror image has cells of the one side where the weights reach to the other: so both sides have the larger reach.
@@ -120,7 +140,7 @@ def halos_of(spec: StencilSpec, cuts: Cuts, steps: int) -> tuple[int, ...]:
     return tuple(steps * reach if len(along) > 2 else 0 for reach, along in zip(reaches, cuts, strict=True))
 
 
-def shares_of(spec: StencilSpec, cuts: Cuts, steps: int) -> tuple[Share, ...]:
+def shares_of(spec: Reaching, cuts: Cuts, steps: int) -> tuple[Share, ...]:
     """What every rank computes in so many steps; `most_steps` allows them."""
     return tuple(_Rank(spec, cuts, steps, rank, own).share() for rank, own in enumerate(boxes_of(cuts)))
 
@@ -128,7 +148,7 @@ def shares_of(spec: StencilSpec, cuts: Cuts, steps: int) -> tuple[Share, ...]:
 class _Rank:
     """One of those that share a domain."""
 
-    def __init__(self, spec: StencilSpec, cuts: Cuts, steps: int, rank: int, own: Box) -> None:
+    def __init__(self, spec: Reaching, cuts: Cuts, steps: int, rank: int, own: Box) -> None:
         self._cuts, self._rank, self._own = cuts, rank, own
         self._halos = halos_of(spec, cuts, steps)
         self._wraps = [

@@ -193,6 +193,16 @@ class SystemSpec(ShownSpec):
         along = list(zip(*offsets, strict=True))
         return tuple(-min(places) for places in along), tuple(max(places) for places in along)
 
+    @cached_property
+    def before(self) -> tuple[int, ...]:
+        """How far a time step reads towards lower indices, along each axis."""
+        return self.reach(*self.updated)[0]
+
+    @cached_property
+    def after(self) -> tuple[int, ...]:
+        """How far a time step reads towards higher indices, along each axis."""
+        return self.reach(*self.updated)[1]
+
     def rim(self, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """How many cells of a field are frozen at the low and at the high end of each axis."""
         before, after = (
