@@ -73,10 +73,8 @@ inline void check_rows(const Buffer& buffer, Kind outside, const void* pc, int32
 }
 
 template <Touch touch>
-inline void check(const volatile void* pointer, int size, const void* pc, int alignment) {
-  if (run.current == nullptr) return;
+[[gnu::noinline]] void check_memory(const volatile void* pointer, int size, const void* pc, int alignment) {
   const uint64_t address = reinterpret_cast<uint64_t>(pointer);
-  if (address - reinterpret_cast<uint64_t>(run.current->stack) < kStackBytes) return;
   step(pc);
   constexpr Kind outside = writes(touch) ? Kind::kOutOfBoundsWrite : Kind::kOutOfBoundsRead;
   constexpr bool asks = atomic(touch) || touch == Touch::kVolatileRead;
@@ -144,7 +142,7 @@ inline void check(const volatile void* pointer, int size, const void* pc, int al
             fail(Kind::kUninitialised, pc, "", int32_t(i), place, size);
         }
       }
-      if (writes(touch)) memset(written, 1, size);
+      if (writes(touch)) memset(written, 1, unsigned(size));
     }
     if (buffer.touched != nullptr) [[unlikely]] {
       for (int k = 0; k < size; ++k) buffer.touched[place + k] |= marks;
@@ -155,6 +153,15 @@ inline void check(const volatile void* pointer, int size, const void* pc, int al
     return;
   }
   stray(outside, address, pc, size);
+}
+
+// Most accesses are of the thread's own variables. They need no function that saves registers first.
+template <Touch touch>
+CUDA_ON_HOST_FAST void check(const volatile void* pointer, int size, const void* pc, int alignment) {
+  const Thread* me = run.current;
+  if (me == nullptr || reinterpret_cast<uint64_t>(pointer) - reinterpret_cast<uint64_t>(me->stack) < kStackBytes)
+    return;
+  check_memory<touch>(pointer, size, pc, alignment);
 }
 
 // The same for a range of any length.
