@@ -18,8 +18,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -38,6 +40,9 @@ __all__ = ["HostFault", "HostKernel", "HostRunner"]
 
 STEPS_PER_THREAD = 1 << 20  # what a thread may do beside touching every byte of the problem 64 times
 STEPS_PER_BYTE = 64
+# Before atomics other blocks run, so that what hangs on the order of atomics shows: so often in a block, where a grid
+# has so many blocks at most.
+PREEMPTIONS, PREEMPTED_BLOCKS = 8, 64
 
 # One launch at a time: the runtime and the arena are the process's.
 _lock = threading.Lock()
@@ -253,14 +258,16 @@ class HostKernel:
             buffer.taken = way
         blocks = (ctypes.c_uint64 * len(share.blocks))(*share.blocks) if share.blocks else None
         touched = (ctypes.c_uint64 * len(share.blocks))() if share.blocks else None
+        preemptions = self._preemptions(step, share)
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         request = native.Launch(
             enter=kernel.enter,
             arguments=ctypes.addressof(pointers),
             grid=step.grid,
             block=step.block,
-            # Two orders in turn: a plan that runs twice sees both, and a case that is replayed sees the same two.
-            seed=(self._seed << 32) + 2 * count + self._runs % 2,
+            # Two orders in turn: a plan that runs twice sees both, and a case that is replayed sees the same two. Of
+            # preempted blocks each case sees another.
+            seed=(self._seed << 32) + 2 * count + self._runs % 2 ^ (crc32(repr(step).encode()) if preemptions else 0),
             steps_per_thread=share.steps_per_thread + STEPS_PER_BYTE * (dynamic_bytes + kernel.shared_bytes),
             resident_blocks=resident_blocks(kernel, step, self._limits),
             shared=self._code.shared_address,
@@ -277,6 +284,7 @@ class HostKernel:
             steps=share.steps,
             trace=ctypes.pointer(share.trace) if share.trace else None,
             cluster=step.cluster,
+            preemptions=preemptions,
         )
         fault = self._runtime.run(request)
         if fault.kind:
@@ -285,6 +293,11 @@ class HostKernel:
         if fault.pc and not self.undefined:
             self.undefined = explain_undefined(fault, self._code)
         return tuple(touched or ())
+
+    def _preemptions(self, step: Step, share: Share) -> int:
+        """How often a block is preempted at most: in every second run of a small grid, of which all blocks run."""
+        small = prod(step.grid) <= PREEMPTED_BLOCKS and not share.blocks and share.trace is None
+        return PREEMPTIONS if small and self._runs % 2 == 0 else 0
 
     def _check_meetings(self, fault: native.Fault, kernel: Kernel) -> None:
         for meeting in self._runtime.meetings(fault):

@@ -149,6 +149,7 @@ class Launch(ctypes.Structure):
         ("steps", ctypes.c_uint64),
         ("trace", ctypes.POINTER(Trace)),
         ("cluster", Index),
+        ("preemptions", ctypes.c_uint64),
     ]
 
 

@@ -115,6 +115,7 @@ template <Touch touch>
     if (asks) look(pointer, size, pc);
     return;
   }
+  if (touch == Touch::kAtomic || touch == Touch::kVolatileRead) may_preempt(pc);
   for (int64_t i = 0; i < launch.buffer_count; ++i) {
     const Buffer& buffer = launch.buffers[i];
     if (address < buffer.low || address + size > buffer.high) continue;

@@ -85,6 +85,7 @@ struct Launch {
   uint64_t steps;     // of all threads together, after which the launch is given up
   Trace* trace;       // where accesses are noted; null where nobody asks
   Index cluster;      // blocks in a cluster
+  uint64_t preemptions;  // of a block at most, at atomics of global memory, before which other blocks run
 };
 
 enum class Kind : int32_t {

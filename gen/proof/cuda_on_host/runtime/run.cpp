@@ -1,6 +1,6 @@
 // Runs one launch: blocks one after another, the threads of a block as fibers, both in a seeded random order. A block
-// whose threads only wait for other blocks is set aside, and goes on when others have had their turn. Blocks of a
-// cluster begin together.
+// whose threads only wait for other blocks is set aside, and goes on when others have had their turn; so is one that is
+// preempted before an atomic. Blocks of a cluster begin together.
 
 #include <cstdio>
 #include <cstring>
@@ -15,9 +15,10 @@ namespace {
 
 constexpr uint64_t kMostFibers = 1 << 15;  // alive at once; each has touched two or three pages of its stack
 constexpr int kFruitless = 64;             // turns of a block in which nothing changes anywhere
+constexpr uint64_t kPreempted = 4;         // blocks that are preempted at the same time; further ones do not begin
 
 Block first_block;                // kept from launch to launch; most launches need no other
-std::vector<Block*> kept_blocks;  // the same for clusters, of which one at a time is what most launches need
+std::vector<Block*> kept_blocks;  // the same for clusters, of which one at a time is what most need, and preempted blocks
 uint64_t random_state;
 
 uint64_t random_below(uint64_t bound) { return uint64_t((unsigned __int128)random_number() * bound >> 64); }
@@ -77,6 +78,7 @@ void begin_block(Block& block, uint64_t number) {
   draw_epoch(block);
   block.begin = block.epoch;
   block.first = block.count = block.idle = 0;
+  block.preemptions = run.launch->preemptions;
   if (block.chained) {
     block.chains.clear();
     for (Thread& thread : block.threads) thread.chains.clear();
@@ -129,15 +131,19 @@ bool waits_for_cluster(const Block& block) {
   return false;
 }
 
-enum class Outcome { kFinished, kWaiting, kAtCluster, kFault };
+enum class Outcome { kFinished, kWaiting, kPreempted, kAtCluster, kFault };
 
-// Runs a block until it ends, until all its threads that can run have given way in a row, or until none can run before
-// other blocks of its cluster have come to a barrier.
+// Runs a block until it ends, until all its threads that can run have given way in a row, until it is preempted, or
+// until none can run before other blocks of its cluster have come to a barrier.
 Outcome run_block(Block& block) {
   block.idle = 0;
   for (;;) {
     if (const Thread* first = begin_turn(block)) switch_context(run.scheduler, first->context);
     if (run.fault->kind != Kind::kNone) return Outcome::kFault;
+    if (run.preempted) {
+      run.preempted = false;
+      return Outcome::kPreempted;
+    }
     if (block.count > 0) return Outcome::kWaiting;
     if (is_finished(block)) return Outcome::kFinished;
     if (!barrier_is_full(block)) {
@@ -179,7 +185,7 @@ class Blocks {
 
   ~Blocks() {
     for (Block* block : made_) {
-      if (run.cluster_size > 1 && kept_blocks.size() < size_t(run.cluster_size)) {
+      if (kept_blocks.size() < (run.cluster_size > 1 ? uint64_t(run.cluster_size) : kPreempted)) {
         kept_blocks.push_back(block);
         continue;
       }
@@ -197,14 +203,20 @@ class Blocks {
     for (;;) {
       if (!begin(*block)) return false;
       Outcome outcome = run_block(*block);
-      while (outcome == Outcome::kWaiting || (outcome == Outcome::kFinished && waiting_ > 0)) {
+      while (outcome == Outcome::kWaiting || outcome == Outcome::kPreempted ||
+             (outcome == Outcome::kFinished && waiting_ > 0)) {
+        bool begins = false;
         if (outcome == Outcome::kWaiting) {
           set_aside(*block);
           if (run.fault->kind != Kind::kNone) return true;
+          begins = true;
+        } else if (outcome == Outcome::kPreempted) {
+          set_aside_preempted(*block);
+          begins = waiting_ == 1 || (waiting_ < kPreempted && random_below(2) == 0);
         } else {
           spare_.push_back(block);
         }
-        if (outcome == Outcome::kWaiting && begun_ < count_ && waiting_ < most_) {
+        if (begins && begun_ < count_ && waiting_ < most_) {
           block = another();
           if (!begin(*block)) return false;
         } else {
@@ -232,6 +244,10 @@ class Blocks {
       } else if (outcome == Outcome::kWaiting) {
         set_aside(block);
         if (begun_ < count_ && waiting_ + run.cluster_size <= most_ && !begin_cluster()) return false;
+      } else if (outcome == Outcome::kPreempted) {
+        set_aside_preempted(block);
+        const bool begins = waiting_ <= uint64_t(run.cluster_size) && waiting_ + run.cluster_size <= most_;
+        if (begins && begun_ < count_ && !begin_cluster()) return false;
       }
       if (run.fault->kind != Kind::kNone) return true;
     }
@@ -288,7 +304,7 @@ class Blocks {
   }
 
   Block* another() {
-    if (spare_.empty() && run.cluster_size > 1 && !kept_blocks.empty()) {
+    if (spare_.empty() && !kept_blocks.empty()) {
       spare_.push_back(kept_blocks.back());
       made_.push_back(kept_blocks.back());
       kept_blocks.pop_back();
@@ -317,6 +333,13 @@ class Blocks {
       }
       return record(Kind::kHang, run.current->wait_pc, text);
     }
+    make_room_aside(block);
+    put_aside(block);
+  }
+
+  // It can go on at once, so that its turns are not counted as fruitless.
+  void set_aside_preempted(Block& block) {
+    block.fruitless = 0;
     make_room_aside(block);
     put_aside(block);
   }
@@ -389,9 +412,11 @@ extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault*
   run.begin = run.epoch;
   run.owners.clear();
   run.changes = run.steps = 0;
+  run.preempted = false;
   forget_meetings();
   if (!prepare_shared() || !prepare_words()) return 2;
   random_state = launch->seed;
+  if (launch->preemptions > 0) run.preemption_mask = (uint64_t(1) << random_below(4)) - 1;
   const Watchdog watchdog;
   const StackGuard stack_guard;
   const bool enough = Blocks().run_all();

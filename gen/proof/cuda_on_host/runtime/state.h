@@ -112,6 +112,7 @@ struct Block {
   std::vector<Thread*> queue;  // of the threads that can run, first in first out
   int first, count;
   int idle;               // threads that gave way in a row
+  uint64_t preemptions;   // that are left to it
   int barrier_count;      // the predicates of the last barrier
   uint32_t epoch;         // drawn anew at each barrier: one orders everything before it
   uint32_t begin;         // the first of this block
@@ -146,6 +147,8 @@ struct Run {
   uint32_t begin;                // all epochs up to this one belong to earlier launches
   uint64_t steps;                // of all threads of this launch
   uint64_t changes;              // counts whatever a waiting thread could be waiting for
+  bool preempted;                // the thread that ran last has stopped before an atomic, for other blocks to go on
+  uint64_t preemption_mask;      // the bits of a random number that are 0 where one is
   std::vector<uint32_t> owners;  // the block of each epoch of this launch
 };
 
@@ -201,6 +204,9 @@ void wait(State state, void* pc);
 
 // Lets every other thread go on first, in other blocks too.
 void give_way(const void* pc);
+
+// Now and then lets other blocks go on before a thread asks global memory by an atomic or a volatile load.
+void may_preempt(const void* pc);
 
 // Puts a thread of a block into the queue of those that can run.
 void make_ready(Block& block, Thread& thread);

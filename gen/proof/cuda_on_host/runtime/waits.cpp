@@ -202,6 +202,18 @@ void give_way(const void* pc) {
   go_on();
 }
 
+void may_preempt(const void* pc) {
+  Block& block = *run.block;
+  if (block.preemptions == 0 || (random_number() & run.preemption_mask) != 0) return;
+  --block.preemptions;
+  run.preempted = true;
+  Thread& me = *run.current;
+  run.steps += me.steps - run.turn_steps;
+  me.wait_pc = const_cast<void*>(pc);
+  make_ready(block, me);
+  switch_context(me.context, run.scheduler);
+}
+
 CUDA_ON_HOST_EXPORT void nap() { give_way(__builtin_return_address(0)); }
 
 CUDA_ON_HOST_EXPORT void refuse_width(int width) {
