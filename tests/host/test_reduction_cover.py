@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -51,8 +52,8 @@ def test_gen_prove_reduction_proves_them_all() -> None:
 
 
 def few(made: Variant) -> tuple[Case, ...]:
-    """Every content once, on sizes of the family in turns; two edge cases."""
-    edges, start = tuple(edge_cases(made)), COVER.index(made)
+    """Every content once, on sizes of the family in turns; a third of its edge cases."""
+    edges, start = tuple(edge_cases(made)), crc32(made.name.encode())
     taken = [
         extents
         for extents in made.family.cases(made.spec)
