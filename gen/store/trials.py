@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import UTC, datetime
+from itertools import count
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -280,7 +281,11 @@ class Trials:
     """The trials in one folder. Several processes may use it at once."""
 
     def __init__(self, home: Path) -> None:
-        """Opens or makes the file. One that is torn is set aside, as `trials.sqlite.corrupt`, and begun anew."""
+        """Opens or makes the file. One that is torn is set aside, as `trials.sqlite.corrupt`, and begun anew.
+
+        Raises:
+            StoreError: it cannot be opened, or is a database of another program or of a newer gen.
+        """
         self._path = home / FILE
         self._lock = cache_home(home) / "trials.lock"
         try:
@@ -294,6 +299,10 @@ class Trials:
                 raise StoreError(str(self._path), "cannot be opened", error) from error
             except sqlite3.DatabaseError:
                 aside = self._path.with_name(FILE + ".corrupt")
+                for number in count(2):  # what an earlier one holds stays too
+                    if not aside.exists():
+                        break
+                    aside = self._path.with_name(f"{FILE}.corrupt-{number}")
                 for suffix in ("-wal", "-shm"):
                     self._path.with_name(FILE + suffix).unlink(missing_ok=True)
                 self._path.replace(aside)
@@ -416,6 +425,7 @@ class Trials:
         base = sqlite3.connect(self._path, timeout=30, isolation_level=None)
         base.row_factory = sqlite3.Row
         try:
+            self._refuse_foreign(base)  # before anything is written to it
             base.execute("PRAGMA journal_mode = WAL")
             sound = base.execute("PRAGMA quick_check(1)").fetchone()[0]
             if sound != "ok":
@@ -426,6 +436,17 @@ class Trials:
             base.close()
             raise
         return base
+
+    def _refuse_foreign(self, base: sqlite3.Connection) -> None:
+        tables = [
+            row["name"]
+            for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        ]
+        columns = {row["name"] for row in base.execute("PRAGMA table_info(trials)")}
+        version = base.execute("PRAGMA user_version").fetchone()[0]  # gen numbers its own
+        if tables and (tables != ["trials"] or version == 0 or "key" not in columns):
+            got = "the tables " + ", ".join(tables)
+            raise StoreError(str(self._path), "must be a database of gen's trials", got, next_step="Move it away")
 
     def _bring_up_to_date(self, base: sqlite3.Connection) -> None:
         """Makes the table, or gives one of an older gen what it lacks: columns, and the new names of parameters.

@@ -211,6 +211,28 @@ def test_a_torn_file_is_set_aside_with_a_warning(
     assert f"{FILE}.corrupt" in warning
 
 
+def test_a_second_torn_file_is_set_aside_beside_the_first(tmp_path: Path) -> None:
+    torn = [b"one" * 999, b"two" * 999, b"three" * 999]
+    for content in torn:
+        (tmp_path / FILE).write_bytes(content)
+        Trials(tmp_path).close()
+    kept = [tmp_path / f"{FILE}.corrupt{end}" for end in ("", "-2", "-3")]
+    assert [path.read_bytes() for path in kept] == torn
+
+
+@pytest.mark.parametrize(("table", "version"), [("birds", 0), ("birds", 2), ("trials", 0), ("trials", 2)])
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path, table: str, version: int) -> None:
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.execute(f"CREATE TABLE {table} (name TEXT)")
+        base.execute(f"PRAGMA user_version = {version}")
+    base.close()
+    content = (tmp_path / FILE).read_bytes()
+    words = rf"must be a database of gen's trials \(got the tables {table}\)\. Move it away"
+    with pytest.raises(StoreError, match=words):
+        Trials(tmp_path)
+    assert (tmp_path / FILE).read_bytes() == content
+
+
 def test_an_empty_file_is_begun_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).touch()
     trials = Trials(tmp_path)
@@ -441,11 +463,11 @@ def test_a_row_edited_by_hand_is_measured_anew(
     trials.close()
 
 
-def test_a_table_of_somebody_else_is_an_error_in_words(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / FILE) as base:
-        base.execute("CREATE TABLE trials (id INTEGER)")
-    base.close()
+def test_a_table_that_goes_meanwhile_is_an_error_in_words(tmp_path: Path) -> None:
     trials = Trials(tmp_path)
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.execute("DROP TABLE trials")
+    base.close()
     with pytest.raises(StoreError, match=r"trials\.sqlite cannot be read .*Move it away"):
         trials.find(SETTING, PROBLEM, "text", VARIANT)
     trials.close()
