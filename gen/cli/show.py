@@ -88,6 +88,7 @@ def show_tuned(
             {
                 "number": numbers[winner.variant],
                 **_winner(winner),
+                "unusable": chooser.why_unusable(winner),
                 "stale": chooser.why_stale(winner),
                 "file": _file(home, winner.variant),
             }
@@ -191,12 +192,15 @@ def _print(report: dict[str, Any]) -> None:
         rows = [
             (
                 one["number"], one["device"], one["for"], one["variant"], _format(one["median_us"], 1, " us"),
-                _format(one["of_limit"], 100, " %"), one["file"] or "not written",
+                _format(one["of_limit"], 100, " %"),
+                "cannot be used" if one["unusable"] else one["file"] or "not written",
             )
             for one in report["winners"]
         ]  # fmt: skip
         output.table(("", "tuned on", "for", "variant", "median", "of the limit", "file"), rows)
         for one in report["winners"]:
+            if one["unusable"]:
+                output.text(f"{one['variant']} on {one['device']} cannot be used: {one['unusable']}", indent=2)
             if one["stale"]:
                 output.text(f"{one['variant']} on {one['device']} is stale: {one['stale']}", indent=2)
     else:

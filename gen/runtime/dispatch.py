@@ -448,6 +448,14 @@ class Chooser:
                 self._stale[winner.key] = None
         return self._stale[winner.key]
 
+    def why_unusable(self, winner: Winner) -> str | None:
+        """Why a winner's variant is none, in words; None if it is one."""
+        try:
+            self._usable(winner)
+        except _UNUSABLE as error:
+            return str(error)
+        return None
+
     def _trusted(self, winner: Winner) -> bool:
         """Whether what was measured decides: on this device, of what is called today."""
         return winner.device == self.device and self.why_stale(winner) is None

@@ -129,6 +129,10 @@ def test_winners_edited_by_hand(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (winner,) = json.loads(shown(SUM, "--json"))["winners"]
     assert (winner["median_us"], winner["file"]) == (None, None)
     assert "cannot be used" in shown(SUM)
+    write(home, {**WINNER, "device": "NVIDIA H200", "variant": f"{SUM}__grid_tpb128_u3_v16_bpm2"})
+    (winner,) = json.loads(shown(SUM, "--json"))["winners"]
+    assert "u3" in winner["unusable"]
+    assert f"{SUM}__grid_tpb128_u3_v16_bpm2 on NVIDIA H200 cannot be used: " in shown(SUM)
     (home / "tuned.json").write_text("{")
     assert "Nothing is tuned for it" in shown(SUM)
 
