@@ -21,7 +21,7 @@ from gen.families.names import base_variants, search_space, variant
 ELSEWHERE = "Name another folder with --out or $GEN_HOME"
 MAKE_ROOM = "Make room, or name another folder with --out or $GEN_HOME"
 ABANDONED = 3600.0  # seconds after which nobody writes a file any more
-_MADE = re.compile(r"\.\w+\.(?:cu|json)\.\d+")  # what a file is called until it is whole
+_MADE = re.compile(r"\.\w+\.(?:cu|json)\.\d+|\.[0-9a-f]{32}\.tmp")  # what a file is called until it is whole
 
 
 def write_if_changed(path: Path, text: str, next_step: str = MAKE_ROOM) -> bool:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gen.emit.folder import MAKE_ROOM
+from gen.emit.folder import MAKE_ROOM, remove_abandoned
 from gen.errors import StoreError
 from gen.toolchain.compiled import Compiled
 
@@ -97,10 +97,13 @@ class Cache:
     def write(self, key: str, content: bytes) -> Path:
         """Keeps an entry and returns its path. Of several writers the last one stays; they agree on the content.
 
+        What killed processes left half written beside it goes.
+
         Raises:
             StoreError: the folder cannot be written to.
         """
         path = self._path(key)
+        remove_abandoned(path.parent)
         write_whole(path, content + _trailer(content))
         return path
 
@@ -143,7 +146,8 @@ def write_whole(path: Path, content: bytes, next_step: str = MAKE_ROOM) -> None:
     Raises:
         StoreError: it cannot be written, with that next step.
     """
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")  # beside it: a rename does not cross file systems
+    # Beside it, since a rename does not cross file systems, and called as `remove_abandoned` has it.
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)

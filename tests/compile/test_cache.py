@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -147,6 +148,22 @@ def test_no_temporary_file_is_left(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         Cache(tmp_path).write(KEY, CONTENT)
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_half_written_goes_an_hour_later(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, pathlib\n"
+        "from gen.toolchain.cache import Cache\n"
+        "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Cache(pathlib.Path(sys.argv[1])).write(sys.argv[2], b'half')\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path), KEY], check=False, cwd=CHECKOUT)
+    (left,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    kept = Cache(tmp_path).write(KEY, CONTENT)
+    assert set(left.parent.iterdir()) == {left, kept}  # somebody may be writing it
+    os.utime(left, (0, 0))
+    Cache(tmp_path).write(KEY, CONTENT)
+    assert set(left.parent.iterdir()) == {kept}
 
 
 def test_threads_that_read_write_and_damage_see_whole_entries(tmp_path: Path) -> None:
