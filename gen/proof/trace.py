@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 
 from gen.arch import MODERN, Limits, MemoryModel
+from gen.errors import RunError
 from gen.families.base import Array, Extents
 from gen.families.extents import timed_numbers
 from gen.families.plans import Step, steps
@@ -278,6 +279,7 @@ def spread(count: int, middle: int) -> tuple[int, ...]:
 
 
 STEPS_PER_THREAD = 1 << 24
+_TOO_MANY_STEPS = "it takes more steps than any thread that ends"  # as the runtime says
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ def traffic(kernel: HostKernel, limits: Limits, extents: Extents, model: MemoryM
         model: how the device moves data.
 
     Raises:
-        RunError: the kernel breaks a rule on the way.
+        RunError: the kernel breaks a rule on the way, or its threads do more than is looked at.
     """
     memory = _Memory(kernel, limits, extents)
     found: list[Access] = []
@@ -437,7 +439,16 @@ class _Memory:
             if scratch.awaited and len(asked.blocks) < prod(step.grid):  # by blocks that wait for some that do not run
                 ctypes.memset(self._ranges[scratch.name].address, 0xFF, scratch.bytes.at(self._sizes))
         share = Share(asked.blocks, STEPS_PER_THREAD, asked.steps, asked.trace)
-        self._kernel.run_share(step, self._storage, self._numbers, share)
+        try:
+            self._kernel.run_share(step, self._storage, self._numbers, share)
+        except HostFault as fault:
+            if _TOO_MANY_STEPS in str(fault):  # which on so large a problem is no fault
+                raise RunError(
+                    self._kernel.variant.name,
+                    f"has threads with more than {STEPS_PER_THREAD:,} accesses each, which is more than is looked at",
+                    next_step="Give smaller sizes",
+                ) from None
+            raise
         return asked.seen()
 
 

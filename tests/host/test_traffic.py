@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.arch import LITERATURE, MODERN, MemoryModel
+from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Array, Limits
 from gen.families.extents import extents_of
 from gen.families.names import find_variant
+from gen.proof import trace
 from gen.proof.host import HostRunner
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE, Access
 from gen.proof.trace import WHOLE, traffic
@@ -253,3 +255,14 @@ def test_what_runs_whole_is_exact_though_only_some_of_it_is_noted(host_runner: H
     assert found.moved_bytes() >= 4 * n  # what must be read at least
     # What only the last block does is there too.
     assert "partials" in {access.buffer for access in found.of("global", "load")}
+
+
+def test_threads_that_do_more_than_is_looked_at_are_no_fault(
+    host_runner: HostRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "STEPS_PER_THREAD", 1000)
+    made = find_variant(FAMILIES, "reduction_sum_f32__grid_tpb128_u1_v4_bpm1", {})
+    (kernel,) = host_runner.load([made])
+    with pytest.raises(RunError) as caught:
+        traffic(kernel, H100, extents_of(made.family, made.spec, (2**26,)), MODERN)
+    assert str(caught.value).endswith("which is more than is looked at. Give smaller sizes")
