@@ -482,6 +482,10 @@ class Variant:
     def __repr__(self) -> str:
         return f"<gen variant {self.name}>"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same, for printers that take dataclasses apart: Hypothesis refuses to print many variants so."""
+        printer.text(repr(self))
+
     def _repr_html_(self) -> str:
         return shown(self.name, self.described)
 

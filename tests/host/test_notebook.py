@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis.vendor.pretty import pretty
 
 import gen
 from gen.emit.render import render
@@ -49,7 +50,7 @@ def test_a_spec_says_what_it_computes_of_which_arrays(family: Any, spec: Any) ->
     assert {spec.label, spec.summary, *(one.name for one in spec.operands)} <= set(said)
     made = base_variants(family, spec)[0]
     assert {made.name, spec.summary, *made.config.values()} <= set(cells(made))
-    assert repr(made) == f"<gen variant {made.name}>"
+    assert repr(made) == pretty(made) == f"<gen variant {made.name}>"
 
 
 def test_a_choice_says_why_and_holds_the_source() -> None:

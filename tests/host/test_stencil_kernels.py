@@ -220,7 +220,7 @@ def test_whole_vectors_of_fewer_rows_than_a_warp_computes(
 @given(made=not_simplest(several(variants(), 6)), each=st.lists(cases(), min_size=3, max_size=3))
 def test_any_spec_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
     for proof in prove(host_runner, made, lambda one: (*edges(one), *each), shrink=True):
-        assert proof.failure is None, str(proof.failure)
+        assert proof.failure is None, f"{proof.failure}\nof {proof.variant.spec.to_json()}"
 
 
 def test_the_specs_are_of_every_kind() -> None:
@@ -283,7 +283,7 @@ def test_lines_equal_numpy(lines: dict[Variant, Any], host_runner: HostRunner, c
 )
 def test_any_line_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
     for proof in prove(host_runner, made, lambda one: (*edges(one), *each), shrink=True):
-        assert proof.failure is None, str(proof.failure)
+        assert proof.failure is None, f"{proof.failure}\nof {proof.variant.spec.to_json()}"
 
 
 def test_what_the_steps_of_a_line_use_up_is_refused() -> None:
