@@ -46,6 +46,7 @@ class Costs:
 
 COSTS = Costs()
 SECTOR_BYTES = 32
+COLD_SECONDS = 2e-9  # for each instruction that is written out, when the first block fetches it
 DEFAULT_REGISTERS = 40  # of a thread, where an algorithm does not say
 
 

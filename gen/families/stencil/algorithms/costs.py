@@ -13,12 +13,11 @@ from math import prod
 
 from gen.arch import Limits
 from gen.families.base import Extents
-from gen.families.estimates import COSTS, Demand
+from gen.families.estimates import COLD_SECONDS, COSTS, Demand
 from gen.families.stencil.algorithms.common import VECTOR_BYTES, Sides, mirrored_reach_of, neighbours_of_rows, reach_of
 from gen.families.stencil.spec import STEPS, StencilSpec
 
 SHUFFLE, LOAD = 2.5, 2.5  # of 32 lanes in a clock: in instructions of which a multiprocessor issues as many in it
-_COLD_SECONDS = 2e-9  # for each instruction that is written out, when the first block fetches it
 ONE_WARP_CLOCKS = 1.0  # for an instruction of a warp, where few others share its scheduler
 _CACHED = 0.4  # of the time that memory takes: what the second-level cache takes for as many bytes
 _CACHED_LATENCY = 0.5  # likewise
@@ -134,5 +133,5 @@ def demand_of_steps(
         registers=registers,
         shared_bytes=shared_bytes,
         launches=launches,
-        end_seconds=written * _COLD_SECONDS + launches * last_seconds + again * (_STEP_SECONDS if fused == 1 else 0.0),
+        end_seconds=written * COLD_SECONDS + launches * last_seconds + again * (_STEP_SECONDS if fused == 1 else 0.0),
     )

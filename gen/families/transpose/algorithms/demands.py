@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gen.families.base import Extents
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand
 from gen.families.expr import traced_alone
 from gen.families.transpose.spec import TransposeSpec
 
@@ -84,6 +84,7 @@ def demand_of(
     registers: int = 40,
     shared_bytes: int = 0,
     serial_instructions: float = 0.0,
+    code: float | None = None,
 ) -> Demand:
     """What threads ask for that move all elements.
 
@@ -101,6 +102,7 @@ def demand_of(
         registers: of a thread.
         shared_bytes: of a block.
         serial_instructions: before the first load, each of which waits for the one before.
+        code: instructions of the text; as many as a thread executes unless given.
     """
     least = 2 * max(elements_of(spec, extents), 1) * spec.dtype.size
     moved = max(least, CACHE_SHARE * SECTOR_BYTES * blocks * (read + written))
@@ -114,6 +116,7 @@ def demand_of(
         registers=registers,
         shared_bytes=shared_bytes,
         serial_instructions=serial_instructions,
+        end_seconds=COLD_SECONDS * (prologue + instructions if code is None else code),
     )
 
 
