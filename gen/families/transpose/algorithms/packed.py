@@ -525,13 +525,13 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         Pitched rows; places of an axis that are all of it, and one more than all. Where two axes are all that it
         takes, a single matrix.
         """
-        several = config.axes > 2
+        several, gap = config.axes > 2, config.reads is not Reads.WORDS  # whose rows have none
         side = isqrt(FILLED_UNITS * max(_WORD // spec.dtype.size, 1))
         make = turned if turns(spec) else lambda one, rows, cols, many=1, **_: copied(one, cols, (rows, many))
         yield make(spec, 2 * side - 1, 2 * side + 1)
-        yield make(spec, side + 1, 3, 5 if several else 1, in_gap=1)
+        yield make(spec, side + 1, 3, 5 if several else 1, in_gap=1 * gap)
         yield make(spec, 6, 2 * side + 3, 7 if several else 1, out_gap=3)
-        yield make(spec, 3 * side, 6 * side, in_gap=4, out_gap=8)
+        yield make(spec, 3 * side, 6 * side, in_gap=4 * gap, out_gap=8)
         yield make(spec, 12, 16, 9 if several else 1)
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
@@ -593,7 +593,7 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
             of_staged += memory(unit)
         of_place = (_INDEX * config.axes + 4) * (1 + grain if grain > 1 else 1) + _INDEX * config.axes + 4
         of_place += (_INDEX + 2) * config.axes * (grain if begun_early else 0)
-        of_thread = max(units.read, units.written) / threads
+        of_thread, of_unit = max(units.read, units.written) / threads, of_read + of_staged + of_written
         read, written = (
             touched(
                 [(places, getattr(axis, stride)) for axis, places in zip(found.axes, box, strict=True)],
@@ -614,7 +614,8 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
             written=again * written,
             in_flight=inside * of_thread * unit,
             rounds=steps + 0.3,
-            instructions=of_thread * (of_place + steps * (of_read + of_staged + of_written)) + 30 * steps,
+            instructions=of_thread * (of_place + steps * of_unit) + 30 * steps,
+            code=2 * config.unroll * (of_place + of_unit),  # there are two ways for most of it
             registers=64,
             shared_bytes=self.staged_bytes(spec),
             serial_instructions=_SERIAL * config.axes,

@@ -31,6 +31,7 @@ from gen.families.transpose.spec import MAX_AXES, TransposeSpec
 _WORD = 4  # bytes
 _RESIDENT_THREADS = 1024  # for which a multiprocessor has registers
 _FOUND_BYTES = 21 * STEPS  # of shared memory in which threads find where boxes begin
+_CODE = 2400  # instructions of its text, by nvdisasm
 _INDEX = 6.0  # slots of a division of an element's number
 
 
@@ -174,6 +175,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
             registers=64,
             shared_bytes=self.staged_bytes(config),
             serial_instructions=60 * config.axes,
+            code=_CODE,
         )
 
     def staged_bytes(self, config: ShiftBoxConfig) -> int:
