@@ -282,7 +282,7 @@ def _row(program: Program, row: ClassRow) -> dict[str, object]:
         "parts": ", ".join(map(_part, row.chosen)),
         "others": ", ".join(map(_candidate, row.others)),
         "count": len(row.others),
-        "base": f"{_candidate(row.base)}, {row.first_stays!r}",
+        "base": f"{_candidate(row.base)}, {row.first_stays!r}, {row.most}",
     }
 
 

@@ -93,7 +93,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant that a shape class may get, with the functions that say whether; empty: never, or no estimate."""
+    """A variant that a shape class may get, with the functions that say whether; empty: never, or no estimate.
+
+    One that the library does not hold has the number -1: it counts among the first that can compute the sizes.
+    """
 
     variant: int
     cannot: str
@@ -125,6 +128,7 @@ class ClassRow:
     others: tuple[Candidate, ...]
     base: Candidate
     first_stays: float
+    most: int
 
 
 @dataclass(frozen=True)
@@ -363,7 +367,7 @@ class _Maker:
                 for place in sorted({found for found in leaves(tree) if isinstance(found, int)}):
                     row = self._row(number, structure, place, classes[place], chooser.row(classes[place]), reached)
                     rows.append(row)
-                    used |= {row.base.variant} | {one.variant for one in row.others}
+                    used |= {row.base.variant} | {one.variant for one in row.others if one.variant >= 0}
                     used |= {one.variant for part in row.chosen for one in (part.candidate, *part.wider)}
             codes.append(tuple(sorted(used)))
         classify = tuple(self._function("class", tree, _integer) for tree in trees)
@@ -544,10 +548,14 @@ class _Maker:
             return self._candidate(target, structure, made)
 
         many = len(row.others) > MANY or bool(self._shapes)
+        most = self._family.most_candidates
+        held = [
+            not many or place == 0 or made.name in reached or made == row.base for place, made in enumerate(row.others)
+        ]
         others = tuple(
-            candidate(made)
-            for place, made in enumerate(row.others)
-            if not many or place == 0 or made.name in reached or made == row.base
+            candidate(made) if kept else Candidate(-1, self._cannot(target, structure, made), "", "")
+            for made, kept in zip(row.others, held, strict=True)
+            if kept or len(row.others) > most
         )
         chosen = tuple(
             Chosen(
@@ -556,7 +564,7 @@ class _Maker:
             )
             for part in row.parts
         )  # fmt: skip
-        return ClassRow(target, structure, place, words, chosen, others, candidate(row.base), row.first_stays)
+        return ClassRow(target, structure, place, words, chosen, others, candidate(row.base), row.first_stays, most)
 
     def _candidate(self, target: int, structure: int, made: Variant) -> Candidate:
         # What differs between devices of an architecture is not known here, or changes nothing here.
@@ -571,20 +579,27 @@ class _Maker:
             demand = algorithm.demand(spec, config, self._known(names), alignment, limits)
             return None if demand is None else estimated_us(demand, limits)
 
-        cannot, slow, time = (
+        slow, time = (
             self._trace.tree(function, made_of)
             for function, made_of in (
-                (lambda: algorithm.unsupported_extents(spec, config, self._known(names), limits), _said),
                 (lambda: algorithm.slow_path_reason(spec, config, self._known(names), alignment), _said),
                 (estimated, lambda value: None if value is None else self._trace.term(value)),
             )
         )
         found = self._candidates[key] = Candidate(
-            self._entry(made),
-            self._function("bool", cannot, _boolean), self._function("bool", slow, _boolean),
-            self._function("double", time, _estimate),
+            self._entry(made), self._cannot(target, structure, made),
+            self._function("bool", slow, _boolean), self._function("double", time, _estimate),
         )  # fmt: skip
         return found
+
+    def _cannot(self, target: int, structure: int, made: Variant) -> str:
+        """The function that says whether a variant cannot compute sizes."""
+        names, limits = tuple(self._structures)[structure], self._limits[target]
+
+        def unsupported() -> str | None:
+            return made.algorithm.unsupported_extents(made.spec, made.config, self._known(names), limits)
+
+        return self._function("bool", self._trace.tree(unsupported, _said), _boolean)
 
     def _region(self, structure: int, region: Region | None) -> str:
         if region is None or not region.bounds:

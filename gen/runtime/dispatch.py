@@ -214,11 +214,15 @@ class Chooser:
 
     def first_estimated(self, shape_class: str, extents: Extents, alignment: int) -> Variant | None:
         """Of what is often fast, the first whose time is estimated: beside it the others must be much faster."""
-        for made in self._others(shape_class):
-            supported = self._unsupported_extents(made, extents) is None
-            if supported and self._estimated_us(made, extents, alignment) is not None:
+        for made in self._candidates(shape_class, extents):
+            if self._estimated_us(made, extents, alignment) is not None:
                 return made
         return None
+
+    def _candidates(self, shape_class: str, extents: Extents) -> Iterator[Variant]:
+        """Of what is often fast, the first that can compute the sizes."""
+        able = (made for made in self._others(shape_class) if self._unsupported_extents(made, extents) is None)
+        return islice(able, self.family.most_candidates)
 
     def covering(self, choice: Choice, extents: Extents) -> Choice:
         """The choice, or base if the chosen variant cannot take these sizes.
@@ -240,7 +244,9 @@ class Chooser:
     def _fitting(self, shape_class: str, winner: Winner | None, extents: Extents, alignment: int) -> Choice:
         """The winner; where others are made for these sizes, and it is not, what is expected to be the fastest.
 
-        A winner that was measured within bounds of its own stays wherever it can compute the sizes.
+        A winner that was measured within bounds of its own stays wherever it can compute the sizes. What is said here,
+        and in `_least_estimated`, `fitting` and `least_estimated` of templates/export/host.hpp say in C++;
+        `python bench/choices.py` compares them.
         """
         choice = self._chosen(shape_class, winner)
         trusted = winner is None or self._trusted(winner)
@@ -290,8 +296,7 @@ class Chooser:
         slow = self._slow_path_reason(choice.variant, extents, alignment) if supported and own is None else None
         if supported and own is None and slow is None:
             return None
-        able = (made for made in self._others(shape_class) if self._unsupported_extents(made, extents) is None)
-        candidates = islice(able, self.family.most_candidates)
+        candidates = self._candidates(shape_class, extents)
         times = [(self._estimated_us(made, extents, alignment), made) for made in candidates]
         known = [(time, made) for time, made in times if time is not None]
         if not known:

@@ -160,6 +160,7 @@ struct Row {
   int other_count;
   Candidate base;
   double first_stays;  // the part of the estimated time of the first of the others under which another is taken
+  int most;            // of the others, the first so many that can compute the sizes are compared
 };
 struct Target { const char *arch, *device; int capability; Limits limits; };
 struct Operand { const char *name, *dtype; int kind, bits; bool written, output; };  // of kind -1: only moved
@@ -223,16 +224,19 @@ const Candidate* least_estimated(const Row& row, const Part& part, bool supporte
   if (supported && std::isnan(own) && !says(chosen.slow, p, device)) return nullptr;
   const Candidate *first = nullptr, *found = nullptr;
   double first_time = 0, time = 0;
+  int able = 0;
   for (int place = 0; place < row.other_count; ++place) {
     const Candidate& one = row.others[place];
     if (says(one.cannot, p, device)) continue;
+    if (able++ == row.most) break;
+    if (one.variant < 0) continue;
     const double its = estimate(one, p, device);
     if (std::isnan(its)) continue;
     if (first == nullptr) first = &one, first_time = its;
     if (found == nullptr || its < time) found = &one, time = its;
   }
   if (first == nullptr) return nullptr;
-  if (time > first_time * row.first_stays) found = first, time = first_time;
+  if (time > first_time * row.first_stays && !says(first->slow, p, device)) found = first, time = first_time;
   if (found->variant == chosen.variant) return &chosen;
   const bool often_fast = chosen.variant == first->variant;
   if (!std::isnan(own) && !often_fast && time > own * part.worth) return &chosen;
@@ -252,7 +256,7 @@ const Candidate* fitting(const Row& row, const Problem& p, const Limits& device)
   if (supported && !says(chosen->slow, p, device)) return chosen;
   for (int place = 0; place < row.other_count; ++place) {
     const Candidate& one = row.others[place];
-    if (!says(one.cannot, p, device) && !says(one.slow, p, device)) return &one;
+    if (one.variant >= 0 && !says(one.cannot, p, device) && !says(one.slow, p, device)) return &one;
   }
   return chosen;
 }
