@@ -97,7 +97,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
         yield turned(spec, side + 1, 37, 5 if several else 1, in_gap=1)
         yield turned(spec, 37, 2 * side + 3, 7 if several else 1, out_gap=3)
         yield turned(spec, 3 * side, 2 * side, in_gap=4, out_gap=8)
-        yield turned(spec, 18, 16, 9 if several else 1)
+        yield turned(spec, 2 * side, side, 3 if several else 1)
 
     def inputs(self, spec: TransposeSpec, config: ShiftBoxConfig) -> Mapping[str, object]:
         """Words of a tile and columns of a box at most, boxes of a block, words that a thread reads of each."""
