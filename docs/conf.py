@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gen
+from bench.reference import filled
 
 project = "gen"
 author = "gen contributors"
@@ -15,3 +18,8 @@ myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository; tests/host/test_docs.py checks them
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+
+
+def setup(app: Any) -> None:
+    """Fills in what the reference says of families and commands when their pages are read."""
+    app.connect("source-read", lambda _app, _name, source: source.__setitem__(0, filled(source[0])))

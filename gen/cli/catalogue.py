@@ -38,11 +38,11 @@ def list_families(
     from gen.families.names import find_family
 
     known = families_of(ctx)
-    listed = [_family(one) for one in ((find_family(known, family),) if family else known)]
+    found = [listed(one) for one in ((find_family(known, family),) if family else known)]
     if json:
-        output.data({"families": listed})
+        output.data({"families": found})
         return
-    for place, one in enumerate(listed):
+    for place, one in enumerate(found):
         if place:
             output.text()
         _show_family(one)
@@ -89,7 +89,8 @@ def render(
     )
 
 
-def _family(family: Family[Any]) -> dict[str, Any]:
+def listed(family: Family[Any]) -> dict[str, Any]:
+    """All that `gen list` says of a family, as data."""
     return {
         "name": family.name,
         "summary": family.summary,

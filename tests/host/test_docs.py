@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from bench.pages import tables, updated
 from bench.picture import MEASURED, shares
+from bench.reference import commands_text, families_text
 from bench.results import read_results
 from gen.cli.app import app
 from gen.emit.render import render
@@ -134,3 +135,18 @@ def test_python_blocks_run(page: Path) -> None:
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), names)
+
+
+def test_the_reference_names_every_command_option_algorithm_and_parameter() -> None:
+    commands = commands_text()
+    for name in ("tune", "new algorithm", "spec stencil"):
+        assert f"## gen {name}\n" in commands
+        shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*name.split(), "--help"], prog_name="gen").output
+        for option in re.findall(r"--[a-z][a-z-]+", shown.partition("Options")[2]):
+            assert option in commands or option == "--help", option
+    assert "`--regret`" in commands  # which --help leaves out
+    families = families_text()
+    for family in FAMILIES:
+        for algorithm in family.algorithms.values():
+            section = families.partition(f"### {family.name}: {algorithm.name}\n")[2].partition("### ")[0]
+            assert all(f"`{one.field}`" in section for one in algorithm.config.parameters())

@@ -34,7 +34,7 @@ def paths(value: Any, at: str = "") -> Iterator[str]:
         for one in value:
             yield from paths(one, f"{at}[]")
     else:
-        yield at + {list: "[]", dict: ".*"}.get(type(value), "")
+        yield at + ("[]" if isinstance(value, list) else ".*" if isinstance(value, dict) else "")
 
 
 def is_named(path: str, named: set[str]) -> bool:
