@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_loader
+from itertools import product
 from math import prod
 from pathlib import Path
 from types import ModuleType
@@ -34,7 +35,7 @@ class Problem:
     """A spec, the ranks of each axis with the cells of each, the steps of three calls, and the cells of each field.
 
     Attributes:
-        together: ranks that share a device.
+        together: how many ranks share a device.
         scalars: of a system, by name.
     """
 
@@ -52,14 +53,17 @@ class Problem:
 
 
 def drawn(seed: int) -> Problem:
-    """One to eight ranks, split along any axes; some have fewer cells than weights reach."""
+    """One to eight ranks, as many as eight seeds in a row, on devices of their own at first; split along any axes.
+
+    Some have fewer cells than weights reach.
+    """
     random = np.random.default_rng(seed)
     axes = int(random.choice((1, 2, 2, 2, 3)))
     shape = tuple(int(n) for n in random.integers(1, (7, 5, 4)[axes - 1], axes))
     weights = tuple((random.integers(-8, 9, prod(shape)) / 16).tolist())
     origin = tuple(int(random.integers(-(n // 2), (n - 1) // 2 + 1)) for n in shape)
     dtype = DTYPES[random.integers(len(DTYPES))]
-    return _split(random, StencilSpec("shared", weights, shape, dtype, _boundary(random, axes), 2.0, origin))
+    return _split(random, seed, StencilSpec("shared", weights, shape, dtype, _boundary(random, axes), 2.0, origin))
 
 
 def drawn_system(seed: int) -> Problem:
@@ -79,7 +83,7 @@ def drawn_system(seed: int) -> Problem:
     )[random.integers(3)]
     dtype = str(random.choice(("float16", "float32", "float64")))
     spec = system(updates, dtype=dtype, boundary=list(_boundary(random, axes)), cval=0.5)
-    return _split(random, spec)
+    return _split(random, seed, spec)
 
 
 def _boundary(random: np.random.Generator, axes: int) -> tuple[Outside, ...]:
@@ -89,11 +93,11 @@ def _boundary(random: np.random.Generator, axes: int) -> tuple[Outside, ...]:
     )  # fmt: skip
 
 
-def _split(random: np.random.Generator, spec: StencilSpec | SystemSpec) -> Problem:
+def _split(random: np.random.Generator, seed: int, spec: StencilSpec | SystemSpec) -> Problem:
     axes, dtype = len(spec.axes), spec.dtype
-    grids = ((n,) for n in range(1, 9)) if axes == 1 else _GRIDS if axes == 2 else ((*grid, 1) for grid in _GRIDS)
-    known = [tuple(random.permutation(grid).tolist()) if random.random() < 0.3 else grid for grid in grids]
-    grid = known[random.integers(len(known))]
+    ranks = seed % 8 + 1
+    grids = [grid for grid in product(range(1, ranks + 1), repeat=axes) if prod(grid) == ranks]
+    grid = grids[random.integers(len(grids))]
     sizes = tuple(tuple(random.integers(1, int(random.choice((2, 4, 17))), ranks).tolist()) for ranks in grid)
     steps = tuple(random.integers(0, 8, 3).tolist())
     per_exchange = int(random.integers(1, (most_steps(spec, grid) or 4) + 1)) if random.random() < 0.8 else None
@@ -102,10 +106,7 @@ def _split(random: np.random.Generator, spec: StencilSpec | SystemSpec) -> Probl
     drawn = [random.random(whole) if dtype.kind == "float" else random.integers(0, 200, whole) for _ in range(count)]
     cells = tuple(one.astype(dtype.numpy) for one in drawn)
     numbers = tuple((operand.name, 0.375) for operand in spec.operands if operand.role == "number")
-    return Problem(spec, sizes, steps, per_exchange, int(random.integers(1, 4)), cells, numbers)
-
-
-_GRIDS = (*((n, 1) for n in range(1, 9)), (2, 2), (2, 3), (2, 4), (1, 3), (4, 2))
+    return Problem(spec, sizes, steps, per_exchange, seed // 8 % 3 + 1, cells, numbers)
 
 
 def computed(problem: Problem, seed: int, runner: Runner | None = None, load: Any = gen.load) -> list[Array]:
